@@ -1,10 +1,12 @@
 """Puts results into docs/performance.md: `python -m benchmarks.page [--models FILE] [--peers FILE] [--compile FILE]
-[--sweep FILE]`.
+[--sweep FILE] [--spaced FILE]`.
 
     python -m benchmarks --against onnxruntime,openvino --threads 1,2 --report models.json
     python -m benchmarks all --against onnxruntime,openvino,iree,tvm,inductor --report peers.json
     python -m benchmarks.compile --json compile.json
     python -m benchmarks.kernels.sweep --json sweep.json
+    python -m benchmarks mobilenetv2 mlp lenet --against onnxruntime --threads 1,2 --gap 0,50 --report spaced.json
+    python -m benchmarks.page --spaced spaced.json
     python -m benchmarks.page --models models.json --peers peers.json --compile compile.json --sweep sweep.json
 
 Each file replaces its part of the page, between two comments, and the pictures that belong to it.
@@ -26,7 +28,7 @@ from benchmarks.kernels.sweep import Row, svg
 from benchmarks.kernels.sweep import markdown as sweep_tables
 from mirlo.tools.bench import plot
 from mirlo.tools.bench.measure import EngineRow, ModelRow
-from mirlo.tools.bench.results import Results, describe_machine, markdown
+from mirlo.tools.bench.results import Results, describe_machine, latency_table, markdown
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PLOTTED = ("resnet50", "bert_base")
@@ -49,6 +51,13 @@ def models_part(results: Results, pictures: Path) -> str:
             (pictures / name).write_text(plot.svg(row), encoding="utf-8")
             parts.append(f"![Roofline of {row.model}, one thread](images/{name})\n")
     return "\n".join(parts)
+
+
+def spaced_part(results: Results) -> str:
+    """Return the table of latencies."""
+    head, *body = latency_table(results)
+    lines = [head, tuple("---" for _ in head), *body]
+    return f"{results.machine}; {results.date}.\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def sweep_part(path: Path, date: str, pictures: Path) -> str:
@@ -76,6 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", type=Path, help="the models, beside the fastest libraries")
     parser.add_argument("--peers", type=Path, help="models beside compilers")
     parser.add_argument("--compile", type=Path, help="compile times beside compilers")
+    parser.add_argument("--spaced", type=Path, help="models with gaps between calls")
     parser.add_argument("--sweep", type=Path, help="random shapes beside oneDNN")
     parser.add_argument("--page", type=Path, default=DOCS / "performance.md")
     arguments: Any = parser.parse_args(argv)
@@ -86,6 +96,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         page = replaced(page, "models", models_part(results_of(arguments.models), pictures))
     if arguments.peers:
         page = replaced(page, "peers", markdown(results_of(arguments.peers)))
+    if arguments.spaced:
+        page = replaced(page, "spaced", spaced_part(results_of(arguments.spaced)))
     if arguments.compile:
         times = CompileTimes.from_json(json.loads(arguments.compile.read_text(encoding="utf-8")))
         page = replaced(page, "compile", compile_table(times))

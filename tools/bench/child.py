@@ -66,12 +66,17 @@ class Child:
         reset_peak()
         return {"seconds": min(self.run(3)["seconds"])}
 
-    def run(self, count: int) -> dict[str, Any]:
-        """Times of so many runs, after one that finds the caches as other processes left them."""
+    def run(self, count: int, gap: float = 0.0) -> dict[str, Any]:
+        """Return the times of so many runs, after one that finds the caches as other processes left them.
+
+        Before each of them nothing happens for `gap` seconds.
+        """
         seconds = []
         run, clock = self.model.run, time.perf_counter
         run()
         for _ in range(count):
+            if gap:
+                time.sleep(gap)
             start = clock()
             run()
             seconds.append(clock() - start)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mirlo.runtime.errors import MirloError
-from mirlo.tools.bench.processes import EngineError, Process
+from mirlo.tools.bench.processes import EngineError, Process, Spinner
 
 TURN_SECONDS = 0.03
 """Runs of one engine follow each other for about so long before it is another's turn."""
+CALLS_BETWEEN_GAPS = 4
+"""Calls of a turn, at most, where the gaps between them take longer than a turn otherwise does."""
 MIRLO = "mirlo"
 
 
@@ -27,8 +30,12 @@ class Settings:
 
     against: tuple[str, ...] = ()
     threads: tuple[int, ...] = (1,)
+    gaps: tuple[float, ...] = (0.0,)
+    """Milliseconds between calls, each measured for itself."""
+    spinner: bool = False
+    """Whether another process takes the time of one core meanwhile."""
     seconds: float = 10.0
-    """Of measuring, for each model and number of threads."""
+    """Of measuring, for each model, number of threads and gap."""
     least_rounds: int = 7
     shapes: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -60,11 +67,13 @@ class EngineRow:
     """To compile again in a new process, with the cache."""
     import_seconds: float | None = None
     """To import the engine, with all that it compiles with."""
+    least_milliseconds: float | None = None
+    """The shortest of all runs."""
 
 
 @dataclass
 class ModelRow:
-    """One model with one number of threads."""
+    """One model with one number of threads and one gap."""
 
     model: str
     threads: int
@@ -76,27 +85,37 @@ class ModelRow:
     """Why engines that were asked for are not among them."""
     kernels: dict[str, Any] | None = None
     """The kernels and the machine's limits (see `kernels.kernel_rows`)."""
+    gap: float = 0.0
+    """Milliseconds between calls."""
+    spinner: bool = False
+    """Whether another process took the time of one core meanwhile."""
 
     def engine(self, name: str) -> EngineRow | None:
         return next((row for row in self.engines if row.engine == name), None)
 
 
-def measure(model: Path, settings: Settings, threads: int, tell: Callable[[str], None]) -> ModelRow:
-    """Compile the model with each engine, then let them run in turns."""
+def measure(model: Path, settings: Settings, threads: int, tell: Callable[[str], None]) -> list[ModelRow]:
+    """Compile the model with each engine, then let them run in turns: a row for each gap."""
     with tempfile.TemporaryDirectory(prefix="mirlo-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         started, missing, warm, facts = _start(model, settings, threads, folder, stack, tell)
-        tell(f"{model_name(model)}, {_threads(threads)}: running in turns")
-        times = _in_turns(started, settings)
-        rows = _rows(started, times, folder)
-        rows[0].warm_seconds = warm
-        kernels = None
+        title = f"{model_name(model)}, {_threads(threads)}"
+        rows = []
+        for gap in settings.gaps:
+            tell(f"{title}: running in turns{f', {gap:g} ms between calls' if gap else ''}")
+            with Spinner() if settings.spinner else nullcontext():
+                times = _in_turns(started, settings, gap)
+            engines = _rows(started, times, folder)
+            engines[0].warm_seconds = warm
+            count = len(next(iter(times.values())).medians)
+            weights, arena = facts["weights"], facts["arena"]
+            row = ModelRow(model_name(model), threads, count, weights, arena, engines, missing, None, gap)
+            rows.append(replace(row, spinner=settings.spinner))
         if settings.kernels:
-            tell(f"{model_name(model)}, {_threads(threads)}: kernels")
+            tell(f"{title}: kernels")
             started[MIRLO].process.go_on()
-            kernels = started[MIRLO].process.ask("kernels", threads=threads, rounds=5)
-        count = len(next(iter(times.values())))
-        return ModelRow(model_name(model), threads, count, facts["weights"], facts["arena"], rows, missing, kernels)
+            rows[0].kernels = started[MIRLO].process.ask("kernels", threads=threads, rounds=5)
+        return rows
 
 
 def model_name(model: Path) -> str:
@@ -154,25 +173,39 @@ def _warm(order: Mapping[str, Any], cache: Path) -> float:
     return seconds
 
 
-def _in_turns(started: Mapping[str, _Started], settings: Settings) -> dict[str, list[float]]:
-    """A time of each engine for each round: the median of the runs of its turn."""
-    counts = {name: max(1, min(2000, int(TURN_SECONDS / max(one.seconds, 1e-7)))) for name, one in started.items()}
-    round_seconds = sum(one.seconds * (counts[name] + 1) for name, one in started.items())
+@dataclass
+class _Times:
+    """Seconds of one engine."""
+
+    medians: list[float] = field(default_factory=list)
+    """Of each turn."""
+    least: float = math.inf
+
+
+def _in_turns(started: Mapping[str, _Started], settings: Settings, gap: float) -> dict[str, _Times]:
+    """Return the times of each engine: for each round the median of the runs of its turn, and the shortest run."""
+    pause = gap * 1e-3
+    turn = max(TURN_SECONDS, CALLS_BETWEEN_GAPS * pause)
+    each = {name: max(one.seconds + pause, 1e-7) for name, one in started.items()}
+    counts = {name: max(1, min(2000, int(turn / seconds))) for name, seconds in each.items()}
+    round_seconds = sum(seconds * (counts[name] + 1) for name, seconds in each.items())
     rounds = max(settings.least_rounds, min(200, int(settings.seconds / max(round_seconds, 1e-6))))
-    times: dict[str, list[float]] = {name: [] for name in started}
+    times = {name: _Times() for name in started}
     order = list(started)
     for _ in range(rounds):
         for name in order:
             process = started[name].process
             process.go_on()
-            times[name].append(statistics.median(process.ask("run", count=counts[name])["seconds"]))
+            seconds = process.ask("run", count=counts[name], gap=pause)["seconds"]
+            times[name].medians.append(statistics.median(seconds))
+            times[name].least = min(times[name].least, *seconds)
             process.pause()
         # Who comes first changes: what one leaves in the caches of the machine meets the others alike.
         order.append(order.pop(0))
     return times
 
 
-def _rows(started: Mapping[str, _Started], times: Mapping[str, list[float]], folder: Path) -> list[EngineRow]:
+def _rows(started: Mapping[str, _Started], times: Mapping[str, _Times], folder: Path) -> list[EngineRow]:
     others = [name for name in started if name != MIRLO]
     reference = dict(np.load(folder / f"{others[0]}.npz")) if others else None
     rows = []
@@ -180,7 +213,7 @@ def _rows(started: Mapping[str, _Started], times: Mapping[str, list[float]], fol
         one.process.go_on()
         memory = one.process.ask("memory")
         one.process.pause()
-        ratios = [ours / theirs for ours, theirs in zip(times[MIRLO], times[name], strict=True)]
+        ratios = [ours / theirs for ours, theirs in zip(times[MIRLO].medians, times[name].medians, strict=True)]
         compared = reference is not None and name != others[0]
         rows.append(
             EngineRow(
@@ -188,7 +221,8 @@ def _rows(started: Mapping[str, _Started], times: Mapping[str, list[float]], fol
                 version=one.loaded["version"],
                 compile_seconds=one.loaded["seconds"],
                 import_seconds=one.loaded["imported"],
-                milliseconds=statistics.median(times[name]) * 1e3,
+                milliseconds=statistics.median(times[name].medians) * 1e3,
+                least_milliseconds=times[name].least * 1e3,
                 ratio=statistics.median(ratios),
                 compile_peak=one.loaded["peak"],
                 run_peak=memory["peak"],

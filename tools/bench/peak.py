@@ -1,66 +1,129 @@
-"""The most multiply-adds that one core of this machine does: a loop of independent ones, measured."""
+"""What this machine does at most: multiply-adds in registers, and copies, on as many cores as kernels run on.
+
+Both are loops of LLVM IR that the thread pool of compiled models runs in chunks: what Python takes, and its lock, would
+otherwise be measured in place of the machine.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import execution_engine, ir
-from mirlo.dialects.context import make_context
-from mirlo.targets.llvm.machine import host_machine
-from mirlo.targets.llvm.pipeline import lower_to_llvm
+import numpy as np
+
+from mirlo.runtime import threads as pool
+from mirlo.runtime.loaders import compile_llvm
+from mirlo.targets.llvm.machine import host_features, host_machine
 
 TRIPS = 60_000
+"""Iterations of a chunk of multiply-adds, some 80 us."""
+CHUNKS = 8
+"""Chunks of each thread: one that starts late leaves its part to the others."""
 
 
 @dataclass(frozen=True)
 class Peak:
-    """Call it to do `flops` floating-point operations as fast as the core can."""
+    """Call `run` to do `flops` floating-point operations as fast as the cores can."""
 
     run: Callable[[], None]
     flops: int
-    keep: Any
 
 
-def make_peak() -> Peak:
-    """A loop over as many sums in vectors as the registers hold."""
+def make_peak(threads: int = 1) -> Peak:
+    """Return a loop over as many accumulators in vectors as the registers hold."""
     machine = host_machine()
     lanes, sums = machine.lanes(4), machine.vector_registers - 8
-    kind = f"vector<{lanes}xf32>"
-    carried = ", ".join(f"%a{i} = %v" for i in range(sums))
-    kinds = ", ".join([kind] * sums)
-    body = "\n".join(f"%r{i} = vector.fma %v, %w, %a{i} : {kind}" for i in range(sums))
-    total = "\n".join(f"%t{i + 1} = arith.addf %t{i}, %s#{i} : {kind}" for i in range(sums))
+    kind = f"<{lanes} x float>"
+    phis = "\n".join(f"  %a{i} = phi {kind} [ %v, %entry ], [ %r{i}, %loop ]" for i in range(sums))
+    body = "\n".join(_multiply_add(i, lanes) for i in range(sums))
+    total = "\n".join(f"  %t{i + 1} = fadd {kind} %{f't{i}' if i else 'v'}, %r{i}" for i in range(sums))
     text = f"""
-      func.func @peak(%p: memref<{lanes}xf32>) {{
-        %c0 = arith.constant 0 : index
-        %c1 = arith.constant 1 : index
-        %n = arith.constant {TRIPS} : index
-        %v = vector.load %p[%c0] : memref<{lanes}xf32>, {kind}
-        %w = arith.constant dense<0.5> : {kind}
-        %s:{sums} = scf.for %i = %c0 to %n step %c1 iter_args({carried}) -> ({kinds}) {{
-          {body}
-          scf.yield {", ".join(f"%r{i}" for i in range(sums))} : {kinds}
-        }}
-        %t0 = arith.constant dense<0.0> : {kind}
-        {total}
-        vector.store %t{sums}, %p[%c0] : memref<{lanes}xf32>, {kind}
-        return
-      }}"""
-    context = make_context()
-    with context, ir.Location.unknown():
-        module = ir.Module.parse(text)
-        lower_to_llvm(module)
-        engine = execution_engine.ExecutionEngine(module, opt_level=2)
-    function: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.raw_lookup("peak"))
-    buffer = (ctypes.c_float * lanes)(*([1.0] * lanes))
-    pointer = ctypes.c_void_p(ctypes.addressof(buffer))
-    packed = (ctypes.c_void_p * 1)(ctypes.addressof(pointer))
-    address = ctypes.addressof(packed)
+declare {kind} @llvm.fma.v{lanes}f32({kind}, {kind}, {kind})
+define internal void @chunk(ptr %arguments, i32 %chunk, i32 %chunks) #0 {{
+entry:
+  %v = load {kind}, ptr %arguments, align 4
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+{phis}
+{body}
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, {TRIPS}
+  br i1 %more, label %loop, label %out
+out:
+{total}
+  %wide = zext i32 %chunk to i64
+  %one = add i64 %wide, 1
+  %place = getelementptr {kind}, ptr %arguments, i64 %one
+  store {kind} %t{sums}, ptr %place, align 4
+  ret void
+}}
+"""
+    chunks = CHUNKS * threads
+    arguments = np.full(lanes * (chunks + 1), 1e-3, np.float32)
+    return Peak(_runner(text, arguments, chunks, threads), TRIPS * sums * lanes * 2 * chunks)
 
-    def run() -> None:
+
+def _multiply_add(i: int, lanes: int) -> str:
+    kind = f"<{lanes} x float>"
+    if platform.machine().lower() in ("x86_64", "amd64") and not host_features().get("fma"):
+        return f"  %p{i} = fmul {kind} %v, %v\n  %r{i} = fadd {kind} %p{i}, %a{i}"
+    return f"  %r{i} = call {kind} @llvm.fma.v{lanes}f32({kind} %v, {kind} %v, {kind} %a{i})"
+
+
+def make_copy(size: int, again: int, threads: int = 1) -> Callable[[], None]:
+    """Return a copy that reads and writes `size` bytes in all, a part on each thread, `again` times."""
+    part = max(size // 2 // threads, 1)
+    arrays = [np.ones(part, np.uint8) for _ in range(2 * threads)]
+    text = f"""
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+define internal void @chunk(ptr %arguments, i32 %chunk, i32 %chunks) #0 {{
+entry:
+  %wide = zext i32 %chunk to i64
+  %first = shl i64 %wide, 1
+  %second = add i64 %first, 1
+  %from = getelementptr ptr, ptr %arguments, i64 %first
+  %to = getelementptr ptr, ptr %arguments, i64 %second
+  %source = load ptr, ptr %from
+  %target = load ptr, ptr %to
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 {part}, i1 true)
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, {again}
+  br i1 %more, label %loop, label %out
+out:
+  ret void
+}}
+"""
+    run = _runner(text, np.array([array.ctypes.data for array in arrays], np.uintp), threads, threads)
+
+    def copy(keep: Any = arrays) -> None:
+        run()
+
+    return copy
+
+
+def _runner(text: str, arguments: np.ndarray, chunks: int, threads: int) -> Callable[[], None]:
+    """Return a call of `@chunk` for every chunk, by the pool where there are several threads."""
+    if threads > 1:
+        pool.ensure(threads)
+        call = f"  call void @{pool.SYMBOL}(ptr @chunk, ptr %arguments, i32 {chunks}, i32 {threads})"
+        text += f"declare void @{pool.SYMBOL}(ptr, ptr, i32, i32)\n"
+    else:
+        call = "\n".join(f"  call void @chunk(ptr %arguments, i32 {i}, i32 {chunks})" for i in range(chunks))
+    features = ",".join(f"{'+' if has else '-'}{name}" for name, has in sorted(host_features().items()))
+    text += f"define void @run(ptr %arguments) {{\n{call}\n  ret void\n}}\n"
+    text += f'attributes #0 = {{ "target-features"="{features}" }}\n'
+    engine = compile_llvm(text)
+    function: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address("run"))
+    address = arguments.ctypes.data
+
+    def run(keep: Any = (engine, arguments)) -> None:
         function(address)
 
-    return Peak(run, TRIPS * sums * lanes * 2, (context, engine, buffer, pointer, packed))
+    return run

@@ -115,6 +115,17 @@ class Process:
             os.killpg(self._popen.pid, number)
 
 
+class Spinner:
+    """A process that takes the time of one core while it is entered."""
+
+    def __enter__(self) -> None:
+        self._popen = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"], start_new_session=True)
+
+    def __exit__(self, *unused: type[BaseException] | BaseException | types.TracebackType | None) -> None:
+        self._popen.kill()
+        self._popen.wait()
+
+
 class _Tail:
     """The end of what a process prints, read as it comes, so that the process never waits for a reader."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.tools.bench.engines import ENGINES
-from mirlo.tools.bench.measure import MIRLO, ModelRow
+from mirlo.tools.bench.measure import MIRLO, EngineRow, ModelRow
 from mirlo.tools.cli.tables import columns
 
 
@@ -31,21 +31,34 @@ class Results:
     def versions(self) -> dict[str, str]:
         return {row.engine: row.version for model in self.rows for row in model.engines}
 
-    def mean_ratio(self, engine: str, threads: int) -> float | None:
+    @property
+    def is_spaced(self) -> bool:
+        """Whether there were gaps between calls, or another process took the time of a core."""
+        return any(row.gap or row.spinner for row in self.rows)
+
+    def settings(self) -> list[tuple[int, float]]:
+        """Return the numbers of threads and the gaps, in order."""
+        return sorted({(row.threads, row.gap) for row in self.rows})
+
+    def mean_ratio(self, engine: str, threads: int, gap: float = 0.0) -> float | None:
         """The geometric mean of Mirlo's time by the engine's, over the models that both ran."""
-        found = [r.ratio for model in self.rows if model.threads == threads if (r := model.engine(engine)) is not None]
+        rows = [row.engine(engine) for row in self.rows if (row.threads, row.gap) == (threads, gap)]
+        found = [row.ratio for row in rows if row is not None]
         return math.exp(sum(map(math.log, found)) / len(found)) if found else None
 
     def as_json(self) -> dict[str, Any]:
-        threads = sorted({row.threads for row in self.rows})
         others = [name for name in self.engines if name != MIRLO]
         return {
             "date": self.date,
             "machine": self.machine,
             "versions": self.versions(),
             "models": [asdict(row) for row in self.rows],
-            "geometric_mean": {name: {str(t): self.mean_ratio(name, t) for t in threads} for name in others},
+            "geometric_mean": {name: self._mean_ratios(name) for name in others},
         }
+
+    def _mean_ratios(self, engine: str) -> dict[str, float | None]:
+        """Return the means by the number of threads and, where there is one, the gap."""
+        return {f"{t}, gap {gap:g}" if gap else str(t): self.mean_ratio(engine, t, gap) for t, gap in self.settings()}
 
 
 def describe_machine() -> str:
@@ -68,6 +81,8 @@ def text_lines(results: Results, kernels: int = 12) -> Iterator[str]:
         f"{ENGINES[name].title} {version}" for name, version in results.versions().items()
     )
     yield ""
+    if any(row.spinner for row in results.rows):
+        yield "while another process took the time of one core:"
     yield from columns(latency_table(results), numbers=set(range(1, 99)))
     yield ""
     yield from columns(cost_table(results), numbers={1, 2, 4, 5, 6, 7, 8})
@@ -94,24 +109,26 @@ def markdown(results: Results) -> str:
 
 
 def latency_table(results: Results) -> list[tuple[str, ...]]:
-    """Milliseconds of each engine, and Mirlo's time by theirs."""
-    engines = results.engines
+    """Return milliseconds of each engine, and Mirlo's time by theirs; with gaps, the shortest runs as well."""
+    engines, is_spaced = results.engines, results.is_spaced
     others = [name for name in engines if name != MIRLO]
-    head = ("model", "threads", *(f"{ENGINES[name].title} ms" for name in engines))
+    head: tuple[str, ...] = ("model", "threads", *(["gap ms"] if is_spaced else []))
+    head += tuple(f"{ENGINES[name].title} ms{' (least)' if is_spaced else ''}" for name in engines)
     head += tuple(f"by {ENGINES[name].title}" for name in others) + ("error",)
     table = [head]
     for model in results.rows:
-        cells = [model.model, str(model.threads)]
-        cells += [_cell(model.engine(name), "milliseconds", "{:.4g}") for name in engines]
+        cells = [model.model, str(model.threads), *([f"{model.gap:g}"] if is_spaced else [])]
+        cells += [_milliseconds(model.engine(name), is_spaced) for name in engines]
         cells += [ratio_text(row.ratio) if (row := model.engine(name)) is not None else "-" for name in others]
         own = model.engine(MIRLO)
         cells.append(f"{own.error:.1e}" if own is not None and own.error is not None else "-")
         table.append(tuple(cells))
-    for threads in sorted({row.threads for row in results.rows}):
-        if sum(row.threads == threads for row in results.rows) > 1 and others:
-            means = [results.mean_ratio(name, threads) for name in others]
+    for threads, gap in results.settings():
+        if sum((row.threads, row.gap) == (threads, gap) for row in results.rows) > 1 and others:
+            means = [results.mean_ratio(name, threads, gap) for name in others]
             shown = ["-" if mean is None else ratio_text(mean) for mean in means]
-            table.append(("geometric mean", str(threads), *[""] * len(engines), *shown, ""))
+            gaps = [f"{gap:g}"] if is_spaced else []
+            table.append(("geometric mean", str(threads), *gaps, *[""] * len(engines), *shown, ""))
     return table
 
 
@@ -119,7 +136,8 @@ def cost_table(results: Results) -> list[tuple[str, ...]]:
     """Seconds to compile, and megabytes, of each engine."""
     head = ("model", "threads", "weights MB", "engine", "import s", "compile s", "again s")
     table: list[tuple[str, ...]] = [(*head, "peak MB compiling", "peak MB running")]
-    for model in results.rows:
+    compiled = {(row.model, row.threads): row for row in reversed(results.rows)}
+    for model in reversed(compiled.values()):
         for row in model.engines:
             imported, again = (
                 "-" if seconds is None else f"{seconds:.2f}" for seconds in (row.import_seconds, row.warm_seconds)
@@ -179,8 +197,11 @@ def ratio_text(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}"
 
 
-def _cell(row: Any, name: str, form: str) -> str:
-    return "-" if row is None else form.format(getattr(row, name))
+def _milliseconds(row: EngineRow | None, with_least: bool) -> str:
+    if row is None:
+        return "-"
+    least = f" ({row.least_milliseconds:.4g})" if with_least and row.least_milliseconds is not None else ""
+    return f"{row.milliseconds:.4g}{least}"
 
 
 def _megabytes(count: int) -> str:

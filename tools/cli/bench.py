@@ -44,6 +44,8 @@ def run(arguments: Arguments) -> Results:
     settings = Settings(
         against=arguments.engines,
         threads=arguments.thread_counts,
+        gaps=arguments.gaps,
+        spinner=arguments.spinner,
         seconds=arguments.seconds,
         shapes=dict(arguments.shape),
         dims=dict(arguments.dim),
@@ -55,5 +57,5 @@ def run(arguments: Arguments) -> Results:
     with Progress("bench", arguments.verbose) as progress:
         for model in arguments.models:
             for threads in settings.threads:
-                rows.append(measure(Path(model), settings, threads, progress))
+                rows.extend(measure(Path(model), settings, threads, progress))
     return Results(rows)

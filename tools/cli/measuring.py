@@ -9,6 +9,8 @@ from typing import Any
 from mirlo.tools.cli.values import add_dims, add_shape
 
 Add = Callable[[Any, str, str], argparse.ArgumentParser]
+MAX_GAP_MS = 60_000.0
+"""The longest gap between calls."""
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
@@ -46,6 +48,13 @@ def add_bench(commands: Any, add: Add, positive: Callable[[str], int]) -> argpar
         help="numbers of threads, each measured for itself (default: 1)",
     )  # fmt: skip
     parser.add_argument(
+        "--gap", dest="gaps", metavar="MS,...", type=gaps_of, default=(0.0,),
+        help="milliseconds between calls, each measured for itself (default: 0, one call after the other)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--spinner", action="store_true", help="let another process take the time of one core while models run"
+    )
+    parser.add_argument(
         "--seconds", metavar="S", type=float, default=10.0, help="of runs, for each model and threads (default: 10)"
     )
     parser.add_argument(
@@ -80,6 +89,17 @@ def engine_names(text: str) -> tuple[str, ...]:
         if name not in _others():
             raise argparse.ArgumentTypeError(f"there is no engine '{name}'; known: {', '.join(_others())}")
     return names
+
+
+def gaps_of(text: str) -> tuple[float, ...]:
+    """Return the milliseconds that `--gap` lists."""
+    try:
+        gaps = tuple(dict.fromkeys(float(word) for word in text.split(",")))
+    except ValueError:
+        gaps = ()
+    if not gaps or not all(0 <= gap <= MAX_GAP_MS for gap in gaps):
+        raise argparse.ArgumentTypeError(f"expected milliseconds from 0 to {MAX_GAP_MS:g}, as 0,50; found '{text}'")
+    return gaps
 
 
 def _counts(text: str, positive: Callable[[str], int]) -> tuple[int, ...]:

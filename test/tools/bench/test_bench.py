@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,8 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.bench import plot, report
-from mirlo.tools.bench.kernels import Limits
+from mirlo.tools.bench.kernels import Limits, Machine
 from mirlo.tools.bench.measure import EngineRow, ModelRow, _difference, model_name
+from mirlo.tools.bench.peak import make_copy, make_peak
 from mirlo.tools.bench.processes import EngineError, Process
 from mirlo.tools.bench.results import Results, markdown, text_lines
 
@@ -61,6 +64,47 @@ def test_against_an_engine(model: Path, tmp_path: Path) -> None:
     assert text.count("<svg") == 2 and "ONNX Runtime ms" in text
 
 
+def test_gaps_between_calls(model: Path, tmp_path: Path) -> None:
+    flags = ["--shape", "x=5x64", "--seconds", 0.05, "--gap", "0,2.5", "--spinner", "--kernels", 0]
+    found = json.loads(output_of(mirlo("bench", model, *flags, "--against", "onnxruntime", "--json")))
+    assert [(row["gap"], row["spinner"]) for row in found["models"]] == [(0.0, True), (2.5, True)]
+    assert all(0 < e["least_milliseconds"] <= e["milliseconds"] for row in found["models"] for e in row["engines"])
+    assert set(found["geometric_mean"]["onnxruntime"]) == {"1", "1, gap 2.5"}
+
+
+def test_a_gap_is_not_part_of_the_time(model: Path) -> None:
+    with Process("mirlo") as process:
+        process.ask("load", engine="mirlo", model=str(model), threads=1, shapes={"x": [5, 64]}, cache=None)
+        process.ask("make_inputs", seed=0, path=str(model.with_name("in.npz")), dims={})
+        process.ask("bind", inputs=str(model.with_name("in.npz")), outputs=str(model.with_name("out.npz")))
+        start = time.perf_counter()
+        seconds = process.ask("run", count=3, gap=0.2)["seconds"]
+        assert time.perf_counter() - start >= 0.6 > 0.2 > min(seconds)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_limits_are_measured_by_the_threads_of_models(threads: int) -> None:
+    machine = Machine(threads)
+    machine.measure((1 << 15, 1 << 17))
+    machine.measure((1 << 17,))
+    found = machine._bytes[1 << 17]
+    peak, copy = make_peak(threads), make_copy(1 << 15, 3, threads)
+    copy()
+    peak.run()
+    assert len(machine._flops) == 2 == len(found) and all(x > 0 for x in [*machine._flops, *found])
+    assert peak.flops == threads * make_peak(1).flops
+
+
+def test_tables_show_gaps_where_there_are_any() -> None:
+    row = _row()
+    spaced = replace(row, gap=50.0, engines=[replace(engine, least_milliseconds=7.5) for engine in row.engines])
+    lines = [*text_lines(Results([row, spaced], "", ""))]
+    assert any("gap ms" in line and "Mirlo ms (least)" in line for line in lines)
+    assert any("50" in line and "10 (7.5)" in line for line in lines)
+    assert sum(line.startswith("net  ") and "OpenVINO" in line for line in lines) == 1
+    assert "gap" not in "\n".join(text_lines(Results([row], "", "")))
+
+
 def test_alone_as_text(model: Path, tmp_path: Path) -> None:
     flags = ["--shape", "x=5x64", "--seconds", 0.05, "--report", tmp_path / "r.svg"]
     out = output_of(mirlo("bench", model, *flags))
@@ -82,6 +126,9 @@ def test_an_engine_that_is_missing_is_told_and_others_are_measured(model: Path) 
         (["--report", "x.pdf"], "the suffix of a report is one of .html"),
         (["--report", "no/such/folder.svg"], "there is no folder"),
         (["--python", "iree"], "expected NAME=PATH"),
+        (["--gap", "-1"], "expected milliseconds from 0"),
+        (["--gap", "nan"], "expected milliseconds from 0"),
+        (["--gap", "soon"], "expected milliseconds from 0"),
         (["--dim", "batch=x"], "expected a number"),
     ],
 )
