@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.files import BYTECODE_MAGIC, FileError
-from mirlo.passes.locations import place_of
+from mirlo.passes.locations import find_source_position
 
 _SECONDS = 120
 """Processor time after which reading is given up: damaged sizes can make the reader run for ever."""
@@ -93,7 +93,7 @@ def _told(error: Any) -> list[str]:
     """The messages of an error, and their notes."""
     found = []
     for diagnostic in error.error_diagnostics:
-        place = place_of(diagnostic.location)
+        place = find_source_position(diagnostic.location)
         found.append(f"{place}: {diagnostic.message}" if place is not None and place.line else diagnostic.message)
         found += [f"  note: {note.message}" for note in diagnostic.notes]
     return found or [str(error)]

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.source import Source
-from mirlo.passes.locations import PARSED_TEXT, Place, names_of, place_of
+from mirlo.passes.locations import PARSED_TEXT, SourcePosition, find_source_position, names_of
 from mirlo.passes.pass_failed import PassFailed
 from mirlo.runtime.names import terminal
 
@@ -21,7 +21,7 @@ class Diagnostic:
 
     severity: str
     message: str
-    place: Place | None = None
+    place: SourcePosition | None = None
     names: tuple[str, ...] = ()
     notes: tuple[Diagnostic, ...] = ()
 
@@ -87,8 +87,8 @@ class Diagnostics:
             tuple(self._converted(note) for note in found.notes),
         )
 
-    def _place(self, location: Any | None) -> Place | None:
-        place = place_of(location)
+    def _place(self, location: Any | None) -> SourcePosition | None:
+        place = find_source_position(location)
         if place is not None and place.file == PARSED_TEXT:
             return place._replace(file=self.source.name)
         return place

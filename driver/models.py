@@ -176,9 +176,12 @@ def _remaining(content: bytes) -> str | None:
 
 
 def _syntax_errors(path: Path, content: bytes, error: ir.MLIRError) -> str:
-    from mirlo.driver.diagnostics import Diagnostic, place_of, render
+    from mirlo.driver.diagnostics import Diagnostic, find_source_position, render
     from mirlo.driver.source import Source
 
     source = Source(str(path), content)
-    found = [Diagnostic(d.severity.name.lower(), d.message, place_of(d.location)) for d in error.error_diagnostics]
+    found = [
+        Diagnostic(d.severity.name.lower(), d.message, find_source_position(d.location))
+        for d in error.error_diagnostics
+    ]
     return "\n".join([f"{path} is not valid IR:", *(render(diagnostic, source).rstrip() for diagnostic in found)])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Work:
+class RegionWork:
     """Work to estimate: its heaviest operator with tensor types as text, and totals."""
 
     operator: str
@@ -42,10 +42,10 @@ class Figures:
     """Rates of single operators, in billions of operations per second: `{"relax.conv": 80.0}`."""
     scales: bool = True
     """Whether speed is proportional to the number of threads."""
-    expected: Callable[[Work], Cost | None] | None = None
+    expected: Callable[[RegionWork], Cost | None] | None = None
     """A cost model for some work; it returns None for work that these rates estimate."""
 
-    def cost(self, work: Work, threads: int = 1) -> Cost:
+    def cost(self, work: RegionWork, threads: int = 1) -> Cost:
         """Return the cost of work: by the model if it has one, else the longer of computing and memory traffic."""
         found = self.expected(work) if self.expected is not None else None
         if found is not None:

@@ -11,7 +11,7 @@ PARSED_TEXT = "-"
 """The file name that MLIR gives to text parsed from memory."""
 
 
-class Place(NamedTuple):
+class SourcePosition(NamedTuple):
     """A line and column (from 1) of a file; line 0 stands for the whole file."""
 
     file: str
@@ -22,17 +22,17 @@ class Place(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
-def place_of(location: Any) -> Place | None:
+def find_source_position(location: Any) -> SourcePosition | None:
     """Return the first file position in a location, or None."""
     location = _refined(location)
     if isinstance(location, ir.FileLineColLoc):
-        return Place(location.filename, location.start_line, location.start_col)
+        return SourcePosition(location.filename, location.start_line, location.start_col)
     if isinstance(location, ir.NameLoc):
-        return place_of(location.child_loc)
+        return find_source_position(location.child_loc)
     if isinstance(location, ir.CallSiteLoc):
-        return place_of(location.callee)
+        return find_source_position(location.callee)
     if isinstance(location, ir.FusedLoc):
-        return next((place for part in location.locations if (place := place_of(part))), None)
+        return next((place for part in location.locations if (place := find_source_position(part))), None)
     return None
 
 
@@ -67,7 +67,7 @@ def _refined(location: Any) -> Any:
 
 def describe(location: Any) -> str:
     """Return one line for messages: `file:3:5`, `"node"`, `"node" at file:3:5`, or `unknown location`."""
-    place = place_of(location)
+    place = find_source_position(location)
     at = str(place) if place else ""
     names = ", ".join(f'"{terminal(name)}"' for name in names_of(location))
     if names and at:

@@ -31,13 +31,13 @@ class OptionError(ValueError):
         self.at = at
 
 
-class Named(Protocol):
+class NamedOptions(Protocol):
     """A dataclass of options with a name: a pass."""
 
     name: ClassVar[str]
 
 
-AnyPass = TypeVar("AnyPass", bound=Named)
+AnyPass = TypeVar("AnyPass", bound=NamedOptions)
 
 
 class Option(NamedTuple):
@@ -45,12 +45,12 @@ class Option(NamedTuple):
 
     name: str
     field: str
-    kind: Kind
+    kind: OptionType
     default: Any
     help: str
 
 
-class Kind(NamedTuple):
+class OptionType(NamedTuple):
     """A type of options: its name in help, its parser and its printer."""
 
     label: str
@@ -108,19 +108,19 @@ def unquote(text: str) -> str:
     return text
 
 
-def _list_of(label: str, member: Callable[[str], Any]) -> Kind:
+def _list_of(label: str, member: Callable[[str], Any]) -> OptionType:
     def parse(text: str) -> tuple[Any, ...]:
         inner = text[1:-1] if text[:1] == "{" and text[-1:] == "}" else text
         return tuple(member(unquote(piece)) for piece in split_list(inner))
 
-    return Kind(label, parse, lambda values: "{" + ",".join(quote(str(value)) for value in values) + "}")
+    return OptionType(label, parse, lambda values: "{" + ",".join(quote(str(value)) for value in values) + "}")
 
 
-KINDS: dict[Any, Kind] = {
-    bool: Kind("bool", lambda text: _parse_bool(unquote(text)), lambda value: "true" if value else "false"),
-    int: Kind("int", lambda text: int(unquote(text), 0), str),
-    float: Kind("float", lambda text: _parse_float(unquote(text)), repr),
-    str: Kind("string", unquote, quote),
+KINDS: dict[Any, OptionType] = {
+    bool: OptionType("bool", lambda text: _parse_bool(unquote(text)), lambda value: "true" if value else "false"),
+    int: OptionType("int", lambda text: int(unquote(text), 0), str),
+    float: OptionType("float", lambda text: _parse_float(unquote(text)), repr),
+    str: OptionType("string", unquote, quote),
     tuple[str, ...]: _list_of("list of strings", str),
     tuple[int, ...]: _list_of("list of ints", lambda text: int(text, 0)),
 }
@@ -152,7 +152,7 @@ def _options_of(cls: type[Any]) -> Mapping[str, Option]:
     return declared
 
 
-def _kind_of(hint: Any) -> Kind | None:
+def _kind_of(hint: Any) -> OptionType | None:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         members = [member for member in typing.get_args(hint) if member is not type(None)]
         return KINDS.get(members[0]) if len(members) == 1 else None

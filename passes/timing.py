@@ -19,7 +19,7 @@ _RULE = "===" + "-" * 73 + "==="
 
 
 @dataclass
-class Timing(Instrument):
+class PassTiming(Instrument):
     """Timer of each pass of a pipeline, and of named phases around it. `steps` are the pipeline's."""
 
     steps: Sequence[Step] = ()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from mirlo.driver.diagnostics import Diagnostic, Diagnostics, flat
 from mirlo.driver.source import Chunk
 from mirlo.passes.files import FileError
-from mirlo.passes.locations import Place
+from mirlo.passes.locations import SourcePosition
 
 EXPECTED = re.compile(
     r"expected-(?P<severity>error|warning|note|remark)(?P<regex>-re)?"
@@ -61,7 +61,7 @@ def check_expected(chunk: Chunk, diagnostics: Diagnostics) -> bool:
     for e in expectations:
         if not e.met:
             right = False
-            place = Place(chunk.source.name, e.written_at, 1)
+            place = SourcePosition(chunk.source.name, e.written_at, 1)
             diagnostics.print(Diagnostic("error", f'expected {e.severity} "{e.text}" was not produced', place))
     return right
 

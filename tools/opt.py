@@ -24,7 +24,7 @@ from mirlo.passes.pipeline_parser import unknown_pass
 from mirlo.passes.registry import RegistrationError, find_pass, load_plugin
 from mirlo.passes.reproducer import TRUST, Reproducer, arguments_of, trust_flag, uncontained
 from mirlo.passes.session import Session
-from mirlo.passes.timing import Timing
+from mirlo.passes.timing import PassTiming
 from mirlo.passes.upstream import find_upstream
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.names import shell_word, terminal_streams
@@ -159,7 +159,7 @@ class OptRun:
     outputs: list[tuple[Any, Session]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.timing = Timing(self.pipeline.steps)
+        self.timing = PassTiming(self.pipeline.steps)
         self.printing = _printing(self.arguments)
         self.reproduced = False
         if self.arguments.tree_dir is not None and self.arguments.split_input_file:

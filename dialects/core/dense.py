@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+\w.]+")
 
 
-def array_of(attribute: Any, kind: TensorType) -> np.ndarray:
+def read_dense(attribute: Any, kind: TensorType) -> np.ndarray:
     """Return the elements of a dense attribute as an array of the element type's numpy type."""
     import numpy as np
 
@@ -28,7 +28,7 @@ def array_of(attribute: Any, kind: TensorType) -> np.ndarray:
     return found.reshape(kind.static_shape).astype(target, copy=False)
 
 
-def dense_of(array: np.ndarray, kind: TensorType) -> Any:
+def make_dense(array: np.ndarray, kind: TensorType) -> Any:
     """Return a dense attribute of this type with the array's elements."""
     import numpy as np
 

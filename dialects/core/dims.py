@@ -37,7 +37,7 @@ __all__ = [
     "atom_parts",
     "ceildiv",
     "decide_less",
-    "guess",
+    "estimate_dim",
     "is_nonnegative",
     "is_static",
     "is_symbol_name",
@@ -90,7 +90,7 @@ TYPICAL = 64
 """The value assumed for a symbol where a heuristic needs a number."""
 
 
-def guess(dim: Dim) -> int:
+def estimate_dim(dim: Dim) -> int:
     """Return an estimate of a dim, for choices that are correct at all sizes and fast at typical ones.
 
     The result is at least 1, also for dims that may be negative (`4 - n`): costs multiply and divide by it.

@@ -27,7 +27,7 @@ from mirlo.dialects.core.attributes import REQUIRED, Attribute
 from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.errors import OpError
 from mirlo.dialects.core.types import TensorType, compatible
-from mirlo.dialects.core.values import Layout, Values, operand, operands, optional, result, results
+from mirlo.dialects.core.values import ValueDeclaration, ValueLayout, operand, operands, optional, result, results
 
 __all__ = ["DialectOp", "OpError", "infer_results", "operand", "operands", "optional", "result", "results"]
 
@@ -51,8 +51,8 @@ class DialectOp(ir.OpView):
 
     _dialect: ClassVar[Any] = None
     _attributes: ClassVar[dict[str, Attribute]] = {}
-    _operand_layout: ClassVar[Layout] = Layout([], "operandSegmentSizes")
-    _result_layout: ClassVar[Layout] = Layout([], "resultSegmentSizes")
+    _operand_layout: ClassVar[ValueLayout] = ValueLayout([], "operandSegmentSizes")
+    _result_layout: ClassVar[ValueLayout] = ValueLayout([], "resultSegmentSizes")
 
     def __init_subclass__(cls, name: str | None = None, dialect: Dialect | None = None, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -62,16 +62,16 @@ class DialectOp(ir.OpView):
             return
         members: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
-            members.update({k: v for k, v in vars(base).items() if isinstance(v, (Values, Attribute))})
+            members.update({k: v for k, v in vars(base).items() if isinstance(v, (ValueDeclaration, Attribute))})
         cls._attributes = {k: v for k, v in members.items() if isinstance(v, Attribute)}
-        values = [v for v in members.values() if isinstance(v, Values)]
+        values = [v for v in members.values() if isinstance(v, ValueDeclaration)]
         if cls.DEFAULT_RESULT and not any(v.is_result for v in values):
             output = result()
             output.__set_name__(cls, "output")
             setattr(cls, "output", output)  # noqa: B010 (a class attribute made here)
             values.append(output)
-        cls._operand_layout = Layout([v for v in values if not v.is_result], "operandSegmentSizes")
-        cls._result_layout = Layout([v for v in values if v.is_result], "resultSegmentSizes")
+        cls._operand_layout = ValueLayout([v for v in values if not v.is_result], "operandSegmentSizes")
+        cls._result_layout = ValueLayout([v for v in values if v.is_result], "resultSegmentSizes")
         cls.infers = hasattr(cls, "infer")
         cls.OPERATION_NAME = f"{cls._dialect.namespace}.{name}"
         cls._ODS_REGIONS = (cls.REGIONS, True)
@@ -204,7 +204,7 @@ def _infer(cls: type[DialectOp], given: Sequence[Any], values: dict[str, Any]) -
     return inferred if isinstance(inferred, (tuple, list)) else (inferred,)
 
 
-def _require_tensors(field: Values, found: Any, value: Any) -> None:
+def _require_tensors(field: ValueDeclaration, found: Any, value: Any) -> None:
     if value is None:
         if field.kind == "single":
             raise OpError(f"operand '{field.name}' is missing")

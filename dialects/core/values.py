@@ -17,7 +17,7 @@ RESULT_RUNS = 4
 """The most runs of equally typed values in a variadic operand or result of mixed types."""
 
 
-class Values:
+class ValueDeclaration:
     """A declared operand or result: single, optional or variadic."""
 
     def __init__(self, kind: str, is_result: bool, doc: str, runs: int = 1):
@@ -40,33 +40,33 @@ class Values:
 
 def operand(doc: str = "") -> Any:
     """Declare exactly one operand."""
-    return Values("single", False, doc)
+    return ValueDeclaration("single", False, doc)
 
 
 def optional(doc: str = "") -> Any:
     """Declare an operand that may be absent."""
-    return Values("optional", False, doc)
+    return ValueDeclaration("optional", False, doc)
 
 
 def operands(doc: str = "", runs: int = OPERAND_RUNS) -> Any:
     """Declare any number of operands, in at most `runs` runs of equal types."""
-    return Values("variadic", False, doc, runs)
+    return ValueDeclaration("variadic", False, doc, runs)
 
 
 def result(doc: str = "") -> Any:
     """Declare exactly one result."""
-    return Values("single", True, doc)
+    return ValueDeclaration("single", True, doc)
 
 
 def results(doc: str = "", runs: int = RESULT_RUNS) -> Any:
     """Declare any number of results, in at most `runs` runs of equal types."""
-    return Values("variadic", True, doc, runs)
+    return ValueDeclaration("variadic", True, doc, runs)
 
 
-class Layout:
+class ValueLayout:
     """The layout of declared operands, or of declared results, in the flat list of the operation."""
 
-    def __init__(self, fields: list[Values], segments: str):
+    def __init__(self, fields: list[ValueDeclaration], segments: str):
         self.side = segments.removesuffix("SegmentSizes") + "s"
         self.fields = fields
         self.groups = {f: f.runs for f in fields}
@@ -125,7 +125,7 @@ class Layout:
             return f"attribute '{self.segments}' must count runs of equal types, got {attribute}"
         return None
 
-    def pick(self, wanted: Values, op: Any, values: Any) -> Any:
+    def pick(self, wanted: ValueDeclaration, op: Any, values: Any) -> Any:
         if self.segments is None and wanted.kind == "single" and self.most == len(self.fields) == self.least:
             return values[self.fields.index(wanted)]
         start = 0

@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir
 
 
 @dataclass(frozen=True)
-class Range:
+class ValueRange:
     """Minimum and maximum, inclusive; `dense` if all values between occur too."""
 
     low: int
@@ -18,22 +18,22 @@ class Range:
     dense: bool = True
 
 
-def affine_range(expr: Any, extents: Sequence[Any]) -> Range | None:
+def affine_range(expr: Any, extents: Sequence[Any]) -> ValueRange | None:
     """Return the exact range of an expression for indices from 0 to these extents, or None if it is unknown.
 
     It is unknown if an extent is symbolic or 0, or if an index occurs twice: `d0 - d0 mod 4`.
     """
     seen: set[int] = set()
 
-    def visit(e: Any) -> Range | None:
+    def visit(e: Any) -> ValueRange | None:
         if isinstance(e, ir.AffineConstantExpr):
-            return Range(e.value, e.value)
+            return ValueRange(e.value, e.value)
         if isinstance(e, ir.AffineDimExpr):
             extent = extents[e.position]
             if e.position in seen or not isinstance(extent, int) or extent < 1:
                 return None
             seen.add(e.position)
-            return Range(0, extent - 1)
+            return ValueRange(0, extent - 1)
         combine = _COMBINE.get(type(e))
         left, right = (visit(e.lhs), visit(e.rhs)) if combine else (None, None)
         return combine(left, right) if combine and left and right else None
@@ -41,37 +41,37 @@ def affine_range(expr: Any, extents: Sequence[Any]) -> Range | None:
     return visit(expr)
 
 
-def _add(left: Range, right: Range) -> Range:
-    return Range(left.low + right.low, left.high + right.high, left.dense and right.dense)
+def _add(left: ValueRange, right: ValueRange) -> ValueRange:
+    return ValueRange(left.low + right.low, left.high + right.high, left.dense and right.dense)
 
 
-def _multiply(left: Range, right: Range) -> Range | None:
+def _multiply(left: ValueRange, right: ValueRange) -> ValueRange | None:
     if right.low != right.high:
         return None
     low, high = sorted((left.low * right.low, left.high * right.low))
-    return Range(low, high, low == high or (left.dense and abs(right.low) == 1))
+    return ValueRange(low, high, low == high or (left.dense and abs(right.low) == 1))
 
 
-def _floor_divide(left: Range, right: Range) -> Range | None:
+def _floor_divide(left: ValueRange, right: ValueRange) -> ValueRange | None:
     if right.low != right.high or right.low < 1:
         return None
-    return Range(left.low // right.low, left.high // right.low, left.dense)
+    return ValueRange(left.low // right.low, left.high // right.low, left.dense)
 
 
-def _ceil_divide(left: Range, right: Range) -> Range | None:
+def _ceil_divide(left: ValueRange, right: ValueRange) -> ValueRange | None:
     if right.low != right.high or right.low < 1:
         return None
-    return Range(-(-left.low // right.low), -(-left.high // right.low), left.dense)
+    return ValueRange(-(-left.low // right.low), -(-left.high // right.low), left.dense)
 
 
-def _modulo(left: Range, right: Range) -> Range | None:
+def _modulo(left: ValueRange, right: ValueRange) -> ValueRange | None:
     if right.low != right.high or right.low < 1:
         return None
     modulus = right.low
     if left.low // modulus == left.high // modulus:
-        return Range(left.low % modulus, left.high % modulus, left.dense)
+        return ValueRange(left.low % modulus, left.high % modulus, left.dense)
     # A dense range across a multiple of the modulus contains 0 there and the greatest remainder just before it.
-    return Range(0, modulus - 1, left.high - left.low + 1 >= modulus) if left.dense else None
+    return ValueRange(0, modulus - 1, left.high - left.low + 1 >= modulus) if left.dense else None
 
 
 _COMBINE = {

@@ -54,7 +54,7 @@ def size_of(dim: Dim) -> Any:
     return create("tir.size", index, dim=ir.StringAttr.get(str(dim)))
 
 
-class Sizes:
+class SizeEmitter:
     """Emitter of dims as arithmetic on the values of symbols, each distinct dim once."""
 
     def __init__(self, symbols: Mapping[str, Any]):
@@ -123,7 +123,7 @@ def bind_symbols(function: Any) -> None:
     entry = op.regions[0].blocks[0]
     values = [entry.add_argument(ir.IndexType.get(), op.location) for _ in names]
     with ir.InsertionPoint.at_block_begin(entry), op.location:
-        sizes = Sizes(dict(zip(names, values, strict=True)))
+        sizes = SizeEmitter(dict(zip(names, values, strict=True)))
         for size, dim in zip(found, dims, strict=True):
             size.results[0].replace_all_uses_with(sizes.emit(dim))
     for size in found:
@@ -137,7 +137,7 @@ def symbols_of_function(function: Any) -> list[str]:
     return [ir.StringAttr(name).value for name in ir.ArrayAttr(attributes[SYMBOLS])] if SYMBOLS in attributes else []
 
 
-def places(shape: Sequence[Dim], indices: Sequence[Any]) -> list[Any]:
+def buffer_indices(shape: Sequence[Dim], indices: Sequence[Any]) -> list[Any]:
     """Return the buffer indices of an element of a tensor: its indices, or one linear index if unbounded."""
     if all(isinstance(dim, int) for dim in shape):
         return list(indices)

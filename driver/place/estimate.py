@@ -17,7 +17,7 @@ from mirlo.dialects.core.dtypes import dtype
 from mirlo.driver.place.survey import Survey
 from mirlo.passes.byoc.records import NodeRecord, Placement, RegionRecord
 from mirlo.passes.byoc.way import Targets
-from mirlo.passes.figures import Cost, Figures, Work
+from mirlo.passes.figures import Cost, Figures, RegionWork
 from mirlo.passes.targets import TargetError, find_target
 
 CONTRACTIONS = frozenset(("relax.conv", "relax.conv_transpose", "relax.matmul", "relax.einsum", "relax.attention"))
@@ -105,7 +105,9 @@ class Estimate:
         heaviest = max(members, key=lambda node: node.flops or 0)
         flops = sum(node.flops or 0 for node in members)
         size = self._external_bytes(members)
-        return figures.cost(Work(heaviest.operator, heaviest.operands, heaviest.results, flops, size), self.threads)
+        return figures.cost(
+            RegionWork(heaviest.operator, heaviest.operands, heaviest.results, flops, size), self.threads
+        )
 
     def _external_bytes(self, members: Sequence[NodeRecord]) -> int:
         """What a group reads and writes: values between its nodes stay in registers or caches."""

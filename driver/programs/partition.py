@@ -17,7 +17,7 @@ from mirlo.driver.programs.detect import CALL, is_host, main_of
 from mirlo.driver.programs.outline import Outliner, dim_symbols, read_by, symbols_in, told_by
 from mirlo.passes.graph.constants import constant_value, is_constant
 from mirlo.passes.locations import node_of
-from mirlo.passes.memory.places import BIND
+from mirlo.passes.memory.storage_assignment import BIND
 from mirlo.passes.session import Session
 from mirlo.runtime.compiled_program import HOST, IF, PART, WHILE, Block, Step
 from mirlo.runtime.errors import MirloError

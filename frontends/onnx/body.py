@@ -11,7 +11,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dense import dense_of
+from mirlo.dialects.core.dense import make_dense
 from mirlo.dialects.core.dims import Dim, symbol
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.core.op import OpError
@@ -318,7 +318,7 @@ class Body:
             made = value.compute()
             return self.ssa(made) if isinstance(made, Value) else made
         if value.known.size <= INLINE_ELEMENTS:
-            attributes = {"value": dense_of(value.known, value.type)}
+            attributes = {"value": make_dense(value.known, value.type)}
         else:
             attributes = {"param": self._parameter(value)}
         return relax_op("constant").make(**attributes, result_types=[value.type])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dense import dense_of
+from mirlo.dialects.core.dense import make_dense
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import relax_op, type_of
@@ -89,7 +89,7 @@ def filled(kind: TensorType, number: float) -> Any:
 def number_like(value: Any, number: float) -> Any:
     kind = TensorType((), type_of(value).dtype)
     array = np.array(number).astype(kind.dtype.to_numpy())
-    return relax_op("constant").make(value=dense_of(array, kind), result_types=[kind])
+    return relax_op("constant").make(value=make_dense(array, kind), result_types=[kind])
 
 
 def summed_to(gradient: Any, value: Any) -> Any:

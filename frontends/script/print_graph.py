@@ -6,7 +6,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import REQUIRED
-from mirlo.dialects.core.dense import array_of
+from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import OpError, infer_results
@@ -149,7 +149,7 @@ def _constant_text(view: Any) -> str:
         raise NotPrintable(f"a constant of {view.output.type}")
     if view.param is not None:
         return f'R.param({quoted(view.param)}, {tuple_text([_python(d) for d in kind.shape])}, "{kind.dtype}")'
-    array = array_of(view.value, kind)
+    array = read_dense(view.value, kind)
     if array.size > 1 and view.value.is_splat:
         number = _number(array.reshape(-1)[0].item())
         return f'R.const({number}, "{kind.dtype}", shape={tuple_text([str(d) for d in kind.static_shape])})'

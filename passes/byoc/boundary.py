@@ -12,7 +12,7 @@ from mirlo.dialects.relax.calls import CallExternal
 from mirlo.passes.byoc.outline import symbol_name
 from mirlo.passes.byoc.rewrite import next_operation
 from mirlo.passes.graph.dce import is_pure_relax
-from mirlo.passes.graph.desired import FORCED, NOTHING
+from mirlo.passes.graph.requested_layouts import FORCED, NOTHING
 from mirlo.passes.graph.rewrite import Rewriter, rewrite
 from mirlo.passes.graph.rules.layout import MARK, inverse, permuted
 from mirlo.passes.rules import LAYOUT

@@ -9,7 +9,7 @@ from mirlo.passes.byoc.boundary import count_permutes, force, hoist, marked_perm
 from mirlo.passes.byoc.inline import all_operations
 from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, callee_of, functions_of, string_fact
 from mirlo.passes.byoc.outline_external import external_modules
-from mirlo.passes.graph.desired import NOTHING
+from mirlo.passes.graph.requested_layouts import NOTHING
 from mirlo.passes.graph.rewrite import load_rules, rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import LAYOUT

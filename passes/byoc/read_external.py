@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dense import array_of
+from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.view import Composite, ExternalFunction, ExternalModule, Node, Step, Value
@@ -69,7 +69,7 @@ class Constants(Mapping[str, "np.ndarray"]):
         """The name of a `relax.constant`, and what loads it."""
         name = op.param
         if name is None:
-            array = array_of(op.value, kind)
+            array = read_dense(op.value, kind)
             name = _content_name(array, kind)
             self._inline[name] = array
         self._names[name] = None

@@ -19,7 +19,7 @@ from mirlo.passes.byoc.graph import Node, Value
 from mirlo.passes.byoc.operators import OpPattern, solve_all
 from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.search import PatternError, Predicate, Search, State
-from mirlo.passes.fuse.kinds import Kind, block_kind, is_multiply_add
+from mirlo.passes.fuse.kinds import FusionKind, block_kind, is_multiply_add
 from mirlo.passes.rules import Decline, decline
 
 CALL = "relax.call_tir"
@@ -105,7 +105,7 @@ def elementwise(*operands: Pattern, ops: Collection[str] | None = None) -> PrimP
 
     def accept(node: Node, view: PrimView) -> Sequence[int] | Decline:
         for block in view.blocks:
-            if block_kind(block) > Kind.BROADCAST:
+            if block_kind(block) > FusionKind.BROADCAST:
                 return decline(f"block '{block.name}' is not elementwise", kind=block_kind(block).label)
         return _allowed(view.blocks, ops) or range(len(node.operands))
 
@@ -257,7 +257,7 @@ def _epilogue(blocks: Sequence[BlockView], wanted: bool | Collection[str]) -> De
     if wanted is False:
         return decline("other blocks follow the product", blocks=[block.name for block in blocks])
     for block in blocks:
-        if block_kind(block) > Kind.BROADCAST:
+        if block_kind(block) > FusionKind.BROADCAST:
             return decline(f"block '{block.name}' after the product is not elementwise", kind=block_kind(block).label)
     return None if wanted is True else _allowed(blocks, wanted)
 

@@ -11,8 +11,8 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import blocks
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.passes.fuse.groups import MAX_INPUTS, Groups, Node
-from mirlo.passes.fuse.kinds import Kind, has_several_contractions, is_move, kind_of
+from mirlo.passes.fuse.groups import MAX_INPUTS, FusionNode, Groups
+from mirlo.passes.fuse.kinds import FusionKind, has_several_contractions, is_move, kind_of
 from mirlo.passes.registry import Pass, option, register_pass
 
 PRIMITIVE = "relax.primitive"
@@ -54,7 +54,7 @@ class FuseOps(Pass):
 class _Prims:
     """Facts about the prim functions, by name."""
 
-    kinds: dict[str, Kind]
+    kinds: dict[str, FusionKind]
     moves: set[str]
     takes_moves: set[str]
 
@@ -72,26 +72,26 @@ def _fuse(function: Any, prims: _Prims, symbols: Any, module_body: Any, max_inpu
 
 
 def graph_of(
-    steps: Sequence[Any], kinds: dict[str, Kind], moves: Collection[str] = (), takes_moves: Collection[str] = ()
-) -> list[Node]:
+    steps: Sequence[Any], kinds: dict[str, FusionKind], moves: Collection[str] = (), takes_moves: Collection[str] = ()
+) -> list[FusionNode]:
     """Return a node per operation of a block; operations other than calls of prim functions are opaque.
 
     `moves` are the functions that only permute outer dims, `takes_moves` those that may absorb such permutes.
     """
-    nodes: list[Node] = []
+    nodes: list[FusionNode] = []
     made_by: dict[Any, int] = {}
     numbers: dict[Any, int] = {}
     for i, op in enumerate(steps):
-        kind = Kind.OPAQUE
+        kind = FusionKind.OPAQUE
         shape: tuple[Dim, ...] = ()
         if op.name == "relax.call_tir" and len(op.results) == 1:
-            kind = kinds.get(op.opview.callee, Kind.OPAQUE)
+            kind = kinds.get(op.opview.callee, FusionKind.OPAQUE)
             shape = dims_of(op.results[0].type)
         operands = _read_by(op)
         reads = frozenset(numbers.setdefault(v, len(numbers)) for v in operands)
         makes = frozenset(numbers.setdefault(v, len(numbers)) for v in op.results)
-        node = Node(i, kind, shape, reads=reads, makes=makes)
-        if kind is not Kind.OPAQUE:
+        node = FusionNode(i, kind, shape, reads=reads, makes=makes)
+        if kind is not FusionKind.OPAQUE:
             node.is_move, node.takes_moves = op.opview.callee in moves, op.opview.callee in takes_moves
         for value in operands:
             source = made_by.get(value)

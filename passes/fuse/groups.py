@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mirlo.dialects.core.dims import Dim
-from mirlo.passes.fuse.kinds import Kind
+from mirlo.passes.fuse.kinds import FusionKind
 
 MAX_NODES = 64
 MAX_INPUTS = 14
@@ -14,11 +14,11 @@ MAX_INPUTS = 14
 
 
 @dataclass
-class Node:
+class FusionNode:
     """A value of the graph: its producer and its users."""
 
     index: int
-    kind: Kind
+    kind: FusionKind
     shape: tuple[Dim, ...]
     inputs: list[int] = field(default_factory=list)
     """The nodes that it reads."""
@@ -37,14 +37,14 @@ class Node:
 @dataclass
 class _Dominator:
     parent: int | None
-    kind: Kind
+    kind: FusionKind
     depth: int
 
 
 class Groups:
     """Union-find over nodes: each group becomes one prim function."""
 
-    def __init__(self, nodes: list[Node], max_inputs: int = MAX_INPUTS):
+    def __init__(self, nodes: list[FusionNode], max_inputs: int = MAX_INPUTS):
         self.nodes = nodes
         self.max_inputs = max_inputs
         self.parent = list(range(len(nodes)))
@@ -69,43 +69,43 @@ class Groups:
     def _sweep(self, sweep: int) -> None:
         for node in self.nodes:
             dominator = self.dominators[node.index]
-            if node.kind is Kind.OPAQUE or dominator.parent is None:
+            if node.kind is FusionKind.OPAQUE or dominator.parent is None:
                 continue
             if self.find(node.index) == self.find(dominator.parent):
                 continue
             if self._wants(node, dominator, sweep):
                 self._join(node.index, dominator.parent)
 
-    def _wants(self, node: Node, dominator: _Dominator, sweep: int) -> bool:
+    def _wants(self, node: FusionNode, dominator: _Dominator, sweep: int) -> bool:
         assert dominator.parent is not None
         end = self.nodes[dominator.parent]
         group = self.kind[self.find(node.index)]
         if (node.is_move and end.takes_moves) or (node.takes_moves and end.is_move):
             return sweep == 0 and node.users == [end.index]
-        if node.kind in (Kind.CONTRACTION, Kind.ROW, Kind.REDUCE):
+        if node.kind in (FusionKind.CONTRACTION, FusionKind.ROW, FusionKind.REDUCE):
             # An epilogue runs on the tile or the row while it is in registers.
             return (
                 sweep == 0
-                and dominator.kind <= Kind.BROADCAST
+                and dominator.kind <= FusionKind.BROADCAST
                 and end.shape == node.shape
-                and self._path_is(node.index, end.index, Kind.BROADCAST, shape=node.shape)
+                and self._path_is(node.index, end.index, FusionKind.BROADCAST, shape=node.shape)
             )
-        if node.kind <= Kind.BROADCAST:
-            if dominator.kind > Kind.INJECTIVE and end.kind not in (Kind.REDUCE, Kind.ROW):
+        if node.kind <= FusionKind.BROADCAST:
+            if dominator.kind > FusionKind.INJECTIVE and end.kind not in (FusionKind.REDUCE, FusionKind.ROW):
                 return False
-            if group > Kind.INJECTIVE and not self._continues(group, node, end):
+            if group > FusionKind.INJECTIVE and not self._continues(group, node, end):
                 return False
-            allowed = end.kind <= Kind.INJECTIVE or end.kind in (Kind.REDUCE, Kind.ROW)
-            return allowed and self._path_is(node.index, end.index, Kind.INJECTIVE)
-        if node.kind is Kind.INJECTIVE and sweep == 1:
-            return end.kind <= Kind.INJECTIVE and self._path_is(node.index, end.index, Kind.INJECTIVE)
+            allowed = end.kind <= FusionKind.INJECTIVE or end.kind in (FusionKind.REDUCE, FusionKind.ROW)
+            return allowed and self._path_is(node.index, end.index, FusionKind.INJECTIVE)
+        if node.kind is FusionKind.INJECTIVE and sweep == 1:
+            return end.kind <= FusionKind.INJECTIVE and self._path_is(node.index, end.index, FusionKind.INJECTIVE)
         return False
 
-    def _continues(self, group: Kind, node: Node, end: Node) -> bool:
+    def _continues(self, group: FusionKind, node: FusionNode, end: FusionNode) -> bool:
         """Return whether the epilogue of a contraction, a reduction or a row operation may grow."""
-        if end.kind > Kind.BROADCAST or self.kind[self.find(end.index)] > Kind.INJECTIVE:
+        if end.kind > FusionKind.BROADCAST or self.kind[self.find(end.index)] > FusionKind.INJECTIVE:
             return False
-        return group is not Kind.CONTRACTION or end.shape == node.shape
+        return group is not FusionKind.CONTRACTION or end.shape == node.shape
 
     def _between(self, start: int, end: int) -> Iterator[int]:
         """Yield the nodes strictly between two, on the paths along users."""
@@ -118,9 +118,9 @@ class Groups:
                 stack += self.nodes[index].users
                 yield index
 
-    def _path_is(self, start: int, end: int, limit: Kind, shape: tuple[Dim, ...] | None = None) -> bool:
+    def _path_is(self, start: int, end: int, limit: FusionKind, shape: tuple[Dim, ...] | None = None) -> bool:
         for index in self._between(start, end):
-            if self.nodes[index].kind > limit or self.kind[self.find(index)] > max(limit, Kind.INJECTIVE):
+            if self.nodes[index].kind > limit or self.kind[self.find(index)] > max(limit, FusionKind.INJECTIVE):
                 return False
             if shape is not None and self.nodes[index].shape != shape:
                 return False
@@ -128,7 +128,7 @@ class Groups:
 
     def _join(self, start: int, end: int) -> None:
         joined = {self.find(i) for i in (start, end, *self._between(start, end))}
-        heavy = [root for root in joined if self.kind[root] > Kind.INJECTIVE]
+        heavy = [root for root in joined if self.kind[root] > FusionKind.INJECTIVE]
         members = [i for root in joined for i in self.inside[root]]
         if len(heavy) > 1 or len(members) > MAX_NODES:
             return
@@ -152,12 +152,12 @@ class Groups:
         return any(node.escapes or any(user not in members for user in node.users) for node in nodes)
 
 
-def post_dominators(nodes: list[Node]) -> list[_Dominator]:
+def post_dominators(nodes: list[FusionNode]) -> list[_Dominator]:
     """Return each node's immediate post-dominator, and the largest kind on the paths to it."""
-    found: list[_Dominator] = [_Dominator(None, Kind.ELEMENTWISE, 1)] * len(nodes)
+    found: list[_Dominator] = [_Dominator(None, FusionKind.ELEMENTWISE, 1)] * len(nodes)
     for node in reversed(nodes):
         if node.escapes or not node.users:
-            found[node.index] = _Dominator(None, Kind.OPAQUE if node.escapes else Kind.ELEMENTWISE, 1)
+            found[node.index] = _Dominator(None, FusionKind.OPAQUE if node.escapes else FusionKind.ELEMENTWISE, 1)
             continue
         parent: int | None = node.users[0]
         kind = nodes[parent].kind  # type: ignore[index]
@@ -169,9 +169,9 @@ def post_dominators(nodes: list[Node]) -> list[_Dominator]:
     return found
 
 
-def _common(found: list[_Dominator], left: int | None, right: int | None) -> tuple[int | None, Kind]:
+def _common(found: list[_Dominator], left: int | None, right: int | None) -> tuple[int | None, FusionKind]:
     """Return the lowest common post-dominator of two nodes, and the largest kind on the paths to it."""
-    kind = Kind.ELEMENTWISE
+    kind = FusionKind.ELEMENTWISE
     while left != right:
         if left is None or right is None:
             return None, kind

@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.block import Block
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.view import BlockView, PrimView
-from mirlo.passes.fuse.kinds import Kind, block_kind, is_pure_move
+from mirlo.passes.fuse.kinds import FusionKind, block_kind, is_pure_move
 
 CHEAP_OPS = 4
 """Most operations, none of them a math function, of a block that is cheaper to recompute than to store."""
@@ -55,7 +55,7 @@ def _follows_product_sum(producer: BlockView, view: PrimView) -> bool:
 
 def _is_product_sum(block: BlockView) -> bool:
     """Return whether a block is a contraction, which keeps plain operands: its schedules pack them."""
-    return block.is_reduction and block_kind(block) is Kind.CONTRACTION
+    return block.is_reduction and block_kind(block) is FusionKind.CONTRACTION
 
 
 def _is_identity(map_: Any) -> bool:
@@ -69,7 +69,7 @@ def is_cheap(block: BlockView) -> bool:
 
 
 @dataclass(frozen=True)
-class _Slot:
+class _MergedOperand:
     """An operand of the merged block."""
 
     value: Any
@@ -83,10 +83,10 @@ class _Slot:
 
 def _inline_into(producer: BlockView, reader: BlockView, value: Any) -> None:
     """Replace the reader by a block that computes the producer's element at each read."""
-    slots: list[_Slot] = []
+    slots: list[_MergedOperand] = []
     where: dict[Any, int] = {}
 
-    def slot(candidate: _Slot) -> int:
+    def slot(candidate: _MergedOperand) -> int:
         if candidate.key not in where:
             where[candidate.key] = len(slots)
             slots.append(candidate)
@@ -95,10 +95,10 @@ def _inline_into(producer: BlockView, reader: BlockView, value: Any) -> None:
     plan: list[tuple[Any, list[int] | int]] = []
     for operand in reader.inputs:
         if operand.value != value:
-            plan.append((operand, slot(_Slot(operand.value, operand.map, operand.outside))))
+            plan.append((operand, slot(_MergedOperand(operand.value, operand.map, operand.outside))))
             continue
         inner = [
-            slot(_Slot(o.value, None if o.is_opaque else composed(o.map, operand.map), o.outside))
+            slot(_MergedOperand(o.value, None if o.is_opaque else composed(o.map, operand.map), o.outside))
             for o in producer.inputs
         ]
         plan.append((operand, inner))
@@ -114,7 +114,7 @@ def composed(inner: Any, outer: Any) -> Any:
     return ir.AffineMap.get(outer.n_dims, 0, [expr.compose(outer) for expr in inner.results])
 
 
-def _new_block(reader: BlockView, slots: list[_Slot]) -> Any:
+def _new_block(reader: BlockView, slots: list[_MergedOperand]) -> Any:
     unit = ir.UnitAttr.get()
     view = reader.op.opview
     maps = [unit if s.map is None else ir.AffineMapAttr.get(s.map) for s in slots]
@@ -129,7 +129,7 @@ def _new_block(reader: BlockView, slots: list[_Slot]) -> Any:
         )  # fmt: skip
 
 
-def _fill(made: Any, producer: BlockView, reader: BlockView, slots: list[_Slot], plan: list[Any]) -> None:
+def _fill(made: Any, producer: BlockView, reader: BlockView, slots: list[_MergedOperand], plan: list[Any]) -> None:
     location = reader.op.location
     types = [ir.IndexType.get()] * reader.rank
     types += [s.value.type if s.map is None else s.value.type.element_type for s in slots]

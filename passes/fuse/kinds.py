@@ -17,7 +17,7 @@ from mirlo.passes.registry import Pass, PassError, register_pass
 KIND = "tir.kind"
 
 
-class Kind(IntEnum):
+class FusionKind(IntEnum):
     """The kind of a prim function. Ordered: combining two kinds results in the larger."""
 
     ELEMENTWISE = 0
@@ -34,31 +34,35 @@ class Kind(IntEnum):
         return self.name.lower()
 
 
-def kind_of(function: Any) -> Kind:
+def kind_of(function: Any) -> FusionKind:
     """Return the annotated kind of a function, or analyze it; loops over buffers are opaque."""
     attributes = function.operation.attributes
     if KIND not in attributes or not is_tensor_form(function):
         return analyze(function)
-    found, labels = attributes[KIND], {kind.label: kind for kind in Kind}
+    found, labels = attributes[KIND], {kind.label: kind for kind in FusionKind}
     if not isinstance(found, ir.StringAttr) or found.value not in labels:
         known = ", ".join(labels)
         raise PassError(f"'{KIND}' must be one of {known}; got {found}", function.operation.location)
     return labels[found.value]
 
 
-def analyze(function: Any) -> Kind:
+def analyze(function: Any) -> FusionKind:
     """Return the kind of a prim function; one in buffer form is opaque."""
     if not is_tensor_form(function):
-        return Kind.OPAQUE
+        return FusionKind.OPAQUE
     view = PrimView(function)
     if view.others or not view.blocks or len(view.returned) != 1:
-        return Kind.OPAQUE
-    kind = Kind.ELEMENTWISE
+        return FusionKind.OPAQUE
+    kind = FusionKind.ELEMENTWISE
     for block in view.blocks:
         found = block_kind(block)
-        ends_reduction = kind is Kind.REDUCE and found <= Kind.BROADCAST
-        if ends_reduction or kind is Kind.ROW and found in (Kind.REDUCE, Kind.ELEMENTWISE, Kind.BROADCAST):
-            kind = Kind.ROW
+        ends_reduction = kind is FusionKind.REDUCE and found <= FusionKind.BROADCAST
+        if (
+            ends_reduction
+            or kind is FusionKind.ROW
+            and found in (FusionKind.REDUCE, FusionKind.ELEMENTWISE, FusionKind.BROADCAST)
+        ):
+            kind = FusionKind.ROW
         else:
             kind = max(kind, found)
     return kind
@@ -101,49 +105,49 @@ def has_several_contractions(function: Any) -> bool:
     return is_tensor_form(function) and sum(is_multiply_add(block) for block in PrimView(function).blocks) > 1
 
 
-def block_kind(block: BlockView) -> Kind:
+def block_kind(block: BlockView) -> FusionKind:
     """Return the kind of one block."""
     if len(block.outputs) != 1:
-        return Kind.OPAQUE
+        return FusionKind.OPAQUE
     if block.is_reduction:
         return _reduction_kind(block)
     output = block.outputs[0].map
     kinds = [_access_kind(operand, output) for operand in block.inputs]
-    found = max(kinds, default=Kind.ELEMENTWISE)
-    if found is Kind.BROADCAST and Kind.ELEMENTWISE in kinds:
-        return Kind.ELEMENTWISE
+    found = max(kinds, default=FusionKind.ELEMENTWISE)
+    if found is FusionKind.BROADCAST and FusionKind.ELEMENTWISE in kinds:
+        return FusionKind.ELEMENTWISE
     return found
 
 
-def _access_kind(operand: Any, output: Any) -> Kind:
+def _access_kind(operand: Any, output: Any) -> FusionKind:
     if operand.is_opaque or operand.outside is not None:
-        return Kind.INJECTIVE
+        return FusionKind.INJECTIVE
     if operand.map == output:
-        return Kind.ELEMENTWISE
+        return FusionKind.ELEMENTWISE
     wanted = iter(output.results)
     is_part = all(
         isinstance(expr, ir.AffineConstantExpr) or any(expr == other for other in wanted)
         for expr in operand.map.results
     )
-    return Kind.BROADCAST if is_part else Kind.INJECTIVE
+    return FusionKind.BROADCAST if is_part else FusionKind.INJECTIVE
 
 
-def _reduction_kind(block: BlockView) -> Kind:
+def _reduction_kind(block: BlockView) -> FusionKind:
     if is_multiply_add(block):
-        return Kind.CONTRACTION
+        return FusionKind.CONTRACTION
     reduced = set(block.reduce)
     for operand in block.inputs:
         if operand.is_opaque or operand.outside is not None:
-            return Kind.CONTRACTION
+            return FusionKind.CONTRACTION
         for expr in operand.map.results:
             if not isinstance(expr, (ir.AffineDimExpr, ir.AffineConstantExpr)):
-                return Kind.CONTRACTION
+                return FusionKind.CONTRACTION
     # A reduction over the innermost dims is computed a row at a time; others touch no row as a whole.
     for operand in block.inputs:
         positions = [e.position for e in operand.map.results if isinstance(e, ir.AffineDimExpr)]
         if positions and not _is_trailing(positions, reduced):
-            return Kind.CONTRACTION
-    return Kind.REDUCE
+            return FusionKind.CONTRACTION
+    return FusionKind.REDUCE
 
 
 def _is_trailing(positions: list[int], reduced: set[int]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dense import array_of, dense_of
+from mirlo.dialects.core.dense import make_dense, read_dense
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
 from mirlo.runtime.dtypes import element_type_of
@@ -33,7 +33,7 @@ def constant_value(value: Any, session: Any) -> np.ndarray | None:
         return session.params.get(op.param) if op.param in session.params else None
     kind = TensorType.from_mlir(value.type)
     assert kind is not None
-    return array_of(op.value, kind)
+    return read_dense(op.value, kind)
 
 
 def is_at_hand(value: Any, session: Any) -> bool:
@@ -69,7 +69,7 @@ def make_constant(array: np.ndarray, kind: TensorType, session: Any, name: str) 
         return make_later(lambda: array, kind, session, name, array)
     array = np.ascontiguousarray(array).reshape(kind.static_shape)
     if array.size <= INLINE_ELEMENTS:
-        return Constant.make(value=dense_of(array, kind), result_types=[kind])
+        return Constant.make(value=make_dense(array, kind), result_types=[kind])
     return Constant.make(param=session.params.add_unique(name, array), result_types=[kind])
 
 

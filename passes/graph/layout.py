@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.graph.desired import CALLBACK, CHANNELS_LAST, Desired, of_code_generator, parse_layouts
+from mirlo.passes.graph.requested_layouts import (
+    CALLBACK,
+    CHANNELS_LAST,
+    RequestedLayouts,
+    layouts_of_code_generator,
+    parse_layouts,
+)
 from mirlo.passes.graph.rewrite import load_rules, rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import LAYOUT, SIMPLIFY
@@ -40,12 +46,12 @@ class ConvertLayout(Pass):
         rewrite(op, LAYOUT, session, given=self._desired(op, session))
         rewrite(op, SIMPLIFY, session, only=_MOVES)
 
-    def _desired(self, function: Any, session: Any) -> Desired:
+    def _desired(self, function: Any, session: Any) -> RequestedLayouts:
         if self.layouts:
             return parse_layouts(self.layouts)
         if session.options.get(CALLBACK) is not None:
-            return Desired(callback=session.options[CALLBACK])
+            return RequestedLayouts(callback=session.options[CALLBACK])
         module = function.operation.parent
         target = module.attributes.get("relax.external") if module is not None else None
-        own = of_code_generator(target.value) if isinstance(target, ir.StringAttr) else None
+        own = layouts_of_code_generator(target.value) if isinstance(target, ir.StringAttr) else None
         return own or CHANNELS_LAST

@@ -85,7 +85,7 @@ class ToMixedPrecision(Pass):
 
 
 @dataclass
-class _Versions:
+class _PrecisionVersions:
     """An originally f32 value, with its versions in other types."""
 
     wide: Any
@@ -105,7 +105,7 @@ class _Converter:
         self.dtype = dtype
         self.keep = keep
         self.session = session
-        self.known: dict[Any, _Versions] = {}
+        self.known: dict[Any, _PrecisionVersions] = {}
 
     def convert(self, op: Any) -> None:
         """Convert one operation according to the versions of its operands."""
@@ -141,17 +141,17 @@ class _Converter:
             return
         values = [self._narrowed(value) if i < 2 else self._wide(value) for i, value in enumerate(op.operands)]
         made = self._remake(op, values, out_dtype=F32)
-        self._remember(op, [_Versions(value, None, True) for value in made])
+        self._remember(op, [_PrecisionVersions(value, None, True) for value in made])
 
     def _narrow(self, op: Any) -> None:
         mask = op.opview.mask if op.name == "relax.attention" else None
         values = [self._bounded(v) if mask is not None and v == mask else v for v in op.operands]
         made = self._remake(op, [self._narrowed(value) for value in values])
-        self._remember(op, [_Versions(None, value, True) for value in made])
+        self._remember(op, [_PrecisionVersions(None, value, True) for value in made])
 
     def _move(self, op: Any) -> None:
         made = self._remake(op, [self._narrowed(value) for value in op.operands])
-        self._remember(op, [_Versions(None, value, True) for value in made])
+        self._remember(op, [_PrecisionVersions(None, value, True) for value in made])
 
     def _compute(self, op: Any, is_narrow: bool) -> None:
         for i, value in enumerate(op.operands):
@@ -159,7 +159,7 @@ class _Converter:
             # A value with a single user is fused with it, and never rounded.
             is_stored = versions is not None and versions.is_narrow and versions.is_shared
             op.operands[i] = self._widened(value) if is_stored else self._wide(value)
-        self._remember(op, [_Versions(result, None, is_narrow) for result in op.results])
+        self._remember(op, [_PrecisionVersions(result, None, is_narrow) for result in op.results])
 
     def _stay(self, op: Any) -> None:
         for i, value in enumerate(op.operands):
@@ -176,7 +176,7 @@ class _Converter:
             made = type(view).build(*given, **{**view.attribute_values(), **changed})
         return list(made.operation.results)
 
-    def _remember(self, op: Any, versions: Sequence[_Versions]) -> None:
+    def _remember(self, op: Any, versions: Sequence[_PrecisionVersions]) -> None:
         for old, found in zip(op.results, versions, strict=True):
             if not _is_f32(old):
                 if found.narrow is not None:
@@ -213,7 +213,7 @@ class _Converter:
         """Return the low-precision version; types other than f32 stay."""
         if not _is_f32(value):
             return value
-        versions = self.known.setdefault(value, _Versions(value, None, False))
+        versions = self.known.setdefault(value, _PrecisionVersions(value, None, False))
         if versions.narrow is None:
             versions.narrow = _cast(versions.wide, self.dtype)
         return versions.narrow

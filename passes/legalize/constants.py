@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mirlo.dialects.core.dense import dense_of
+from mirlo.dialects.core.dense import make_dense
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
@@ -16,7 +16,7 @@ def dense(values: Any, element: str | DType) -> Any:
 
     kind = dtype(element)
     array = np.ascontiguousarray(np.asarray(values, dtype=kind.to_numpy()))
-    return dense_of(array, TensorType(array.shape, kind))
+    return make_dense(array, TensorType(array.shape, kind))
 
 
 def tensor_of(b: Any, values: Any, element: str | DType) -> Any:

@@ -42,7 +42,7 @@ class LegalizationRecord:
 
 
 @dataclass(frozen=True)
-class _Refused:
+class _DeclinedOperator:
     """An operator that every rule declined."""
 
     operation: Any
@@ -73,7 +73,7 @@ class Conversion:
         self.seen: set[str] = set()
         """Names of all operators that were candidates, and the keys of nodes whose rules were tried."""
         self._by_node = any(key.startswith(NODE) for key in custom)
-        self._refused: list[_Refused] = []
+        self._refused: list[_DeclinedOperator] = []
         self._given_away: set[Any] = set()
         """Operators in regions of code generators, which the conversion driver visits as well."""
         self._choices: dict[Any, str] = {}
@@ -220,7 +220,7 @@ class Conversion:
             self.records.append(_record(operation, rule, tuple(attempts), chosen, tuple(builder.created)))
             rewriter.replace_op(operation, values)
             return None
-        self._refused.append(_Refused(operation, tuple(attempts)))
+        self._refused.append(_DeclinedOperator(operation, tuple(attempts)))
         return True
 
 

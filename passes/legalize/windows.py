@@ -15,7 +15,7 @@ from mirlo.dialects.tir.compute import INDEX, Expr, constant, maximum, minimum
 
 
 @dataclass(frozen=True)
-class Windows:
+class SlidingWindows:
     """Windows over the spatial dims of a batch of images."""
 
     layout: str
@@ -28,12 +28,12 @@ class Windows:
     ends: tuple[int, ...]
 
     @staticmethod
-    def of(op: Any, shape: Sequence[Dim], kernel: Sequence[Dim], output: Sequence[Dim], layout: str) -> Windows:
+    def of(op: Any, shape: Sequence[Dim], kernel: Sequence[Dim], output: Sequence[Dim], layout: str) -> SlidingWindows:
         """Return the windows of an operator with the attributes strides, padding and dilations."""
         rank = len(shape)
         spatial = spatial_axes(layout, rank)
         pads = padding_pairs(op.padding, rank - 2)
-        return Windows(
+        return SlidingWindows(
             layout,
             sizes=tuple(shape[i] for i in spatial),
             counts=tuple(output[i] for i in spatial),

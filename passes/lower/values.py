@@ -28,16 +28,16 @@ _FLOAT_PREDICATES = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5, "ne": 13, "uno
 _INT_PREDICATES = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
 
 
-class Index:
+class IndexValue:
     """A scalar of type index."""
 
     def __init__(self, value: Any):
         self.value = value
 
-    def __floordiv__(self, divisor: int) -> Index:
+    def __floordiv__(self, divisor: int) -> IndexValue:
         index = ir.IndexType.get()
         by = _create("arith.constant", index, value=ir.IntegerAttr.get(index, divisor))
-        return Index(_create("arith.divsi", index, self.value, by))
+        return IndexValue(_create("arith.divsi", index, self.value, by))
 
 
 def _create(op: str, result: Any, *operands: Any, **attributes: Any) -> Any:
@@ -232,15 +232,15 @@ class ValueBuilder:
         finally:
             self._constants = outside
 
-    def largest_lane(self, n: Num) -> Index:
+    def largest_lane(self, n: Num) -> IndexValue:
         """Return the maximum over the lanes of a signed integer."""
         value = n.value
         if self.shape is not None:
             kind = ir.Attribute.parse("#vector.kind<maxsi>")
             value = _create("vector.reduction", ir.Type.parse(n.kind), value, kind=kind)
-        return Index(_create("arith.index_cast", ir.IndexType.get(), value))
+        return IndexValue(_create("arith.index_cast", ir.IndexType.get(), value))
 
-    def repeat(self, count: Index, body: Callable[..., Sequence[Num]], *initial: Num) -> list[Num]:
+    def repeat(self, count: IndexValue, body: Callable[..., Sequence[Num]], *initial: Num) -> list[Num]:
         """Apply `body` `count` times, and at least once, each time to its previous results."""
         index = ir.IndexType.get()
         zero, one = (_create("arith.constant", index, value=ir.IntegerAttr.get(index, k)) for k in (0, 1))

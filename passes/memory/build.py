@@ -10,33 +10,33 @@ from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dense import array_of
+from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.tir.buffers import buffer_type, workspace_of, workspace_type
-from mirlo.dialects.tir.sizes import Sizes, symbols_of_function
+from mirlo.dialects.tir.sizes import SizeEmitter, symbols_of_function
 from mirlo.passes.memory import control, packed, runtime_calls, scalars
-from mirlo.passes.memory.extents import Extent, Values
+from mirlo.passes.memory.extents import FloatSizes, SizeProduct
 from mirlo.passes.memory.inplace import inplace_of, without_start
 from mirlo.passes.memory.layout import Interval
-from mirlo.passes.memory.places import VIEWS, Places, Storage, bytes_of, storage_memref
-from mirlo.passes.memory.symbols import Symbols, load_word, store_word
-from mirlo.passes.memory.timeline import Body, Step, is_tensor
+from mirlo.passes.memory.storage_assignment import VIEWS, StorageAssignment, TensorStorage, bytes_of, storage_memref
+from mirlo.passes.memory.symbols import FunctionSymbols, load_word, store_word
+from mirlo.passes.memory.timeline import TimelineBlock, TimelineStep, is_tensor
 from mirlo.passes.memory.views import view_text
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import for_loop, index
 
 
 @dataclass
-class Planned:
+class PlannedFunction:
     """A function that is being rebuilt over buffers."""
 
     name: str
     function: Any
     """The function over tensors."""
     module: Any
-    places: Places
-    symbols: Symbols
+    places: StorageAssignment
+    symbols: FunctionSymbols
     callee: Callable[[Any], Any]
     buffers: ChainMap[Any, Any] = field(default_factory=ChainMap)
     """Buffers of tensors; a region adds its own, which are not visible outside."""
@@ -73,7 +73,7 @@ class Planned:
             with old.location:
                 # All sizes known before the call are computed here, for any user.
                 self.values = self.symbols.load(self.record) if self.symbols.any else {}
-                self.early = Sizes(dict(self.values))
+                self.early = SizeEmitter(dict(self.values))
                 self.anchor = index(0).owner
                 for root in self.places.outputs:
                     if all(map(self.symbols.is_early, dims_of(root.type))):
@@ -110,7 +110,7 @@ class Planned:
         attributes["relax.inputs"] = ir.IntegerAttr.get(i64, inputs)
         attributes["relax.outputs"] = ir.IntegerAttr.get(i64, outputs)
 
-    def emit_body(self, body: Body) -> None:
+    def emit_body(self, body: TimelineBlock) -> None:
         """Emit the operations of a block at the insertion point."""
         for step in body.steps:
             with step.op.location:
@@ -147,7 +147,7 @@ class Planned:
         unknown = sorted(D.symbols_of(dim) - set(self.values))
         if unknown:
             raise PassError(f"the size {dim} is asked for before anything tells what '{unknown[0]}' is")
-        return Sizes(self.values).emit(dim)
+        return SizeEmitter(self.values).emit(dim)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -158,7 +158,7 @@ class Planned:
         finally:
             self.buffers = self.buffers.parents
 
-    def _emit(self, step: Step) -> None:
+    def _emit(self, step: TimelineStep) -> None:
         op = step.op
         if step.bodies:
             for value in filter(is_tensor, op.results):  # destinations of all branches and iterations exist before them
@@ -228,7 +228,7 @@ class Planned:
             self.buffers[value] = found
         return found
 
-    def _buffer_in(self, storage: Storage, tensor: Any) -> Any:
+    def _buffer_in(self, storage: TensorStorage, tensor: Any) -> Any:
         wanted = storage_memref(tensor)
         if storage.output is None:
             return self._interval(storage.interval, wanted)
@@ -274,11 +274,11 @@ class Planned:
     def _require_late(self) -> None:
         """Check requirements on sizes as soon as all of their symbols are bound."""
         ready = [each for each in self.symbols.late if each.symbols <= set(self.values)]
-        values = Values(Sizes(self.values))
+        values = FloatSizes(SizeEmitter(self.values))
         for each in ready:
             self.symbols.late.remove(each)
             text = self.symbols.text_number(each.text)
-            if isinstance(each, Extent):
+            if isinstance(each, SizeProduct):
                 runtime_calls.check(self.module, self.record, each.emit(values), index(each.limit), text)
             else:
                 runtime_calls.check(self.module, self.record, self.size(each.dim), None, text)
@@ -327,7 +327,7 @@ def stored(value: Any, kind: Any) -> Any:
 
     declared = TensorType.from_mlir(value.type)
     assert declared is not None
-    raw = array_of(value, declared)
+    raw = read_dense(value, declared)
     bits = np.ascontiguousarray(raw).view(f"u{raw.dtype.itemsize}").reshape(kind.shape)
     return ir.DenseElementsAttr.get(bits, type=tensor)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.memory.function_builder import FunctionBuilder
-from mirlo.passes.memory.timeline import Body, Step, is_tensor
+from mirlo.passes.memory.timeline import TimelineBlock, TimelineStep, is_tensor
 
 
-def emit(planned: FunctionBuilder, step: Step) -> None:
+def emit(planned: FunctionBuilder, step: TimelineStep) -> None:
     """Emit the operation over buffers at the insertion point."""
     op = step.op
     if op.name != "scf.if":
@@ -27,7 +27,7 @@ def emit(planned: FunctionBuilder, step: Step) -> None:
     planned.scalars.update(zip(results, made.results, strict=True))
 
 
-def _emit_region(planned: FunctionBuilder, region: Any, body: Body) -> None:
+def _emit_region(planned: FunctionBuilder, region: Any, body: TimelineBlock) -> None:
     arguments = [value for value in body.arguments if not is_tensor(value)]
     block = region.blocks.append(*(value.type for value in arguments), arg_locs=None)
     planned.scalars.update(zip(arguments, block.arguments, strict=True))

@@ -18,14 +18,14 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.extents import MAX_BYTES, MAX_ITERATIONS
-from mirlo.dialects.tir.sizes import Sizes
+from mirlo.dialects.tir.sizes import SizeEmitter
 
 _SATURATED = float(1 << 62)
 """Products are clamped to this: an exact f64 that fits in 64 bits."""
 
 
 @dataclass(frozen=True)
-class Extent:
+class SizeProduct:
     """`scale` times the product of dims, which must be at most `limit`."""
 
     factors: tuple[Dim, ...]
@@ -37,7 +37,7 @@ class Extent:
     def symbols(self) -> set[str]:
         return set().union(*map(D.symbols_of, self.factors))
 
-    def emit(self, values: Values) -> Any:
+    def emit(self, values: FloatSizes) -> Any:
         """Return the product at the insertion point as an index, clamped to 2^62."""
         product = values.constant(float(self.scale))
         for factor in self.factors:
@@ -48,7 +48,7 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Nonnegative:
+class NonnegativeDim:
     """A dim that must not be negative."""
 
     dim: Dim
@@ -59,10 +59,10 @@ class Nonnegative:
         return D.symbols_of(self.dim)
 
 
-class Values:
+class FloatSizes:
     """Emitter of sizes as f64, each computed once."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: SizeEmitter) -> None:
         self.sizes = sizes
         self._known: dict[str, Any] = {}
 
@@ -80,11 +80,11 @@ class Values:
 
 
 @dataclass
-class Extents:
+class SizeProducts:
     """The products of one function, without those that others imply."""
 
     is_early: Callable[[Dim], bool]
-    _largest: dict[tuple[str, ...], Extent] = field(default_factory=dict)
+    _largest: dict[tuple[str, ...], SizeProduct] = field(default_factory=dict)
     _parts: set[str] = field(default_factory=set)
 
     def add(self, dims: Sequence[Dim], scale: int, limit: int, text: str) -> None:
@@ -97,7 +97,7 @@ class Extents:
                 factors.append(dim)
                 self.add_dim(dim, text)
         if factors:
-            self._keep(Extent(tuple(sorted(factors, key=str)), scale, limit, text))
+            self._keep(SizeProduct(tuple(sorted(factors, key=str)), scale, limit, text))
 
     def add_dim(self, dim: Dim, text: str, limit: int = MAX_ITERATIONS) -> None:
         """Require that each term of a dim is at most the limit, recursively for the dims in it."""
@@ -110,15 +110,15 @@ class Extents:
                 for part in parts[1:] if parts is not None else ():
                     self.add_dim(part, text)
             if atoms:
-                self._keep(Extent(tuple(D.parse(atom) for atom in atoms), abs(scale), limit, text))
+                self._keep(SizeProduct(tuple(D.parse(atom) for atom in atoms), abs(scale), limit, text))
 
-    def _keep(self, extent: Extent) -> None:
+    def _keep(self, extent: SizeProduct) -> None:
         key = tuple(map(str, extent.factors))
         known = self._largest.get(key)
         if known is None or extent.scale * known.limit > known.scale * extent.limit:
             self._largest[key] = extent
 
-    def required(self) -> list[Extent]:
+    def required(self) -> list[SizeProduct]:
         """Return the checks that keep all products within their limits."""
         found = [(Counter(key), extent) for key, extent in self._largest.items()]
         return [
@@ -127,7 +127,7 @@ class Extents:
             if not any(extent is not other and self._implies(more, other, factors, extent) for more, other in found)
         ]
 
-    def _implies(self, more: Counter[str], other: Extent, factors: Counter[str], extent: Extent) -> bool:
+    def _implies(self, more: Counter[str], other: SizeProduct, factors: Counter[str], extent: SizeProduct) -> bool:
         """Return whether an extent, checked no later, is within its limit whenever the other one is."""
         if not factors <= more or extent.scale * other.limit > other.scale * extent.limit:
             return False
@@ -139,4 +139,4 @@ def _late(dims: Iterable[Dim], is_early: Callable[[Dim], bool]) -> set[str]:
     return {name for dim in dims for name in D.symbols_of(dim) if not is_early(D.symbol(name))}
 
 
-__all__ = ["MAX_BYTES", "MAX_ITERATIONS", "Extent", "Extents", "Nonnegative", "Values"]
+__all__ = ["MAX_BYTES", "MAX_ITERATIONS", "SizeProduct", "SizeProducts", "NonnegativeDim", "FloatSizes"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from mirlo.passes.memory.timeline import Body
+from mirlo.passes.memory.timeline import TimelineBlock
 
 
 class FunctionBuilder(Protocol):
@@ -20,7 +20,7 @@ class FunctionBuilder(Protocol):
     def copy(self, source: Any, target: Any, tensor: Any) -> None:
         """Copy all elements of a tensor of this type from one buffer to another."""
 
-    def emit_body(self, body: Body) -> None:
+    def emit_body(self, body: TimelineBlock) -> None:
         """Emit the operations of a block."""
 
     def emit_moves(self, number: int) -> None:

@@ -31,12 +31,12 @@ class Interval:
 
 
 @dataclass
-class _Slot:
+class _ArenaSlot:
     size: Dim
     members: list[Interval] = field(default_factory=list)
 
 
-def place(buffers: Sequence[Interval]) -> Dim:
+def assign_offsets(buffers: Sequence[Interval]) -> Dim:
     """Set the offset of each buffer; return the size of the arena."""
     total: Dim = _place_fixed([b for b in buffers if isinstance(b.size, int)])
     for slot in _slots([b for b in buffers if not isinstance(b.size, int)]):
@@ -62,17 +62,19 @@ def _place_fixed(buffers: Sequence[Interval]) -> int:
     return total
 
 
-def _slots(buffers: Sequence[Interval]) -> list[_Slot]:
+def _slots(buffers: Sequence[Interval]) -> list[_ArenaSlot]:
     """Assign buffers of symbolic sizes to slots: largest first, each to the slot that grows least."""
-    slots: list[_Slot] = []
-    for buffer in sorted(buffers, key=lambda b: (-D.guess(b.size), b.first)):
+    slots: list[_ArenaSlot] = []
+    for buffer in sorted(buffers, key=lambda b: (-D.estimate_dim(b.size), b.first)):
         size = aligned(buffer.size)
         free = [slot for slot in slots if not any(other.overlaps(buffer) for other in slot.members)]
         best = min(
-            free, key=lambda s: (D.guess(D.maximum(s.size, size)) - D.guess(s.size), D.guess(s.size)), default=None
+            free,
+            key=lambda s: (D.estimate_dim(D.maximum(s.size, size)) - D.estimate_dim(s.size), D.estimate_dim(s.size)),
+            default=None,
         )
         if best is None:
-            slots.append(_Slot(size, [buffer]))
+            slots.append(_ArenaSlot(size, [buffer]))
             continue
         best.size = D.maximum(best.size, size)
         best.members.append(buffer)
@@ -91,4 +93,4 @@ def lower_bound(buffers: Sequence[Interval]) -> int:
     return max((sum(size for size, b in fixed if b.first <= s <= b.last) for s in steps), default=0)
 
 
-__all__ = ["ALIGNMENT", "Interval", "lower_bound", "place"]
+__all__ = ["ALIGNMENT", "Interval", "lower_bound", "assign_offsets"]

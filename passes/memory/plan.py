@@ -19,14 +19,14 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import UNKNOWN, Dim, is_nonnegative, maximum, product, symbols_of
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
-from mirlo.passes.memory.build import Planned, argument_names
+from mirlo.passes.memory.build import PlannedFunction, argument_names
 from mirlo.passes.memory.extents import MAX_BYTES
-from mirlo.passes.memory.layout import Interval, lower_bound, place
-from mirlo.passes.memory.places import BIND, CALLS, FROM_ELEMENTS, VIEWS, Places
+from mirlo.passes.memory.layout import Interval, assign_offsets, lower_bound
 from mirlo.passes.memory.requirements import Requirements
 from mirlo.passes.memory.scalars import EXTRACT, is_known
-from mirlo.passes.memory.symbols import Check, Symbols
-from mirlo.passes.memory.timeline import Body, Timeline, is_tensor
+from mirlo.passes.memory.storage_assignment import BIND, CALLS, FROM_ELEMENTS, VIEWS, StorageAssignment
+from mirlo.passes.memory.symbols import FunctionSymbols, SizeCheck
+from mirlo.passes.memory.timeline import Timeline, TimelineBlock, is_tensor
 from mirlo.passes.memory.views import view_text
 from mirlo.passes.registry import Pass, PassError, register_pass
 
@@ -61,7 +61,7 @@ class PlanMemory(Pass):
         functions = {ir.StringAttr(f.operation.attributes["sym_name"]).value: f for f in _functions(op)}
         for name, function in functions.items():
             if not is_prim_func(function) and function.operation.regions[0].blocks:
-                session.notes.append(_Planner(name, function, functions, op).run())
+                session.notes.append(_MemoryPlanner(name, function, functions, op).run())
 
 
 def _functions(module: Any) -> list[Any]:
@@ -74,7 +74,7 @@ of loops without iterations."""
 
 
 @dataclass
-class _Planner:
+class _MemoryPlanner:
     name: str
     function: Any
     functions: dict[str, Any]
@@ -86,10 +86,10 @@ class _Planner:
         self.bound = self._bound_symbols()
         self.check()
         binds = [op for op in self.timeline.operations() if op.name == BIND]
-        symbols = Symbols.of(self.function, body.arguments, binds)
-        places = Places(self.timeline, self._callee)
+        symbols = FunctionSymbols.of(self.function, body.arguments, binds)
+        places = StorageAssignment(self.timeline, self._callee)
         intervals = [i for i in places.intervals() if not self._is_late(i, symbols)]
-        arena = place(intervals)
+        arena = assign_offsets(intervals)
         if any(interval.size == 0 or not isinstance(interval.size, int) for interval in intervals):
             arena = arena + READABLE
         returned = [dim for value in body.terminator.operands for dim in dims_of(value.type)]
@@ -100,20 +100,20 @@ class _Planner:
             required.products.add_dim(interval.size, "the memory of a call", MAX_BYTES)
         shown = required.settle()
         symbols.sizes = list(dict.fromkeys([arena, *known, *shown]))
-        Planned(self.name, self.function, self.module, places, symbols, self._callee).build(arena)
+        PlannedFunction(self.name, self.function, self.module, places, symbols, self._callee).build(arena)
         return MemoryRecord(self.name, arena, lower_bound(intervals), places.in_place)
 
-    def _check_views(self, symbols: Symbols) -> None:
+    def _check_views(self, symbols: FunctionSymbols) -> None:
         """Require that views have the elements of their operands; checked at run time if unknown."""
         for op in self.timeline.operations():
             if op.name not in VIEWS:
                 continue
             before, after = (product(dims_of(value.type)) for value in (op.operands[0], op.results[0]))
             if before != after and symbols.is_early(before) and symbols.is_early(after):
-                symbols.checks.append(Check(before, after, view_text(op, before, after, "; the first")))
+                symbols.checks.append(SizeCheck(before, after, view_text(op, before, after, "; the first")))
 
     @staticmethod
-    def _is_late(interval: Interval, symbols: Symbols) -> bool:
+    def _is_late(interval: Interval, symbols: FunctionSymbols) -> bool:
         """Return whether a buffer's size is data-dependent; otherwise replace it by a size known before the call."""
         size = symbols.bounded(interval.size)
         interval.is_late = size is UNKNOWN
@@ -144,7 +144,7 @@ class _Planner:
                     )
         self._check_body(body)
 
-    def _check_body(self, body: Body) -> None:
+    def _check_body(self, body: TimelineBlock) -> None:
         allowed = {"relax.constant", BIND, *CALLS, *VIEWS}
         for step in body.steps:
             op = step.op

@@ -11,19 +11,19 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import workspace_of
 from mirlo.dialects.tir.extents import extents_of
 from mirlo.passes.locations import names_of
-from mirlo.passes.memory.extents import MAX_BYTES, MAX_ITERATIONS, Extents, Nonnegative
-from mirlo.passes.memory.symbols import Check, Symbols
-from mirlo.passes.memory.timeline import Body, Timeline, is_tensor
+from mirlo.passes.memory.extents import MAX_BYTES, MAX_ITERATIONS, NonnegativeDim, SizeProducts
+from mirlo.passes.memory.symbols import FunctionSymbols, SizeCheck
+from mirlo.passes.memory.timeline import Timeline, TimelineBlock, is_tensor
 
 
 class Requirements:
     """Collector of the products and the dims of a function, and of the kernels that it calls."""
 
-    def __init__(self, timeline: Timeline, symbols: Symbols, callee: Callable[[Any], Any]) -> None:
+    def __init__(self, timeline: Timeline, symbols: FunctionSymbols, callee: Callable[[Any], Any]) -> None:
         self.symbols = symbols
         self.callee = callee
-        self.products = Extents(symbols.is_early)
-        self._dims: dict[str, tuple[Nonnegative, bool]] = {}
+        self.products = SizeProducts(symbols.is_early)
+        self._dims: dict[str, tuple[NonnegativeDim, bool]] = {}
         for name in symbols.solved:
             self._require_nonnegative(D.symbol(name), f"the dim '{name}' of an input is negative", True)
         for value in timeline.body.arguments:
@@ -38,7 +38,7 @@ class Requirements:
             if not symbols.is_early(each.dim):
                 late.append(each)
             elif always:
-                symbols.checks.append(Check(0, each.dim, each.text, False, tuple(sorted(each.symbols))))
+                symbols.checks.append(SizeCheck(0, each.dim, each.text, False, tuple(sorted(each.symbols))))
         extents = self.products.required()
         symbols.extents = [extent for extent in extents if extent.symbols <= symbols.early]
         late += [extent for extent in extents if not extent.symbols <= symbols.early]
@@ -48,7 +48,7 @@ class Requirements:
         symbols.late = late
         return shown
 
-    def _visit(self, body: Body, always: bool) -> None:
+    def _visit(self, body: TimelineBlock, always: bool) -> None:
         for step in body.steps:
             op = step.op
             names = ", ".join(names_of(op.location)) or op.name
@@ -80,7 +80,7 @@ class Requirements:
     def _require_nonnegative(self, dim: Dim, text: str, always: bool) -> None:
         known = self._dims.get(str(dim))
         if known is None or (always and not known[1]):
-            self._dims[str(dim)] = Nonnegative(dim, text), always
+            self._dims[str(dim)] = NonnegativeDim(dim, text), always
 
 
 def _joined(dims: Sequence[Dim]) -> str:

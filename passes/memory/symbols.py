@@ -15,9 +15,9 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.dialects.tir.sizes import Sizes
+from mirlo.dialects.tir.sizes import SizeEmitter
 from mirlo.dialects.tir.view import PRIM_FUNC
-from mirlo.passes.memory.extents import Extent, Nonnegative, Values
+from mirlo.passes.memory.extents import FloatSizes, NonnegativeDim, SizeProduct
 from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.memory.packed import RECORD_WORDS
 from mirlo.passes.registry import PassError
@@ -36,7 +36,7 @@ LATE = "relax.late"
 
 
 @dataclass
-class Check:
+class SizeCheck:
     """A check of sizes before a call: left == right, or left <= right."""
 
     left: Dim
@@ -48,7 +48,7 @@ class Check:
 
 
 @dataclass
-class Symbols:
+class FunctionSymbols:
     """The symbols of one function: those of its inputs, and those that operations bind during the call."""
 
     inputs: list[str]
@@ -57,19 +57,19 @@ class Symbols:
     """Upper bounds of data-dependent symbols; UNKNOWN for no bound."""
     sizes: list[Dim] = field(default_factory=list)
     """The sizes written into the record after the inputs' dims."""
-    checks: list[Check] = field(default_factory=list)
+    checks: list[SizeCheck] = field(default_factory=list)
     solved: dict[str, Dim] = field(default_factory=dict)
     """Symbols that are no dim of an input, each with the input dim that determines it."""
-    extents: list[Extent] = field(default_factory=list)
+    extents: list[SizeProduct] = field(default_factory=list)
     """Requirements on products of sizes that are known before the call."""
-    late: list[Extent | Nonnegative] = field(default_factory=list)
+    late: list[SizeProduct | NonnegativeDim] = field(default_factory=list)
     """Requirements on data-dependent sizes."""
     texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Error texts of products and of data-dependent sizes, numbered after the checks: each with the symbols whose
     values are shown."""
 
     @staticmethod
-    def of(function: Any, inputs: Sequence[Any], binds: Iterable[Any]) -> Symbols:
+    def of(function: Any, inputs: Sequence[Any], binds: Iterable[Any]) -> FunctionSymbols:
         """Create the symbols from the types of the inputs, and the operations that bind symbols."""
         dims = [dim for value in inputs for dim in dims_of(value.type) if not isinstance(dim, int)]
         texts = list(dict.fromkeys(map(str, dims)))
@@ -80,7 +80,7 @@ class Symbols:
                 if name in bounds or name in texts:
                     raise PassError(f"symbol '{name}' is bound twice", op.location)
                 bounds[name] = view.bounds[i] if view.bounds else D.UNKNOWN
-        made = Symbols(texts, bounds)
+        made = FunctionSymbols(texts, bounds)
         for dim in dict.fromkeys(dims):
             if dim.is_symbol:
                 continue
@@ -93,7 +93,7 @@ class Symbols:
                     "with one symbol",
                     function.location,
                 )
-            made.checks.append(Check(dim, dim, f"the dim '{dim}' of an input"))
+            made.checks.append(SizeCheck(dim, dim, f"the dim '{dim}' of an input"))
         return made
 
     @property
@@ -148,7 +148,7 @@ class Symbols:
         for name, dim in self.solved.items():
             factor = _linear_in(dim, name)
             assert factor is not None
-            rest = Sizes(values).emit(dim - D.symbol(name) * factor)
+            rest = SizeEmitter(values).emit(dim - D.symbol(name) * factor)
             total = arith.SubIOp(load_word(record, self.slot(dim)), rest).result
             # A remainder is checked like all dims that are computed from others.
             values[name] = arith.FloorDivSIOp(total, emit_constant(factor, ir.IndexType.get())).result
@@ -175,7 +175,7 @@ class Symbols:
             made.operation.attributes[PRIM_FUNC] = ir.UnitAttr.get()
             record = made.add_entry_block().arguments[0]
             with ir.InsertionPoint(made.operation.regions[0].blocks[0]):
-                sizes = Sizes(self.load(record))
+                sizes = SizeEmitter(self.load(record))
                 code = emit_constant(0, ir.IndexType.get())
                 found = code
                 for i, check in reversed(list(enumerate(self.checks))):
@@ -183,7 +183,7 @@ class Symbols:
                     fails = compare("ne" if check.is_equality else "sgt", left, right)
                     code = arith.SelectOp(fails, emit_constant(-1 - i, ir.IndexType.get()), code).result
                     found = arith.SelectOp(fails, left, found).result
-                values, index = Values(sizes), ir.IndexType.get()
+                values, index = FloatSizes(sizes), ir.IndexType.get()
                 for extent in reversed(self.extents):
                     product = extent.emit(values)
                     fails = compare("sgt", product, emit_constant(extent.limit, index))
@@ -198,7 +198,7 @@ class Symbols:
                 func.ReturnOp([])
 
 
-def load_or_emit(symbols: Symbols, sizes: Sizes, record: Any, dim: Dim) -> Any:
+def load_or_emit(symbols: FunctionSymbols, sizes: SizeEmitter, record: Any, dim: Dim) -> Any:
     """Return the value of an input's dim: loaded from the record, not computed."""
     return load_word(record, symbols.slot(dim)) if str(dim) in symbols.inputs else sizes.emit(dim)
 

@@ -18,24 +18,24 @@ REGIONS = frozenset({"scf.if", *LOOPS})
 
 
 @dataclass
-class Body:
+class TimelineBlock:
     """A block: its operations and its terminator."""
 
     arguments: list[Any]
-    steps: list[Step]
+    steps: list[TimelineStep]
     terminator: Any
     end: int
     """The number of the terminator."""
 
 
 @dataclass
-class Step:
+class TimelineStep:
     """An operation and its range of steps: from `start` to `end`, the same number if it has no regions."""
 
     op: Any
     start: int
     end: int = 0
-    bodies: list[Body] = field(default_factory=list)
+    bodies: list[TimelineBlock] = field(default_factory=list)
 
     @property
     def is_loop(self) -> bool:
@@ -53,19 +53,19 @@ class Timeline:
         self._clock += 1
         return self._clock
 
-    def _body(self, block: Any) -> Body:
+    def _body(self, block: Any) -> TimelineBlock:
         operations = [op.operation for op in block.operations]
         steps = [self._step(op) for op in operations[:-1]]
-        return Body(list(block.arguments), steps, operations[-1], self._tick())
+        return TimelineBlock(list(block.arguments), steps, operations[-1], self._tick())
 
-    def _step(self, op: Any) -> Step:
-        step = Step(op, self._tick())
+    def _step(self, op: Any) -> TimelineStep:
+        step = TimelineStep(op, self._tick())
         if op.name in REGIONS:
             step.bodies = [self._body(region.blocks[0]) for region in op.regions if len(region.blocks)]
         step.end = self._tick() if step.bodies else step.start
         return step
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[TimelineStep]:
         """Yield all steps, outer ones before inner ones."""
         return _steps_of(self.body)
 
@@ -77,14 +77,14 @@ class Timeline:
         last: dict[Any, int] = {}
         depth: dict[Any, int] = {}
 
-        def use(values: Sequence[Any], number: int, loops: list[Step]) -> None:
+        def use(values: Sequence[Any], number: int, loops: list[TimelineStep]) -> None:
             for value in values:
                 found = root(value)
                 around = depth.get(found, 0)
                 needed = loops[around].end if len(loops) > around else number
                 last[found] = max(last.get(found, 0), needed)
 
-        def visit(body: Body, loops: list[Step]) -> None:
+        def visit(body: TimelineBlock, loops: list[TimelineStep]) -> None:
             depth.update((argument, len(loops)) for argument in body.arguments)
             for step in body.steps:
                 use(list(step.op.operands), step.start, loops)
@@ -98,7 +98,7 @@ class Timeline:
         return last
 
 
-def _steps_of(body: Body) -> Iterator[Step]:
+def _steps_of(body: TimelineBlock) -> Iterator[TimelineStep]:
     for step in body.steps:
         yield step
         for nested in step.bodies:

@@ -49,7 +49,7 @@ def release_unnamed(op: Any, session: Any) -> None:
             session.params.discard(name)
 
 
-class Releaser:
+class ConstantReleaser:
     """Eraser of constants, one by one, that releases their arrays at once."""
 
     def __init__(self, module: Any, session: Any) -> None:

@@ -13,7 +13,7 @@ from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.buffers import PARALLEL as PARALLEL
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.dialects.tir.sizes import places, size_of
+from mirlo.dialects.tir.sizes import buffer_indices, size_of
 
 
 def index(value: Dim) -> Any:
@@ -73,11 +73,11 @@ def apply_map(map_: Any, operands: Sequence[Any]) -> list[Any]:
 
 def load(buffer: Any, shape: Sequence[Dim], indices: Sequence[Any]) -> Any:
     """Load an element of a tensor of this shape from its buffer."""
-    return memref.LoadOp(buffer, places(shape, indices)).result
+    return memref.LoadOp(buffer, buffer_indices(shape, indices)).result
 
 
 def store(value: Any, buffer: Any, shape: Sequence[Dim], indices: Sequence[Any]) -> None:
-    memref.StoreOp(value, buffer, places(shape, indices))
+    memref.StoreOp(value, buffer, buffer_indices(shape, indices))
 
 
 def attribute_constant(attribute: Any) -> Any:
@@ -137,6 +137,6 @@ def clone_body(block: Any, values: dict[Any, Any]) -> list[Any]:
 
 def _clone(op: Any, operands: list[Any]) -> Any:
     if op.name == "tensor.extract" and isinstance(operands[0].type, ir.MemRefType):
-        return memref.LoadOp(operands[0], places(dims_of(op.operands[0].type), operands[1:])).operation
+        return memref.LoadOp(operands[0], buffer_indices(dims_of(op.operands[0].type), operands[1:])).operation
     attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
     return ir.Operation.create(op.name, results=[r.type for r in op.results], operands=operands, attributes=attributes)

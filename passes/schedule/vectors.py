@@ -10,7 +10,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.dialects.tir.sizes import places
+from mirlo.dialects.tir.sizes import buffer_indices
 from mirlo.passes.schedule.loops import index
 
 
@@ -73,7 +73,7 @@ def gather(buffer: Any, shape: Sequence[Dim], indices: Sequence[Any], lanes: int
     if list(kind.shape) != [UNBOUNDED]:
         shape = kind.shape
     if not any(is_vector(i) for i in indices):
-        return memref.LoadOp(buffer, places(shape, indices)).result
+        return memref.LoadOp(buffer, buffer_indices(shape, indices)).result
     index_vector = ir.VectorType.get([lanes], ir.IndexType.get())
     linear: Any = None
     stride: Dim = 1

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dense import array_of
+from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes, element_bytes
 from mirlo.dialects.tir.view import is_prim_func
@@ -331,7 +331,7 @@ def _is_source(use: Any) -> bool:
 def _bytes_of(value: Any) -> bytes:
     kind = TensorType.from_mlir(value.type)
     assert kind is not None
-    return array_of(value, kind).tobytes()
+    return read_dense(value, kind).tobytes()
 
 
 def _known(value: Any) -> int:

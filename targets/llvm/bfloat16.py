@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir, passmanager
-from mirlo.dialects.core.dense import array_of
+from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.types import TensorType
 
 if TYPE_CHECKING:
@@ -128,4 +128,4 @@ def _integer_attribute(attribute: Any) -> Any | None:
 
 
 def _bits(elements: Any, shape: Sequence[int]) -> np.ndarray:
-    return array_of(elements, TensorType.of(tuple(shape), "bf16")).view("int16")
+    return read_dense(elements, TensorType.of(tuple(shape), "bf16")).view("int16")

@@ -10,7 +10,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import OperandView, PrimView, is_tensor_form, prim_functions
 from mirlo.passes.graph.constants import is_at_hand
-from mirlo.passes.memory.weights import Releaser
+from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.schedule import SCHEDULES
@@ -41,7 +41,7 @@ class PackWeights(Pass):
         machine = find_machine(self.machine or session.options.get("machine"))
         calls = calls_of(op)
         packed: dict[Any, Any] = {}
-        release = Releaser(op, session)
+        release = ConstantReleaser(op, session)
         for function in prim_functions(op):
             if not is_tensor_form(function):
                 continue

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from mirlo.passes.figures import Cost, Figures, Work
+from mirlo.passes.figures import Cost, Figures, RegionWork
 from mirlo.targets.gpu.schedule.costs import ALONE, FEWEST_STEPS, LAUNCH, Shape, tiled_seconds
 
 FEW_ROWS = 8
@@ -91,7 +91,7 @@ def library_figures(host: str, options: str, tf32: bool) -> Figures | None:
     return figures_of(parse_options(options).chip.name, LIBRARY, tf32) if host == "nvvm" else None
 
 
-def expected(chip: str, maker: Maker, tf32: bool, work: Work) -> Cost | None:
+def expected(chip: str, maker: Maker, tf32: bool, work: RegionWork) -> Cost | None:
     """Return the expected cost of contractions; None for others, which are bound by memory."""
     device = DEVICES[chip]
     types = [parsed(text) for text in (*work.operands[:2], *work.results[:1])]
@@ -125,7 +125,7 @@ def expected(chip: str, maker: Maker, tf32: bool, work: Work) -> Cost | None:
 
 
 def _product(
-    work: Work, device: Device, maker: Maker, product: tuple[int, int, int, int], rate: float, size: int
+    work: RegionWork, device: Device, maker: Maker, product: tuple[int, int, int, int], rate: float, size: int
 ) -> Cost:
     """Return the lowest cost over tiles and split-K factors."""
     batch, rows, columns, depth = product
@@ -149,7 +149,7 @@ def _product(
     return _longer(work, device, maker, best, why)
 
 
-def _longer(work: Work, device: Device, maker: Maker, seconds: float, why: str) -> Cost:
+def _longer(work: RegionWork, device: Device, maker: Maker, seconds: float, why: str) -> Cost:
     moved = work.size / (1e9 * device.gbytes * maker.memory)
     if moved > seconds:
         return Cost(1e6 * moved, f"{work.size / 1e6:.1f} MB at {device.gbytes * maker.memory:.0f} GB/s")

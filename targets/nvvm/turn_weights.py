@@ -10,7 +10,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.passes.graph.constants import is_at_hand
-from mirlo.passes.memory.weights import Releaser
+from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
@@ -43,7 +43,7 @@ class TurnWeights(Pass):
         options = planned_for({"machine": self.machine or session.options.get("machine")})
         calls = calls_of(op)
         known: dict[Any, Any] = {}
-        release = Releaser(op, session)
+        release = ConstantReleaser(op, session)
         for function in prim_functions(op):
             if not is_tensor_form(function):
                 continue

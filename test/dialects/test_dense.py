@@ -7,7 +7,7 @@ import pytest
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.dialects.core.dense import array_of
+from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
 
@@ -23,8 +23,8 @@ def test_round_trip(name: str, values: str) -> None:
         array = numbers.astype(kind.dtype.to_numpy())
         bits = array if array.dtype == np.bool_ else array.view(f"u{array.itemsize}")
         attribute = ir.DenseElementsAttr.get(bits, type=kind.to_mlir())
-        found = array_of(attribute, kind)
+        found = read_dense(attribute, kind)
         assert found.dtype == array.dtype
         assert found.tobytes() == array.tobytes()
-        parsed = array_of(ir.Attribute.parse(str(attribute)), kind)
+        parsed = read_dense(ir.Attribute.parse(str(attribute)), kind)
         np.testing.assert_array_equal(parsed.astype(np.float64), array.astype(np.float64))

@@ -69,7 +69,7 @@ class TensorExpr:
 
 
 @dataclass(frozen=True)
-class Access:
+class BlockAccess:
     """A mapped or opaque operand of a block."""
 
     tensor: TensorExpr
@@ -252,7 +252,7 @@ class PrimBuilder:
         return [TensorExpr(v, t) for v, t in zip(block.operation.results, out_types, strict=True)]
 
     def _emit_body(
-        self, block: Any, accesses: list[Access], values: list[Expr], reduces: bool, combine: Any, rank: int
+        self, block: Any, accesses: list[BlockAccess], values: list[Expr], reduces: bool, combine: Any, rank: int
     ) -> None:
         index = ir.IndexType.get()
         types = [index] * rank
@@ -305,9 +305,9 @@ def _yield_segments(values: list[Any]) -> dict[str, Any]:
     return {"operandSegmentSizes": ir.DenseI32ArrayAttr.get(sizes)} if sizes is not None else {}
 
 
-def _collect(values: list[Expr], rank: int) -> list[Access]:
+def _collect(values: list[Expr], rank: int) -> list[BlockAccess]:
     """Return the distinct accesses of these expressions, in order."""
-    found: dict[Any, Access] = {}
+    found: dict[Any, BlockAccess] = {}
     seen: set[int] = set()
 
     def visit(expr: Expr) -> None:
@@ -318,7 +318,7 @@ def _collect(values: list[Expr], rank: int) -> list[Access]:
             tensor, outside = expr.data
             map_ = access_map(expr, rank)
             key = (id(tensor), str(map_), repr(outside))
-            found.setdefault(key, Access(tensor, map_, outside))
+            found.setdefault(key, BlockAccess(tensor, map_, outside))
             if map_ is not None:
                 return
         for arg in expr.args:

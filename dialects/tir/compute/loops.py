@@ -45,7 +45,7 @@ from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.compute.builder import PRIM_FUNC
 from mirlo.dialects.tir.compute.expr import INDEX, Expr, ExprLike, constant, lift
 from mirlo.dialects.tir.compute.storage import emit, from_storage, held, to_storage
-from mirlo.dialects.tir.sizes import bind_symbols, places, size_of
+from mirlo.dialects.tir.sizes import bind_symbols, buffer_indices, size_of
 
 Body = Callable[..., None]
 
@@ -76,7 +76,7 @@ class Buffer:
         listed = list(indices) if isinstance(indices, (tuple, list)) else [indices]
         if len(listed) != self.rank:
             raise TypeError(f"a buffer of rank {self.rank} takes {self.rank} indices, got {len(listed)}")
-        return places(self.shape, [emit(lift(i, INDEX).cast(INDEX)) for i in listed])
+        return buffer_indices(self.shape, [emit(lift(i, INDEX).cast(INDEX)) for i in listed])
 
 
 class Variable:

@@ -15,7 +15,7 @@ from mirlo.dialects.tir.compute.expr import Expr, call, constant, maximum, minim
 
 
 @dataclass(frozen=True)
-class Format:
+class SmallFloatFormat:
     """Layout of a small float: sign, biased exponent, mantissa."""
 
     mantissa: int
@@ -31,11 +31,11 @@ class Format:
 
 
 FORMATS = {
-    "f8e4m3fn": Format(3, 7, 8, largest=0x7E, nan=0x7F, beyond=0x7F),
-    "f8e4m3fnuz": Format(3, 8, 8, largest=0x7F, nan=0x80, beyond=0x80, negative_zero=False),
-    "f8e5m2": Format(2, 15, 8, largest=0x7B, nan=0x7F, beyond=0x7C, infinity=0x7C),
-    "f8e5m2fnuz": Format(2, 16, 8, largest=0x7F, nan=0x80, beyond=0x80, negative_zero=False),
-    "f4e2m1": Format(1, 1, 4, largest=0x7, nan=None, beyond=0x7),
+    "f8e4m3fn": SmallFloatFormat(3, 7, 8, largest=0x7E, nan=0x7F, beyond=0x7F),
+    "f8e4m3fnuz": SmallFloatFormat(3, 8, 8, largest=0x7F, nan=0x80, beyond=0x80, negative_zero=False),
+    "f8e5m2": SmallFloatFormat(2, 15, 8, largest=0x7B, nan=0x7F, beyond=0x7C, infinity=0x7C),
+    "f8e5m2fnuz": SmallFloatFormat(2, 16, 8, largest=0x7F, nan=0x80, beyond=0x80, negative_zero=False),
+    "f4e2m1": SmallFloatFormat(1, 1, 4, largest=0x7, nan=None, beyond=0x7),
 }
 SCALE = "f8e8m0"
 """Only an exponent: powers of two."""
@@ -55,7 +55,7 @@ def largest(element: DType) -> float:
     return (1 + mantissa / (1 << form.mantissa)) * 2.0 ** (exponent - form.bias)
 
 
-def decoded(code: Expr, element: DType) -> Expr:
+def decode_float(code: Expr, element: DType) -> Expr:
     """Return the f32 value of a code, the lowest bits of an i32."""
     nan = constant(float("nan"), "f32")
     if element.name == SCALE:
@@ -76,7 +76,7 @@ def decoded(code: Expr, element: DType) -> Expr:
     return select((magnitude if form.nan < sign_bit else code).equals(form.nan), nan, signed)
 
 
-def encoded(value: Expr, element: DType) -> Expr:
+def encode_float(value: Expr, element: DType) -> Expr:
     """Return the code, an i32, of an f32."""
     bits = value.bitcast("i32")
     magnitude = bits & 0x7FFFFFFF
@@ -102,7 +102,7 @@ def encoded(value: Expr, element: DType) -> Expr:
     return signed if form.nan is None else select(is_nan, constant(form.nan, "i32"), signed)
 
 
-def wrapped(value: Expr) -> Expr:
+def wrap_integer(value: Expr) -> Expr:
     """Wrap an integer of 2 or 4 bits, held in an i8, to its range."""
     spare = 8 - value.dtype.bits
     if value.dtype.is_unsigned:

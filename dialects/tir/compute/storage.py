@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.tir.compute.emit import BodyEmitter, create, emit_constant
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr
-from mirlo.dialects.tir.compute.narrow import decoded, encoded, is_coded, wrapped
+from mirlo.dialects.tir.compute.narrow import decode_float, encode_float, is_coded, wrap_integer
 
 CODE = DTYPES["i32"]
 
@@ -23,9 +23,9 @@ def from_storage(value: Any, element: DType) -> Any:
         return create("arith.index_cast", ir.IndexType.get(), value)
     if is_coded(element):
         code = create("arith.extui", ir.Type.parse(CODE.compute), value)
-        return emit(decoded(held(code, CODE), element))
+        return emit(decode_float(held(code, CODE), element))
     if element.is_integer and element.bits < 8:
-        return emit(wrapped(held(value, element)))
+        return emit(wrap_integer(held(value, element)))
     return value
 
 
@@ -37,9 +37,9 @@ def to_storage(value: Any, element: DType) -> Any:
     if element is INDEX:
         return create("arith.index_cast", storage, value)
     if is_coded(element):
-        return create("arith.trunci", storage, emit(encoded(held(value, DTYPES["f32"]), element)))
+        return create("arith.trunci", storage, emit(encode_float(held(value, DTYPES["f32"]), element)))
     if element.is_integer and element.bits < 8:
-        return emit(wrapped(held(value, element)))
+        return emit(wrap_integer(held(value, element)))
     return value
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim
-from mirlo.passes.graph.desired import CHANNELS_LAST
+from mirlo.passes.graph.requested_layouts import CHANNELS_LAST
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
 from mirlo.passes.graph.rules.layout import in_layout
 from mirlo.passes.rules import decline, layout

@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.infer_windows import kernel_permutation
 from mirlo.passes.graph.constants import is_constant
-from mirlo.passes.graph.desired import CHANNELS_LAST, POOLS, Layouts
+from mirlo.passes.graph.requested_layouts import CHANNELS_LAST, POOLS, Layouts
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of
 from mirlo.passes.rules import Decline, decline, layout
 
@@ -44,7 +44,7 @@ def layout_permute(value: Any, b: Rewriter) -> Any | None:
     return found if found is not None and MARK in found.operation.attributes and beside(value, b) else None
 
 
-def wanted(op: Any, b: Rewriter) -> Layouts | Decline:
+def requested_layouts(op: Any, b: Rewriter) -> Layouts | Decline:
     """Return the layouts requested for an operation."""
     return (b.given or CHANNELS_LAST).of(op)
 
@@ -59,7 +59,7 @@ def in_layout(value: Any, given: str, data: str, b: Rewriter) -> Any:
 @layout("relax.conv")
 def conv_in_layout(op: Any, b: Rewriter) -> Any:
     """Convert to data N*C and kernels *IO by default: the innermost axis is vectorized."""
-    asked = wanted(op, b)
+    asked = requested_layouts(op, b)
     if isinstance(asked, Decline):
         return asked
     data, kernel = asked.data or op.data_layout, asked.kernel or op.kernel_layout
@@ -80,7 +80,7 @@ def conv_in_layout(op: Any, b: Rewriter) -> Any:
 @layout("relax.conv_transpose")
 def conv_transpose_in_layout(op: Any, b: Rewriter) -> Any:
     """Convert to the requested layouts; there is no default."""
-    asked = wanted(op, b)
+    asked = requested_layouts(op, b)
     if isinstance(asked, Decline):
         return asked
     if asked.data in (None, op.data_layout):
@@ -94,7 +94,7 @@ def conv_transpose_in_layout(op: Any, b: Rewriter) -> Any:
 @layout(*POOLS)
 def pool_in_layout(op: Any, b: Rewriter) -> Any:
     """Convert to the requested layout; by default a pool takes the layout of the convolution before it."""
-    asked = wanted(op, b)
+    asked = requested_layouts(op, b)
     data = None if isinstance(asked, Decline) else asked.data
     if data is None:
         if op.data_layout != "NC*":

@@ -24,7 +24,7 @@ BYTES = ("i8", "u8")
 
 
 @dataclass(frozen=True)
-class Quantized:
+class QuantizedValue:
     """int8 elements and their meaning: `(value - zero) * scale`."""
 
     value: Any
@@ -82,7 +82,7 @@ def quantized_conv(op: Any, b: Rewriter) -> Any:
     )
 
 
-def _operands(op: Any, b: Rewriter) -> tuple[Quantized, Quantized] | Decline:
+def _operands(op: Any, b: Rewriter) -> tuple[QuantizedValue, QuantizedValue] | Decline:
     """Return the operands of the product as int8."""
     kind = kind_of(op.output).dtype
     if op.out_dtype is not None or kind.name not in ("f32", "i32"):
@@ -96,7 +96,7 @@ def _operands(op: Any, b: Rewriter) -> tuple[Quantized, Quantized] | Decline:
     return found[0], _without_zero(found[1], b)
 
 
-def _dequantized(value: Any, b: Rewriter) -> Quantized | Decline:
+def _dequantized(value: Any, b: Rewriter) -> QuantizedValue | Decline:
     op = defining(value, "relax.dequantize")
     if op is None:
         return decline("an operand is not dequantized")
@@ -110,10 +110,10 @@ def _dequantized(value: Any, b: Rewriter) -> Quantized | Decline:
     axis = op.axis % rank if scale.ndim else 0
     if zero is not None:
         zero = _spread(zero.astype(np.int64), rank, axis) if zero.any() else None
-    return Quantized(op.x, zero, scale.astype(np.float32), axis)
+    return QuantizedValue(op.x, zero, scale.astype(np.float32), axis)
 
 
-def _centred(value: Any, b: Rewriter) -> Quantized | Decline:
+def _centred(value: Any, b: Rewriter) -> QuantizedValue | Decline:
     """Return the int8 value and the zero point of which an i32 value is the difference."""
     op, zero = defining(value, "relax.subtract"), None
     wide = value
@@ -126,21 +126,21 @@ def _centred(value: Any, b: Rewriter) -> Quantized | Decline:
             return decline("a zero point that is computed differs along an axis")
     cast = defining(wide, "relax.cast")
     if cast is not None and kind_of(cast.x).dtype.name in BYTES:
-        return Quantized(cast.x, zero)
+        return QuantizedValue(cast.x, zero)
     array = b.array(wide) if zero is None else None
     if array is None or not array.size or array.min() < -128 or array.max() > 127:
         return decline("an operand is not of bytes")
-    return Quantized(b.constant(array.astype(np.int8), kind_of(wide).with_dtype("i8"), b.name_of(wide)))
+    return QuantizedValue(b.constant(array.astype(np.int8), kind_of(wide).with_dtype("i8"), b.name_of(wide)))
 
 
-def _differs_along_sum(left: Quantized, right: Quantized, columns: int, rank: int) -> bool:
+def _differs_along_sum(left: QuantizedValue, right: QuantizedValue, columns: int, rank: int) -> bool:
     """Return whether scales vary along K: more than one on the left, or on the right other than one per column."""
     if left.scale is None or right.scale is None:
         return False
     return left.scale.size != 1 or (right.scale.size != 1 and right.axis % rank != columns)
 
 
-def _without_zero(weight: Quantized, b: Rewriter) -> Quantized:
+def _without_zero(weight: QuantizedValue, b: Rewriter) -> QuantizedValue:
     """Return constant weights with the zero point subtracted, if the result fits int8."""
     array = _known(weight.value, b)
     if array is None or (weight.zero is not None and not isinstance(weight.zero, np.ndarray)):
@@ -155,7 +155,7 @@ def _without_zero(weight: Quantized, b: Rewriter) -> Quantized:
     return replace(weight, value=b.constant(centred.astype(np.int8), kind.with_dtype("i8"), name), zero=None)
 
 
-def _matmul_sums(op: Any, left: Quantized, right: Quantized, b: Rewriter) -> Any:
+def _matmul_sums(op: Any, left: QuantizedValue, right: QuantizedValue, b: Rewriter) -> Any:
     """Return the sums of products in i32."""
     attributes = {"transpose_lhs": op.transpose_lhs, "transpose_rhs": op.transpose_rhs}
     zeros = [_one_number(q.zero) for q in (left, right)]
@@ -175,7 +175,7 @@ def _matmul_sums(op: Any, left: Quantized, right: Quantized, b: Rewriter) -> Any
     return total
 
 
-def _conv_sums(op: Any, data: Quantized, weight: Quantized, b: Rewriter) -> Any:
+def _conv_sums(op: Any, data: QuantizedValue, weight: QuantizedValue, b: Rewriter) -> Any:
     """Return the sums of products in i32, plus the bias if it is i32 too."""
     zero, array, weight_zero = _one_number(data.zero), _known(weight.value, b), _one_number(weight.zero)
     found = next((z for z in (zero, weight_zero) if isinstance(z, Decline)), None)

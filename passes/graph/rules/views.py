@@ -111,7 +111,7 @@ def _factors(source: Shape, target: Shape) -> list[tuple[slice, slice]] | None:
         left: Dim = 1
         right: Dim = 1
         while True:
-            difference = D.guess(left) - D.guess(right)
+            difference = D.estimate_dim(left) - D.estimate_dim(right)
             if difference <= 0 and i < len(source) and (difference < 0 or i == first[0]):
                 left, i = left * source[i], i + 1
             elif j < len(target) and (difference > 0 or j == first[1]):

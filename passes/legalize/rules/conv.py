@@ -8,7 +8,7 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.relax.infer_windows import data_shape, kernel_axes
 from mirlo.dialects.tir.compute import Expr, TensorExpr
 from mirlo.passes.legalize.helpers import tensor_type, wide_dtype
-from mirlo.passes.legalize.windows import Windows
+from mirlo.passes.legalize.windows import SlidingWindows
 from mirlo.passes.rules import legalize
 
 
@@ -18,7 +18,7 @@ def conv(op: Any, b: Any) -> Any:
 
     def body(p: Any, x: TensorExpr, weight: TensorExpr, bias: TensorExpr | None) -> TensorExpr:
         kernel = [weight.shape[axis] for axis in kernel_axes(op.kernel_layout, len(weight.shape))[2]]
-        windows = Windows.of(op, x.shape, kernel, output.shape, op.data_layout)
+        windows = SlidingWindows.of(op, x.shape, kernel, output.shape, op.data_layout)
         return convolve(p, x, weight, bias, windows, op.groups, op.kernel_layout, output.dtype)
 
     return b.call_prim(body, op.x, op.weight, op.bias)
@@ -29,7 +29,7 @@ def convolve(
     x: TensorExpr,
     weight: TensorExpr,
     bias: TensorExpr | None,
-    windows: Windows,
+    windows: SlidingWindows,
     groups: int,
     kernel_layout: str,
     result: DType,
@@ -50,7 +50,7 @@ def convolve(
 
 
 def contract(
-    p: Any, x: TensorExpr, weight: TensorExpr, windows: Windows, groups: int, kernel_layout: str, sum_type: DType
+    p: Any, x: TensorExpr, weight: TensorExpr, windows: SlidingWindows, groups: int, kernel_layout: str, sum_type: DType
 ) -> TensorExpr:
     """Emit the reduction block of a convolution with accumulators of type `sum_type`."""
     rank = len(weight.shape)

@@ -15,7 +15,7 @@ from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, TensorExpr
 from mirlo.passes.legalize.helpers import tensor_type
-from mirlo.passes.legalize.windows import Windows
+from mirlo.passes.legalize.windows import SlidingWindows
 from mirlo.passes.rules import decline, legalize
 
 
@@ -33,7 +33,7 @@ def im2col(op: Any, b: Any) -> Any:
     shape = weight.shape
     out_axis, _, taps = kernel_axes(op.kernel_layout, len(shape))
     channels, kernel = shape[out_axis], [shape[axis] for axis in taps]
-    windows = Windows.of(op, x.shape, kernel, output.shape, op.data_layout)
+    windows = SlidingWindows.of(op, x.shape, kernel, output.shape, op.data_layout)
     depth, pixels = math.prod(shape) // channels, math.prod(windows.counts)
     channels_last = op.data_layout == "N*C"
 
@@ -51,7 +51,7 @@ def im2col(op: Any, b: Any) -> Any:
     return b.emit(Reshape, made, shape=output.shape)
 
 
-def _columns(p: Any, x: TensorExpr, windows: Windows, channels_first: bool, channels_last: bool) -> TensorExpr:
+def _columns(p: Any, x: TensorExpr, windows: SlidingWindows, channels_first: bool, channels_last: bool) -> TensorExpr:
     """Return [batch, *element of the window, *position of the window]; positions come first if channels are last."""
     channel_axis = -1 if channels_last else 1
     channels = x.shape[channel_axis]

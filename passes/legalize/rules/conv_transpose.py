@@ -18,14 +18,14 @@ from mirlo.dialects.relax.infer_windows import per_dim
 from mirlo.dialects.tir.compute import Expr, TensorExpr, all_of, constant, select
 from mirlo.passes.legalize.helpers import shape_of, tensor_type
 from mirlo.passes.legalize.rules.conv import convolve
-from mirlo.passes.legalize.windows import Windows
+from mirlo.passes.legalize.windows import SlidingWindows
 from mirlo.passes.rules import legalize
 
 
 @legalize("relax.conv_transpose")
 def conv_transpose(op: Any, b: Any) -> Any:
     shape, output = shape_of(op.x), shape_of(op.output)
-    windows = Windows.of(op, shape, shape_of(op.weight)[2:], output, op.data_layout)
+    windows = SlidingWindows.of(op, shape, shape_of(op.weight)[2:], output, op.data_layout)
     strided, dilated = max(windows.strides) > 1, max(windows.dilations) > 1
     if strided and not dilated:
         phases = _Phases.of(windows)
@@ -50,7 +50,7 @@ class _Phases:
     padding: tuple[int, ...]
 
     @staticmethod
-    def of(windows: Windows) -> _Phases | None:
+    def of(windows: SlidingWindows) -> _Phases | None:
         """Return the phases, or None if they depend on run-time sizes."""
         strides = windows.strides
         if not all(isinstance(k, int) for k in windows.kernel):
@@ -69,7 +69,7 @@ class _Phases:
         return _Phases(taps, first, (*begins, *known)) if len(known) == len(ends) else None
 
 
-def _in_phases(op: Any, b: Any, windows: Windows, phases: _Phases) -> Any:
+def _in_phases(op: Any, b: Any, windows: SlidingWindows, phases: _Phases) -> Any:
     """Emit three prim functions, as the convolution in the middle has its own schedules."""
     strides, taps, first = windows.strides, phases.taps, phases.first
     weight = b.call_prim(lambda p, w: _weight_of_phases(p, w, op.groups, strides, taps), op.weight, name="phases")
@@ -80,7 +80,7 @@ def _in_phases(op: Any, b: Any, windows: Windows, phases: _Phases) -> Any:
 
 
 def _interleaved(
-    p: Any, made: TensorExpr, bias: TensorExpr | None, op: Any, windows: Windows, first: Sequence[int]
+    p: Any, made: TensorExpr, bias: TensorExpr | None, op: Any, windows: SlidingWindows, first: Sequence[int]
 ) -> TensorExpr:
     """Interleave the phases, which are contiguous as channels."""
 
@@ -124,7 +124,7 @@ def _channels(weight: TensorExpr, groups: int, oc: Expr, ic: Expr) -> list[Expr]
     return [(oc // group_out) * group_in + ic, oc % group_out]
 
 
-def _spread_out(op: Any, p: Any, x: TensorExpr, windows: Windows) -> tuple[TensorExpr, Windows]:
+def _spread_out(op: Any, p: Any, x: TensorExpr, windows: SlidingWindows) -> tuple[TensorExpr, SlidingWindows]:
     """Insert stride - 1 zeros between the elements of x; return it with the windows of the convolution over it."""
     strides = windows.strides
     sizes = tuple((n - 1) * s + 1 for n, s in zip(windows.sizes, strides, strict=True))

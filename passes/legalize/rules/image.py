@@ -46,7 +46,7 @@ def resize(op: Any, b: Any) -> Any:
 
     def body(p: Any, x: TensorExpr, *given: TensorExpr) -> TensorExpr:
         rest = iter(given)
-        readers = {i: Reader(i, tables[i], rest) for i in order}
+        readers = {i: TableReader(i, tables[i], rest) for i in order}
         made = x
         several = [i for i in order if tables[i].taps > 1]
         for i in several:
@@ -76,7 +76,7 @@ def _constants(b: Any, table: AxisTable) -> list[Any]:
     return made + ([tensor_of(b, table.outside, "bool")] if table.outside.any() else [])
 
 
-class Reader:
+class TableReader:
     """A table inside a prim function, with its constants as parameters."""
 
     def __init__(self, axis: int, table: AxisTable, given: Any):

@@ -8,7 +8,7 @@ from typing import Any
 
 from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, call, select, sqrt
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
-from mirlo.passes.legalize.rules.softmax import Rows
+from mirlo.passes.legalize.rules.softmax import SoftmaxRows
 from mirlo.passes.rules import legalize
 
 Read = Callable[[Sequence[Expr]], Expr]
@@ -154,7 +154,7 @@ def lp_normalize(op: Any, b: Any) -> Any:
     axis = op.axis % len(shape_of(op.x))
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
-        rows = Rows(p, x, axis)
+        rows = SoftmaxRows(p, x, axis)
 
         def power(at: Sequence[Expr]) -> Expr:
             value = wide(x.at(*at))

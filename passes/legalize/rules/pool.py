@@ -8,7 +8,7 @@ from mirlo.dialects.relax.infer_windows import channel_axis, data_shape
 from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, all_of, call, constant, identity_of, select, sqrt
 from mirlo.passes.legalize.helpers import shape_of, short_name, wide
 from mirlo.passes.legalize.rules.reduce import more_extreme
-from mirlo.passes.legalize.windows import Windows
+from mirlo.passes.legalize.windows import SlidingWindows
 from mirlo.passes.rules import legalize
 
 
@@ -17,7 +17,7 @@ class Pooling:
 
     def __init__(self, op: Any, x: TensorExpr, output: tuple[int, ...], layout: str = "NC*"):
         self.x = x
-        self.windows = Windows.of(op, x.shape, op.kernel, output, layout)
+        self.windows = SlidingWindows.of(op, x.shape, op.kernel, output, layout)
         channels = x.shape[channel_axis(layout, x.rank)]
         self.shape = data_shape(layout, x.shape[0], channels, self.windows.counts)
 

@@ -14,7 +14,7 @@ UPPER, LOWER = 0x80000000, 0x7FFFFFFF
 TWIST = 0x9908B0DF
 
 
-class Twister:
+class MersenneTwister:
     """The state of the generator in scratch memory."""
 
     def __init__(self, loops: LoopBuilder, seed: Expr):
@@ -57,7 +57,7 @@ class Twister:
 @legalize("relax.random_uniform")
 def random_uniform(op: Any, b: Any) -> Any:
     def body(loops: LoopBuilder, seed: Any, output: Any) -> None:
-        twister = Twister(loops, seed[()])
+        twister = MersenneTwister(loops, seed[()])
         for at in loops.nest(shape_of(op.output)):
             output[at] = (twister.uniform() * (op.high - op.low) + op.low).cast(output.dtype)
 
@@ -73,7 +73,7 @@ def random_normal(op: Any, b: Any) -> Any:
     """Use the polar method: a point in the unit circle produces two values; the second is cached."""
 
     def body(loops: LoopBuilder, seed: Any, output: Any) -> None:
-        twister = Twister(loops, seed[()])
+        twister = MersenneTwister(loops, seed[()])
         has_spare = loops.variable(False, "bool")
         spare, made = loops.variable(0.0, "f64"), loops.variable(0.0, "f64")
         for at in loops.nest(shape_of(op.output)):

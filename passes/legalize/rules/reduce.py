@@ -49,7 +49,7 @@ def reduction(op: Any, b: Any) -> Any:
     row = REDUCTIONS[short_name(op)]
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
-        over = Reduced(x, op.axes, op.keepdims)
+        over = ReductionIndices(x, op.axes, op.keepdims)
         kind = OF_BOOL.get(row.kind, row.kind) if x.dtype.is_bool else row.kind
         made = p.reduce(kind, over.shape, over.extents, lambda *axes: row.before(wide(x.at(*over.source(axes)))))
         if row.finish is None and made.dtype is x.dtype:
@@ -65,7 +65,7 @@ def reduction(op: Any, b: Any) -> Any:
 @legalize("relax.reduce_log_sum_exp")
 def log_sum_exp(op: Any, b: Any) -> Any:
     def body(p: Any, x: TensorExpr) -> TensorExpr:
-        over = Reduced(x, op.axes, op.keepdims)
+        over = ReductionIndices(x, op.axes, op.keepdims)
         peak = p.reduce("max", over.shape, over.extents, lambda *axes: wide(x.at(*over.source(axes))))
         # An infinite maximum would result in `inf - inf`.
         shift = p.compute(
@@ -86,7 +86,7 @@ def log_sum_exp(op: Any, b: Any) -> Any:
     return b.call_prim(body, op.x)
 
 
-class Reduced:
+class ReductionIndices:
     """Maps the axes of a reduction's block to indices of the operand."""
 
     def __init__(self, x: TensorExpr, axes: Sequence[int] | None, keepdims: bool):
@@ -114,7 +114,7 @@ def argument(op: Any, b: Any) -> Any:
     axis = op.axis % len(shape_of(op.x))
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
-        over = Reduced(x, (axis,), op.keepdims)
+        over = ReductionIndices(x, (axis,), op.keepdims)
 
         def row(axes: Sequence[Expr]) -> Sequence[Expr]:
             return [a for i, a in enumerate(axes) if not (op.keepdims and i == axis)]

@@ -13,7 +13,7 @@ F64 = "f64"
 
 
 @dataclass
-class _Axis:
+class _ResizeAxis:
     """One axis: sizes of the operand and of the result, scale and region."""
 
     op: Any
@@ -129,7 +129,7 @@ def _resize(op: Any, p: Any, x: TensorExpr, scales: TensorExpr | None, roi: Tens
 
 def _axes(
     op: Any, x: TensorExpr, output: tuple[Any, ...], scales: TensorExpr | None, roi: TensorExpr | None
-) -> dict[int, _Axis]:
+) -> dict[int, _ResizeAxis]:
     """Return the axes whose size may change."""
     rank = x.rank
 
@@ -151,14 +151,14 @@ def _axes(
         if scales is not None or is_crop or x.shape[i] != output[i] or (op.scales and op.scales[i] != 1.0)
     ]  # fmt: skip
     return {
-        i: _Axis(
+        i: _ResizeAxis(
             op, constant(x.shape[i], F64), constant(output[i], F64), scale_of(i), region(i, 0.0), region(rank + i, 1.0)
         )
         for i in changed
     }
 
 
-def _interpolated(p: Any, x: TensorExpr, i: int, axis: _Axis, count: Any) -> TensorExpr:
+def _interpolated(p: Any, x: TensorExpr, i: int, axis: _ResizeAxis, count: Any) -> TensorExpr:
     """Return x with one axis resized."""
 
     def element(*at: Expr) -> Expr:

@@ -12,7 +12,7 @@ from mirlo.passes.legalize.rules.reduce import arg_extreme
 from mirlo.passes.rules import legalize
 
 
-class Rows:
+class SoftmaxRows:
     """The rows of a tensor along one axis: reductions return one element per row."""
 
     def __init__(self, p: Any, x: TensorExpr, axis: int):
@@ -51,7 +51,7 @@ def softmax(op: Any, b: Any) -> Any:
 
 def softmax_blocks(p: Any, x: TensorExpr, axis: int, result: DType, guarded: bool = False) -> TensorExpr:
     """Emit the softmax along an axis. With `guarded`, a row of only -inf results in zeros instead of NaN."""
-    rows = Rows(p, x, axis)
+    rows = SoftmaxRows(p, x, axis)
     peak = rows.reduce("max", lambda at: wide(x.at(*at)), "softmax_max")
     if guarded:
         peak = rows.per_row(lambda *row: select(peak.at(*row) > float("-inf"), peak.at(*row), 0.0), "softmax_shift")
@@ -67,7 +67,7 @@ def log_softmax(op: Any, b: Any) -> Any:
     axis = op.axis % len(shape_of(op.x))
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
-        rows = Rows(p, x, axis)
+        rows = SoftmaxRows(p, x, axis)
         peak = rows.reduce("max", lambda at: wide(x.at(*at)), "softmax_max")
         total = rows.reduce("add", lambda at: exp(wide(x.at(*at)) - rows.of(peak, at)), "softmax_sum")
         # One logarithm per row. It is not added to a large maximum, which would cost it its precision.
@@ -84,7 +84,7 @@ def hardmax(op: Any, b: Any) -> Any:
     axis = op.axis % len(shape_of(op.x))
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
-        rows = Rows(p, x, axis)
+        rows = SoftmaxRows(p, x, axis)
         where = arg_extreme(p, x, axis, rows.rows, lambda row: row, largest=True, last=False)
         one, zero = constant(1, x.dtype), constant(0, x.dtype)
         return rows.compute(lambda at: select(at[axis].equals(rows.of(where, at)), one, zero), "hardmax")

@@ -23,7 +23,7 @@ def order(descending: bool) -> Before:
     return larger if descending else lambda a, b: larger(b, a)
 
 
-class Keyed:
+class KeyedRow:
     """Scratch memory for the elements of a row, each with its position in the row."""
 
     def __init__(self, loops: LoopBuilder, size: int, element: Any):
@@ -34,7 +34,7 @@ class Keyed:
         self.keys[at] = key
         self.places[at] = place
 
-    def move(self, at: ExprLike, source: Keyed, index: Expr) -> None:
+    def move(self, at: ExprLike, source: KeyedRow, index: Expr) -> None:
         self.put(at, source.keys[index], source.places[index])
 
 
@@ -46,7 +46,7 @@ def sort(op: Any, b: Any) -> Any:
 
     def body(loops: LoopBuilder, x: Any, output: Any) -> None:
         size = shape[axis]
-        rows, spare = Keyed(loops, size, x.dtype), Keyed(loops, size, x.dtype)
+        rows, spare = KeyedRow(loops, size, x.dtype), KeyedRow(loops, size, x.dtype)
         for at in loops.nest([*shape[:axis], *shape[axis + 1 :]], parallel=True):
             for i in loops.range(size):
                 rows.put(i, x[[*at[:axis], i, *at[axis:]]], i.cast("i64"))
@@ -57,7 +57,7 @@ def sort(op: Any, b: Any) -> Any:
     return b.call_loops(body, op.x)
 
 
-def merge_sort(loops: LoopBuilder, rows: Keyed, spare: Keyed, size: int, before: Before) -> None:
+def merge_sort(loops: LoopBuilder, rows: KeyedRow, spare: KeyedRow, size: int, before: Before) -> None:
     """Sort the first `size` of `rows` bottom up, with `spare` as scratch memory of the same size."""
     width = loops.variable(1, "index")
     for _ in loops.while_(lambda: width.get() < size):
@@ -72,7 +72,7 @@ def merge_sort(loops: LoopBuilder, rows: Keyed, spare: Keyed, size: int, before:
 
 
 def _merge(
-    loops: LoopBuilder, source: Keyed, target: Keyed, low: Expr, middle: Expr, high: Expr, before: Before
+    loops: LoopBuilder, source: KeyedRow, target: KeyedRow, low: Expr, middle: Expr, high: Expr, before: Before
 ) -> None:
     left, right = loops.variable(low, "index"), loops.variable(middle, "index")
     for i in loops.range(low, high):
@@ -124,7 +124,7 @@ class Heap:
 
     def __init__(self, loops: LoopBuilder, size: int, element: Any, before: Before):
         self.loops = loops
-        self.kept = Keyed(loops, size, element)
+        self.kept = KeyedRow(loops, size, element)
         self.before = before
 
     def worse(self, i: Expr, j: Expr) -> Expr:

@@ -6,7 +6,7 @@ from typing import Any
 
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder
 from mirlo.passes.legalize.helpers import shape_of
-from mirlo.passes.legalize.rules.sort import Keyed, merge_sort, order
+from mirlo.passes.legalize.rules.sort import KeyedRow, merge_sort, order
 from mirlo.passes.rules import legalize
 
 
@@ -36,7 +36,7 @@ def argsort_rows(op: Any, b: Any) -> Any:
                 at.set(at.get() + 1)
             return found.get()
 
-        kept, spare = Keyed(loops, rows, "i64"), Keyed(loops, rows, "i64")
+        kept, spare = KeyedRow(loops, rows, "i64"), KeyedRow(loops, rows, "i64")
         for i in loops.range(rows):
             kept.put(i, i.cast("i64"), i.cast("i64"))
         merge_sort(loops, kept, spare, rows, before)

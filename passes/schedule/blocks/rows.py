@@ -255,11 +255,12 @@ def _ordered(space: Space, start: int) -> Space:
     """Order the loops of a row by stride, the smallest innermost."""
     axes = range(start, len(space.extents))
     sizes = [
-        (D.guess(D.product(o.shape)), [abs(D.guess(p.flat(o).coefficient(a) or 0)) for a in axes])
+        (D.estimate_dim(D.product(o.shape)), [abs(D.estimate_dim(p.flat(o).coefficient(a) or 0)) for a in axes])
         for p in space.places for o in (*p.needed_inputs, *p.block.outputs) if o.map is not None
     ]  # fmt: skip
     outputs = [
-        [abs(D.guess(p.flat(o).coefficient(a) or 0)) for a in axes] for p in space.places for o in p.block.outputs
+        [abs(D.estimate_dim(p.flat(o).coefficient(a) or 0)) for a in axes]
+        for p in space.places for o in p.block.outputs
         if all(p.flat(o).coefficient(a) for a in axes)
     ]  # fmt: skip
     steps = outputs[0] if outputs else max(sizes)[1] if sizes else [0] * len(axes)
@@ -270,19 +271,19 @@ def _ordered(space: Space, start: int) -> Space:
 def _worth(walk: Walk, space: Space, start: int, group: Group) -> Decline | None:
     """Decline vector reductions with a stride, and groups of nothing but reductions that are too short."""
     axis, extent = len(space.extents) - 1, space.extents[-1]
-    rows = D.guess(D.product(space.extents[:start]))
-    total = D.guess(D.product(walk.own))
-    computes = any(not block.is_reduction and D.guess(D.product(block.domain)) > rows for block in group.blocks)
+    rows = D.estimate_dim(D.product(space.extents[:start]))
+    total = D.estimate_dim(D.product(walk.own))
+    computes = any(not block.is_reduction and D.estimate_dim(D.product(block.domain)) > rows for block in group.blocks)
     if total < _SHORTEST and not computes:
         return decline("rows are too short for vectors", elements=total)
     inputs = [(p, o) for p in space.places for o in p.needed_inputs if o.map is not None]
     if inputs:
-        place, largest = max(inputs, key=lambda item: D.guess(D.product(item[1].shape)))
+        place, largest = max(inputs, key=lambda item: D.estimate_dim(D.product(item[1].shape)))
         step = place.flat(largest).coefficient(axis)
         if step not in (0, 1):
             return decline("the reduction does not run along memory", block=place.block.name, step=step)
     lanes = group.machine.lanes(widest_bytes(space.places, axis))
-    if D.guess(extent) < lanes and any(_is_window(place, operand, start) for place, operand in inputs):
+    if D.estimate_dim(extent) < lanes and any(_is_window(place, operand, start) for place, operand in inputs):
         return decline("windows are too narrow for vectors", elements=extent)
     if isinstance(extent, int) and fitting(lanes, extent) < min(lanes, 4) and not computes:
         return decline("the innermost loop of a row is too short for vectors", elements=extent)

@@ -94,13 +94,13 @@ def shape_of(plan: ContractionPlan) -> Shape:
 
 def choose_tile(roles: Roles) -> Tile | None:
     """Return the largest tile that leaves no thread and no multiprocessor idle."""
-    height, width, depth = map(D.guess, (roles.rows.extent, roles.columns.extent, roles.depth))
+    height, width, depth = map(D.estimate_dim, (roles.rows.extent, roles.columns.extent, roles.depth))
     if min(height, width, depth) < THINNEST:
         return None
     rows = next((n for n in (4, 2) if height >= n * DOWN), 1)
     columns = next((n for n in (4, 2) if width >= n * ACROSS), 1)
     while rows * columns > 1:
-        blocks = D.guess(roles.batches) * -(-height // (rows * DOWN)) * -(-width // (columns * ACROSS))
+        blocks = D.estimate_dim(roles.batches) * -(-height // (rows * DOWN)) * -(-width // (columns * ACROSS))
         if blocks >= BUSY:
             break
         rows, columns = (rows // 2, columns) if rows >= columns else (rows, columns // 2)
@@ -178,7 +178,7 @@ class _Tiled:
         """Return copies of a thread's part of one operand to shared memory; each takes the first k-step."""
         threads = ACROSS * DOWN
         along_sums = side.stride(self.roles.sums) and (
-            not side.axes or D.guess(side.stride(self.roles.sums)) < D.guess(side.stride(side.axes))
+            not side.axes or D.estimate_dim(side.stride(self.roles.sums)) < D.estimate_dim(side.stride(side.axes))
         )
         reader = Reader(self.roles, side, self.memory)
         found = []

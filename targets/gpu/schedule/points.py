@@ -120,7 +120,7 @@ def along_memory(space: Space) -> Space:
     place = space.places[-1]
     where = place.flat(place.block.outputs[0])
     steps = [_size(where.coefficient(axis) or 0) for axis in range(len(space.extents))]
-    return space.order(sorted(range(len(space.extents)), key=lambda axis: -D.guess(steps[axis])))
+    return space.order(sorted(range(len(space.extents)), key=lambda axis: -D.estimate_dim(steps[axis])))
 
 
 def _size(step: Dim) -> Dim:

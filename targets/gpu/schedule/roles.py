@@ -100,7 +100,7 @@ def roles_of(contraction: Contraction) -> Roles | Decline:
 
 def _step(written: Form, axis: Axis) -> int:
     """Return the approximate stride of an axis."""
-    return D.guess(_size(written.stride(axis)))
+    return D.estimate_dim(_size(written.stride(axis)))
 
 
 def _size(step: Dim) -> Dim:

@@ -125,7 +125,7 @@ def plan(group: Group) -> RowsPlan | Decline:
     found = find_rows(group)
     if isinstance(found, Decline):
         return found
-    if not any(D.guess(D.product(list(walk.own))) >= SHORTEST for walk in found.walks if walk.reductions):
+    if not any(D.estimate_dim(D.product(list(walk.own))) >= SHORTEST for walk in found.walks if walk.reductions):
         return decline("rows are too short to be shared")
     return RowsPlan(found)
 
@@ -138,10 +138,10 @@ class _Emitter:
         self.memory = memory
         self.count = D.product(list(rows.rows))
         lengths = [D.product(_own(walk, len(rows.rows))) for walk in rows.walks]
-        longest = max(map(D.guess, lengths))
+        longest = max(map(D.estimate_dim, lengths))
         known = all(map(D.is_static, lengths))
         self.held = known and rows.in_step and _code(rows) <= MOST_CODE and longest <= HELD * plan.most_threads
-        self.block = 2 * BLOCK if longest > LONG and D.guess(self.count) < 256 else BLOCK
+        self.block = 2 * BLOCK if longest > LONG and D.estimate_dim(self.count) < 256 else BLOCK
         while self.held and longest > HELD * self.block:
             self.block *= 2
         # Use as many threads as there are elements for, a power of two.

@@ -131,7 +131,7 @@ def _ordered(space: Space, group: Group) -> Space:
     written = [(p, o) for p in space.places for o in p.block.outputs]
     place, output = next((item for item in written if item[1].value in group.kept), written[-1])
     where = place.flat(output)
-    return space.order(sorted(range(len(space.extents)), key=lambda a: -abs(D.guess(where.coefficient(a) or 0))))
+    return space.order(sorted(range(len(space.extents)), key=lambda a: -abs(D.estimate_dim(where.coefficient(a) or 0))))
 
 
 def _storable(space: Space, group: Group) -> Decline | None:

@@ -195,7 +195,7 @@ def plan_window(group: Group) -> WindowPlan | Decline:
         made.update({o.value: place.dims(o) for o in place.block.outputs})
     space = _ordered(space, outputs)
     found = [_arranged(part, outputs) for part in pieces(space, range(outputs - 2, -1, -1), outputs)]
-    largest = max(found, key=lambda piece: D.guess(D.product(piece.space.extents)))
+    largest = max(found, key=lambda piece: D.estimate_dim(D.product(piece.space.extents)))
     refusal = _worth(largest, group)
     if refusal is not None:
         return refusal
@@ -219,7 +219,7 @@ def _ordered(space: Space, outputs: int) -> Space:
     """Output loops in the order of the output's memory."""
     place = space.places[-1]
     where = place.flat(place.block.outputs[0])
-    order = sorted(range(outputs), key=lambda a: -abs(D.guess(where.coefficient(a) or 0)))
+    order = sorted(range(outputs), key=lambda a: -abs(D.estimate_dim(where.coefficient(a) or 0)))
     return space.order([*order, *range(outputs, len(space.extents))])
 
 
@@ -235,7 +235,7 @@ def _arranged(space: Space, outputs: int) -> Piece:
 
 def _worth(piece: Piece, group: Group) -> Decline | None:
     space, axis = piece.space, piece.outputs - 1
-    if D.guess(space.extents[axis]) < _NARROWEST:
+    if D.estimate_dim(space.extents[axis]) < _NARROWEST:
         return decline("the output's innermost loop is too short for vectors", elements=space.extents[axis])
     for place in space.places:
         for output in place.block.outputs:
@@ -244,7 +244,7 @@ def _worth(piece: Piece, group: Group) -> Decline | None:
                 return decline("an output is not written along memory", block=place.block.name, step=step)
     reduction = space.places[0]
     steps = [reduction.flat(o).coefficient(axis) for o in reduction.needed_inputs if o.map is not None]
-    if steps and not any(step is not None and 0 < abs(D.guess(step)) <= _FARTHEST for step in steps):
+    if steps and not any(step is not None and 0 < abs(D.estimate_dim(step)) <= _FARTHEST for step in steps):
         return decline("no operand runs along the output's memory", block=reduction.block.name)
     return None
 

@@ -12,7 +12,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.relax.infer_windows import padding_pairs
-from mirlo.passes.fuse.kinds import KIND, Kind
+from mirlo.passes.fuse.kinds import KIND, FusionKind
 from mirlo.passes.graph.constants import constant_reader, is_at_hand, is_constant, make_later
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
 from mirlo.passes.legalize.strategies import STRATEGIES
@@ -121,7 +121,7 @@ class _Functions:
         self.symbols = ir.SymbolTable(module.operation)
         self.known: dict[Any, str] = {}
 
-    def call(self, make: Any, tiling: Tiling, x: Any, out: tuple[Dim, ...], kind: Kind, b: Rewriter) -> Any:
+    def call(self, make: Any, tiling: Tiling, x: Any, out: tuple[Dim, ...], kind: FusionKind, b: Rewriter) -> Any:
         key = (make, tiling)
         if key not in self.known:
             function = make(tiling, b.op.location)
@@ -194,10 +194,10 @@ def rewritten(conv: Any, tiling: Tiling, b: Rewriter, functions: _Functions) -> 
     with ir.InsertionPoint(b.op), b.op.location:
         weight = make_later(lambda: transformed_weight(read(), tiling.m), kind, b.session, name)
     shape = tiling.transformed(tiling.channels)
-    made = functions.call(input_function, tiling, conv.x, shape, Kind.OPAQUE, b)
+    made = functions.call(input_function, tiling, conv.x, shape, FusionKind.OPAQUE, b)
     made = b.emit(OPS["reshape"], made, shape=(planes, tiles, tiling.channels))
     made = b.emit(OPS["matmul"], made, weight)
     made = b.emit(OPS["reshape"], made, shape=tiling.transformed(tiling.out_channels))
     out = kind_of(conv.output).shape
-    made = functions.call(output_function, tiling, made, out, Kind.CONTRACTION, b)
+    made = functions.call(output_function, tiling, made, out, FusionKind.CONTRACTION, b)
     return made if conv.bias is None else b.emit(OPS["add"], made, conv.bias)

@@ -17,7 +17,7 @@ _ELEMENT_CYCLES = 2.5
 def direct_cycles(tiling: Tiling, machine: Machine) -> float:
     """Of the register tiles that compute the convolution directly."""
     products = tiling.channels * tiling.out_channels * 9
-    pixels = D.guess(tiling.batch * tiling.out[0] * tiling.out[1])
+    pixels = D.estimate_dim(tiling.batch * tiling.out[0] * tiling.out[1])
     return _products(products * pixels, products, machine)
 
 
@@ -25,7 +25,7 @@ def winograd_cycles(tiling: Tiling, machine: Machine) -> float:
     """Of both transforms and the products between them."""
     planes = tiling.alpha**2
     weights = planes * tiling.channels * tiling.out_channels
-    count = D.guess(tiling.count)
+    count = D.estimate_dim(tiling.count)
     vectors = planes * count * (tiling.channels + tiling.out_channels) / machine.lanes(4)
     return _products(weights * count, weights, machine) + _ELEMENT_CYCLES * vectors
 

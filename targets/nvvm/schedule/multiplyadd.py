@@ -85,7 +85,7 @@ def plan_tiles(roles: Roles) -> TilesPlan | Decline:
 def choose_tile(roles: Roles) -> Tile | None:
     """Return the largest tile that wastes little, keeps the device busy, and has an acceptable epilogue size."""
     heavy = count_operations([stage.block for stage in roles.contraction.stages])
-    rows, columns, batches = map(D.guess, (roles.rows.extent, roles.columns.extent, roles.batches))
+    rows, columns, batches = map(D.estimate_dim, (roles.rows.extent, roles.columns.extent, roles.batches))
     for tile in TILES:
         blocks = batches * -(-rows // tile.height) * -(-columns // tile.width)
         fits = 3 * blocks * tile.height * tile.width <= 4 * batches * rows * columns

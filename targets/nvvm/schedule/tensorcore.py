@@ -89,7 +89,7 @@ def plan_tensor_cores(roles: Roles, options: Options) -> TensorCorePlan | Declin
     if isinstance(formats, Decline):
         return formats
     form = formats.rows
-    sizes = tuple(map(D.guess, (roles.rows.extent, roles.columns.extent, roles.depth)))
+    sizes = tuple(map(D.estimate_dim, (roles.rows.extent, roles.columns.extent, roles.depth)))
     if sizes[0] < ROWS or sizes[1] < COLUMNS or sizes[2] < form.depth:
         return decline("it is smaller than what the matrix units multiply", sizes=sizes)
     tiles = TILES[1:] if form.family in options.chip.converted else TILES
@@ -115,7 +115,7 @@ def formats_of(roles: Roles, options: Options) -> Formats | Decline:
 def choose_tile(roles: Roles, tiles: Sequence[Tile] = TILES) -> Tile:
     """Return the largest tile that wastes little, keeps the device busy, and has an acceptable epilogue size."""
     heavy = count_operations([stage.block for stage in roles.contraction.stages])
-    rows, columns, batches = map(D.guess, (roles.rows.extent, roles.columns.extent, roles.batches))
+    rows, columns, batches = map(D.estimate_dim, (roles.rows.extent, roles.columns.extent, roles.batches))
     for tile in tiles[:-1]:
         high, wide = -(-rows // tile.height), -(-columns // tile.width)
         fits = rows > tile.height // 2 and columns > tile.width // 2

@@ -5,31 +5,36 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mirlo.passes.fuse.groups import MAX_NODES, Groups, Node
-from mirlo.passes.fuse.kinds import Kind
+from mirlo.passes.fuse.groups import MAX_NODES, FusionNode, Groups
+from mirlo.passes.fuse.kinds import FusionKind
 
-KINDS = [Kind.ELEMENTWISE] * 5 + [Kind.BROADCAST, Kind.BROADCAST, Kind.INJECTIVE, Kind.INJECTIVE]
-KINDS += [Kind.REDUCE, Kind.ROW, Kind.CONTRACTION, Kind.OPAQUE]
+KINDS = [FusionKind.ELEMENTWISE] * 5 + [
+    FusionKind.BROADCAST,
+    FusionKind.BROADCAST,
+    FusionKind.INJECTIVE,
+    FusionKind.INJECTIVE,
+]
+KINDS += [FusionKind.REDUCE, FusionKind.ROW, FusionKind.CONTRACTION, FusionKind.OPAQUE]
 
 
-def random_nodes(seed: int) -> list[Node]:
+def random_nodes(seed: int) -> list[FusionNode]:
     """A graph whose nodes read up to three of the values before them; some are returned."""
     random = np.random.default_rng(seed)
-    nodes: list[Node] = []
+    nodes: list[FusionNode] = []
     for i in range(int(random.integers(2, 80))):
         near = range(max(0, i - 6), i)
         inputs = sorted({int(random.choice(near)) for _ in range(int(random.integers(0, 4)))}) if i else []
         kind = KINDS[int(random.integers(0, len(KINDS)))]
         shape = ((4, 8), (4, 8), (8,))[int(random.integers(0, 3))]
         reads = frozenset(inputs) | ({-1 - int(random.integers(0, 5))} if random.random() < 0.3 else set())
-        node = Node(i, kind, shape, inputs, reads, frozenset([i]), escapes=bool(random.random() < 0.1))
+        node = FusionNode(i, kind, shape, inputs, reads, frozenset([i]), escapes=bool(random.random() < 0.1))
         for source in inputs:
             nodes[source].users.append(i)
         nodes.append(node)
     return nodes
 
 
-def groups_of(seed: int, max_inputs: int = 5) -> tuple[list[Node], list[list[int]]]:
+def groups_of(seed: int, max_inputs: int = 5) -> tuple[list[FusionNode], list[list[int]]]:
     nodes = random_nodes(seed)
     return nodes, Groups(nodes, max_inputs).members()
 
@@ -61,8 +66,8 @@ def test_limits(seed: int) -> None:
     assert len(members) == len(set(members))
     for group in groups:
         kinds = [nodes[i].kind for i in group]
-        assert Kind.OPAQUE not in kinds
-        assert sum(kind > Kind.INJECTIVE for kind in kinds) <= 1
+        assert FusionKind.OPAQUE not in kinds
+        assert sum(kind > FusionKind.INJECTIVE for kind in kinds) <= 1
         assert len(group) <= MAX_NODES
         assert len(set().union(*(nodes[i].reads for i in group)) - set(group)) <= 5
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mirlo.passes.memory.layout import ALIGNMENT, Interval, lower_bound, place
+from mirlo.passes.memory.layout import ALIGNMENT, Interval, assign_offsets, lower_bound
 
 
 def random_buffers(seed: int) -> list[Interval]:
@@ -21,7 +21,7 @@ def random_buffers(seed: int) -> list[Interval]:
 @pytest.mark.parametrize("seed", range(100))
 def test_buffers_alive_at_one_time_do_not_overlap(seed: int) -> None:
     buffers = random_buffers(seed)
-    total = place(buffers)
+    total = assign_offsets(buffers)
     assert total >= lower_bound(buffers)
     for i, a in enumerate(buffers):
         assert a.offset % ALIGNMENT == 0
@@ -32,15 +32,15 @@ def test_buffers_alive_at_one_time_do_not_overlap(seed: int) -> None:
 
 
 def test_plans_are_close_to_the_bound() -> None:
-    total = sum(place(buffers) for buffers in map(random_buffers, range(100)))
+    total = sum(assign_offsets(buffers) for buffers in map(random_buffers, range(100)))
     bound = sum(lower_bound(buffers) for buffers in map(random_buffers, range(100)))
     assert total <= 1.1 * bound
 
 
 def test_a_chain_needs_two_buffers() -> None:
     chain = [Interval(640, step, step + 1) for step in range(20)]
-    assert place(chain) == lower_bound(chain) == 1280
+    assert assign_offsets(chain) == lower_bound(chain) == 1280
 
 
 def test_nothing_needs_nothing() -> None:
-    assert place([]) == lower_bound([]) == 0
+    assert assign_offsets([]) == lower_bound([]) == 0

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from mirlo.passes.figures import Work
+from mirlo.passes.figures import RegionWork
 from mirlo.targets.nvvm.chips import CHIPS
 from mirlo.targets.nvvm.speeds import DEVICES, LIBRARY, OWN, figures_of, library_figures
 
 
-def product(m: int, n: int, k: int, dtype: str = "f16") -> Work:
+def product(m: int, n: int, k: int, dtype: str = "f16") -> RegionWork:
     operands, result = (f"{dtype}[{m}, {k}]", f"{dtype}[{k}, {n}]"), f"{dtype}[{m}, {n}]"
-    return Work("relax.matmul", operands, (result,), 2 * m * n * k, 2 * (m * k + k * n + m * n))
+    return RegionWork("relax.matmul", operands, (result,), 2 * m * n * k, 2 * (m * k + k * n + m * n))
 
 
-def microseconds(chip: str, work: Work, maker: object = OWN) -> float:
+def microseconds(chip: str, work: RegionWork, maker: object = OWN) -> float:
     return figures_of(chip, maker).cost(work).microseconds  # type: ignore[arg-type]
 
 
@@ -47,9 +47,9 @@ def test_what_decides() -> None:
     assert cost(product(1, 16384, 4096)).why == "bytes"
     rounded = figures_of("sm_90a", OWN, tf32=True).cost(product(4096, 4096, 4096, "f32")).microseconds
     assert rounded < cost(product(4096, 4096, 4096, "f32")).microseconds / 4
-    attention = Work("relax.attention", ("f16[1, 16, 4096, 128]",) * 2, ("f16[1, 16, 4096, 128]",), 10**11, 10**6)
+    attention = RegionWork("relax.attention", ("f16[1, 16, 4096, 128]",) * 2, ("f16[1, 16, 4096, 128]",), 10**11, 10**6)
     assert cost(attention).why == "0.35 of 989 TFLOP/s"
-    open_dims = Work("relax.matmul", ("f16[n, 64]", "f16[64, 64]"), ("f16[n, 64]",), 0, 10**6)
+    open_dims = RegionWork("relax.matmul", ("f16[n, 64]", "f16[64, 64]"), ("f16[n, 64]",), 0, 10**6)
     assert cost(open_dims).why == "bytes"
 
 
@@ -58,9 +58,9 @@ def test_convolutions_are_products() -> None:
     cost = figures_of("sm_90a", OWN).cost
     first, last = ("f16[32, 64, 56, 56]", "f16[64, 64, 3, 3]"), ("f16[32, 56, 56, 64]", "f16[64, 3, 3, 64]")
     flops, size = 2 * 32 * 56 * 56 * 64 * 64 * 9, 2 * 2 * 32 * 56 * 56 * 64
-    found = [cost(Work("relax.conv", kinds, (kinds[0],), flops, size)) for kinds in (first, last)]
+    found = [cost(RegionWork("relax.conv", kinds, (kinds[0],), flops, size)) for kinds in (first, last)]
     assert found[0] == found[1] and "tiles" in found[0].why
-    deeper = Work(
+    deeper = RegionWork(
         "relax.conv", ("f16[32, 14, 14, 512]", "f16[512, 3, 3, 512]"), ("f16[32, 14, 14, 512]",), 10**9, 10**6
     )
     assert "49 x 4" not in cost(deeper).why and cost(deeper).microseconds > 30

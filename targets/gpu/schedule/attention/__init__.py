@@ -89,7 +89,7 @@ def choose_tile(found: Attention) -> Tile:
 
 def _widest_tile(found: Attention) -> Tile:
     """Return threads and their scores: as many rows as there are, up to 64."""
-    rows = D.guess(found.count(found.rows))
+    rows = D.estimate_dim(found.count(found.rows))
     columns = min(found.value_size, MOST_COLUMNS)
     if rows >= 16:
         of_thread = 4 if rows >= 64 else 2 if rows >= 32 else 1

@@ -27,12 +27,12 @@ FEW_PRODUCTS = 64
 
 def count_of(axes: Iterable[Axis]) -> int:
     """Return the iterations of some loops; an estimate if they are dynamic."""
-    return prod(D.guess(axis.extent) for axis in axes)
+    return prod(D.estimate_dim(axis.extent) for axis in axes)
 
 
 def bytes_read_again(rows: Side, spatial: Iterable[Axis]) -> int:
     """Return the bytes of the row operand; 0 if it is much larger than the output, so that most of it is read once."""
-    elements = prod(D.guess(extent) for extent in rows.access.shape)
+    elements = prod(D.estimate_dim(extent) for extent in rows.access.shape)
     if elements > 2 * count_of(spatial):
         return 0
     return elements * element_bytes(rows.access.element_type)
@@ -40,8 +40,8 @@ def bytes_read_again(rows: Side, spatial: Iterable[Axis]) -> int:
 
 def asked_for(question: TileQuestion, axis: Axis, side: Side) -> TileQuestion:
     """Return the tile request for rows along an axis; a dynamic number of rows has extra tiles for few rows."""
-    rows = axis.extent if isinstance(axis.extent, int) else max(D.guess(axis.extent), OPEN_ROWS)
-    step = D.guess(side.form.stride(axis)) * element_bytes(side.access.element_type)
+    rows = axis.extent if isinstance(axis.extent, int) else max(D.estimate_dim(axis.extent), OPEN_ROWS)
+    step = D.estimate_dim(side.form.stride(axis)) * element_bytes(side.access.element_type)
     return replace(question, rows=rows, row_step=step)
 
 
@@ -82,8 +82,8 @@ def contiguous_sum(rows: Side, columns: Side, order: list[Axis]) -> Axis | None:
 
 def dot_tile(candidates: list[Axis], lane_axis: Axis, machine: Machine) -> tuple[Axis | None, int, int]:
     """Return the axis of the rows, and the rows and columns of a tile of dot products."""
-    row_axis = max(candidates, key=lambda axis: D.guess(axis.extent), default=None)
-    rows = min(D.guess(row_axis.extent), 4) if row_axis is not None else 1
+    row_axis = max(candidates, key=lambda axis: D.estimate_dim(axis.extent), default=None)
+    rows = min(D.estimate_dim(row_axis.extent), 4) if row_axis is not None else 1
     fitting = (c for c in (8, 4, 2, 1) if rows * c + rows + 1 <= machine.vector_registers)
     columns = next(fitting, 1)
     return row_axis, rows, min(columns, lane_axis.extent) if isinstance(lane_axis.extent, int) else columns
@@ -111,9 +111,9 @@ def wants_packing(
     size = element_bytes(columns.access.element_type)
     if reuse < PACK_FROM_ROWS:
         return False
-    footprint = count_of(order) * D.guess(lane_axis.extent) * size
+    footprint = count_of(order) * D.estimate_dim(lane_axis.extent) * size
     if footprint <= machine.l1_bytes // 2 and not is_cast:
         return False
     innermost = order[-1] if order else None
-    dense = innermost is not None and D.guess(columns.form.stride(innermost)) <= width
+    dense = innermost is not None and D.estimate_dim(columns.form.stride(innermost)) <= width
     return is_cast or not dense

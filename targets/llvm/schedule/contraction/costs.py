@@ -34,7 +34,7 @@ def expected_cycles(plan: Plan) -> float | None:
     if plan.dot:
         return None
     loops, machine = plan.order_of_loops, plan.machine
-    parts = 1 if loops.depth_axis is None else -(-D.guess(loops.depth_axis.extent) // loops.depth_block)
+    parts = 1 if loops.depth_axis is None else -(-D.estimate_dim(loops.depth_axis.extent) // loops.depth_block)
     question = replace(plan.question, depth=max(1, plan.question.depth // parts))
     outer = count_of(plan.column_loops) * count_of(plan.row_loops)
     computing = parts * outer * tile_cycles(plan.tile_rows, plan.tile_vectors, question, machine)
@@ -45,12 +45,12 @@ def _far_bytes(plan: Plan, parts: int) -> float:
     """Return the bytes from beyond the L2 cache for the order of the loops."""
     kept = KEPT * plan.machine.l2_bytes
     batches = max(1, count_of(plan.column_loops))
-    panels = max(1, -(-D.guess(plan.lane_axis.extent) // plan.tile_columns))
+    panels = max(1, -(-D.estimate_dim(plan.lane_axis.extent) // plan.tile_columns))
     traffic = _traffic(plan, batches * parts, panels)
     loops = plan.order_of_loops
     blocks = 1
     if loops.row_block and plan.row_axis is not None:
-        blocks = -(-D.guess(plan.row_axis.extent) // loops.row_block)
+        blocks = -(-D.estimate_dim(plan.row_axis.extent) // loops.row_block)
     if loops.rows_outside and plan.free.swap:
         blocks *= count_of(plan.row_loops)
     rows_again = panels if traffic.rows / blocks + traffic.panel > kept else 1
@@ -64,7 +64,7 @@ def _traffic(plan: Plan, divided: int, panels: int) -> Traffic:
     _, access = plan.contraction.writes[0]
     results = 1
     for extent in access.shape:
-        results *= D.guess(extent)
+        results *= D.estimate_dim(extent)
     batches = max(1, count_of(plan.column_loops))
     return Traffic(rows / divided, columns / divided, columns / divided / panels, results * 4.0 / batches)
 
@@ -72,7 +72,7 @@ def _traffic(plan: Plan, divided: int, panels: int) -> Traffic:
 def _bytes(side: Side) -> float:
     total = element_bytes(side.access.element_type)
     for extent in side.padded_shape or side.access.shape:
-        total *= D.guess(extent)
+        total *= D.estimate_dim(extent)
     return float(total)
 
 

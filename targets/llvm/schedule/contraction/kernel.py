@@ -146,9 +146,9 @@ class Kernel:
             return True  # all threads share one packed panel: only the loops inside of the packing may be parallel
         if plan.order_of_loops.share is not None:
             return plan.order_of_loops.share == ROWS
-        panels = count_of(plan.column_loops) * -(-D.guess(plan.lane_axis.extent) // plan.tile_columns)
+        panels = count_of(plan.column_loops) * -(-D.estimate_dim(plan.lane_axis.extent) // plan.tile_columns)
         tiles = count_of(plan.row_loops)
-        tiles *= -(-D.guess(plan.row_axis.extent) // plan.tile_rows) if plan.row_axis is not None else 1
+        tiles *= -(-D.estimate_dim(plan.row_axis.extent) // plan.tile_rows) if plan.row_axis is not None else 1
         return panels < min(PANELS_TO_SHARE, tiles)
 
     @property

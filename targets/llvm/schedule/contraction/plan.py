@@ -183,7 +183,7 @@ def make_plan(contraction: Contraction, machine: Machine, constants: Collection[
     `constants` are operands that may be packed before the kernel runs.
     """
     writes = [row_major(access.dims, access.shape) for _, access in contraction.writes]
-    spatial = sorted(contraction.spatial, key=lambda axis: -D.guess(writes[0].stride(axis)))
+    spatial = sorted(contraction.spatial, key=lambda axis: -D.estimate_dim(writes[0].stride(axis)))
     lane_axis = next((axis for axis in spatial if writes[0].stride(axis) == 1), None) if spatial else NO_AXIS
     if lane_axis is None:
         return decline("no axis along which the output is contiguous")
@@ -275,7 +275,7 @@ class _Planner:
         rows, columns, lane_axis, machine = self.rows, self.columns, self.lane_axis, self.machine
         accumulator_bytes = element_bytes(self.contraction.product.accumulate_type)
         lanes = machine.lanes(accumulator_bytes)
-        order = sorted(self.contraction.reduce, key=lambda axis: -abs(D.guess(rows.form.stride(axis))))
+        order = sorted(self.contraction.reduce, key=lambda axis: -abs(D.estimate_dim(rows.form.stride(axis))))
         ragged = self.contraction.ragged
         others = [axis for axis in self.spatial if axis is not lane_axis]
         panels = [axis for axis in others if ragged is not None and axis.id == ragged.outer]
@@ -283,7 +283,7 @@ class _Planner:
         # An axis that only the columns depend on counts panels: with a single row there is nothing else to divide.
         moving = [axis for axis in others if rows.form.stride(axis)]
         question = TileQuestion(
-            1, D.guess(lane_axis.extent), lanes, count_of(order),
+            1, D.estimate_dim(lane_axis.extent), lanes, count_of(order),
             shared_columns=bool(shared) or not moving, shared_rows=rows.form.stride(lane_axis) == 0,
             element_bytes=accumulator_bytes, row_bytes=bytes_read_again(rows, self.spatial),
             pours=pours_out(self.contraction, rows, columns, machine),
@@ -316,7 +316,7 @@ class _Planner:
         is_cast = columns.needs_cast(self.contraction.product.accumulate_type)
         pack = along is None and wants_packing(columns, lane_axis, order, reuse, width, is_cast, machine)
         kind = self.contraction.product.accumulate_type
-        is_reused = width < D.guess(lane_axis.extent) or any(columns.form.stride(axis) for axis in others)
+        is_reused = width < D.estimate_dim(lane_axis.extent) or any(columns.form.stride(axis) for axis in others)
         rows.is_converted = is_fixed and along is None and question.shared_rows and is_reused and (
             rows.needs_cast(kind) if grouped is None else grouped.group.flips or grouped.group.widens
         )  # fmt: skip

@@ -77,7 +77,7 @@ def plan_mma_attention(found: Attention, options: Options) -> MmaAttentionPlan |
         return form
     if found.size > LARGEST:
         return decline("heads are too large for registers", size=found.size)
-    rows = D.guess(found.count(found.rows))
+    rows = D.estimate_dim(found.count(found.rows))
     if rows < ROWS // 2:
         return decline("there are too few rows for matrix units", rows=rows)
     tile = choose_tile(found)
@@ -164,7 +164,7 @@ def _by_shuffles(down: Any, across: Any, tile: SumsTile, kind: Any) -> Exchange:
 
 def choose_tile(found: Attention) -> Tile:
     """Return warps of 16 rows each, as many as there are rows for, and as many keys as registers hold scores for."""
-    rows = D.guess(found.count(found.rows))
+    rows = D.estimate_dim(found.count(found.rows))
     columns = min(128, -(-found.value_size // 16) * 16)
     warps = 4 if rows > 32 else 2 if rows > 16 else 1
     keys = 64 if found.size <= 128 else 32

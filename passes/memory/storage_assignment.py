@@ -15,7 +15,7 @@ from mirlo.dialects.tir.buffers import buffer_type, tensor_bytes, workspace_of
 from mirlo.passes.memory import packed
 from mirlo.passes.memory.inplace import inplace_of
 from mirlo.passes.memory.layout import Interval
-from mirlo.passes.memory.timeline import Body, Step, Timeline, is_tensor, tensors
+from mirlo.passes.memory.timeline import Timeline, TimelineBlock, TimelineStep, is_tensor, tensors
 from mirlo.passes.registry import PassError
 
 VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze"})
@@ -35,7 +35,7 @@ def storage_memref(tensor_type: Any) -> Any:
 
 
 @dataclass(eq=False)
-class Storage:
+class TensorStorage:
     """Memory that several tensors use one after another: an output, or an interval of the arena."""
 
     interval: Interval
@@ -50,15 +50,15 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Move:
+class TensorCopy:
     """A required copy of a tensor, through temporary memory if its source is overwritten first."""
 
     source: Any
-    target: Storage
-    through: Storage | None = None
+    target: TensorStorage
+    through: TensorStorage | None = None
 
 
-class Places:
+class StorageAssignment:
     """The memory assignment of all tensors of a function.
 
     The values that an `scf.if` yields are computed directly in the memory of its results where possible, and else
@@ -71,14 +71,14 @@ class Places:
         self.callee = callee
         self.in_place = 0
         """How many calls overwrite an input."""
-        self.storage: dict[Any, Storage] = {}
+        self.storage: dict[Any, TensorStorage] = {}
         """Storage by root tensor."""
         self.workspaces: dict[int, Interval] = {}
         """Scratch memory of the calls, by number."""
-        self.moves: dict[int, list[Move]] = {}
+        self.moves: dict[int, list[TensorCopy]] = {}
         """Copies, by the number of the terminator or loop before which they happen."""
         self._roots: dict[Any, Any] = {}
-        self._made: dict[Any, Step] = {}
+        self._made: dict[Any, TimelineStep] = {}
         for step in timeline.steps():
             for value in step.op.results:
                 if step.op.name in VIEWS:
@@ -86,7 +86,7 @@ class Places:
                 elif step.bodies or step.op.name in (*CALLS, SELECT, FROM_ELEMENTS):
                     self._made[value] = step
         self.last = timeline.last_uses(self.root)
-        self._wanted: list[tuple[int, list[Any], list[Storage]]] = []
+        self._wanted: list[tuple[int, list[Any], list[TensorStorage]]] = []
         body = timeline.body
         returned = list(body.terminator.operands)
         told = {
@@ -94,7 +94,7 @@ class Places:
         }
         # No value is computed directly in an output before the output's dims are known.
         outputs = [
-            Storage(Interval(bytes_of(value), body.end, body.end), output=i, free_after=_known_at(value, told))
+            TensorStorage(Interval(bytes_of(value), body.end, body.end), output=i, free_after=_known_at(value, told))
             for i, value in enumerate(returned)
         ]
         pairs = zip(returned, outputs, strict=True)
@@ -120,7 +120,7 @@ class Places:
 
     # Values that are computed directly in their destination. Steps are visited backwards: later ones determine it.
 
-    def _settle(self, body: Body) -> None:
+    def _settle(self, body: TimelineBlock) -> None:
         for step in reversed(body.steps):
             results = [value for value in tensors(step.op.results) if value in self._made]
             targets = [self._storage_of(value) for value in results]
@@ -134,25 +134,34 @@ class Places:
             elif step.op.name == "scf.while":
                 self._settle_while(step, targets, body)
 
-    def _settle_while(self, step: Step, targets: list[Storage], body: Body) -> None:
+    def _settle_while(self, step: TimelineStep, targets: list[TensorStorage], body: TimelineBlock) -> None:
         """Assign what the condition passes on, the iteration's input and the result, one storage if equal."""
         before, after = step.bodies
         arguments, forwarded = tensors(before.arguments), tensors(before.terminator.operands)
         for argument, target in zip(tensors(after.arguments), targets, strict=True):
             self._put(argument, target)
-        carried: dict[Any, Storage] = {}
+        carried: dict[Any, TensorStorage] = {}
         for value, target in zip(forwarded, targets, strict=True):
             root = self.root(value)
             if root in arguments:
                 carried.setdefault(root, target)
-        places = [carried.get(each) or Storage(Interval(bytes_of(each), step.start, step.end)) for each in arguments]
+        places = [
+            carried.get(each) or TensorStorage(Interval(bytes_of(each), step.start, step.end)) for each in arguments
+        ]
         self._enter(step, tensors(step.op.operands), arguments, places, body)
         for storage in places:
             storage.cover(step.start, step.end)
         self._yield(after, tensors(after.terminator.operands), places, tensors(after.arguments))
         self._yield(before, forwarded, targets, [])
 
-    def _enter(self, step: Step, inits: list[Any], arguments: list[Any], places: list[Storage], body: Body) -> None:
+    def _enter(
+        self,
+        step: TimelineStep,
+        inits: list[Any],
+        arguments: list[Any],
+        places: list[TensorStorage],
+        body: TimelineBlock,
+    ) -> None:
         """Compute the initial values of a loop in its carried storage if nothing else reads them."""
         for init, argument, storage in zip(inits, arguments, places, strict=True):
             self._put(argument, storage)
@@ -161,7 +170,7 @@ class Places:
         self._want(step.start, inits, places)
 
     def _yield(
-        self, body: Body, values: list[Any], targets: list[Storage], readers: Sequence[Any] | None = None
+        self, body: TimelineBlock, values: list[Any], targets: list[TensorStorage], readers: Sequence[Any] | None = None
     ) -> None:
         """Compute the yielded values in the targets, which the body's tensors (arguments, else `readers`) are."""
         readers = tensors(body.arguments) if readers is None else readers
@@ -176,7 +185,7 @@ class Places:
         for storage, before in kept:
             storage.free_after = before
 
-    def _claim(self, value: Any, storage: Storage, body: Body, readers: Sequence[Any] = ()) -> bool:
+    def _claim(self, value: Any, storage: TensorStorage, body: TimelineBlock, readers: Sequence[Any] = ()) -> bool:
         """Let a value be computed in a storage, if this body computes it and the old content is not read any more."""
         root = self.root(value)
         step = self._made.get(root)
@@ -191,13 +200,13 @@ class Places:
         self._put(root, storage)
         return True
 
-    def _storage_of(self, value: Any) -> Storage:
+    def _storage_of(self, value: Any) -> TensorStorage:
         if value not in self.storage:
             step = self._made[value]
-            self._put(value, Storage(Interval(bytes_of(value), step.start, step.end)))
+            self._put(value, TensorStorage(Interval(bytes_of(value), step.start, step.end)))
         return self.storage[value]
 
-    def _put(self, value: Any, storage: Storage) -> None:
+    def _put(self, value: Any, storage: TensorStorage) -> None:
         self.storage[value] = storage
         storage.members += 1
 
@@ -210,7 +219,7 @@ class Places:
 
     # Kernels that overwrite an input
 
-    def _place_call(self, step: Step) -> None:
+    def _place_call(self, step: TimelineStep) -> None:
         op = step.op
         size = workspace_of(self.callee(op))
         if size != 0:
@@ -242,10 +251,10 @@ class Places:
 
     # Copies
 
-    def _want(self, number: int, values: list[Any], targets: list[Storage]) -> None:
+    def _want(self, number: int, values: list[Any], targets: list[TensorStorage]) -> None:
         self._wanted.append((number, values, targets))
 
-    def _moves(self, number: int, values: list[Any], targets: list[Storage]) -> list[Move]:
+    def _moves(self, number: int, values: list[Any], targets: list[TensorStorage]) -> list[TensorCopy]:
         """Return the copies that move values to their targets as if all happened at once."""
         wanted = [
             (value, self.storage.get(self.root(value)), target) for value, target in zip(values, targets, strict=True)
@@ -253,7 +262,9 @@ class Places:
         wanted = [(value, source, target) for value, source, target in wanted if source is not target]
         written = {target for _, _, target in wanted}
         return [
-            Move(value, target, Storage(Interval(bytes_of(value), number, number)) if source in written else None)
+            TensorCopy(
+                value, target, TensorStorage(Interval(bytes_of(value), number, number)) if source in written else None
+            )
             for value, source, target in wanted
         ]
 

@@ -27,7 +27,7 @@ class Layouts:
 
 
 @dataclass(frozen=True)
-class Desired:
+class RequestedLayouts:
     """Layouts by operator, or by a function of the operation. Without either, those that Mirlo's own kernels prefer."""
 
     layouts: Mapping[str, Layouts] = field(default_factory=dict)
@@ -45,10 +45,10 @@ class Desired:
         return self.layouts.get(name) or decline("no layout is wanted for it here")
 
 
-CHANNELS_LAST = Desired({"relax.conv": Layouts("N*C", "*IO")}, is_default=True)
-NOTHING = Desired()
+CHANNELS_LAST = RequestedLayouts({"relax.conv": Layouts("N*C", "*IO")}, is_default=True)
+NOTHING = RequestedLayouts()
 """Permutes move and cancel, no operator changes its layout."""
-FORCED = Desired(forces=True)
+FORCED = RequestedLayouts(forces=True)
 """The same, with forced sinking, for trials."""
 
 
@@ -66,7 +66,7 @@ def layouts_of(operator: str, given: Any) -> Layouts:
     return Layouts(*parts)
 
 
-def parse_layouts(texts: Sequence[str]) -> Desired:
+def parse_layouts(texts: Sequence[str]) -> RequestedLayouts:
     """Parse options such as `relax.conv=N*C:O*I`."""
     found = {}
     for text in texts:
@@ -74,10 +74,10 @@ def parse_layouts(texts: Sequence[str]) -> Desired:
         if not equals:
             raise PassError(f"'{text}': expected an operator and its layouts, relax.conv=N*C:O*I")
         found[operator] = layouts_of(operator, layouts.split(":"))
-    return Desired(found)
+    return RequestedLayouts(found)
 
 
-def of_code_generator(target: str) -> Desired | None:
+def layouts_of_code_generator(target: str) -> RequestedLayouts | None:
     """Return the layouts that the code generator of a target requests, or None."""
     from mirlo.passes.targets import find_target, target_names
 
@@ -86,4 +86,4 @@ def of_code_generator(target: str) -> Desired | None:
     from mirlo.passes.byoc.codegen import generator_of
 
     wanted = generator_of(target).layouts
-    return Desired({name: layouts_of(name, given) for name, given in wanted.items()}) if wanted else None
+    return RequestedLayouts({name: layouts_of(name, given) for name, given in wanted.items()}) if wanted else None
