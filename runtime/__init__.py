@@ -1,1 +1,1 @@
-"""What runs compiled models; it imports nothing of the compiler."""
+"""The runtime: loads and runs compiled models. It imports nothing of the compiler."""

@@ -1,6 +1,6 @@
-"""Several object files as one: the `ar` format, as `ar t` and linkers read it.
+"""Archives of object files in the `ar` format, as linkers and `ar t` read it.
 
-A model whose kernels are compiled one by one has an object file for each; the artifact carries them together.
+A model whose kernels are compiled one by one has an object file per kernel; the artifact stores them together.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 MAGIC = b"!<arch>\n"
 _HEADER = 60
 _NAMES = "//"
-"""The member that holds names longer than a header has room for."""
+"""Name of the member with the names that are too long for a member header."""
 
 
 class BadArchive(ValueError):
-    """Bytes that start as an archive and are none."""
+    """An archive that starts with the right magic number and is malformed."""
 
 
 def pack(members: Sequence[tuple[str, bytes]]) -> bytes:
-    """An archive of (name, content), in this order."""
+    """Return an archive of (name, content) members in this order."""
     names = "".join(f"{name}/\n" for name, _ in members).encode()
     parts = [MAGIC, _member(_NAMES, names)]
     offset = 0
@@ -29,12 +29,12 @@ def pack(members: Sequence[tuple[str, bytes]]) -> bytes:
 
 
 def is_archive(code: bytes) -> bool:
-    """Whether bytes start as an archive does."""
+    """Return whether the bytes start with the magic number of an archive."""
     return code.startswith(MAGIC)
 
 
 def unpack(code: bytes) -> list[tuple[str, bytes]]:
-    """The members of an archive that `pack` made."""
+    """Return the members of an archive made by `pack`."""
     if not is_archive(code):
         raise BadArchive("the bytes are not an archive")
     at, names = len(MAGIC), b""
@@ -58,7 +58,7 @@ def unpack(code: bytes) -> list[tuple[str, bytes]]:
 
 
 def _member(name: str, content: bytes) -> bytes:
-    # Times, owners and modes are left at nothing: equal models are equal files.
+    # Times, owners and modes are constant, so that equal models give equal files.
     header = f"{name:<16}{0:<12}{0:<6}{0:<6}{'644':<8}{len(content):<10}`\n".encode()
     return header + content + b"\n" * (len(content) % 2)
 

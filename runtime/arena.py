@@ -1,4 +1,4 @@
-"""Arenas: the scratch memory of a call, one per call in progress."""
+"""Arenas: the intermediate buffers of a call, one arena per call in progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirlo.runtime.errors import ArtifactError
 
 
 class Arena(NamedTuple):
-    """Scratch memory of one call."""
+    """The memory of the intermediate buffers of one call."""
 
     memory: np.ndarray | None
     address: int
@@ -22,18 +22,18 @@ class Arena(NamedTuple):
 
 
 class ArenaPool:
-    """Arenas, made when they are needed; a few idle ones are kept for the next calls, and replaced by larger ones.
+    """A pool of arenas, allocated on demand; a few idle ones are cached, and replaced by larger ones.
 
-    `nbytes` is the size of an arena where a call asks for no other.
+    `nbytes` is the default size of an arena.
     """
 
     def __init__(self, nbytes: int, keep: int = 2) -> None:
         self.nbytes = nbytes
-        # Appending to a full deque drops its oldest arena; both ends are safe from several threads.
+        # Appending to a full deque drops its oldest arena; both ends are thread-safe.
         self._idle: deque[Arena] = deque(maxlen=keep)
 
     def take(self, nbytes: int | None = None) -> Arena:
-        """An arena that is the caller's alone until it is given back."""
+        """Return an arena for exclusive use until it is given back."""
         wanted = self.nbytes if nbytes is None else nbytes
         try:
             arena = self._idle.pop()
@@ -42,12 +42,12 @@ class ArenaPool:
         return arena if arena.nbytes >= wanted else _new(wanted)
 
     def give_back(self, arena: Arena) -> None:
-        """Keep an arena for the next call."""
+        """Return an arena to the pool for later calls."""
         self._idle.append(arena)
 
     @contextmanager
     def arena(self, nbytes: int | None = None) -> Iterator[int]:
-        """The address of an arena that is the caller's alone until the block ends; 0 if none is needed."""
+        """Yield the address of an arena for exclusive use within the block; 0 if none is needed."""
         arena = self.take(nbytes)
         try:
             yield arena.address
@@ -56,11 +56,11 @@ class ArenaPool:
 
     @property
     def idle(self) -> int:
-        """How many arenas wait for a call."""
+        """Return the number of idle arenas."""
         return len(self._idle)
 
     def release(self) -> None:
-        """Gives the memory of the idle arenas back."""
+        """Free the idle arenas."""
         self._idle.clear()
 
 

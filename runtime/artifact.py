@@ -23,7 +23,7 @@ MODEL_FILE = FileKind(b"EXEC", "compiled model (.mirlo)", version=3, error=Artif
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Name and type of an input, an output or a parameter; a symbolic dim is its name."""
+    """The name and type of an input, an output or a parameter; a symbolic dim is a string."""
 
     name: str
     dtype: str
@@ -31,7 +31,7 @@ class TensorSpec:
 
     @property
     def static_shape(self) -> tuple[int, ...]:
-        """The shape, known to be numbers."""
+        """Return the shape, all of whose dims must be static."""
         return tuple(int(dim) for dim in self.shape)
 
     def __str__(self) -> str:
@@ -40,15 +40,15 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """One call of a kernel in the entry function, in the order of the calls."""
+    """One kernel call of the entry function, in call order."""
 
     symbol: str
     source: str
-    """The user's nodes that it computes."""
+    """The names of the user's nodes that the kernel computes."""
     kind: str
     flops: int
     bytes: int
-    """Bytes that it must at least read and write."""
+    """Lower bound of the bytes read and written."""
 
 
 @dataclass
@@ -57,24 +57,24 @@ class Artifact:
 
     target: str
     loader: str
-    """Which loader makes `code` callable."""
+    """Name of the loader of `code`."""
     code: bytes
     entry: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     params: tuple[TensorSpec, ...]
-    """In the order of the entry function's params array; names in the parameter store."""
+    """Names in the parameter store, in the order of the entry function's params array."""
     arena_bytes: int
     kernels: tuple[KernelInfo, ...] = ()
     threads: int = 1
     metadata: dict[str, Any] = field(default_factory=dict)
-    """What loaders and tools need to know, as JSON. `packed`: names of the run-time functions that it calls."""
+    """JSON values for loaders and tools. `packed`: names of the packed functions that the model calls."""
     externals: tuple[ExternalArtifact, ...] = ()
-    """The parts of the model that code generators compiled."""
+    """The external modules, compiled by other code generators."""
 
     @property
     def packed(self) -> tuple[str, ...]:
-        """The names of the run-time functions that the model calls."""
+        """Return the names of the packed functions that the model calls."""
         names = self.metadata.get("packed", [])
         if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
             raise ArtifactError(f"metadata 'packed': expected a list of function names, found {names!r}")
@@ -82,7 +82,7 @@ class Artifact:
 
     @property
     def late(self) -> tuple[str, ...]:
-        """The dims of outputs that are known while the model runs only."""
+        """Return the data-dependent dims of the outputs."""
         names = self.metadata.get("late", [])
         if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
             raise ArtifactError(f"metadata 'late': expected a list of texts, found {names!r}")
@@ -90,18 +90,18 @@ class Artifact:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The symbolic dims, in the order in which the inputs first name them."""
+        """Return the symbolic dims in the order of their first use by the inputs."""
         dims = (dim for spec in self.inputs for dim in spec.shape if isinstance(dim, str))
         return tuple(dict.fromkeys(dims))
 
 
 def describe(dtype: str, shape: Sequence[int | str]) -> str:
-    """A type as messages and listings show it: `f32[batch, 128]`."""
+    """Format a type for messages and listings: `f32[batch, 128]`."""
     return f"{dtype}[{terminal(', '.join(map(str, shape)))}]"
 
 
 def check_params(artifact: Artifact, store: ParameterStore) -> None:
-    """An error if the store lacks a parameter of the artifact or has it with another type."""
+    """Raise an error if the store lacks a parameter of the artifact or holds it with another type."""
     for spec in artifact.params:
         try:
             dtype, shape = store.spec(spec.name)
@@ -120,12 +120,12 @@ def check_params(artifact: Artifact, store: ParameterStore) -> None:
 
 
 def save(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore) -> None:
-    """Writes a compiled model with its parameters to one file."""
+    """Write a compiled model and its parameters to one file."""
     check_params(artifact, store)
     header = asdict(replace(artifact, code=b"", externals=()))
     del header["code"], header["externals"]
     header["params"] = [spec.name for spec in artifact.params]
-    # The params array may name a parameter twice; the file holds it once.
+    # The params array may name a parameter twice; the file stores it once.
     names = dict.fromkeys(spec.name for spec in artifact.params)
     code = artifact.code
     if artifact.externals:
@@ -138,7 +138,7 @@ def save(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore
 
 
 def _header(path: str | os.PathLike[str], header: dict[str, Any]) -> dict[str, Any]:
-    """The header as a reader of the file sees it."""
+    """Return the header as a reader of the file parses it."""
     try:
         found: dict[str, Any] = json.loads(json.dumps(header))
     except (TypeError, ValueError) as failure:
@@ -148,7 +148,7 @@ def _header(path: str | os.PathLike[str], header: dict[str, Any]) -> dict[str, A
 
 
 def _check_names(path: str, artifact: Artifact, params: Iterable[str]) -> None:
-    """What a reader refuses is not written."""
+    """Reject names that a reader would refuse."""
     specs = (*artifact.inputs, *artifact.outputs)
     for name in (
         *(spec.name for spec in specs),
@@ -160,7 +160,7 @@ def _check_names(path: str, artifact: Artifact, params: Iterable[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Artifact, ParameterStore]:
-    """Reads a compiled model; its parameters stay in the file, mapped."""
+    """Read a compiled model; its parameters stay memory-mapped."""
     target = Path(path)
     opened = read_file(target, MODEL_FILE)
     header = opened.header
@@ -218,7 +218,8 @@ def _params(header: Fields, store: ParameterStore) -> tuple[TensorSpec, ...]:
 
 
 def with_externals(artifact: Artifact) -> tuple[dict[str, Any], bytes]:
-    """The code of an artifact, then the data of its external artifacts, and the fields that tell them apart."""
+    """Return the code of an artifact followed by the data of its external artifacts, and the header fields to split
+    them."""
     rows = [_external_row(external) for external in artifact.externals]
     code = b"".join([artifact.code, *(external.data for external in artifact.externals)])
     return {"externals": rows, "code_bytes": len(artifact.code)}, code
@@ -236,7 +237,7 @@ def _external_row(external: ExternalArtifact) -> dict[str, Any]:
 
 
 def split_externals(header: Fields, code: bytes, store: ParameterStore) -> tuple[bytes, tuple[ExternalArtifact, ...]]:
-    """The code of an artifact, and its external artifacts, from what `with_externals` gave."""
+    """Split what `with_externals` returned into the code and the external artifacts."""
     if not header.has("externals"):
         return code, ()
     start = own = header.count("code_bytes")

@@ -1,9 +1,9 @@
-"""The cache on disk: files by content, bounded in size, safe with several processes at once.
+"""The cache on disk: files by content, bounded in size, safe with several concurrent processes.
 
-An entry is one file, `FOLDER/objects/3f/KEY-DIGEST`: what it was made from is its key, what is in it its digest, so
-that damage is seen when it is read. Entries appear by a rename, whole or not at all; two processes that make the same
-one at the same time do twice the work and no harm. The time of the last use is the file's; the entries that were not
-used for the longest time go when the cache grows beyond its limit.
+An entry is one file, `FOLDER/objects/3f/KEY-DIGEST`: the key identifies its source, the digest its content, so that
+reads detect damage. Entries appear by an atomic rename; two processes that make the same entry concurrently only
+duplicate work. The modification time of the file is the time of its last use; the least recently used entries are
+evicted when the cache exceeds its limit.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ OBJECTS, MODELS, MANIFESTS = "objects", "models", "manifests"
 KINDS = (OBJECTS, MODELS, MANIFESTS)
 """Compiled kernels; compiled models with their weights; what a model's file refers to."""
 LARGEST_SHARE = 0.5
-"""Part of the limit that one entry may take: a larger one would push everything else out."""
+"""Fraction of the limit that one entry may take: a larger one would evict everything else."""
 _KEEP = 0.8
-"""Part of the limit that is left after entries were removed: not every new one should remove another."""
+"""Fraction of the limit that is left after an eviction, so that not every new entry evicts another."""
 _BLOCK = 4 << 20
 _THREADS = 4
 _LOOK_SECONDS = 600.0
-"""How long nobody needs to look how large the cache is, as long as nobody stores much."""
+"""Interval in seconds between checks of the size while little is stored."""
 _STALE_SECONDS = 3600.0
-"""Age of a temporary file whose process must have died."""
+"""Age in seconds of a temporary file whose process must have died."""
 _TEMPORARY = ".new-"
 _untrimmed: dict[Path, int] = {}
-"""By folder, the bytes that this process stored since it looked at the size: compilations have a `Cache` each."""
+"""By folder, the bytes stored by this process since the last size check; shared, as compilations have a `Cache`
+each."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,10 @@ class Entry:
     path: Path
     bytes: int
     used: float
-    """Seconds since the epoch."""
+    """The time of the last use, in seconds since the epoch."""
 
     def is_whole(self) -> bool:
-        """Whether the content is what was stored."""
+        """Return whether the content matches its digest."""
         try:
             return digest_of_file(self.path) == self.digest
         except OSError:
@@ -65,7 +66,7 @@ class Entry:
 
 @dataclass
 class Counts:
-    """What became of the questions that one process asked."""
+    """The lookups of one process, by result."""
 
     hits: int = 0
     misses: int = 0
@@ -75,14 +76,14 @@ class Counts:
 
 @dataclass
 class Cache:
-    """A cache in a folder, which is made when the first entry is stored."""
+    """A cache in a folder, which is created when the first entry is stored."""
 
     where: InitVar[str | os.PathLike[str]]
     limit: int | None = None
-    """Bytes; None for the one that the folder was told (`set_limit`), or the default."""
+    """Bytes; None for the limit stored in the folder (`set_limit`), or the default."""
     counts: Counts = field(default_factory=Counts)
     problem: str | None = field(default=None, init=False)
-    """Why the last entry could not be stored, where it could not."""
+    """Why the last entry could not be stored; None if it was."""
     folder: Path = field(init=False)
 
     def __post_init__(self, where: str | os.PathLike[str]) -> None:
@@ -90,12 +91,12 @@ class Cache:
 
     @cached_property
     def _is_safe(self) -> bool:
-        """Whether nobody else can put files in the folder; what they could is code that this process would run."""
+        """Return whether only this user can put files in the folder; this process runs code from them."""
         self.problem = _unsafe(self.folder)
         return self.problem is None
 
     def get(self, kind: str, key: str) -> bytes | None:
-        """The content of an entry. A damaged one is removed and counts as missing."""
+        """Return the content of an entry. A damaged one is removed and counts as missing."""
         for entry in self._candidates(kind, key):
             with contextlib.suppress(OSError):
                 content = read_regular(entry.path)
@@ -107,7 +108,7 @@ class Cache:
         return None
 
     def find(self, kind: str, key: str) -> Path | None:
-        """The file of an entry whose content was checked."""
+        """Return the file of an entry after checking its content."""
         for entry in self._candidates(kind, key):
             if entry.is_whole():
                 self._used(entry)
@@ -122,11 +123,11 @@ class Cache:
         self._store(kind, key, len(content), lambda path: _write(path, content), lambda path: digest)
 
     def put_file(self, kind: str, key: str, size: int, write: Callable[[Path], object]) -> None:
-        """Store what `write` writes to the path that it is given, about `size` bytes."""
+        """Store the file that `write` writes to the path it is called with, of about `size` bytes."""
         self._store(kind, key, size, write, digest_of_file)
 
     def max_bytes(self) -> int:
-        """The limit that holds."""
+        """Return the limit in effect."""
         if self.limit is not None:
             return self.limit
         try:
@@ -135,7 +136,7 @@ class Cache:
             return DEFAULT_LIMIT
 
     def set_limit(self, limit: int) -> None:
-        """Tell the folder its limit, for every process that uses it, and keep to it."""
+        """Store the limit in the folder for all processes that use it, and evict entries above it."""
         _make_private(self.folder)
         temporary = self.folder / f"{_TEMPORARY}{secrets.token_hex(8)}"
         temporary.write_text(f"{limit}\n", encoding="ascii")
@@ -143,11 +144,11 @@ class Cache:
         self.trim()
 
     def entries(self) -> list[Entry]:
-        """All entries, the longest unused first."""
+        """Return all entries, least recently used first."""
         return sorted((e for kind in KINDS for e in self._scan(self.folder / kind, kind)), key=lambda e: e.used)
 
     def trim(self) -> list[Entry]:
-        """Remove what was not used for the longest time, until the cache is well within its limit."""
+        """Evict the least recently used entries until the cache is well within its limit."""
         _untrimmed[self.folder] = 0
         with contextlib.suppress(OSError):
             self._looked.touch()
@@ -172,7 +173,7 @@ class Cache:
         return entries
 
     def verify(self) -> list[Entry]:
-        """Read every entry; those that are damaged are removed, and returned."""
+        """Read every entry; remove and return the damaged ones."""
         damaged = [entry for entry in self.entries() if not entry.is_whole()]
         for entry in damaged:
             _remove(entry.path)
@@ -200,13 +201,13 @@ class Cache:
             raise
         self.counts.stored += 1
         _untrimmed[self.folder] = _untrimmed.get(self.folder, 0) + size
-        # Looking through the folder costs more than compiling a kernel: it is done now and then.
+        # Measuring the folder costs more than compiling a kernel, so it is done periodically.
         if _untrimmed[self.folder] > self.max_bytes() * (1 - _KEEP) / 2 or self._is_forgotten():
             self.trim()
 
     @property
     def _looked(self) -> Path:
-        """A file whose time is that of the last look at the size, by any process."""
+        """Return the file whose modification time is that of the last size check by any process."""
         return self.folder / "looked"
 
     def _is_forgotten(self) -> bool:
@@ -253,11 +254,11 @@ class Cache:
 
 
 def _unsafe(folder: Path) -> str | None:
-    """Return why others may put files in a folder, or what to do about it; None where they cannot."""
+    """Return why other users may put files in a folder and what to do about it; None if they cannot."""
     try:
         problem = _unsafe_mode(folder)
     except FileNotFoundError:
-        return None  # it is made when it is needed
+        return None  # it is created when it is needed
     except OSError as error:
         return f"{folder}: {error.strerror or error}"
     return problem and f"{problem}: 'chmod 700' it if it is yours, or name another folder"
@@ -266,7 +267,7 @@ def _unsafe(folder: Path) -> str | None:
 def _unsafe_mode(path: Path) -> str | None:
     """Return what is wrong with the owner or the mode of a file or folder whose content is trusted."""
     if not hasattr(os, "geteuid"):
-        return None  # on Windows folders of users are theirs by inheritance
+        return None  # on Windows, user folders inherit private permissions
     found = path.stat() if path.is_dir() else path.lstat()
     if found.st_uid not in (os.geteuid(), 0):
         return f"{path} belongs to user {found.st_uid}, not to user {os.geteuid()}"
@@ -278,7 +279,7 @@ def _unsafe_mode(path: Path) -> str | None:
 
 
 def _make_private(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for this user alone, whatever the umask is."""
+    """Create a folder and its missing parents for this user alone, whatever the umask is."""
     missing = [folder]
     while not missing[-1].parent.exists():
         missing.append(missing[-1].parent)
@@ -291,11 +292,11 @@ def _make_private(folder: Path) -> None:
 
 
 def default_folder() -> Path:
-    """Where this user's caches lie on this system."""
+    """Return this user's default cache folder on this system."""
     try:
         return _user_folder() / "mirlo" / "compiled"
     except RuntimeError:
-        # No HOME, and a user that the system does not know, as in containers.
+        # In containers there may be no HOME and a user unknown to the system.
         user = os.getuid() if hasattr(os, "getuid") else "user"
         return Path(tempfile.gettempdir()) / f"mirlo-{user}" / "compiled"
 
@@ -311,13 +312,13 @@ def _user_folder() -> Path:
 
 
 def digest_of(content: bytes | memoryview) -> str:
-    """The digest of bytes: of the digests of their blocks, which are computed side by side."""
+    """Return the digest of bytes: a digest of the digests of their blocks, which are computed in parallel."""
     view = memoryview(content)
     return _digest_of_blocks(lambda at: view[at : at + _BLOCK], len(view))
 
 
 def digest_of_file(path: str | os.PathLike[str]) -> str:
-    """The digest of a file's content, which is read by blocks: a mapping would count as memory of this process."""
+    """Return the digest of a file, read by blocks: a mapping would count as memory of this process."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if hasattr(os, "pread"):
@@ -364,7 +365,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _make_private_file(path: Path) -> None:
-    """Let nobody else write to a file, whatever the umask is."""
+    """Remove write permission of other users from a file, whatever the umask is."""
     path.chmod(0o600)
 
 

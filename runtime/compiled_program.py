@@ -1,4 +1,4 @@
-"""A program as data: steps over numbered registers, blocks, and the compiled parts."""
+"""A program as data: steps over numbered registers, blocks, and compiled modules."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ PART, HOST, IF, WHILE = "part", "host", "if", "while"
 
 @dataclass(frozen=True)
 class Step:
-    """What is done next, on which registers.
+    """One step of a program and its registers.
 
-    Of `if`, input 0 is the condition, and one of two blocks is run. Of `while`, the inputs are what is carried at
-    first: the first block gives whether to go on, and then what the second takes and the loop ends with; the second
-    gives what the first takes in the next round.
+    Input 0 of `if` is the condition that selects one of two blocks. The inputs of `while` are the initial
+    loop-carried
+    values: the first block returns the condition, then the arguments of the second block, which are also the results
+    of the loop; the second block returns the arguments of the first for the next iteration.
     """
 
     kind: str
@@ -27,22 +28,22 @@ class Step:
     function: str = ""
     options: str = "{}"
     kinds: tuple[str, ...] = ()
-    """What the results of a host function must be; "" where anything goes."""
+    """Required kinds of the results of a host function; "" for any."""
     source: str = ""
-    """The user's node."""
+    """The name of the user's node."""
     blocks: tuple[Block, ...] = ()
 
 
 @dataclass(frozen=True)
 class Block:
-    """Steps, the registers that they find their arguments in, and those of the results."""
+    """Steps, the registers of their arguments, and those of the results."""
 
     arguments: tuple[int, ...]
     steps: tuple[Step, ...]
     results: tuple[int, ...]
 
     def all_steps(self) -> Iterator[Step]:
-        """The steps, and those in their blocks."""
+        """Yield the steps, including those of nested blocks."""
         for step in self.steps:
             yield step
             for block in step.blocks:
@@ -51,7 +52,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Port:
-    """Name and kind of an input or output."""
+    """The name and kind of an input or output."""
 
     name: str
     kind: Kind
@@ -71,4 +72,4 @@ class CompiledProgram:
     registers: int
     parts: tuple[Artifact, ...]
     constants: Mapping[int, str] = field(default_factory=dict)
-    """Registers that hold parameters from the beginning."""
+    """Registers that initially hold parameters."""

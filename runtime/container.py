@@ -48,7 +48,7 @@ _DIGEST_BYTES = 16
 
 @dataclass(frozen=True)
 class FileKind:
-    """What a file of this layout is, for its checks and its error messages."""
+    """The magic and the names in error messages of one kind of file with this layout."""
 
     tag: bytes
     noun: str
@@ -72,14 +72,14 @@ class StoredTensor:
 
 
 class MappedFile:
-    """A file mapped into memory for reading; the arrays it gives keep the mapping alive."""
+    """A file mapped into memory for reading; its arrays keep the mapping alive."""
 
     def __init__(self, path: str | os.PathLike[str], error: type[MirloError]) -> None:
         self.path = Path(path)
         try:
             with open_regular(self.path) as file:
                 self.size = os.fstat(file.fileno()).st_size
-                # An empty file cannot be mapped; it has no bytes to give either.
+                # An empty file cannot be mapped.
                 self._bytes: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b""
         except (OSError, ValueError) as failure:
             reason = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
@@ -89,7 +89,7 @@ class MappedFile:
         return bytes(self._bytes[start:stop])
 
     def array(self, offset: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-        """A read-only view of a range that was checked to lie in the file."""
+        """Return a read-only view of a range that was checked to be within the file."""
         nbytes = math.prod(shape) * ELEMENT_TYPES[dtype].bytes
         flat: np.ndarray = np.frombuffer(self._bytes, np.uint8, nbytes, offset) if nbytes else np.empty(0, np.uint8)
         array = flat.view(numpy_dtype(dtype)).reshape(shape)
@@ -99,7 +99,7 @@ class MappedFile:
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """A file whose prefix, header and checksum are right."""
+    """A file whose prefix, header and checksum were verified."""
 
     file: MappedFile
     header: Fields
@@ -109,12 +109,12 @@ class OpenedFile:
 
 
 def aligned(offset: int) -> int:
-    """The next multiple of the alignment."""
+    """Round up to the next multiple of the alignment."""
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
 def empty_aligned(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """A new array, not initialized, that starts on a cache line, or an `OutOfMemoryError` where it does not fit."""
+    """Return a new uninitialized array aligned to a cache line; raise `OutOfMemoryError` if it does not fit."""
     count = 1
     for dim in shape:
         count *= dim
@@ -136,7 +136,7 @@ def write_file(
     code: bytes,
     arrays: Sequence[tuple[str, np.ndarray]],
 ) -> None:
-    """Writes a file in one step: a reader sees the old one or the complete new one."""
+    """Write a file atomically: a reader sees the old file or the complete new one."""
     target = Path(path)
     rows, end = _place_arrays(target, kind, arrays)
     try:
@@ -161,7 +161,7 @@ def write_file(
 
 
 def read_file(path: str | os.PathLike[str], kind: FileKind) -> OpenedFile:
-    """Maps a file and checks its prefix, its checksum and the place of every tensor."""
+    """Map a file and check its prefix, its checksum and the offset of every tensor."""
     file = MappedFile(path, kind.error)
     version, header_bytes, code_bytes = _check_prefix(file, kind)
     code_start = aligned(ALIGNMENT + header_bytes)
@@ -173,7 +173,7 @@ def read_file(path: str | os.PathLike[str], kind: FileKind) -> OpenedFile:
         raise kind.error(f"{file.path}: the file is damaged: its checksum does not match; save the {kind.noun} again")
     try:
         value = json.loads(text)
-        if b"\\u" in text:  # JSON can spell halves of surrogate pairs; no message with one could be printed
+        if b"\\u" in text:  # JSON can encode lone surrogates; a message with one could not be printed
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as failure:
         raise kind.error(f"{file.path}: the file is damaged: its header is not JSON: {failure}") from None
@@ -182,7 +182,7 @@ def read_file(path: str | os.PathLike[str], kind: FileKind) -> OpenedFile:
 
 
 def has_magic(path: str | os.PathLike[str], kind: FileKind) -> bool:
-    """Whether a file that can be read starts as one of this kind."""
+    """Return whether a readable file starts with the magic of this kind."""
     try:
         with open_regular(path) as file:
             return file.read(len(_MAGIC) + len(kind.tag)) == _MAGIC + kind.tag
@@ -206,7 +206,7 @@ def _place_arrays(
 
 
 def _check_prefix(file: MappedFile, kind: FileKind) -> tuple[int, int, int]:
-    """The version, and the sizes of header and code, after every check that needs no more than the prefix."""
+    """Return the version and the sizes of header and code after the checks that need only the prefix."""
     prefix = file.read(0, _PREFIX.size)
     if not prefix.startswith(_MAGIC[: len(prefix)]) or not prefix:
         raise kind.error(f"{file.path}: not a {kind.noun}: it does not start with Mirlo's signature")
@@ -258,7 +258,7 @@ def _pad_to(file: BinaryIO, offset: int) -> None:
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """A temporary file beside `path` that takes its place when everything was written."""
+    """Yield a temporary file beside `path` that replaces it once everything is written."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         with open(temporary, "xb") as file:

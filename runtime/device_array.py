@@ -1,4 +1,4 @@
-"""Arrays on a device: results that stay there, and what others hand in without a copy."""
+"""Arrays on a device: results that stay there, and zero-copy inputs of other libraries."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from mirlo.runtime.dlpack_export import capsule_of
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
 
 CUDA = 2
-"""DLPack's number of NVIDIA's GPUs."""
+"""DLPack's device type of NVIDIA GPUs."""
 LEGACY_STREAM, NO_STREAM = 1, -1
-"""In DLPack: the stream that is meant where none is named; nobody waits for anybody."""
+"""DLPack's default stream, and its marker for no synchronization."""
 
 
 class DeviceMemory(Protocol):
-    """A block of a device's memory; the loader that made it takes it back when nobody holds this object."""
+    """A block of device memory; the loader that allocated it frees it with the last reference."""
 
     address: int
     device: tuple[int, int]
-    """DLPack's kind of device, and its number."""
+    """DLPack's device type, and the device number."""
     stream: int
-    """Where the work that writes it goes on."""
+    """The stream of the work that writes the memory."""
 
     def hand_to(self, stream: int) -> None:
-        """Let work that is given to this stream from now on wait until the memory is written."""
+        """Make later work on this stream wait until the memory is written."""
 
     def read(self, target: int, size: int) -> None:
-        """Copy bytes to memory of the CPU, when they are written."""
+        """Copy bytes to CPU memory once they are written."""
 
 
 class DeviceArray:
-    """An array on a device, which its memory is freed with.
+    """An array on a device, which owns its memory.
 
-    Libraries take it as it lies there: `torch.from_dlpack(y)`, `cupy.from_dlpack(y)`, `jax.dlpack.from_dlpack(y)`; it
+    Libraries take it without a copy: `torch.from_dlpack(y)`, `cupy.from_dlpack(y)`, `jax.dlpack.from_dlpack(y)`; it
     has `__cuda_array_interface__` as well. `numpy()` copies it.
     """
 
@@ -63,11 +63,11 @@ class DeviceArray:
 
     @property
     def device(self) -> str:
-        """Where it is: `cuda:0`."""
+        """Return the name of the device: `cuda:0`."""
         return f"cuda:{self.memory.device[1]}"
 
     def numpy(self, out: np.ndarray | None = None) -> np.ndarray:
-        """A copy in memory of the CPU; `out` is a contiguous array to write it to."""
+        """Return a copy in CPU memory; `out` is a contiguous array to write it to."""
         made = empty_aligned(self.dtype, self.shape) if out is None else out
         if self.nbytes:
             self.memory.read(made.__array_interface__["data"][0], self.nbytes)
@@ -90,7 +90,7 @@ class DeviceArray:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """A DLPack capsule; work on the consumer's `stream` waits until the array is written."""
+        """Return a DLPack capsule; work on the consumer's `stream` waits until the array is written."""
         if dl_device is not None and tuple(dl_device) != self.memory.device:
             raise BufferError(f"the array is on {self.device}, not on DLPack device {tuple(dl_device)}: use numpy()")
         if copy:
@@ -118,7 +118,7 @@ class DeviceArray:
 
 @dataclass(frozen=True)
 class DeviceView:
-    """Memory of a device that a caller hands in."""
+    """Device memory passed in by a caller."""
 
     address: int
     device: tuple[int, int]
@@ -127,22 +127,22 @@ class DeviceView:
     is_contiguous: bool
     read_only: bool
     owner: Any
-    """What keeps the memory alive."""
+    """The object that keeps the memory alive."""
     stream: int | None = None
-    """A stream whose work must be done before the memory is used, where the producer does not see to that."""
+    """A stream to wait for before the memory is used, if the producer does not synchronize."""
 
     @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * ELEMENT_TYPES[self.dtype].bytes
 
     def overlaps(self, other: DeviceView) -> bool:
-        """Whether they share memory."""
+        """Return whether the views share memory."""
         here, there = self.address, other.address
         return here < there + other.nbytes and there < here + self.nbytes
 
 
 def is_on_device(value: Any) -> bool:
-    """Whether an object is an array on a device other than the CPU."""
+    """Return whether an object is an array on a device other than the CPU."""
     if isinstance(value, np.ndarray):
         return False
     if hasattr(value, "__dlpack_device__"):
@@ -151,7 +151,7 @@ def is_on_device(value: Any) -> bool:
 
 
 def view_of(value: Any, stream: int) -> DeviceView:
-    """Memory of a device that an object of another library has; whoever produced it lets `stream` wait for it."""
+    """Return a view of the device memory of another library's object; its producer makes `stream` wait for it."""
     if not hasattr(value, "__dlpack__"):
         return _view_of_interface(value.__cuda_array_interface__, value)
     tensor, owner, read_only = tensor_of(value, stream=stream)
@@ -173,7 +173,7 @@ def _view_of_interface(interface: dict[str, Any], owner: Any) -> DeviceView:
     strides = None if steps is None else tuple(step / dtype.itemsize for step in steps)
     if interface.get("mask") is not None:
         raise DLPackError("it has a mask")
-    # The interface does not tell the device: the address does, which the loader asks the driver about.
+    # The interface does not name the device; the loader asks the driver, by address.
     return DeviceView(
         address or 0, (CUDA, -1), element.name, shape, _is_contiguous(shape, strides), bool(read_only), owner,
         interface.get("stream"),

@@ -1,9 +1,9 @@
-"""The short way of a call: numpy arrays that are exactly what the entry function reads.
+"""The fast path of a call, for numpy arrays that match what the entry function reads exactly.
 
-For small models what surrounds the call takes longer than the model. Inputs that are arrays of the right type and
-shape, contiguous and aligned, with new arrays for the results, are checked by a function of machine code (`direct.ll`,
-compiled once per process). It binds the symbols of dynamic dims, asks compiled code for the sizes of the call, makes
-the arrays of the results and calls the entry function. Every other call goes the long way, which says what is wrong.
+For small models the work around the call takes longer than the model. Inputs of the right type and shape, contiguous
+and aligned, with newly allocated results, are checked by compiled code (`direct.ll`, compiled once per process). It
+binds the symbols of dynamic dims, computes the run-time sizes, allocates the results and calls the entry function.
+Every other call takes the general path, which reports errors.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from mirlo.runtime.memory import LARGE
 from mirlo.runtime.sizes import FIRST, Sizes
 
 _ALIGNED_FROM = 4096
-"""Bytes of a result from which on it pays to begin on a cache line."""
+"""Size in bytes from which aligning a result to a cache line pays off."""
 _READABLE = 0x101
 """NumPy's flags C_CONTIGUOUS and ALIGNED."""
 _CARRAY = 0x501
-"""NumPy's flags of an array that is contiguous, aligned and writeable."""
+"""NumPy's flags C_CONTIGUOUS, ALIGNED and WRITEABLE."""
 _METH_FASTCALL = 0x80
 _MAX_RANK = 64
-"""Dims of an array, at most: NumPy's limit."""
+"""Maximum rank of an array: NumPy's limit."""
 _HEADER = object.__basicsize__
 _FIELDS = {"DATA": 0, "RANK": 8, "DIMS": 16, "DTYPE": 40, "FLAGS": 48}
-"""Where NumPy's C interface has the fields of an array, after the header that all objects have."""
+"""Offsets of the fields of an array in NumPy's C interface, after the object header."""
 _NUMPY_FUNCTIONS = {"NEW_FROM_MEMORY": 94, "NEW_EMPTY": 184, "SET_BASE": 282}
-"""Where NumPy's C interface has PyArray_NewFromDescr, PyArray_Empty and PyArray_SetBaseObject: fixed by its ABI."""
+"""Indices of PyArray_NewFromDescr, PyArray_Empty and PyArray_SetBaseObject in NumPy's C interface, fixed by its ABI."""
 
 
 class DirectCall:
-    """The short way of calls of an artifact that calls no Python functions; `late` are the outputs that it asks for."""
+    """The fast path of calls of an artifact without Python functions; `late` are its data-dependent outputs."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class DirectCall:
         self._keep = code, params
         self._dtypes = [numpy_dtype(spec.dtype) for spec in (*artifact.inputs, *artifact.outputs)]
         has_record = sizes.is_dynamic or bool(sizes.symbols)
-        entry: Any = code.entry  # a C function, as `of` has checked
+        entry: Any = code.entry  # a C function, as checked by `of`
         numbers = [ctypes.cast(entry, ctypes.c_void_p).value, ctypes.addressof(params)]
         numbers += [len(artifact.inputs), len(artifact.outputs), sizes.words if has_record else 0]
         numbers += [sizes.arena_word if sizes.is_dynamic else 0, int(allocates)]
@@ -83,7 +83,8 @@ class DirectCall:
         late: Set[int],
         allocates: bool,
     ) -> DirectCall | None:
-        """The short way, if calls of this artifact may go it; an entry that is no C function takes no addresses."""
+        """Return the fast path if calls of this artifact can take it; an entry that is no C function takes no
+        addresses."""
         if not isinstance(code.entry, EntryFunction) or code.has_memory or artifact.packed:
             return None
         if allocates and not sizes.is_dynamic:
@@ -96,7 +97,7 @@ class DirectCall:
         return None if _maker() is None else DirectCall(artifact, sizes, code, params, arenas, late, allocates)
 
     def run(self, values: Sequence[Any]) -> tuple[np.ndarray, ...] | None:
-        """The results; None if a value is not exactly what is wanted, there are more or fewer, or sizes do not fit."""
+        """Return the results; None if values do not match exactly in type, count or size."""
         if self._arenas is None:
             return self._call(*values, 0, 0) or None
         arena = self._arenas.take(self._arena_bytes)
@@ -109,7 +110,7 @@ class DirectCall:
 
 
 def _encoded(dim: int | str, sizes: Sizes) -> int:
-    """A dim as `direct.ll` reads it: a size, or the negative number of a word of the call record."""
+    """Encode a dim for `direct.ll`: a size, or the negated index of a word of the call record."""
     if isinstance(dim, int):
         return dim
     word = sizes.word(dim)
@@ -130,7 +131,7 @@ class _MethodDef(ctypes.Structure):
 
 @cache
 def _maker() -> Callable[[bytes], Any] | None:
-    """From the numbers of a model to its function; None where objects do not lie in memory as expected."""
+    """Return the function that builds a fast path from a model's description; None if object layouts are unknown."""
     if sys.implementation.name != "cpython" or not _is_known_layout():
         return None
     numpy_functions = _numpy_functions()
@@ -139,7 +140,7 @@ def _maker() -> Callable[[bytes], Any] | None:
     engine = compile_llvm(_text(numpy_functions), opt=1)
     name = b"mirlo_call"
     method = _MethodDef(name, engine.get_function_address(name.decode()), _METH_FASTCALL, None)
-    # A prototype of its own: what is set on ctypes.pythonapi's functions is seen by everyone.
+    # A separate prototype: attributes set on functions of ctypes.pythonapi are global.
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
         ("PyCFunction_NewEx", ctypes.pythonapi)
     )
@@ -148,7 +149,7 @@ def _maker() -> Callable[[bytes], Any] | None:
 
 
 def _numpy_functions() -> dict[str, int] | None:
-    """The addresses of functions of NumPy's C interface; None where it is not the one that is known."""
+    """Return the addresses of functions of NumPy's C interface; None if its version is unknown."""
     place = "numpy._core" if int(np.__version__.partition(".")[0]) > 1 else "numpy.core"
     core = importlib.import_module(f"{place}._multiarray_umath")
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
@@ -181,7 +182,7 @@ def _text(numpy_functions: dict[str, int]) -> str:
     addresses = {key: ctypes.cast(function, ctypes.c_void_p).value for key, function in functions.items()}
     fields = {key: _HEADER + offset for key, offset in _FIELDS.items()}
     objects = {"NDARRAY": id(np.ndarray), "BYTE_TYPE": id(np.dtype(np.uint8)), "FALSE": id(False)}
-    # Bytes objects end with their content and one byte more.
+    # Bytes objects end with their content and one terminating byte.
     layout = {"TYPE": _HEADER - 8, "BYTES_DATA": bytes.__basicsize__ - 1, "READABLE": _READABLE}
     limits = {
         "LARGE_BYTES": LARGE,
@@ -196,7 +197,7 @@ def _text(numpy_functions: dict[str, int]) -> str:
 
 
 def _is_known_layout() -> bool:
-    """Whether an array's fields are where they are looked for: read one of which everything is known."""
+    """Return whether the fields of an array are at the expected offsets, checked on a known array."""
     array = np.arange(6, dtype=np.int32).reshape(2, 3)[:, ::2]
     content = b"content"
 

@@ -1,4 +1,4 @@
-"""DLPack: its C structures, and arrays to and from them without a copy."""
+"""DLPack: its C structures, and zero-copy conversion of arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DEVICE_NAMES = {**_CPU_DEVICES, 2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal"
 READ_ONLY = 1
 """Flag of a versioned tensor that must not be written."""
 UNVERSIONED, VERSIONED = b"dltensor", b"dltensor_versioned"
-"""Names of capsules that nobody has consumed."""
+"""Names of capsules that are not consumed."""
 
 
 class DLDevice(ctypes.Structure):
@@ -53,11 +53,11 @@ class DLManagedTensorVersioned(ctypes.Structure):
 
 
 class DLPackError(ValueError):
-    """A DLPack tensor that cannot be an array here; the message says why."""
+    """A DLPack tensor that cannot be converted to an array; the message says why."""
 
 
 def array_of_tensor(tensor: DLTensor, owner: Any = None, read_only: bool = False) -> np.ndarray:
-    """An array over the memory of a tensor; `owner` is kept alive as long as the array is."""
+    """Return an array over the memory of a tensor; it keeps `owner` alive."""
     if tensor.device.device_type not in _CPU_DEVICES:
         raise DLPackError(f"it is on device '{device_name(tensor.device.device_type)}'; move it to the CPU first")
     element = element_of(tensor)
@@ -76,7 +76,7 @@ def array_of_tensor(tensor: DLTensor, owner: Any = None, read_only: bool = False
 
 
 def element_of(tensor: DLTensor) -> ElementType:
-    """The element type of a tensor."""
+    """Return the element type of a tensor."""
     code, bits, lanes = tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes
     element = element_type_of_dlpack(code, bits) if lanes == 1 else None
     if element is None:
@@ -85,7 +85,7 @@ def element_of(tensor: DLTensor) -> ElementType:
 
 
 def from_dlpack(value: Any) -> np.ndarray:
-    """An array over the memory of any object with `__dlpack__`, of every element type (numpy's own has no bf16)."""
+    """Return an array over the memory of an object with `__dlpack__`, of any element type (numpy's own lacks bf16)."""
     device, _ = value.__dlpack_device__()
     if device not in _CPU_DEVICES:
         raise DLPackError(f"it is on device '{device_name(device)}'; move it to the CPU first")
@@ -94,20 +94,20 @@ def from_dlpack(value: Any) -> np.ndarray:
 
 
 def is_on_cpu(device: int) -> bool:
-    """Whether a DLPack device is memory of the CPU."""
+    """Return whether a DLPack device is CPU memory."""
     return device in _CPU_DEVICES
 
 
 def tensor_of(value: Any, **how: Any) -> tuple[DLTensor, Any, bool]:
-    """What `__dlpack__` gives: a tensor, what keeps its memory alive, and whether it must not be written.
+    """Return the tensor of `__dlpack__`, its owner, and whether it is read-only.
 
-    `how` is passed on: `stream`, say, where the memory is on a GPU.
+    `how` is passed on: for example `stream` for memory on a GPU.
     """
     try:
         capsule = value.__dlpack__(max_version=(1, 0), **how)
     except TypeError:  # a producer from before DLPack 1.0
         capsule = value.__dlpack__(**how)
-    # The capsule is kept, not consumed: its destructor frees the tensor when the last array over it is gone.
+    # The capsule is kept, not consumed: its destructor frees the tensor with the last array over it.
     if is_capsule(capsule, VERSIONED):
         versioned = DLManagedTensorVersioned.from_address(_get_pointer(capsule, VERSIONED))
         if versioned.major != 1:
@@ -119,14 +119,14 @@ def tensor_of(value: Any, **how: Any) -> tuple[DLTensor, Any, bool]:
 
 
 def data_type_of(element: ElementType) -> DLDataType:
-    """How an element type is told in DLPack."""
-    # DLPack packs types of fewer than 8 bits; in Mirlo they lie in bytes, and travel as such.
+    """Return the DLPack data type of an element type."""
+    # DLPack packs types narrower than 8 bits; Mirlo stores and exports them as whole bytes.
     code = element.dlpack_code if element.dlpack_code is not None else int(element.name.startswith("u"))
     return DLDataType(code, element.dlpack_bits, 1)
 
 
 def tensor_of_array(array: np.ndarray) -> DLTensor:
-    """A tensor over the memory of an array, which the structure keeps alive."""
+    """Return a tensor over the memory of an array, which the structure keeps alive."""
     element = element_type_of(array.dtype)
     if element is None:
         raise DLPackError(f"numpy type {array.dtype} is not an element type")
@@ -167,7 +167,7 @@ class _Memory:
 
 
 def device_name(device: int) -> str:
-    """A kind of device as messages call it."""
+    """Return the name of a device type for messages."""
     return _DEVICE_NAMES.get(device, f"DLPack device {device}")
 
 

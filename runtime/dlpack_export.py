@@ -1,4 +1,4 @@
-"""DLPack capsules of memory that is ours: what `__dlpack__` of an array on a device gives."""
+"""DLPack capsules of Mirlo's own memory, as returned by `__dlpack__` of device arrays."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mirlo.runtime.dlpack import (
 from mirlo.runtime.dtypes import ElementType
 
 _exported: dict[int, tuple[Any, ...]] = {}
-"""Tensors that others look at, by address, each with what keeps its memory alive."""
+"""Exported tensors by address, each with the owner of its memory."""
 
 
 def capsule_of(
     address: int, device: tuple[int, int], shape: Sequence[int], element: ElementType, owner: Any, versioned: bool
 ) -> Any:
-    """A capsule over contiguous memory; `owner` lives until whoever took the capsule says that it is done."""
+    """Return a capsule over contiguous memory; `owner` lives until the consumer calls the deleter."""
     dims = (ctypes.c_int64 * len(shape))(*shape)
     steps = (ctypes.c_int64 * len(shape))()
     step = 1
@@ -53,7 +53,7 @@ def _deleter(place: int) -> None:
 
 @ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 def _destructor(capsule: int) -> None:
-    # Whoever consumes a capsule renames it, and calls the deleter of the tensor.
+    # A consumer renames the capsule, and calls the deleter of the tensor.
     for name in (VERSIONED, UNVERSIONED):
         if _is_named(capsule, name):
             _exported.pop(_pointer_of(capsule, name), None)
@@ -63,6 +63,6 @@ _api = ctypes.pythonapi
 _new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, type(_destructor))(
     ("PyCapsule_New", _api)
 )
-# A capsule that is being destroyed must not be referenced: its address is passed as a number.
+# A capsule that is being destroyed must not be referenced, so its address is passed as an integer.
 _is_named = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
 _pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))

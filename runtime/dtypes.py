@@ -1,4 +1,4 @@
-"""Element types at run time: name, numpy type and DLPack code; the names are those that the compiler uses."""
+"""Element types at run time: name, numpy type and DLPack code; the compiler uses the same names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class ElementType:
     numpy_name: str
     bits: int
     dlpack_code: int | None
-    """Code in DLPack's DLDataType, of `dlpack_bits` bits; None where DLPack packs what Mirlo keeps in bytes."""
+    """Code in DLPack's DLDataType, of `dlpack_bits` bits; None for types that DLPack packs and Mirlo stores in
+    bytes."""
 
     @property
     def bytes(self) -> int:
@@ -62,20 +63,20 @@ _BY_DLPACK = {(row.dlpack_code, row.dlpack_bits): row for row in ELEMENT_TYPES.v
 
 @cache
 def numpy_dtype(name: str) -> np.dtype:
-    """The numpy type of an element type that exists (see `ELEMENT_TYPES`)."""
+    """Return the numpy type of an existing element type (see `ELEMENT_TYPES`)."""
     numpy_name = ELEMENT_TYPES[name].numpy_name
     if numpy_name in np.sctypeDict:
         return np.dtype(numpy_name)
-    import ml_dtypes  # only models with narrow floats or integers pay for this import
+    import ml_dtypes  # only models with low precision types pay for this import
 
     return np.dtype(getattr(ml_dtypes, numpy_name))
 
 
 def element_type_of(dtype: np.dtype) -> ElementType | None:
-    """The element type of a numpy type, if Mirlo has one (byte order aside)."""
+    """Return the element type of a numpy type in any byte order; None if Mirlo has none."""
     return _BY_NUMPY.get(dtype.name)
 
 
 def element_type_of_dlpack(code: int, bits: int) -> ElementType | None:
-    """The element type of a DLPack data type of one lane, if Mirlo has one."""
+    """Return the element type of a DLPack data type of one lane; None if Mirlo has none."""
     return _BY_DLPACK.get((code, bits))

@@ -1,27 +1,27 @@
-"""The errors of the run time: each message names the user's file, input or function, and says what to do."""
+"""The errors of the runtime: each message names the user's file, input or function and what to do."""
 
 from __future__ import annotations
 
 
 class MirloError(Exception):
-    """Base of the errors that are the user's to mend; tools print them without a traceback."""
+    """Base of the errors that users can fix; tools print them without a traceback."""
 
 
 class ParameterError(MirloError, ValueError):
-    """A parameter, or a file that holds parameters, is not what it should be."""
+    """An invalid parameter or parameter file."""
 
 
 class ArtifactError(MirloError, ValueError):
-    """A compiled model, or its `.mirlo` file, cannot be saved, loaded or run here."""
+    """A compiled model, or its `.mirlo` file, that cannot be saved, loaded or run on this machine."""
 
 
 class OutOfMemoryError(ArtifactError, MemoryError):
-    """A call, or a model, needs more memory than there is."""
+    """A call or a model that needs more memory than is available."""
 
 
 class InputError(MirloError, ValueError):
-    """An array given to an executable does not fit."""
+    """An argument of an executable that does not match its input."""
 
 
 class PackedFunctionError(MirloError, RuntimeError):
-    """A function that a model calls by name failed or is not registered."""
+    """A packed function that failed or is not registered."""

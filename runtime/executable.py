@@ -32,15 +32,15 @@ from mirlo.runtime.sizes import Allocations, Sizes
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that an executable uses."""
+    """The memory of an executable, in bytes."""
 
     weights_bytes: int
     arena_bytes: int
-    """Of each call in progress, where it is one number for all."""
+    """Of each call in progress, if it is the same for all calls."""
     device_arena_bytes: int = 0
-    """Of the model on its device, for all calls."""
+    """Of the model on its device, shared by all calls."""
     is_dynamic: bool = False
-    """Whether the sizes of a call decide how large its arena is."""
+    """Whether the size of the arena depends on the run-time sizes."""
 
     def __str__(self) -> str:
         weights = f"weights {self.weights_bytes / 2**20:.1f} MiB"
@@ -54,12 +54,15 @@ class Memory:
 class Executable:
     """A compiled model.
 
-    Call it with one array per input, by position or by name. Arrays are numpy's, or any object with DLPack's protocol
-    or numpy's array interface; they are used where they are, unless they are not contiguous. The result is an array,
-    or a tuple of arrays if the model has several outputs. `run` takes and gives dicts instead, `on_device` gives
-    arrays that stay on the device.
+    Call it with one array per input, by position or by name. Arrays are numpy's, or any object with DLPack's
+    protocol
+    or numpy's array interface; they are used without a copy if they are contiguous. The result is an array, or a
+    tuple
+    of arrays if the model has several outputs. `run` takes and returns dicts instead, `on_device` returns arrays
+    that
+    stay on the device.
 
-    Calls from several threads run at the same time, each with an arena of its own.
+    Calls from several threads run concurrently, each with its own arena.
     """
 
     def __init__(self, artifact: Artifact, store: ParameterStore, device: int | None = None) -> None:
@@ -79,7 +82,7 @@ class Executable:
             for name in external.params:
                 self._store.add(name, store.get(name), store.source(name))
         self._externals = load_externals(artifact.externals, self._store, artifact.threads)
-        # Also at exit: what a library holds is given back while the library is still there.
+        # Also at exit: the resources of a library are released while it is still loaded.
         weakref.finalize(self, self._externals.release)
         self._functions = packed.resolve(artifact.packed, "the model", self._externals.functions)
         self._params = self._params_array()
@@ -93,33 +96,34 @@ class Executable:
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """Names and types of the inputs."""
+        """Return the names and types of the inputs."""
         return self.artifact.inputs
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """Names and types of the outputs."""
+        """Return the names and types of the outputs."""
         return self.artifact.outputs
 
     @property
     def memory(self) -> Memory:
-        """Bytes of the weights (shared by all calls) and of the arena of a call."""
+        """Return the bytes of the weights (shared by all calls) and of the arena of a call."""
         return Memory(self._store.nbytes, self.artifact.arena_bytes, self._code.device_arena, self._sizes.is_dynamic)
 
     def weight(self, name: str) -> np.ndarray:
-        """The elements of a weight, by its name in `artifact.params`; not to be written."""
+        """Return a weight by its name in `artifact.params`; it must not be written."""
         return self._store.get(name)
 
     @property
     def externals(self) -> LoadedExternals:
-        """What the loaders of code generators made of their parts of the model."""
+        """Return the loaded external modules."""
         return self._externals
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """Runs the model; `out` are arrays to write the outputs to, in place of new ones.
+        """Run the model; `out` are arrays to write the outputs to, in place of new ones.
 
-        `out` is an array, a list of one per output (None makes a new one), or a dict by output name. An input that is
-        itself called `out` is given by position, or to `run`.
+        `out` is an array, a list of one per output (None allocates a new one), or a dict by output name. An input
+        that is
+        itself called `out` is passed by position, or to `run`.
         """
         if out is None:
             quick = self._quickly(arrays if not named else None if arrays else self._in_order(named))
@@ -129,7 +133,7 @@ class Executable:
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(self, inputs: Mapping[str, Any], out: Any = None) -> dict[str, np.ndarray]:
-        """Runs the model on arrays by input name, and returns arrays by output name."""
+        """Run the model on arrays by input name, and return arrays by output name."""
         results: Sequence[np.ndarray] | None = None
         if out is None:
             results = self._quickly(self._in_order(inputs))
@@ -138,29 +142,31 @@ class Executable:
         return dict(zip(self._output_names, results, strict=True))
 
     def on_device(self, *arrays: Any, stream: Any = None, out: Any = None, **named: Any) -> Any:
-        """Runs the model and leaves the results on its device, as `DeviceArray`s; returns before they are there.
+        """Run the model and leave the results on its device, as `DeviceArray`s; return before they are computed.
 
-        Inputs are arrays on the device (with `__dlpack__` or `__cuda_array_interface__`), used where they are, or on
-        the CPU. The call comes after what was given to `stream` before, and what is given to it next comes after the
-        call: a handle, or a stream of PyTorch, CuPy or `cuda.core`; without one CUDA's default stream. `out` are
-        arrays on the device to write the outputs to.
+        Inputs are arrays on the device (with `__dlpack__` or `__cuda_array_interface__`), used without a copy, or on
+        the
+        CPU. The call is ordered after earlier and before later work on `stream`: a handle, or a stream of PyTorch,
+        CuPy
+        or `cuda.core`; without one CUDA's default stream. `out` are arrays on the device to write the outputs to.
         """
         results = self._run_on_device(bind(self.inputs, arrays, named), out, stream)
         return results[0] if len(results) == 1 else tuple(results)
 
     def to(self, device: int) -> Executable:
-        """The model on another device of this machine, by its number."""
+        """Return the model on another device of this machine, by its number."""
         return Executable(self.artifact, self._store, device)
 
     def random_inputs(self, seed: int = 0, dims: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
-        """Arrays that fit the inputs: floats of a normal distribution, integers 0 and 1; `dims` sizes the symbols."""
+        """Return arrays that fit the inputs: normally distributed floats, integers 0 and 1; `dims` are the symbols'
+        sizes."""
         rng = np.random.default_rng(seed)
         return {spec.name: random_input(spec, dims or {}, rng) for spec in self.inputs}
 
     def profile(self, *arrays: Any, repeats: int = 10, dims: Mapping[str, int] | None = None, **named: Any) -> Profile:
-        """The time of each kernel: the median of some runs, after one that warms up.
+        """Measure the time of each kernel: the median of several runs, after one warm-up run.
 
-        Without inputs, random ones; `dims` are the sizes of their dynamic dims.
+        Without inputs, random ones are used; `dims` are the sizes of their dynamic dims.
         """
         if repeats < 1:
             raise InputError(f"repeats: expected 1 or more, found {repeats}")
@@ -169,8 +175,8 @@ class Executable:
         values = bind(self.inputs, arrays, named)
         if not self.artifact.kernels:
             return Profile((), repeats)
-        # The time stamps of the runs and the clock are read at the same places: both ends of a long stretch of time
-        # give the length of a tick more exactly than one run does.
+        # Both the time stamps of the runs and the clock are read at the same points: the ends of a long interval give
+        # the length of a tick more accurately than one run.
         stamps = np.zeros((repeats + 1, len(self.artifact.kernels) + 1), np.uint64)
         clock = []
         for row in stamps:
@@ -180,9 +186,9 @@ class Executable:
         return make_profile(self.artifact.kernels, stamps[1:], seconds_per_tick)
 
     def device_microseconds(self, *arrays: Any, repeats: int = 10, **named: Any) -> float | None:
-        """The time of a call by the device's clock, when it is repeated, without copies of its arrays from and to it.
+        """Return the time of a repeated call by the device's clock, without copies of its arrays to and from it.
 
-        None for models that are on no device, and for those in which the host decides on the way.
+        None for models that are not on a device, and for those with host decisions during the run.
         """
         if repeats < 1:
             raise InputError(f"repeats: expected 1 or more, found {repeats}")
