@@ -16,9 +16,8 @@ class Step:
     """One step of a program and its registers.
 
     Input 0 of `if` is the condition that selects one of two blocks. The inputs of `while` are the initial
-    loop-carried
-    values: the first block returns the condition, then the arguments of the second block, which are also the results
-    of the loop; the second block returns the arguments of the first for the next iteration.
+    loop-carried values: the first block returns the condition, then the arguments of the second block, which are
+    also the results of the loop; the second block returns the arguments of the first for the next iteration.
     """
 
     kind: str

@@ -55,12 +55,9 @@ class Executable:
     """A compiled model.
 
     Call it with one array per input, by position or by name. Arrays are numpy's, or any object with DLPack's
-    protocol
-    or numpy's array interface; they are used without a copy if they are contiguous. The result is an array, or a
-    tuple
-    of arrays if the model has several outputs. `run` takes and returns dicts instead, `on_device` returns arrays
-    that
-    stay on the device.
+    protocol or numpy's array interface; they are used without a copy if they are contiguous. The result is an array,
+    or a tuple of arrays if the model has several outputs. `run` takes and returns dicts instead, `on_device` returns
+    arrays that stay on the device.
 
     Calls from several threads run concurrently, each with its own arena.
     """
@@ -122,8 +119,7 @@ class Executable:
         """Run the model; `out` are arrays to write the outputs to, in place of new ones.
 
         `out` is an array, a list of one per output (None allocates a new one), or a dict by output name. An input
-        that is
-        itself called `out` is passed by position, or to `run`.
+        that is itself called `out` is passed by position, or to `run`.
         """
         if out is None:
             quick = self._quickly(arrays if not named else None if arrays else self._in_order(named))
@@ -145,10 +141,9 @@ class Executable:
         """Run the model and leave the results on its device, as `DeviceArray`s; return before they are computed.
 
         Inputs are arrays on the device (with `__dlpack__` or `__cuda_array_interface__`), used without a copy, or on
-        the
-        CPU. The call is ordered after earlier and before later work on `stream`: a handle, or a stream of PyTorch,
-        CuPy
-        or `cuda.core`; without one CUDA's default stream. `out` are arrays on the device to write the outputs to.
+        the CPU. The call is ordered after earlier and before later work on `stream`: a handle, or a stream of
+        PyTorch, CuPy or `cuda.core`; without one CUDA's default stream. `out` are arrays on the device to write the
+        outputs to.
         """
         results = self._run_on_device(bind(self.inputs, arrays, named), out, stream)
         return results[0] if len(results) == 1 else tuple(results)
@@ -198,11 +193,11 @@ class Executable:
         return self._code.timed(repeats)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model with its weights to a `.mirlo` file, which `mirlo.load` reads without compiling."""
+        """Write the model with its weights to a `.mirlo` file, which `mirlo.load` reads without compiling."""
         artifacts.save(path, self.artifact, self._store)
 
     def release_arenas(self) -> None:
-        """Gives back the scratch memory that is kept for the next calls."""
+        """Free the arenas that are cached for later calls."""
         self._arenas.release()
         if self._code.release is not None:
             self._code.release()
@@ -212,7 +207,7 @@ class Executable:
         return f"<Executable for {self.artifact.target}: ({inputs}) -> ({outputs}); {self.memory}>"
 
     def _in_order(self, inputs: Mapping[str, Any]) -> Sequence[Any] | None:
-        """The inputs in the model's order; None if there are more, or some are missing."""
+        """Return the inputs in the model's order; None if some are missing or unknown."""
         if self._direct is None or len(inputs) != len(self._names):
             return None
         try:
@@ -221,7 +216,7 @@ class Executable:
             return None
 
     def _quickly(self, values: Sequence[Any] | None) -> tuple[np.ndarray, ...] | None:
-        """The results of the short way, new arrays; None where it cannot be gone."""
+        """Return the results of the fast path in new arrays; None if the call cannot take it."""
         if self._direct is None or values is None:
             return None
         if self.artifact.threads > 1:
@@ -234,7 +229,7 @@ class Executable:
         if self._code.device is not None and stamps is None and any(map(is_on_device, values)):
             return self._from_device(self._run_on_device(values, None, None), out)
         dims: dict[str, int] = {}
-        # These locals keep every array alive during the call, whatever the caller's threads do with theirs.
+        # These locals keep every array alive during the call, whatever other threads of the caller do with theirs.
         arrays = [convert(spec, value, dims) for spec, value in zip(self.inputs, values, strict=True)]
         if self._direct is not None and out is None and stamps is None:
             quick = self._direct.run(arrays)
@@ -259,7 +254,7 @@ class Executable:
         return results if late is None else self._late_outputs(results, late, record, out)
 
     def _measure(self, record: Any) -> None:
-        """Let compiled code check the sizes of the inputs, and tell the others: an entry function without tensors."""
+        """Check the sizes of the inputs in compiled code and compute the others: an entry call without tensors."""
         if self._sizes.is_dynamic:
             self._code.entry(None, None, ctypes.addressof(record), None)
             self._sizes.require(record)
@@ -281,7 +276,7 @@ class Executable:
             return run_on_device(side, self.artifact, self._sizes, values, out, stream, call)
 
     def _from_device(self, arrays: list[DeviceArray], out: Any) -> list[np.ndarray]:
-        """Copies on the CPU, in arrays of the caller where there are some."""
+        """Return copies on the CPU, in the caller's arrays where they are given."""
         made: list[np.ndarray] = []
         for spec, array, given in zip(self.outputs, arrays, outputs_given(self.outputs, out), strict=True):
             if given is not None:
@@ -290,7 +285,7 @@ class Executable:
         return made
 
     def _late_outputs(self, results: list[Any], late: Allocations, record: Any, out: Any) -> list[np.ndarray]:
-        """The outputs, those included whose sizes the data told."""
+        """Return the outputs, including those with data-dependent sizes."""
         late.require()
         made: list[np.ndarray] = []
         given = outputs_given(self.outputs, out)
@@ -305,7 +300,7 @@ class Executable:
         return made
 
     def _output_arrays(self, out: Any, record: Any, inputs: list[np.ndarray]) -> list[Any]:
-        """New arrays, or the caller's; None where the size is not known yet."""
+        """Return new arrays, or the caller's; None for each output whose size is not known yet."""
         results: list[Any] = []
         for i, (spec, dtype, given) in enumerate(
             zip(self.outputs, self._output_dtypes, outputs_given(self.outputs, out), strict=True)
@@ -327,7 +322,7 @@ class Executable:
         return results
 
     def _params_array(self) -> Any:
-        """The addresses of the weights, then of the packed functions: the same for every call."""
+        """Return the addresses of the weights, then of the packed functions: the same for every call."""
         weights = [_address(self._store.get(spec.name)) for spec in self.artifact.params]
         functions = [ctypes.cast(function, ctypes.c_void_p).value for function in self._functions]
         return (ctypes.c_void_p * (len(weights) + len(functions)))(*weights, *functions)
@@ -341,7 +336,7 @@ _NOTHING_ADDRESS: int = _NOTHING.__array_interface__["data"][0]
 def _address(array: np.ndarray) -> int:
     if not array.size:
         return _NOTHING_ADDRESS
-    # Attributes of a subclass may say anything.
+    # Attributes of a subclass are not trusted.
     return np.asarray(array).__array_interface__["data"][0]
 
 

@@ -27,52 +27,52 @@ GROUP = "mirlo.loaders"
 
 @dataclass(frozen=True)
 class ExternalArtifact:
-    """What a code generator made of an external module: data for a loader, and the names of the functions in it."""
+    """A compiled external module: data for a loader, and the names of its functions."""
 
     format: str
-    """Which loader makes the functions."""
+    """Name of the loader."""
     functions: tuple[str, ...]
-    """The functions of the external module, by the names that they have there."""
+    """The functions of the external module, by their names in it."""
     data: bytes = b""
     params: tuple[str, ...] = ()
-    """Constants that the loader is handed, by name, once."""
+    """Names of the constants that are passed to the loader once."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What the loader needs to know besides, as JSON."""
+    """Further JSON values for the loader."""
     target: str = ""
-    """The target whose code generator made it; filled in by `codegen-external`."""
+    """The target whose code generator made the artifact; set by `codegen-external`."""
 
     def packed_name(self, function: str) -> str:
-        """The name by which the model calls a function."""
+        """Return the name by which the model calls a function."""
         return packed_name(self.target, function)
 
 
 def packed_name(target: str, function: str) -> str:
-    """The name by which a model calls a function of an external module."""
+    """Return the name by which a model calls a function of an external module."""
     return f"{target}.{function}"
 
 
 @dataclass(frozen=True)
 class LoadContext:
-    """What a loader is given besides the artifact."""
+    """The arguments of a loader besides the artifact."""
 
     params: Mapping[str, np.ndarray]
-    """The constants that the artifact asked for: read-only arrays, which live as long as the executable."""
+    """The constants that the artifact names: read-only arrays, which live as long as the executable."""
     threads: int = 1
-    """How many threads the model was compiled for."""
+    """Number of threads that the model was compiled for."""
 
 
 @dataclass(frozen=True)
 class ExternalFunctions:
-    """What a loader gives back."""
+    """The result of a loader."""
 
     functions: Mapping[str, Any]
     """By the artifact's names: a ctypes function pointer of the packed type, or a Python callable on numpy arrays."""
     keep: Any = None
-    """What must live as long as the functions."""
+    """An object that must live as long as the functions."""
     release: Callable[[], None] | None = None
-    """Called once, when the executable is gone."""
+    """Callback for the release of the executable, called once."""
     explain: Callable[[str, int], str | None] | None = None
-    """What it means that a function returned a number: `explain("region_0", 3)`."""
+    """Returns the meaning of a function's return code: `explain("region_0", 3)`."""
 
 
 ExternalLoader = Callable[[ExternalArtifact, LoadContext], ExternalFunctions]
@@ -80,13 +80,14 @@ _LOADERS: dict[str, ExternalLoader] = {}
 
 
 def register_external_loader(format: str, loader: ExternalLoader) -> None:
-    """Makes external artifacts of a format loadable. Packages can offer one as entry point `mirlo.loaders` instead."""
+    """Register the loader of external artifacts of a format. Packages can use the entry point `mirlo.loaders`
+    instead."""
     _LOADERS[format] = loader
 
 
 @dataclass
 class LoadedExternals:
-    """The functions of all external artifacts of a model, by the names by which it calls them."""
+    """The functions of all external artifacts of a model, by the names in its calls."""
 
     functions: dict[str, Any] = field(default_factory=dict)
     loaded: list[ExternalFunctions] = field(default_factory=list)
@@ -103,14 +104,14 @@ class LoadedExternals:
                 self._explain[packed] = (made.explain, name)
 
     def explain(self, name: str, code: int) -> str | None:
-        """What the loader of a function says about the number that it returned."""
+        """Return the meaning of a function's return code according to its loader."""
         if name not in self._explain:
             return None
         explain, function = self._explain[name]
         return explain(function, code)
 
     def release(self) -> None:
-        """Gives back what the loaders made, last first."""
+        """Release what the loaders returned, last first."""
         self.functions.clear()
         while self.loaded:
             made = self.loaded.pop()
@@ -119,7 +120,7 @@ class LoadedExternals:
 
 
 def load_externals(artifacts: Sequence[ExternalArtifact], store: ParameterStore, threads: int) -> LoadedExternals:
-    """Loads the external artifacts of a model; a loader that fails is an error that names it."""
+    """Load the external artifacts of a model; the error of a failing loader names it."""
     loaded = LoadedExternals()
     try:
         for artifact in artifacts:

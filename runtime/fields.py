@@ -19,7 +19,7 @@ _MAX_ELEMENTS = 2**60
 
 
 class Fields:
-    """A JSON object of a file, read field by field; a bad one is an error that names the file and the field."""
+    """A JSON object of a file, read field by field; the error of an invalid one names the file and the field."""
 
     def __init__(self, path: Path, place: str, value: Any, error: type[MirloError]) -> None:
         self.path, self.place, self.error = path, place, error
@@ -44,7 +44,7 @@ class Fields:
         return self._value[name]
 
     def has(self, name: str) -> bool:
-        """Whether there is a field that not every file has."""
+        """Return whether an optional field is present."""
         return name in self._value
 
     def text(self, name: str) -> str:
@@ -55,18 +55,18 @@ class Fields:
 
     @property
     def content(self) -> dict[str, Any]:
-        """All fields, as they are in the file."""
+        """Return all fields, unchecked."""
         return self._value
 
     def name(self, name: str) -> str:
-        """Return a text that can be shown as it is."""
+        """Return a string that is printable as it is."""
         value = self.text(name)
         if not is_plain(value):
             raise self.fail(self._place(name), "printable text", value)
         return value
 
     def json_object(self, name: str) -> str:
-        """Return a text that is a JSON object."""
+        """Return a string that contains a JSON object."""
         value = self.text(name)
         try:
             is_object = isinstance(json.loads(value), dict)
@@ -77,7 +77,7 @@ class Fields:
         return value
 
     def threads(self, name: str) -> int:
-        """Return a number of threads that a machine may have."""
+        """Return a plausible number of threads."""
         value = self.count(name)
         if not 1 <= value <= _MAX_THREADS:
             raise self.fail(self._place(name), f"1 to {_MAX_THREADS} threads", value)
@@ -144,7 +144,7 @@ class Fields:
         return Fields(self.path, self._place(name), self.mapping(name), self.error)
 
     def each(self, name: str) -> Iterator[Fields]:
-        """The objects of a list."""
+        """Yield the objects of a list."""
         value = self._get(name, "a list")
         if not isinstance(value, list):
             raise self.fail(self._place(name), "a list", value)

@@ -1,4 +1,4 @@
-"""Open files that must be files: a pipe or a device in the place of one would be waited for without end."""
+"""Opening of regular files only: opening a pipe or a device instead could block forever."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file for reading bytes, unbuffered; OSError for anything else."""
-    # Without O_NONBLOCK, to open a pipe waits until somebody writes to it.
+    # Without O_NONBLOCK, opening a pipe blocks until there is a writer.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     handle = os.open(path, flags)
     try:

@@ -28,7 +28,7 @@ _FAMILIES = ("sequence", "string", "image", "map")
 
 
 def host_function(name: str, override: bool = False) -> Callable[[_F], _F]:
-    """Make a function callable from programs under a name; a name that is taken needs `override=True`."""
+    """Register a host function under a name; a name in use needs `override=True`."""
 
     def register(function: _F) -> _F:
         if name in _FUNCTIONS and not override:
@@ -40,7 +40,7 @@ def host_function(name: str, override: bool = False) -> Callable[[_F], _F]:
 
 
 def resolve_host(names: Sequence[str], user: str) -> dict[str, Callable[..., Any]]:
-    """The functions of these names; one that is missing is an error that names its user."""
+    """Return the functions of these names; the error of a missing one names its user."""
     for name in names:
         family = name.removeprefix(_OWN).partition(".")[0]
         if name not in _FUNCTIONS and name.startswith(_OWN) and family in _FAMILIES:

@@ -1,4 +1,4 @@
-"""From what a caller gives to the arrays that the entry function reads and writes."""
+"""Conversion of a caller's arguments to the arrays that the entry function reads and writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirlo.runtime.errors import InputError
 
 
 def bind(specs: Sequence[TensorSpec], positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """One value per input, in order."""
+    """Return one value per input, in order."""
     if len(positional) == len(specs) and not named:
         return list(positional)
     expected = f"the model has {len(specs)} input{'s' if len(specs) != 1 else ''} ({', '.join(map(str, specs))})"
@@ -39,11 +39,11 @@ def bind(specs: Sequence[TensorSpec], positional: Sequence[Any], named: Mapping[
 
 
 def as_array(value: Any) -> np.ndarray:
-    """An array over the memory of a numpy array, a DLPack tensor, or an object with numpy's array interface."""
+    """Return an array over the memory of a numpy array, a DLPack tensor, or an object with numpy's array interface."""
     if type(value) is np.ndarray:
         return value
     if isinstance(value, np.ndarray):
-        # Of a subclass only the array itself counts: its attributes may say anything, of another address for one.
+        # Of a subclass only the base array is used: its attributes are not trusted, not even the address.
         return np.asarray(value)
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         return from_dlpack(value)
@@ -53,7 +53,8 @@ def as_array(value: Any) -> np.ndarray:
 
 
 def convert(spec: TensorSpec, value: Any, dims: dict[str, int]) -> np.ndarray:
-    """The input's array: contiguous, of the right type; symbolic dims are looked up in `dims`, or added to it."""
+    """Return the input's array, contiguous and of the right type; look symbolic dims up in `dims`, or add them to
+    it."""
     try:
         array = as_array(value)
     except DLPackError as problem:
@@ -72,7 +73,7 @@ def convert(spec: TensorSpec, value: Any, dims: dict[str, int]) -> np.ndarray:
 
 
 def outputs_given(specs: Sequence[TensorSpec], out: Any) -> list[Any]:
-    """The caller's array for each output, None where a new one is to be made."""
+    """Return the caller's array for each output, None to allocate a new one."""
     if out is None:
         return [None] * len(specs)
     if isinstance(out, Mapping):
@@ -87,12 +88,12 @@ def outputs_given(specs: Sequence[TensorSpec], out: Any) -> list[Any]:
 
 
 def _base(value: Any) -> Any:
-    """A view of the base class, of an array of a subclass: whose attributes may say anything."""
+    """Return a base-class view of an array of a subclass, whose attributes are not trusted."""
     return np.asarray(value) if isinstance(value, np.ndarray) and type(value) is not np.ndarray else value
 
 
 def check_output(spec: TensorSpec, shape: tuple[int, ...], array: Any, inputs: Sequence[np.ndarray]) -> None:
-    """An error unless the entry function can write the output into this array."""
+    """Raise an error unless the entry function can write the output to this array."""
     if not isinstance(array, np.ndarray):
         raise InputError(f"output '{spec.name}': out must be a numpy array, found {type(array).__name__}")
     if array.dtype != numpy_dtype(spec.dtype) or array.shape != shape:
@@ -106,7 +107,7 @@ def check_output(spec: TensorSpec, shape: tuple[int, ...], array: Any, inputs: S
 
 
 def random_input(spec: TensorSpec, dims: Mapping[str, int], rng: np.random.Generator) -> np.ndarray:
-    """Floats of a normal distribution; 0 or 1 where integers are wanted, because they may be indices."""
+    """Return normally distributed floats, or integers 0 and 1, as these may be indices."""
     missing = [dim for dim in spec.shape if isinstance(dim, str) and dim not in dims]
     if missing:
         raise InputError(f"input {spec}: give the size of its dim '{missing[0]}', dims={{'{missing[0]}': ...}}")
@@ -132,7 +133,7 @@ def _check_dtype(spec: TensorSpec, array: np.ndarray) -> None:
 
 
 def check_shape(spec: TensorSpec, shape: tuple[int, ...], dims: dict[str, int]) -> None:
-    """An error unless a shape fits; symbolic dims are looked up in `dims`, or added to it."""
+    """Raise an error unless a shape fits; look symbolic dims up in `dims`, or add them to it."""
     fits = len(shape) == len(spec.shape)
     for axis, (expected, found) in enumerate(zip(spec.shape, shape, strict=False)):
         if isinstance(expected, str):

@@ -31,14 +31,15 @@ class Kind:
 
     name: str
     shape: tuple[int | str, ...] | None = None
-    """Of a tensor: its dims, a symbol or an expression of symbols as text; None where even the rank is unknown."""
+    """The dims of a tensor, each an integer, a symbol or an expression of symbols as text; None if the rank is
+    unknown."""
     element: Kind | None = None
     key: str | None = None
     """Of a map: the type of its keys."""
 
     @property
     def is_tensor(self) -> bool:
-        """Whether it is a tensor that compiled code can take: of numbers, and of a known rank."""
+        """Return whether compiled code can take it: a numeric tensor of known rank."""
         return self.name in ELEMENT_TYPES and self.shape is not None
 
     def __str__(self) -> str:
@@ -62,7 +63,7 @@ def map_of(key: str, element: str) -> Kind:
 
 
 def parse_kind(text: str, depth: int = 0) -> Kind:
-    """A kind from its text; ValueError where it is none."""
+    """Parse a kind; raise ValueError if the text is none."""
     container = _CONTAINER.fullmatch(text)
     if container is not None:
         if depth >= _DEEPEST:
@@ -80,7 +81,7 @@ def parse_kind(text: str, depth: int = 0) -> Kind:
 
 
 def _dims(text: str) -> list[str]:
-    """The dims of a shape: split at commas that are not inside parentheses."""
+    """Split the dims of a shape at commas that are not inside parentheses."""
     found, depth, start = [], 0, 0
     for i, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")

@@ -1,4 +1,4 @@
-"""`mirlo.load`: compiled models from `.mirlo` files, whatever kind they are of."""
+"""`mirlo.load`: compiled models from `.mirlo` files of every kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def load(path: str | os.PathLike[str], device: int | None = None) -> Executable | Program:
     """Load a `.mirlo` file: nothing is compiled, and the weights are mapped, not read.
 
-    `device` is the number of the GPU that it runs on, where there are several.
+    `device` is the number of the GPU to run on, if there are several.
     """
     with UNCUT:
         return _load(path, device)

@@ -1,4 +1,4 @@
-"""Loaders turn the code of an artifact into a function of this process; an artifact names its loader."""
+"""Loaders, which make the code of an artifact callable in this process; an artifact names its loader."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ EntryFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.
 
 @dataclass(frozen=True)
 class LoadedCode:
-    """A function ready to be called, and what must live as long as it."""
+    """A callable entry function, and what must live as long as it."""
 
     entry: Callable[[Any, Any, Any, Any], None]
     keep: Any
     device: DeviceSide | None = None
-    """Calls whose arrays stay on a device, where the loader has them."""
+    """The interface for calls whose arrays stay on a device, if the loader supports them."""
     on: Callable[[int], LoadedCode] | None = None
-    """The same model on another device, by its number, where there may be several."""
+    """Returns the same model on another device, by its number, if there may be several."""
     device_arena: int = 0
-    """Bytes of scratch memory on the device, which all calls share; 0 where the sizes of a call tell."""
+    """Bytes of intermediate buffers on the device, shared by all calls; 0 if they depend on run-time sizes."""
     has_memory: bool = False
-    """Whether the loader has scratch memory of its own, and wants none of the caller."""
+    """Whether the loader allocates the intermediate buffers itself, and takes no arena."""
     timed: Callable[[int], float | None] | None = None
-    """Microseconds of a call by the device's clock, of so many with the tensors of the last one."""
+    """Returns the microseconds per call by the device's clock, for this many repetitions with the last call's
+    tensors."""
     release: Callable[[], None] | None = None
-    """Give memory back that is kept on the device for the next calls."""
+    """Frees memory that is cached on the device for later calls."""
 
 
 Loader = Callable[[Artifact], LoadedCode]
@@ -47,12 +48,12 @@ _LOADERS: dict[str, Loader] = {}
 
 
 def register_loader(name: str, loader: Loader) -> None:
-    """Makes artifacts with `loader=name` loadable. Packages can offer one as entry point `mirlo.loaders` instead."""
+    """Register the loader of artifacts with `loader=name`. Packages can use the entry point `mirlo.loaders` instead."""
     _LOADERS[name] = loader
 
 
 def load_code(artifact: Artifact, device: int | None = None) -> LoadedCode:
-    """Loads the code of an artifact with the loader that it names, for the device of a number if one is given."""
+    """Load the code of an artifact with the loader that it names, on the device of a number if one is given."""
     code = _load(artifact)
     if device is None:
         return code
@@ -81,18 +82,18 @@ def _load(artifact: Artifact) -> LoadedCode:
 
 
 def llvm_host() -> dict[str, Any]:
-    """Metadata of code compiled for this machine with all its features: what the `llvm` loader checks."""
+    """Return the metadata of code compiled for this machine with all its features, which the `llvm` loader checks."""
     llvm = _llvm()
     return {"triple": llvm.get_process_triple(), "features": sorted(_host_features())}
 
 
 def define_symbol(name: str, address: int) -> None:
-    """Gives the code loaded from now on a function or datum of this process under a name."""
+    """Define a function or datum of this process under a name for code loaded from now on."""
     _llvm().add_symbol(name, address)
 
 
 def compile_llvm(text: str, opt: int = 2) -> Any:
-    """An engine with the functions of LLVM IR, compiled for this machine; they live as long as it does."""
+    """Compile LLVM IR for this machine and return the engine; its functions live as long as it does."""
     llvm = _llvm()
     with UNCUT:
         machine = llvm.Target.from_default_triple().create_target_machine(opt=opt)
@@ -102,10 +103,10 @@ def compile_llvm(text: str, opt: int = 2) -> Any:
 
 
 def load_llvm(artifact: Artifact) -> LoadedCode:
-    """Loads an object file, or an archive of some, with LLVM's MCJIT.
+    """Load an object file, or an archive of several, with LLVM's MCJIT.
 
-    Metadata `triple` and `features` (see `llvm_host`) say which machine it was compiled for: they are compared with
-    this one first, because a wrong machine, or a symbol that nobody defines, would end the process.
+    Metadata `triple` and `features` (see `llvm_host`) name the machine that it was compiled for: they are compared
+    with this one first, because a wrong machine, or an undefined symbol, would end the process.
     """
     llvm = _llvm()
     _check_machine(artifact, llvm)
@@ -113,10 +114,10 @@ def load_llvm(artifact: Artifact) -> LoadedCode:
         threads.ensure(artifact.threads)
     with UNCUT:
         machine = llvm.Target.from_default_triple().create_target_machine()
-        # The first engine makes LLVM see the symbols of the process, so the check of symbols comes after it.
+        # The first engine makes the symbols of the process visible to LLVM, so symbols are checked after it.
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         _check_symbols(artifact, llvm)
-        # LLVM reads the bytes where they are, for as long as the engine lives.
+        # LLVM reads the bytes in place for as long as the engine lives.
         objects = _objects(artifact)
         for code in objects:
             engine.add_object_file(llvm.ObjectFileRef.from_data(code))
@@ -128,7 +129,7 @@ def load_llvm(artifact: Artifact) -> LoadedCode:
 
 
 def _objects(artifact: Artifact) -> list[bytes]:
-    """The object files of an artifact's code: one, or the members of an archive."""
+    """Return the object files of an artifact's code: one, or the members of an archive."""
     if not archive.is_archive(artifact.code):
         return [artifact.code]
     try:
@@ -176,12 +177,12 @@ def _check_symbols(artifact: Artifact, llvm: Any) -> None:
 
 
 def _is_known(name: str, llvm: Any) -> bool:
-    # The linker makes this one; on the others LLVM searches the process as it will when it links.
+    # The linker defines this symbol; LLVM searches the process for the others as it does when it links.
     return name == "_GLOBAL_OFFSET_TABLE_" or bool(llvm.address_of_symbol(name))
 
 
 def _platform(triple: str) -> tuple[str, str]:
-    """Processor and system; vendor, version and libc do not matter to loading."""
+    """Return the processor and the system; vendor, version and libc do not matter to loading."""
     parts = triple.split("-")
     system = next((name for name in ("linux", "darwin", "macos", "windows") if name in triple), triple)
     processor = {"arm64": "aarch64", "amd64": "x86_64"}.get(parts[0], parts[0])

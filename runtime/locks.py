@@ -1,7 +1,7 @@
-"""Locks over forks: the child of a fork has none of the threads that would have released those that were held.
+"""Fork-safe locks: the child of a fork has none of the threads that would release locks held at that time.
 
-A lock that guards a few statements is made anew in the child. One that guards what must not be cut in two, such as work
-inside LLVM (`UNCUT`), is taken by the thread that forks: the fork waits until the work is done.
+A lock that guards a few statements is reinitialized in the child. A lock of work that must not be interrupted, such
+as work inside LLVM (`UNCUT`), is acquired by the forking thread: the fork waits until the work is done.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import weakref
 from typing import Any
 
 WAIT_SECONDS = 30.0
-"""How long a fork waits for work that must not be cut in two; far longer than to load any model takes."""
+"""Maximum time a fork waits for work that must not be interrupted; far longer than loading any model takes."""
 FORK_SECONDS = 0.0005
-"""How often a thread that gives way to a fork looks whether it is over."""
+"""Polling interval of a thread that waits for a fork to finish."""
 
 
 def make_lock() -> threading.Lock:
@@ -37,7 +37,7 @@ _renewed: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class _UncutWork:
-    """A recursive lock that a fork takes first, before the threads that wait for it."""
+    """A recursive lock that a forking thread acquires before the threads that wait for it."""
 
     def __init__(self) -> None:
         self._lock: Any = threading.RLock()
@@ -55,7 +55,7 @@ class _UncutWork:
     def before_fork(self) -> None:
         self._forks += 1
         self._taken.value = self._lock.acquire(timeout=WAIT_SECONDS)
-        # Engines that nobody holds any more are freed wherever that happens, under llvmlite's own lock alone.
+        # Unreferenced engines are freed at any point, under llvmlite's own lock alone.
         self._taken.llvmlite = lock = _llvmlite_lock()
         if lock is not None and not lock.acquire(timeout=WAIT_SECONDS):
             self._taken.llvmlite = None
@@ -78,14 +78,14 @@ class _UncutWork:
 
 
 def _llvmlite_lock() -> Any:
-    """Return the lock that llvmlite holds in each call of LLVM; None where it is not imported."""
+    """Return the lock that llvmlite holds in each call of LLVM; None if it is not imported."""
     wrapper = getattr(getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None), "_lock", None)
     return getattr(wrapper, "_lock", None)
 
 
 UNCUT = _UncutWork()
-"""Held by whoever loads models or works in LLVM without Python's lock: a fork in that time would leave locks of LLVM
-and of Python's imports held in the child for ever, and tables half made."""
+"""Held while models are loaded and while LLVM works without Python's lock: a fork in that time would leave locks of
+LLVM and of Python's imports held in the child forever, and tables half built."""
 
 
 def _renew() -> None:

@@ -1,4 +1,4 @@
-"""How much memory there is: asked before large allocations, which systems grant and then end the process for."""
+"""Available memory, checked before large allocations: systems grant these and end the process later."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import os
 from mirlo.runtime.errors import OutOfMemoryError
 
 LARGE = 1 << 30
-"""Bytes of an allocation from which on it is compared with the memory that is available."""
+"""Size in bytes from which an allocation is compared with the available memory."""
 _MEMINFO = "/proc/meminfo"
 _CONTROL_GROUP_LIMIT = "/sys/fs/cgroup/memory.max"
 
 
 def available_bytes() -> int | None:
-    """Return the bytes that a process can still use without being ended, or None where the system does not say."""
+    """Return the bytes that a process can use without being ended; None if the system does not report them."""
     limits = [bytes_ for bytes_ in (_unused_bytes(), _control_group_bytes()) if bytes_ is not None]
     return min(limits, default=None)
 
 
 def require_available(nbytes: int) -> None:
-    """Raise an `OutOfMemoryError` unless so many bytes can be used."""
+    """Raise an `OutOfMemoryError` unless this many bytes are available."""
     available = available_bytes()
     if available is not None and nbytes > available:
         raise OutOfMemoryError(f"{nbytes} bytes are needed at once, and {available} are available")
@@ -35,7 +35,7 @@ def _unused_bytes() -> int | None:
 
 
 def _control_group_bytes() -> int | None:
-    """The limit of a container. What it uses is not subtracted: most of that may be files, which are given back."""
+    """Return the limit of the container. Its usage is not subtracted: most of it may be reclaimable page cache."""
     if not os.path.exists(_CONTROL_GROUP_LIMIT):
         return None
     try:

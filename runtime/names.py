@@ -70,7 +70,7 @@ def file_name(text: str) -> str:
 
 def html(text: str) -> str:
     """Return text for the content of an HTML element or a quoted attribute."""
-    import html as stdlib  # nothing else on a start needs it
+    import html as stdlib  # start-up does not need it
 
     return stdlib.escape(terminal_lines(text), quote=True)
 
@@ -84,13 +84,13 @@ def html_json(value: Any) -> str:
 
 
 class TerminalStream:
-    """A text stream for a terminal or a log: what is written through it cannot hold control sequences."""
+    """A text stream for a terminal or a log that escapes control sequences."""
 
     def __init__(self, raw: TextIO) -> None:
         self.raw = raw
 
     def write(self, text: str) -> int:
-        """Write text, what is not printable in it escaped."""
+        """Write text with its unprintable characters escaped."""
         self.raw.write(terminal_lines(text))
         return len(text)
 
@@ -99,13 +99,13 @@ class TerminalStream:
 
 
 def write_over(stream: TextIO, text: str) -> None:
-    """Write a line of text in the place of the last one."""
+    """Overwrite the current line of a terminal."""
     getattr(stream, "raw", stream).write(f"\r{terminal(text)}")
 
 
 @contextmanager
 def terminal_streams() -> Iterator[None]:
-    """Let standard output and error of this process be `TerminalStream`s: what a command does first of all."""
+    """Replace standard output and error of this process by `TerminalStream`s: the first step of a command."""
     kept = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (TerminalStream(stream) for stream in kept)  # type: ignore[assignment]
     try:
@@ -115,7 +115,7 @@ def terminal_streams() -> Iterator[None]:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """A character that is not ASCII stays where it is printable."""
+    """Escape a character unless it is printable, in ASCII or beyond."""
     text = found[0]
     if text.isprintable():
         return text

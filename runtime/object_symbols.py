@@ -1,6 +1,6 @@
-"""The symbols of an object file, to check before LLVM loads it: LLVM ends the process over a bad one.
+"""The symbols of an object file, checked before LLVM loads it: LLVM ends the process on an invalid one.
 
-ELF64, Mach-O 64 and COFF, little-endian: what LLVM writes on Linux, macOS and Windows.
+Supported formats are little-endian ELF64, Mach-O 64 and COFF: what LLVM writes on Linux, macOS and Windows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class BadObject(ValueError):
 
 @dataclass
 class Symbols:
-    """Names as the source has them, without the platform's decoration."""
+    """Symbol names as in the source, without the platform's decoration."""
 
     format: str
     machine: int
@@ -28,7 +28,7 @@ _COFF_MACHINES = {0x8664, 0xAA64}
 
 
 def symbols_of(code: bytes) -> Symbols:
-    """The global symbols that an object file defines and needs."""
+    """Return the global symbols that an object file defines and needs."""
     try:
         if code.startswith(_ELF):
             return _elf(code)
@@ -56,7 +56,7 @@ def _elf(code: bytes) -> Symbols:
             struct.unpack_from("<QQ", code, at + 24),
             struct.unpack_from("<I", code, at + 40),
         )
-        if kind != 8 and offset + size > len(code):  # 8: no bits, takes no room in the file
+        if kind != 8 and offset + size > len(code):  # 8: SHT_NOBITS, takes no space in the file
             raise BadObject("the object file is truncated")
         sections.append((kind, offset, size, link))
     found = Symbols("elf", machine)
@@ -80,8 +80,8 @@ def _macho(code: bytes) -> Symbols:
             start, count, strings, _ = struct.unpack_from("<IIII", code, at + 8)
             for index in range(count):
                 name, kind, _, _, value = struct.unpack_from("<IBBHQ", code, start + index * 16)
-                if kind & 1 and not kind & 0xE0:  # external, not for the debugger
-                    needed = kind & 0x0E == 0 and not value  # undefined, and no common block
+                if kind & 1 and not kind & 0xE0:  # external, not a debugger symbol
+                    needed = kind & 0x0E == 0 and not value  # undefined, and not a common block
                     (found.undefined if needed else found.defined).add(_text(code, strings + name).removeprefix("_"))
         if size < 8:
             raise BadObject("the object file is damaged: a load command of no size")

@@ -1,4 +1,4 @@
-"""Calls whose arrays stay on a device: what a loader offers for them, and what is checked before."""
+"""Calls whose arrays stay on a device: the loader's interface for them, and their checks."""
 
 from __future__ import annotations
 
@@ -16,52 +16,52 @@ from mirlo.runtime.inputs import check_shape, convert, outputs_given
 from mirlo.runtime.sizes import Sizes
 
 Given = np.ndarray | DeviceView
-"""An input: in memory of the CPU, or of the device."""
+"""An input in CPU or device memory."""
 
 
 class DeviceSide(Protocol):
-    """What a loader whose models take and give arrays on a device offers beside the entry function."""
+    """The interface of a loader whose models take and return arrays on a device."""
 
     device: tuple[int, int]
-    """DLPack's kind of device, and its number."""
+    """DLPack's device type, and the device number."""
 
     @property
     def stream(self) -> int:
-        """The stream of the model, which producers of inputs let wait for them."""
+        """Return the stream of the model, which producers of inputs make wait for them."""
 
     def handle_of(self, stream: Any) -> int:
-        """The handle of a stream as a caller names it: a number, or an object of a library."""
+        """Return the handle of a stream given as an integer or as an object of a library."""
 
     def device_of(self, view: DeviceView) -> tuple[int, int]:
-        """On which device memory is."""
+        """Return the device that holds the memory."""
 
     def run(
         self, inputs: Sequence[Given], outputs: Sequence[DeviceView | int | None], record: Any, params: Any, stream: int
     ) -> list[DeviceMemory]:
-        """Start a call, in the order of `stream`, and give where its outputs lie.
+        """Start a call in the order of `stream`, and return the memory of its outputs.
 
-        An output is memory of the caller, the bytes that it needs, or None where the data tells how many. The call
-        need not be done when this returns; work that waits for the memory or the stream comes after it.
+        An output is memory of the caller, a number of bytes, or None for a data-dependent size. The call may still
+        be in flight when this returns; work that waits for the memory or the stream comes after it.
         """
 
 
 @dataclass(frozen=True)
 class DeviceCall:
-    """What an executable knows beside its artifact."""
+    """The callbacks and outputs of an executable for a call on a device."""
 
     params: Any
     measure: Callable[[Any], None]
-    """Have the sizes of a record checked and computed."""
+    """Checks and computes the sizes in a record."""
     finish: Callable[[Any], None]
-    """Raise what went wrong by a record."""
+    """Raises the error that a record reports."""
     late: Collection[int]
-    """The outputs whose sizes the data tells."""
+    """The outputs with data-dependent sizes."""
 
 
 def run_on_device(
     side: DeviceSide, artifact: Artifact, sizes: Sizes, values: Sequence[Any], out: Any, stream: Any, call: DeviceCall
 ) -> list[DeviceArray]:
-    """The outputs of a call as arrays on the device."""
+    """Return the outputs of a call as arrays on the device."""
     handle = side.handle_of(stream)
     dims: dict[str, int] = {}
     inputs = [_input(spec, value, dims, side) for spec, value in zip(artifact.inputs, values, strict=True)]

@@ -1,7 +1,7 @@
-"""Functions that a model calls by name at run time: `relax.call_dps_packed`.
+"""Packed functions, which a model calls by name at run time: `relax.call_dps_packed`.
 
-A packed function gets the inputs, then the outputs, which it writes. It is either a Python callable on numpy arrays,
-or a C function of type `CPackedFunction`; the arrays, or the `DLTensor`s, are valid during the call only.
+A packed function is passed the inputs, then the outputs, which it writes. It is either a Python callable on numpy
+arrays, or a C function of type `CPackedFunction`; the arrays, or the `DLTensor`s, are valid during the call only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mirlo.runtime.dlpack import DLTensor, array_of_tensor
 from mirlo.runtime.errors import PackedFunctionError
 
 CPackedFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.POINTER(DLTensor)), ctypes.c_int64)
-"""`int fn(DLTensor** tensors, int64_t count)`: the inputs, then the outputs; anything but 0 means that it failed."""
+"""`int fn(DLTensor** tensors, int64_t count)`: the inputs, then the outputs; a nonzero result is a failure."""
 
 _AnyCFunction: Any = CPackedFunction.__base__
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -27,7 +27,7 @@ _state = threading.local()
 
 
 def register(name: str, function: Any, override: bool = False) -> None:
-    """Makes a function callable from models under a name; a name that is taken needs `override=True`."""
+    """Register a packed function under a name; a name in use needs `override=True`."""
     if not callable(function):
         raise PackedFunctionError(f"packed function '{name}': expected a callable, found {type(function).__name__}")
     if name in _FUNCTIONS and not override:
@@ -36,14 +36,15 @@ def register(name: str, function: Any, override: bool = False) -> None:
 
 
 def as_c_function(name: str, function: Any) -> Any:
-    """The C function that generated code calls for a callable; what a Python one raises is told with the name."""
-    # A C function is called by its address, with no Python on the way, whatever types ctypes was told about it.
+    """Return the C function that generated code calls for a callable; errors of Python callables are reported by
+    name."""
+    # A C function is called directly by its address, whatever types ctypes declares for it.
     is_c = isinstance(function, _AnyCFunction)
     return ctypes.cast(function, CPackedFunction) if is_c else _callback(name, function)
 
 
 def packed(name: str, override: bool = False) -> Callable[[_F], _F]:
-    """`register` as a decorator."""
+    """Register the decorated function: `register` as a decorator."""
 
     def decorate(function: _F) -> _F:
         register(name, function, override)
@@ -53,12 +54,12 @@ def packed(name: str, override: bool = False) -> Callable[[_F], _F]:
 
 
 def unregister(name: str) -> None:
-    """Forgets a function; models that were loaded with it keep it."""
+    """Unregister a function; models that are already loaded keep it."""
     _FUNCTIONS.pop(name, None)
 
 
 def resolve(names: Sequence[str], user: str, own: Mapping[str, Any] | None = None) -> list[Any]:
-    """The C functions of these names; one that is missing is an error that names its user, whose `own` come first."""
+    """Return the C functions of these names, those in `own` first; the error of a missing one names its user."""
     known = {**_FUNCTIONS, **(own or {})}
     missing = [name for name in names if name not in known]
     if missing:
@@ -73,7 +74,7 @@ def resolve(names: Sequence[str], user: str, own: Mapping[str, Any] | None = Non
 
 @contextmanager
 def failures() -> Iterator[list[tuple[str, BaseException]]]:
-    """Collects what Python packed functions raise on this thread: no exception can pass through generated code."""
+    """Collect exceptions of Python packed functions on this thread: they cannot propagate through generated code."""
     outer = getattr(_state, "failures", None)
     collected: list[tuple[str, BaseException]] = []
     _state.failures = collected
@@ -90,13 +91,13 @@ def raise_first(
     code: int,
     explain: Callable[[str, int], str | None] | None = None,
 ) -> None:
-    """The error of a call in which functions raised, or number `failed - 1` of `names` returned `code`.
+    """Raise the error of a call in which functions raised, or number `failed - 1` of `names` returned `code`.
 
-    `explain` says what the number means that a function of a name returned, where that is known.
+    `explain` returns the meaning of a function's return code, if it is known.
     """
     if collected:
         name, error = collected[0]
-        if not isinstance(error, Exception):  # a keyboard interrupt, an exit: not the function's own failure
+        if not isinstance(error, Exception):  # a keyboard interrupt or an exit is not the function's own failure
             raise error
         raise PackedFunctionError(f"packed function '{name}' raised {type(error).__name__}: {error}") from error
     if failed:
@@ -111,7 +112,7 @@ def _callback(name: str, function: Callable[..., Any]) -> Any:
             function(*(array_of_tensor(tensors[index].contents) for index in range(count)))
         except BaseException as error:
             collected = getattr(_state, "failures", None)
-            if collected is None:  # on a thread that generated code made: no Python call is there to raise it from
+            if collected is None:  # on a thread of generated code, no Python call can raise it
                 traceback.print_exc()
             else:
                 collected.append((name, error))
@@ -123,7 +124,7 @@ def _callback(name: str, function: Callable[..., Any]) -> Any:
 
 @packed("mirlo.require")
 def _require(holds: Any, message: Any, held: Any) -> None:
-    """What a model takes for granted at compile time of values that only run time knows."""
+    """Check an assumption of compile time about values that are known only at run time."""
     if not holds.all():
         raise ValueError(bytes(message).decode())
     held[...] = 1
@@ -131,7 +132,7 @@ def _require(holds: Any, message: Any, held: Any) -> None:
 
 @packed("mirlo.random_seed")
 def _random_seed(name: Any, seed: Any) -> None:
-    """A seed that nobody gave; `name` is of the node that wants it."""
+    """Write a random seed for a node without one; `name` is derived from the node."""
     import secrets
 
     seed[...] = secrets.randbits(32)

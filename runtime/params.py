@@ -1,4 +1,4 @@
-"""The parameter store: the weights of a model, by name, each held in memory (or mapped from its file) once."""
+"""The parameter store: the weights of a model by name, each in memory, or mapped from its file, once."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ _READERS: dict[str, Reader] = {}
 
 
 def register_reader(suffix: str, reader: Reader) -> None:
-    """Makes `ParameterStore.open` read files with this suffix (such as `.onnx`) by `reader(path, store)`.
+    """Register a reader for files with this suffix (such as `.onnx`): `ParameterStore.open` calls `reader(path,
+    store)`.
 
-    The reader adds what the file holds with `add` or `add_range`, giving `source=path`, and raises
+    The reader adds the tensors of the file with `add` or `add_range`, passing `source=path`, and raises
     `ParameterError` for a file that it cannot read.
     """
     if not suffix.startswith(".") or suffix != suffix.lower():
@@ -42,7 +43,7 @@ def register_reader(suffix: str, reader: Reader) -> None:
 
 
 class _Later:
-    """An array that is computed when it is first asked for."""
+    """An array that is computed on first use."""
 
     def __init__(self, make: Callable[[], np.ndarray], loose: np.ndarray | None):
         self._make: Callable[[], np.ndarray] | None = make
@@ -55,12 +56,12 @@ class _Later:
             if self._make is not None:
                 self._array = np.ascontiguousarray(self._make()).view()
                 self._array.flags.writeable = False
-                self._make = self._loose = None  # and let go of what it was made from
+                self._make = self._loose = None  # release the source
             assert self._array is not None
             return self._array
 
     def loose(self) -> np.ndarray:
-        """The same elements, which need not be contiguous."""
+        """Return the same elements, possibly not contiguous."""
         kept = self._loose
         return self.array() if kept is None else kept
 
@@ -70,7 +71,7 @@ class _Entry:
     dtype: str
     shape: tuple[int, ...]
     source: Path | None
-    """The file that brings this parameter back, under this name, when it is opened."""
+    """The file that restores this parameter, under this name, when it is opened."""
     array: np.ndarray | None = None
     file: MappedFile | None = None
     offset: int = 0
@@ -93,17 +94,17 @@ class _Entry:
 
 
 class ParameterStore:
-    """Named arrays that the IR refers to by name.
+    """Arrays that the IR refers to by name.
 
-    Arrays are not copied: one given to `add` must not be written to afterwards, one that lies in a file
-    (`open`, `add_range`) is mapped, and its pages are read when they are used.
+    Arrays are not copied: one passed to `add` must not be written afterwards, one that is stored in a file (`open`,
+    `add_range`) is mapped, and its pages are read on use.
     """
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
         self._files: dict[Path, MappedFile] = {}
         self.files: set[Path] = set()
-        """Files that the model refers to, besides its own; whoever imports it notes them."""
+        """Files that the model refers to besides its own, recorded by importers."""
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
@@ -115,33 +116,32 @@ class ParameterStore:
         return iter(self.names())
 
     def names(self) -> tuple[str, ...]:
-        """The names, in the order in which they were added."""
+        """Return the names in the order in which they were added."""
         return tuple(self._entries)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all parameters, mapped or not."""
+        """Return the bytes of all parameters, mapped or not."""
         return sum(entry.nbytes for entry in self._entries.values())
 
     def get(self, name: str) -> np.ndarray:
-        """A read-only view of the array of this name."""
+        """Return a read-only view of the array with this name."""
         return self._entry(name).view()
 
     def spec(self, name: str) -> tuple[str, tuple[int, ...]]:
-        """Element type and shape, without touching the data."""
+        """Return the element type and shape without reading the data."""
         entry = self._entry(name)
         return entry.dtype, entry.shape
 
     def source(self, name: str) -> Path | None:
-        """The file that brings this parameter back when it is opened, if there is one."""
+        """Return the file that restores this parameter when it is opened; None if there is none."""
         return self._entry(name).source
 
     def add(self, name: str, array: np.ndarray, source: str | os.PathLike[str] | None = None) -> None:
-        """Holds an array under a name.
+        """Add an array under a name.
 
-        There is no copy, unless the array is not contiguous or has foreign byte order. `source` is the file from
-        which `open` brings it back. Adding the same content under the same name again changes nothing; other
-        content is an error.
+        It is copied only if it is not contiguous or has foreign byte order. `source` is the file from which `open`
+        restores it. Adding the same content under the same name again changes nothing; other content is an error.
         """
         element = element_type_of(array.dtype)
         if element is None:
@@ -159,9 +159,9 @@ class ParameterStore:
         shape: Iterable[int],
         source: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Holds a range of a file under a name: little-endian, row-major elements, mapped when they are used.
+        """Add a range of a file under a name: little-endian, row-major elements, mapped on use.
 
-        `source` is the file to `open` for it, where that is another one than `path` (a model with external data).
+        `source` is the file to `open` for it, if that is not `path` (a model with external data).
         """
         dims = tuple(int(dim) for dim in shape)
         if dtype not in ELEMENT_TYPES:
@@ -176,7 +176,7 @@ class ParameterStore:
         self._insert(name, entry)
 
     def add_unique(self, base: str, array: np.ndarray) -> str:
-        """Holds an array under `base`, or under `base_1`, `base_2`... where that is taken, and returns the name."""
+        """Add an array under `base`, or `base_1`, `base_2`... if that is in use, and return the name."""
         name = self._unique(base)
         self.add(name, array)
         return name
@@ -189,27 +189,29 @@ class ParameterStore:
         make: Callable[[], np.ndarray],
         loose: np.ndarray | None = None,
     ) -> str:
-        """As `add_unique`, an array that `make` computes when it is first asked for, or by `settle`.
+        """Add an array as `add_unique` does that `make` computes on first use, or in `settle`.
 
-        `loose` holds the same elements already, in an order that is not that of rows; `reader` may give it instead.
+        `loose` already holds the same elements in another order than row-major; `reader` may return it instead.
         """
         name = self._unique(base)
         self._insert(name, _Entry(dtype, tuple(shape), None, later=_Later(make, loose)))
         return name
 
     def reader(self, name: str) -> Callable[[], np.ndarray]:
-        """What gives the array of this name later, even if it is discarded until then; it need not be contiguous."""
+        """Return a function that returns the array of this name, even after it is discarded; it may not be
+        contiguous."""
         return self._entry(name).loose
 
     def settle(self, names: Iterable[str]) -> None:
-        """Computes what `add_later` left of these."""
+        """Compute the pending arrays of `add_later` among these."""
         for name in names:
             self._entry(name).view()
 
     def align(self, names: Iterable[str], most: int = 1 << 20) -> None:
-        """Copies arrays that start within a cache line, of those that are mapped the ones of up to `most` bytes.
+        """Copy arrays that are not aligned to cache lines; of mapped arrays, those of up to `most` bytes.
 
-        Where numpy or a file put an array is a matter of chance, and vectors that lie on two lines load more slowly.
+        Where numpy or a file placed an array is a matter of chance, and vectors that cross cache lines load more
+        slowly.
         """
         for name in names:
             entry = self._entry(name)
@@ -222,17 +224,19 @@ class ParameterStore:
             self._entries[name] = replace(entry, array=held, file=None, later=None)
 
     def copy(self) -> ParameterStore:
-        """Another store with the same arrays: what is added to one, or discarded, does not change the other."""
+        """Return another store with the same arrays: adding to one, or discarding from it, does not change the
+        other."""
         made = ParameterStore()
         made._entries, made._files, made.files = dict(self._entries), dict(self._files), set(self.files)
         return made
 
     def discard(self, name: str) -> None:
-        """Forgets a parameter; a name that is not there is no error."""
+        """Remove a parameter; an unknown name is no error."""
         self._entries.pop(name, None)
 
     def open(self, path: str | os.PathLike[str]) -> None:
-        """Adds the parameters of a file: one of `save`, or one whose suffix has a reader (see `register_reader`)."""
+        """Add the parameters of a file written by `save`, or of one whose suffix has a reader (see
+        `register_reader`)."""
         target = Path(path)
         reader = _READERS.get(target.suffix.lower())
         if reader is not None and not has_magic(target, PARAMETER_FILE):
@@ -241,13 +245,13 @@ class ParameterStore:
         self.add_file(read_file(target, PARAMETER_FILE))
 
     def add_file(self, opened: OpenedFile) -> None:
-        """Adds the tensors of a file that was read (see `container.read_file`)."""
+        """Add the tensors of a file that was read (see `container.read_file`)."""
         source = _absolute(opened.file.path)
         for row in opened.tensors:
             self._insert(row.name, _Entry(row.dtype, row.shape, source, file=opened.file, offset=row.offset))
 
     def save(self, path: str | os.PathLike[str], names: Iterable[str] | None = None) -> None:
-        """Writes the named parameters (all of them by default) to a file that `open` reads."""
+        """Write the named parameters (all of them by default) to a file that `open` reads."""
         chosen = self.names() if names is None else tuple(dict.fromkeys(names))
         write_file(path, PARAMETER_FILE, {}, b"", [(name, self.get(name)) for name in chosen])
         source = _absolute(path)
@@ -257,7 +261,7 @@ class ParameterStore:
                 self._entries[name] = replace(entry, source=source)
 
     def unsaved(self) -> tuple[str, ...]:
-        """The names of the parameters that are in no file."""
+        """Return the names of the parameters that are in no file."""
         return tuple(name for name, entry in self._entries.items() if entry.source is None)
 
     def _unique(self, base: str) -> str:

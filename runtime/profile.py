@@ -1,4 +1,4 @@
-"""Where the time of a model goes: one row per kernel."""
+"""Profiles: the time of a model, one row per kernel."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class KernelRow:
     kind: str
     microseconds: float
     share: float
-    """Part of the time of all kernels, 0 to 1."""
+    """Fraction of the time of all kernels, 0 to 1."""
     gflops: float
     """10^9 operations per second."""
     gbytes: float
-    """10^9 bytes per second, of those that it must at least read and write."""
+    """10^9 bytes per second, of the lower bound of its traffic."""
 
 
 @dataclass(frozen=True)
 class KindRow:
-    """The kernels of one kind together."""
+    """The total of the kernels of one kind."""
 
     kind: str
     calls: int
@@ -39,7 +39,7 @@ class KindRow:
 
 
 class Profile:
-    """The rows in the order of the calls; `str()` is a table, the slowest kernels first."""
+    """The rows in call order; `str()` is a table, the slowest kernels first."""
 
     def __init__(self, rows: Sequence[KernelRow], repeats: int) -> None:
         self.rows = tuple(rows)
@@ -56,11 +56,11 @@ class Profile:
 
     @property
     def microseconds(self) -> float:
-        """The time of all kernels."""
+        """Return the time of all kernels."""
         return sum(row.microseconds for row in self.rows)
 
     def by_kind(self) -> tuple[KindRow, ...]:
-        """One row per kind of kernel, the slowest first."""
+        """Return one row per kind of kernel, the slowest first."""
         kinds = []
         for kind, group in groupby(sorted(self.rows, key=lambda row: row.kind), key=lambda row: row.kind):
             rows = list(group)
@@ -69,7 +69,7 @@ class Profile:
         return tuple(sorted(kinds, key=lambda row: -row.microseconds))
 
     def table(self, limit: int = 30) -> str:
-        """The slowest kernels, then the kinds, as text."""
+        """Format the slowest kernels, then the kinds, as text."""
         if not self.rows:
             return "no kernels: every output is an input or a constant"
         slowest = sorted(self.rows, key=lambda row: -row.microseconds)
@@ -101,7 +101,7 @@ class Profile:
 
 
 def make_profile(kernels: Sequence[KernelInfo], stamps: np.ndarray, seconds_per_tick: float) -> Profile:
-    """The rows from time stamps: one line per run, in it one before each kernel and one after the last."""
+    """Return the profile from time stamps: a row per run, with one stamp before each kernel and one after the last."""
     ticks = np.median(np.diff(stamps.astype(np.int64), axis=1), axis=0)
     seconds = np.maximum(ticks, 0) * seconds_per_tick
     total = float(seconds.sum()) or 1.0
@@ -123,7 +123,7 @@ def make_profile(kernels: Sequence[KernelInfo], stamps: np.ndarray, seconds_per_
 
 
 def tick_length(first: tuple[float, int], last: tuple[float, int]) -> float:
-    """Seconds per tick of the CPU's counter, from two moments as (seconds, ticks)."""
+    """Return the seconds per tick of the CPU's counter, from two samples of (seconds, ticks)."""
     ticks = last[1] - first[1]
     if ticks <= 0:
         raise ArtifactError(

@@ -1,7 +1,7 @@
-"""Programs: models that work on objects (sequences, optional values, strings) between parts that are compiled.
+"""Programs: models with host functions on objects (sequences, optional values, strings) between compiled modules.
 
-A program is a list of steps over numbered registers. A step runs a compiled part, calls a host function, or is a branch
-or a loop with blocks of its own. Tensors go from part to part as numpy arrays.
+A program is a list of steps over numbered registers. A step runs a compiled module, calls a host function, or is a
+branch or a loop with blocks of its own. Tensors are passed between modules as numpy arrays.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from mirlo.runtime.values import complaint, value_of
 class Program:
     """A compiled program, which is called like an `Executable`.
 
-    Tensors of strings are given as arrays or lists of `str`, sequences as lists, optional values as the value or None;
-    they come out as arrays of type `object`, tuples, and None; a sequence of maps comes out as a list of dictionaries.
+    Tensors of strings are passed as arrays or lists of `str`, sequences as lists, optional values as the value or
+    None; they are returned as arrays of type `object`, tuples, and None; a sequence of maps is returned as a list of
+    dictionaries.
     """
 
     def __init__(self, compiled: CompiledProgram, store: ParameterStore) -> None:
@@ -44,17 +45,17 @@ class Program:
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """Names and kinds of the inputs."""
+        """Return the names and kinds of the inputs."""
         return self.compiled.inputs
 
     @property
     def outputs(self) -> tuple[Port, ...]:
-        """Names and kinds of the outputs."""
+        """Return the names and kinds of the outputs."""
         return self.compiled.outputs
 
     @property
     def memory(self) -> Memory:
-        """Bytes of the weights, and of the arenas of all parts."""
+        """Return the bytes of the weights and of the arenas of all modules."""
         used = {spec.name for artifact in self.compiled.parts for spec in artifact.params}
         used |= set(self.compiled.constants.values())
         return Memory(
@@ -63,17 +64,17 @@ class Program:
         )
 
     def __call__(self, *values: Any, **named: Any) -> Any:
-        """Runs the program: the value of its output, or a tuple where it has several."""
+        """Run the program and return the value of its output, or a tuple of several."""
         results = self._execute(self._bind(values, named))
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Runs the program on values by input name, and returns values by output name."""
+        """Run the program on values by input name, and return values by output name."""
         results = self._execute(self._bind((), inputs))
         return {port.name: result for port, result in zip(self.outputs, results, strict=True)}
 
     def random_inputs(self, seed: int = 0, dims: Mapping[str, int] | None = None) -> dict[str, Any]:
-        """Arrays that fit the inputs, all of which must be tensors of numbers; `dims` sizes the symbols."""
+        """Return arrays that fit the inputs, which must be numeric tensors; `dims` are the symbols' sizes."""
         rng = np.random.default_rng(seed)
         made = {}
         for port in self.inputs:
@@ -85,7 +86,7 @@ class Program:
         return made
 
     def profile(self, *values: Any, repeats: int = 10, **named: Any) -> Profile:
-        """The time of each step: the median of some runs, after one that warms up."""
+        """Measure the time of each step: the median of several runs, after one warm-up run."""
         if repeats < 1:
             raise InputError(f"repeats: expected 1 or more, found {repeats}")
         bound = self._bind(values, named or ({} if values else self.random_inputs()))
@@ -97,11 +98,11 @@ class Program:
         return make_profile(kernels, stamps[1:], 1e-9)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the program with its weights to a `.mirlo` file, which `mirlo.load` reads without compiling."""
+        """Write the program with its weights to a `.mirlo` file, which `mirlo.load` reads without compiling."""
         write_program(path, self.compiled, self._store)
 
     def release_arenas(self) -> None:
-        """Gives back the scratch memory that is kept for the next calls."""
+        """Free the arenas that are cached for later calls."""
         for part in self._parts:
             part.release_arenas()
 
@@ -138,7 +139,8 @@ class Program:
         for port, value, register in ports:
             registers[register] = value_of(port.kind, value, port.name, dims)
         results = self._run(self.compiled.body, registers, stamps)
-        # What is handed out is the caller's alone: a result may be an input, a weight, or a view of another result.
+        # Results belong to the caller alone, so a result that is an input, a weight, or a view of another result is
+        # copied.
         return [_own(port.kind, value) for port, value in zip(self.outputs, results, strict=True)]
 
     def _run(self, block: Block, registers: list[Any], stamps: np.ndarray | None = None) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Programs in `.mirlo` files: an artifact whose loader is "program", whose code is that of the parts."""
+"""Programs in `.mirlo` files: an artifact with the loader "program", whose code is that of its modules."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def _port(port: Port) -> dict[str, str]:
 
 
 def _specs(ports: Sequence[Port]) -> list[TensorSpec]:
-    """The inputs or outputs that are tensors, for whoever lists what is in a file."""
+    """Return the inputs or outputs that are tensors, for listings of the file."""
     return [TensorSpec(port.name, port.kind.name, port.kind.shape or ()) for port in ports if port.kind.is_tensor]
 
 
 def part_row(part: Artifact) -> tuple[dict[str, Any], bytes]:
-    """One of several artifacts of a file: what is said of it, and its share of the code."""
+    """Return the description of one of several artifacts of a file, and its code."""
     externals, code = with_externals(part)
     row = {
         **(externals if part.externals else {}),
@@ -137,7 +137,7 @@ def _parsed_kind(row: Fields, name: str, text: str) -> Kind:
 
 
 def read_part(row: Fields, target: str, code: bytes, store: ParameterStore) -> Artifact:
-    """What `part_row` wrote."""
+    """Return the artifact written by `part_row`."""
 
     own, externals = split_externals(row, code, store)
     return Artifact(
@@ -157,7 +157,7 @@ def read_part(row: Fields, target: str, code: bytes, store: ParameterStore) -> A
 
 
 class _Reader:
-    """Reads blocks, and checks that registers, parts and blocks are there."""
+    """A reader of blocks, which checks that registers, modules and blocks exist."""
 
     def __init__(self, registers: int, parts: Sequence[Artifact]) -> None:
         self.registers = registers
@@ -203,7 +203,7 @@ class _Reader:
         return step
 
     def _mismatch(self, step: Step) -> str | None:
-        """What a step's registers must be, where they do not fit what it does."""
+        """Return the requirement that a step's registers violate; None if they fit."""
         takes, gives = len(step.inputs), len(step.outputs)
         if step.kind == PART:
             part = self.parts[step.part]

@@ -1,4 +1,4 @@
-"""Sizes of run time: the call record, what compiled code writes into it, and memory that a call asks for."""
+"""Run-time sizes: the call record, its fields, and the memory that a call allocates."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mirlo.runtime.container import READABLE, empty_aligned
 from mirlo.runtime.errors import ArtifactError, InputError, OutOfMemoryError
 
 FIRST = 2
-"""The word of the record that holds the first dim of the inputs."""
+"""Index of the record's word with the first dim of the inputs."""
 Allocator = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-"""`void* allocate(int64_t* record, int64_t number, int64_t bytes)`; null where there is no memory."""
+"""`void* allocate(int64_t* record, int64_t number, int64_t bytes)`; null if out of memory."""
 
 
 class Sizes:
-    """What an artifact says of sizes that are known at run time only."""
+    """The run-time sizes that an artifact declares."""
 
     def __init__(self, artifact: Artifact) -> None:
         self.symbols = _texts(artifact, "symbols") or list(artifact.symbols)
@@ -31,32 +31,32 @@ class Sizes:
         self.words = FIRST + len(self.symbols) + len(self.sizes) + 1
 
     def word(self, dim: str) -> int | None:
-        """The word of the record that holds a dim; None if none does."""
+        """Return the index of the record's word with a dim; None if there is none."""
         return self._words.get(dim)
 
     @property
     def arena_word(self) -> int:
-        """The word of the record that holds the size of the arena, where sizes are known at run time only."""
+        """Return the index of the record's word with the size of a dynamic arena."""
         return FIRST + len(self.symbols)
 
     @property
     def known(self) -> set[str]:
-        """The dims that outputs may have."""
+        """Return the dims that outputs may have."""
         return set(self._words)
 
     def record(self, dims: Mapping[str, int]) -> Any:
-        """The record of a call for these dims of the inputs."""
+        """Return the record of a call for these dims of the inputs."""
         return (ctypes.c_int64 * self.words)(0, 0, *(dims[name] for name in self.symbols))
 
     def arena_bytes(self, record: Any) -> int:
         return int(record[self.arena_word])
 
     def shape(self, shape: Sequence[int | str], record: Any) -> tuple[int, ...]:
-        """A shape in numbers, as the record has them now."""
+        """Evaluate a shape with the current values of the record."""
         return tuple(dim if isinstance(dim, int) else int(record[self._words[dim]]) for dim in shape)
 
     def require(self, record: Any) -> None:
-        """An error if compiled code found that sizes do not fit."""
+        """Raise an error if compiled code found that sizes do not fit."""
         code = int(record[0])
         if code >= 0:
             return
@@ -68,7 +68,7 @@ class Sizes:
 
 
 class Allocations:
-    """Memory that one call asked for."""
+    """The memory that one call allocated."""
 
     def __init__(self) -> None:
         self.outputs: dict[int, np.ndarray] = {}
@@ -94,7 +94,7 @@ class Allocations:
         return int(memory.__array_interface__["data"][0])
 
     def output(self, number: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-        """The output that was written to memory of this call."""
+        """Return the output that was written to memory of this call."""
         count = int(np.prod(shape, dtype=np.int64))
         return self.outputs[number][: count * dtype.itemsize].view(dtype).reshape(shape)
 

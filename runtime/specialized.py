@@ -1,4 +1,4 @@
-"""A model compiled for any sizes, with builds for some sizes beside it: a call runs the one that fits its arrays."""
+"""A model compiled for dynamic sizes and its specializations: a call runs the build that fits its arrays."""
 
 from __future__ import annotations
 
@@ -23,35 +23,36 @@ from mirlo.runtime.program_file import part_row, read_part
 
 LOADER = "specialized"
 MOST_SHAPES = 1024
-"""So many combinations of shapes are counted; when there are more, those that were seen least are forgotten."""
+"""Maximum number of combinations of shapes that are counted; beyond it the least frequent are dropped."""
 Shapes = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
 class ShapeCount:
-    """How often a model was called with inputs of these sizes."""
+    """The number of calls of a model with inputs of these sizes."""
 
     dims: Mapping[str, int]
     """The sizes of the model's symbolic dims."""
     count: int
     specialized: bool
-    """Whether a build for such sizes was run."""
+    """Whether a specialization ran."""
 
 
 @dataclass
 class _Seen:
-    """Shapes of all inputs that a call had."""
+    """The shapes of all inputs of a call."""
 
     build: Executable | None
     call: Callable[..., Any]
-    """Of the build, or of the general one."""
+    """The call of the specialization or of the general build."""
     count: int = 0
 
 
 class Specialized(Executable):
-    """An `Executable` for any sizes that has others for some, and hands over the calls that these can take.
+    """An `Executable` for dynamic sizes that dispatches calls to its specializations where they fit.
 
-    It counts the calls by their shapes: `shape_counts`. A build that fixes more dims goes before one that fixes fewer.
+    It counts the calls by their shapes: `shape_counts`. A build that fixes more dims comes before one that fixes
+    fewer.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Specialized(Executable):
             _check_build(artifact, build)
         ordered = sorted(builds, key=lambda build: -sum(isinstance(d, int) for s in build.inputs for d in s.shape))
         self.builds = tuple(Executable(build, store, device) for build in ordered)
-        """Those for some sizes, in the order in which they are asked."""
+        """The specializations, in the order in which they are tried."""
         self._seen: dict[Shapes, _Seen] = {}
         self._lock = make_lock()
 
@@ -95,7 +96,7 @@ class Specialized(Executable):
 
     @property
     def shape_counts(self) -> list[ShapeCount]:
-        """The sizes that the model was called with, the most frequent first."""
+        """Return the sizes that the model was called with, the most frequent first."""
         with self._lock:
             seen = [(shapes, entry.build, entry.count) for shapes, entry in self._seen.items()]
         totals: dict[tuple[tuple[str, int], ...], tuple[int, bool]] = {}
@@ -106,12 +107,12 @@ class Specialized(Executable):
         return sorted(found, key=lambda each: -each.count)
 
     def hot_shapes(self, most: int) -> list[dict[str, int]]:
-        """The sizes that are asked for most often, as `mirlo.compile(..., specialize=...)` takes them."""
+        """Return the most frequent sizes, as `mirlo.compile(..., specialize=...)` takes them."""
         return [dict(each.dims) for each in self.shape_counts[:most]]
 
     @property
     def memory(self) -> Memory:
-        """Of all builds: the weights, each once, and the largest arena."""
+        """Return the memory of all builds: the weights, each once, and the largest arena."""
         every = [super().memory, *(build.memory for build in self.builds)]
         names = {spec.name: self._array(spec.name) for each in self._artifacts() for spec in each.params}
         return Memory(
@@ -158,10 +159,10 @@ class Specialized(Executable):
         )
 
     def _call_for(self, values: Sequence[Any]) -> Callable[..., Any]:
-        """The call of the build that takes these arrays; it is counted."""
+        """Return the call of the build for these arrays, and count it."""
         try:
             seen = self._seen.get(tuple([value.shape for value in values]))
-        except (AttributeError, TypeError):  # no arrays, or shapes that cannot be keys
+        except (AttributeError, TypeError):  # not arrays, or shapes that are not hashable
             return super().__call__
         if seen is None:
             seen = self._meet(_shapes(values))
@@ -171,7 +172,7 @@ class Specialized(Executable):
         return seen.call
 
     def _meet(self, shapes: Shapes | None) -> _Seen | None:
-        """Shapes that are new: which build takes them. None where they fit no input."""
+        """Choose the build for new shapes; return None if they fit no input."""
         if shapes is None or not _fits(self.artifact, shapes):
             return None
         build = self._find(shapes)
@@ -188,7 +189,7 @@ class Specialized(Executable):
         return next((build for build in self.builds if _fits(build.artifact, shapes)), None)
 
     def _dims(self, shapes: Shapes) -> dict[str, int]:
-        """The sizes of the dims that are symbols; what is computed from some follows from them."""
+        """Return the sizes of the symbolic dims; those of expressions follow from them."""
         found: dict[str, int] = {}
         for spec, shape in zip(self.inputs, shapes, strict=True):
             for dim, size in zip(spec.shape, shape, strict=True):
@@ -205,7 +206,7 @@ def _shapes(values: Sequence[Any]) -> Shapes | None:
 
 
 def _fits(artifact: Artifact, shapes: Shapes) -> bool:
-    """Whether the inputs may have these shapes, as far as their dims are numbers or plain symbols."""
+    """Return whether the inputs may have these shapes, as far as their dims are integers or plain symbols."""
     if len(shapes) != len(artifact.inputs):
         return False
     sizes: dict[str, int] = {}
@@ -225,14 +226,14 @@ def _is_name(dim: str) -> bool:
 
 
 def _check_build(artifact: Artifact, build: Artifact) -> None:
-    """The builds are of one model: their inputs and outputs have the same names and types."""
+    """Check that the builds are of one model: their inputs and outputs have the same names and types."""
     for own, other in ((artifact.inputs, build.inputs), (artifact.outputs, build.outputs)):
         if [(s.name, s.dtype, len(s.shape)) for s in own] != [(s.name, s.dtype, len(s.shape)) for s in other]:
             raise ArtifactError("the specialized builds of a model must have its inputs and outputs")
 
 
 def parts_of(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore) -> list[Artifact]:
-    """Return the artifacts in a file that was read: the general one, then those for some sizes."""
+    """Return the artifacts in a file that was read: the general one, then the specializations."""
     fields = Fields(Path(path), "metadata", artifact.metadata, ArtifactError)
     parts, start = [], 0
     for row in fields.each("parts"):

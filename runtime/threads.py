@@ -1,7 +1,7 @@
-"""The thread pool that compiled models share: one per process, made when the first model asks for threads.
+"""The thread pool that compiled models share: one per process, created when a model first asks for threads.
 
-It is a page of LLVM IR (`threads.ll`), compiled when it is needed; generated code calls `mirlo_parallel`. Workers sleep
-when there is nothing to do. A model that is called while another one uses the pool runs on the caller's thread alone.
+It is LLVM IR (`threads.ll`), compiled when it is needed; generated code calls `mirlo_parallel`. Idle workers sleep.
+A model that is called while another one uses the pool runs on the caller's thread alone.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ SYMBOL = "mirlo_parallel"
 """`void mirlo_parallel(void (*function)(void*, int32, int32), void* arguments, int32 chunks, int32 threads)`"""
 
 SPINS = 4000
-"""Looks at the job, some 10 ns each, before a worker goes to sleep."""
+"""Polls of the job, some 10 ns each, before a worker goes to sleep."""
 
 MOST_CORES = 1024
-"""Cores that the masks of the pool hold (`affinity.ll`)."""
+"""Maximum number of cores in the pool's masks (`affinity.ll`)."""
 
 _X86, _ARM = "call void @llvm.x86.sse2.pause()", "call void @llvm.aarch64.hint(i32 1)"
 _PAUSES = {"x86_64": _X86, "amd64": _X86, "aarch64": _ARM, "arm64": _ARM}
 _TICKS = "call i64 @llvm.readcyclecounter()"
-"""A counter that every process may read; elsewhere nothing is measured, and jobs never retreat from a busy core."""
+"""A counter that every process may read; on other processors nothing is measured, and jobs never leave a busy core."""
 _NO_AFFINITY = """
 define void @mirlo_pool_cores(ptr %list, i32 %count) { ret void }
 define internal void @affinity_started(i32 %id, i64 %thread) { ret void }
@@ -51,12 +51,12 @@ _pool: _Pool | None = None
 
 
 def supported() -> bool:
-    """Whether models may run on several threads here: where there are POSIX threads."""
+    """Return whether models may run on several threads here, which needs POSIX threads."""
     return sys.platform != "win32"
 
 
 def available_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:
@@ -64,20 +64,20 @@ def available_cores() -> int:
 
 
 def ensure(threads: int) -> None:
-    """Have a pool for calls on so many threads, and its symbol defined for code that is loaded from now on."""
+    """Create a pool for calls on this many threads, and define its symbol for code that is loaded from now on."""
     global _pool
-    # In this order: a thread that loads a model has the first when it comes here.
+    # Lock order: a thread that loads a model holds the first lock when it gets here.
     with UNCUT, _lock:
         if _pool is None:
             _pool = _compile()
             os.register_at_fork(after_in_child=_after_fork)
             _tell_cores(_pool)
-        # More threads than cores only take time from each other.
+        # More threads than cores only compete with each other.
         _pool.start(min(threads, available_cores()) - 1)
 
 
 def _after_fork() -> None:
-    """The child has the memory of the pool but none of its threads; models that it calls start others."""
+    """Reset the pool: a child has its memory but none of its threads; models that it calls start new ones."""
     if _pool is not None:
         _pool.keep.reset()
         _tell_cores(_pool)

@@ -1,1 +1,1 @@
-"""Host functions of Mirlo's own: one file per family of names, `mirlo.sequence.*` in `sequence.py`."""
+"""Mirlo's host functions: one file per family of names, `mirlo.sequence.*` in `sequence.py`."""

@@ -1,4 +1,4 @@
-"""Decoding of image files. PNG, BMP and PNM need nothing else; other formats need Pillow."""
+"""Decoding of image files: PNG, BMP and PNM natively, other formats with Pillow."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mirlo.runtime.host import host_function
 from mirlo.runtime.images import bmp, png, pnm
 
 _WEIGHTS = (19595, 38470, 7471)
-"""Shares of red, green and blue in gray, in units of 1 / 65536: ITU-R 601-2."""
+"""Weights of red, green and blue in gray, in units of 1 / 65536: ITU-R 601-2."""
 
 
 @host_function("mirlo.image.decode")
 def decode(encoded: Any, *, pixel_format: str) -> Any:
-    """The pixels of a file, [height, width, channels]."""
+    """Return the pixels of a file, [height, width, channels]."""
     data = encoded.tobytes()
     pixels = _rgb(data)
     if pixel_format == "BGR":

@@ -1,4 +1,4 @@
-"""Sequences, as tuples, and optional values, as the value itself or None."""
+"""Host functions on sequences, as tuples, and optional values, as the value itself or None."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def erase(items: tuple[Any, ...], position: Any = None) -> tuple[Any, ...]:
 
 @host_function("mirlo.sequence.split")
 def split(x: Any, sizes: Any = None, *, axis: int, keepdims: bool) -> tuple[Any, ...]:
-    """Pieces of given sizes, or as many of one given size as there are, or of one element."""
+    """Split a tensor into parts of the given sizes, of one given size, or of one element."""
     extent = x.shape[axis]
     if sizes is None or sizes.ndim == 0:
         piece = 1 if sizes is None else int(sizes)
@@ -92,7 +92,7 @@ def same(value: Any) -> Any:
 
 
 def _place(position: Any, count: int, most: int) -> int:
-    """A position, counted from the end where it is negative."""
+    """Normalize a position, which counts from the end if it is negative."""
     place = int(np.reshape(position, ()))
     if not -count <= place <= most:
         raise ValueError(f"position {place} is outside a sequence of {count}")

@@ -1,4 +1,4 @@
-"""Tensors of strings: numpy arrays of Python's `str`."""
+"""Host functions on tensors of strings: numpy arrays of Python's `str`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo.runtime.host import host_function
 
 
 def _each(function: Callable[..., Any], *arrays: Any, dtype: Any = object) -> Any:
-    """The function of each element, or of elements that broadcasting puts together."""
+    """Return the elementwise function, with broadcasting."""
     views = np.broadcast_arrays(*arrays)
     made = np.empty(views[0].shape, dtype)
     made.reshape(-1)[...] = [function(*row) for row in zip(*(view.flat for view in views), strict=True)]
@@ -38,7 +38,7 @@ def matches(x: Any, *, pattern: str) -> Any:
 
 @host_function("mirlo.string.split")
 def split(x: Any, *, delimiter: str, maxsplit: int) -> tuple[Any, Any]:
-    """The parts, filled up with empty strings to the most that there are, and how many there are."""
+    """Return the parts, padded with empty strings to the maximum count, and their counts."""
     limit = -1 if maxsplit < 0 else maxsplit
     parts = [text.split(delimiter or None, limit) if text else [] for text in x.flat]
     counts = np.array([len(row) for row in parts], np.int64).reshape(x.shape)
@@ -89,7 +89,7 @@ def _between(split: re.Pattern[str], text: str) -> list[str]:
 
 @host_function("mirlo.string.normalize")
 def normalize(x: Any, *, case: str, case_sensitive: bool, stopwords: Sequence[str]) -> Any:
-    """Words without the stop words, in upper or lower case; a single empty word where none is left."""
+    """Return the words without stop words, in upper or lower case; one empty word if none is left."""
     changes: dict[str, Callable[[str], str]] = {"UPPER": str.upper, "LOWER": str.lower, "NONE": str}
     left_out = set(stopwords) if case_sensitive else {word.lower() for word in stopwords}
     words = [w for w in x.reshape(-1) if (w if case_sensitive else w.lower()) not in left_out]
@@ -99,13 +99,13 @@ def normalize(x: Any, *, case: str, case_sensitive: bool, stopwords: Sequence[st
 
 @host_function("mirlo.string.pool")
 def pool(*arrays: Any) -> Any:
-    """All strings of some tensors in one row."""
+    """Concatenate the strings of several tensors into one row."""
     return np.concatenate([array.reshape(-1) for array in arrays]) if arrays else np.empty(0, object)
 
 
 @host_function("mirlo.string.places")
 def places(*arrays: Any) -> Any:
-    """Where the strings of some tensors are in their pool."""
+    """Return the indices of the strings of several tensors in their pool."""
     made, start = [], 0
     for array in arrays:
         made.append(np.arange(start, start + array.size).reshape(array.shape))
@@ -120,7 +120,7 @@ def take(strings: Any, places: Any) -> Any:
 
 @host_function("mirlo.string.lookup")
 def lookup(x: Any, *, keys: Sequence[str], default: int) -> Any:
-    """The place of each string among the keys, or the default."""
+    """Return the index of each string among the keys, or the default."""
     places = {key: place for place, key in enumerate(keys)}
     return _each(lambda text: places.get(text, default), x, dtype=np.int64)
 
@@ -132,7 +132,7 @@ def constant(*, strings: Sequence[str], shape: Sequence[int]) -> Any:
 
 @host_function("mirlo.string.parse")
 def parse(x: Any, *, dtype: str) -> Any:
-    """Numbers from their text, as Python writes them, and words such as "NaN" and "-INF"."""
+    """Parse numbers as Python writes them, and words such as "NaN" and "-INF"."""
     wanted = numpy_dtype(dtype)
     number: Callable[[str], Any] = _integer if wanted.kind in "iu" else float
     try:
@@ -150,7 +150,7 @@ def _integer(text: str) -> int:
 
 @host_function("mirlo.string.format")
 def format_numbers(x: Any) -> Any:
-    """Numbers as text: the shortest that gives the number back, and "NaN", "INF", "-INF"."""
+    """Format numbers: the shortest text that round-trips, and "NaN", "INF", "-INF"."""
 
     def text(number: Any) -> str:
         value = float(number)

@@ -1,1 +1,1 @@
-"""Decoders of image files, in numpy: PNG, BMP and PNM. They give rows of pixels, [height, width, 3], RGB in u8."""
+"""Decoders of image files, in numpy: PNG, BMP and PNM. They return [height, width, 3] pixels, RGB in u8."""

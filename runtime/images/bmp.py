@@ -1,4 +1,4 @@
-"""BMP: uncompressed, of 1, 4, 8, 24 or 32 bits a pixel."""
+"""Decoder of BMP: uncompressed, 1, 4, 8, 24 or 32 bits per pixel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_PIXELS = 1 << 28
 
 
 def decode(data: bytes) -> Any:
-    """The pixels of a BMP file; ValueError where it is damaged."""
+    """Return the pixels of a BMP file; raise ValueError if it is damaged."""
     if len(data) < 54 or not data.startswith(SIGNATURE):
         raise ValueError("this is no BMP file, or a truncated one")
     start, header = struct.unpack_from("<II", data, 10)

@@ -1,4 +1,4 @@
-"""PNG: all color types and depths, interlaced or not. Transparency is left out."""
+"""Decoder of PNG: all color types and depths, interlaced or not. Transparency is ignored."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 GRAY, TRUE, PALETTE, GRAY_ALPHA, TRUE_ALPHA = 0, 2, 3, 4, 6
 _CHANNELS = {GRAY: 1, TRUE: 3, PALETTE: 1, GRAY_ALPHA: 2, TRUE_ALPHA: 4}
 _DEPTHS = {GRAY: (1, 2, 4, 8, 16), TRUE: (8, 16), PALETTE: (1, 2, 4, 8), GRAY_ALPHA: (8, 16), TRUE_ALPHA: (8, 16)}
-# Adam7: first column and row, and the steps, of each pass.
+# Adam7: first column and row, and the strides, of each pass.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 MOST_PIXELS = 1 << 28
 
 
 def decode(data: bytes) -> Any:
-    """The pixels of a PNG file; ValueError where it is damaged."""
+    """Return the pixels of a PNG file; raise ValueError if it is damaged."""
     width = height = depth = color = interlaced = 0
     palette = np.zeros((0, 3), np.uint8)
     packed = b""
@@ -81,7 +81,7 @@ def _inflated(packed: bytes, length: int) -> bytes:
 
 
 def _unfiltered(lines: Any, step: int) -> Any:
-    """The bytes of the rows; each was stored as a difference to its neighbours."""
+    """Return the bytes of the rows, which are stored as differences to their neighbours."""
     made = np.zeros((len(lines), lines.shape[1] - 1), np.uint8)
     above = np.zeros(made.shape[1], np.uint8)
     for row, line in zip(made, lines, strict=True):
@@ -102,7 +102,7 @@ def _unfiltered(lines: Any, step: int) -> Any:
 
 
 def _recursive(row: Any, stored: Any, above: Any, step: int, kind: int) -> None:
-    """The filters by averages and by Paeth's predictor, whose every byte depends on the one before."""
+    """Apply the average and Paeth filters, in which every byte depends on the one before."""
     out = [0] * len(stored)
     for i, (byte, up) in enumerate(zip(stored.tolist(), above.tolist(), strict=True)):
         left, corner = (out[i - step], int(above[i - step])) if i >= step else (0, 0)

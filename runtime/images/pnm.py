@@ -1,4 +1,4 @@
-"""PNM: bitmaps, gray maps and pixel maps, in text or binary (P1 to P6)."""
+"""Decoder of PNM: bitmaps, gray maps and pixel maps, text or binary (P1 to P6)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOKEN = re.compile(rb"(?:\s|#[^\n]*\n)*(\d+)")
 
 
 def decode(data: bytes) -> Any:
-    """The pixels of a PNM file; ValueError where it is damaged."""
+    """Return the pixels of a PNM file; raise ValueError if it is damaged."""
     kind = int(data[1:2]) if data[:2] in SIGNATURES else 0
     if not kind:
         raise ValueError("this is no PNM file")
