@@ -1,4 +1,4 @@
-"""What a planned module says about the model: its signature, and the rows of its profile. For all emitters."""
+"""The interface of a planned module for all emitters: its signature, and the rows of its profile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mirlo.runtime.artifact import KernelInfo, TensorSpec
 
 
 def find_main(module: Any) -> Any:
-    """The function that is compiled; an error if the module is not planned."""
+    """Return the function that is compiled; raise an error if the module is not planned."""
     for op in module.body.operations:
         if op.operation.name == "func.func" and not is_prim_func(op) and op.operation.regions[0].blocks:
             if "relax.inputs" not in op.operation.attributes:
@@ -32,7 +32,7 @@ def find_main(module: Any) -> Any:
 
 
 def signature_of(main: Any) -> dict[str, Any]:
-    """What the model takes and gives: `inputs`, `outputs`, `params`, and the bytes of its `arena`."""
+    """Return the signature of the model: `inputs`, `outputs`, `params`, and the bytes of its `arena`."""
     inputs = ir.IntegerAttr(main.attributes["relax.inputs"]).value
     outputs = ir.IntegerAttr(main.attributes["relax.outputs"]).value
     specs = []
@@ -61,7 +61,7 @@ def signature_of(main: Any) -> dict[str, Any]:
 
 
 def run_time_facts(main: Any, module: Any) -> dict[str, Any]:
-    """What an artifact's metadata say of sizes that are known at run time, and of functions of the run time."""
+    """Return the metadata of an artifact about dynamic sizes and run-time functions."""
     facts: dict[str, Any] = {
         key.removeprefix("relax."): [ir.StringAttr(text).value for text in ir.ArrayAttr(main.attributes[key])]
         for key in (SYMBOLS, SIZES, CHECKS, SHOWN, LATE) if key in main.attributes
@@ -74,7 +74,7 @@ def run_time_facts(main: Any, module: Any) -> dict[str, Any]:
 
 
 def calls_of(main: Any) -> list[Any]:
-    """What has a row in a profile: calls, and control flow as a whole."""
+    """Return the operations with a row in a profile: calls, and control flow as a whole."""
     operations = [op.operation for op in main.regions[0].blocks[0].operations]
     return [op for op in operations if _is_kernel_call(op) or op.name in REGIONS]
 
@@ -84,7 +84,7 @@ def _is_kernel_call(op: Any) -> bool:
 
 
 def kernel_rows(main: Any, module: Any) -> list[KernelInfo]:
-    """A row per call, for profiles."""
+    """Return a row per call, for profiles."""
     functions = {ir.StringAttr(f.operation.attributes["sym_name"]).value: f.operation for f in module.body.operations}
     found = []
     for call in calls_of(main):

@@ -1,4 +1,4 @@
-"""The machine as a prim function is scheduled for it: with the choices that were measured best for that function."""
+"""The machine model of a prim function: with the choices that were measured best for it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FLAGS = (PACK, OUTSIDE, DOT)
 
 
 def tuned_machine(function: Any, machine: Machine) -> Machine:
-    """The machine as a prim function shall see it: with the choices that were measured best for it."""
+    """Return the machine with the choices that were measured best for a prim function."""
     return with_choices(machine, tuned_values(function))
 
 
 def with_choices(machine: Machine, values: Mapping[str, int]) -> Machine:
-    """The machine with these choices in place of the schedules' own."""
+    """Return the machine with these choices in place of the schedules' own."""
     found: dict[str, Any] = {name: values[name] for name in NUMBERS if name in values}
     found |= {name: bool(values[name]) for name in FLAGS if name in values}
     if ROWS in values and VECTORS in values:

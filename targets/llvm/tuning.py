@@ -1,9 +1,8 @@
-"""What can be chosen for kernels of target `llvm`, and what the model of the machine expects of it.
+"""The tuning space of target `llvm`, and the cycles that the machine model expects of its points.
 
-Of products the register tile, the order of the loops and where they are cut, what threads share, whether a panel of
-columns is copied or the lanes run along the sum, and how far ahead weights are fetched; of convolutions whether
-Winograd's algorithm computes them; of attention the rows of a block; of everything else how many vectors are computed
-side by side.
+For contractions: register tile, order and blocking of the loops, what threads divide, packing or dot products, and
+prefetch distance; for convolutions: Winograd's algorithm; for attention: the rows of a block; for all others: the
+unroll factor in vectors.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ from mirlo.targets.llvm.tuned_machine import (
 )
 
 CONV = "relax.conv"
-"""The operator that is computed in several ways."""
+"""The operator with several strategies."""
 CANDIDATES = 24
-"""Most tiles that are offered for one kernel; the model of the machine puts the likeliest first."""
+"""Most tiles offered for one kernel; the machine model orders them by expected time."""
 LEADS = (0, 2048, 8192)
 ROW_BLOCKS = (1, 2, 4, 8)
 DEPTH_BLOCKS = (256, 512, 1024)
 DEPTH_PARTS = (2, 3, 4)
 DOT_AT_MOST_ROWS = 64
-"""Of more rows, dot products are not worth a try."""
+"""Most rows for which dot products are worth a trial."""
 BLOCKS = (16, 32, 64, 96, 128, 192, 256, 512)
 UNROLLS = (1, 2, 4, 8)
 
 
 def space(function: Any, options: Any = None) -> list[dict[str, int]]:
-    """What may be tried for a prim function in tensor form, or a convolution; empty for what has no choices."""
+    """Return the tuning space of a prim function in tensor form, or of a convolution; empty if there are no choices."""
     from mirlo.targets.llvm.schedule.blocked import plan_blocked
 
     machine = find_machine(None)
@@ -67,7 +66,7 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
 
 
 def expected(function: Any, values: Mapping[str, int], options: Any = None) -> float | None:
-    """Cycles that the model of the machine expects of a product with these choices; None where it cannot tell."""
+    """Estimate the cycles of a contraction with these choices by the machine model; None if it does not cover it."""
     from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
 
     if function.operation.name == CONV:
@@ -80,7 +79,7 @@ def expected(function: Any, values: Mapping[str, int], options: Any = None) -> f
 
 
 def _of_convolutions(op: Any, machine: Machine) -> list[dict[str, int]]:
-    """Tiles of results that Winograd's algorithm may compute at a time, and 0 for the direct way."""
+    """Return the tile sizes of Winograd's algorithm that apply, and 0 for direct convolution."""
     from mirlo.targets.llvm.winograd.convert import WINOGRAD, ways
 
     found = ways(op.opview, machine)
@@ -105,7 +104,7 @@ def _product_plan(view: PrimView, machine: Machine) -> Any:
 
 
 def _constants(view: PrimView) -> list[Any]:
-    """The parameters for which every call of the module passes a constant."""
+    """Return the parameters for which every call in the module passes a constant."""
     sites = calls_of(view.op.operation.parent).get(view.name, [])
     constant = [all(is_constant(site.operands[i]) for site in sites) for i in range(len(view.arguments))]
     return [argument for argument, is_one in zip(view.arguments, constant, strict=True) if is_one and sites]
@@ -123,14 +122,14 @@ def _of_products(plan: Any, machine: Machine, threads: int) -> list[dict[str, in
 
 
 def count_of_rows(plan: Any) -> int:
-    """Rows that read the same columns."""
+    """Return the number of rows that read the same columns."""
     from mirlo.targets.llvm.schedule.contraction.choices import count_of
 
     return count_of(plan.row_loops) * plan.question.rows
 
 
 def _orders(plan: Any) -> list[dict[str, int]]:
-    """Orders of the loops, with the tile that the plan has."""
+    """Return the loop orders, with the tile of the plan."""
     free = plan.free
     found = [{OUTSIDE: 1}] if free.swap else []
     if free.block_rows and plan.lane_axis.extent > plan.tile_columns:
@@ -144,7 +143,7 @@ def _orders(plan: Any) -> list[dict[str, int]]:
 
 
 def _tiles(plan: Any, machine: Machine) -> list[dict[str, int]]:
-    """Register tiles, those first that the model of the machine expects to be fast."""
+    """Return register tiles, the fastest by the machine model first."""
     from mirlo.targets.llvm.schedule.contraction.tiles import VECTOR_COUNTS, register_need, tile_cycles
 
     question = plan.question

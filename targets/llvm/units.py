@@ -1,8 +1,9 @@
-"""A planned module in units that are compiled one by one: each kernel with what it alone uses, and the rest.
+"""Division of a planned module into units that are compiled one by one: each kernel with its private helpers, and
+the rest.
 
-A unit is text, in which the kernel is called `@KERNEL` and its helpers `@KERNEL.1`, `@KERNEL.2`...: kernels that differ
-in nothing but their names are one unit. The digest of the text, with all else that the code depends on, is the unit's
-key and part of the symbol that the model calls it by.
+A unit is text, in which the kernel is called `@KERNEL` and its helpers `@KERNEL.1`, `@KERNEL.2`...: kernels that
+differ only in names are one unit. The digest of the text, and of everything else that the code depends on, is the
+unit's key and part of the symbol that the model calls.
 """
 
 from __future__ import annotations
@@ -21,29 +22,29 @@ from mirlo.targets.llvm.object_code import MAIN, PROFILED, SIZES, Entry
 
 _PLACEHOLDER = "KERNEL"
 _TOKENS = re.compile(r'@"((?:[^"\\]|\\.)*)"|"(?:[^"\\]|\\.)*"|@([A-Za-z_$.][\w$.-]*)')
-"""References of symbols; strings are matched so that nothing in them is taken for one."""
+"""Symbol references; strings are matched too, so that nothing in them is taken for one."""
 _CODE = ("object_code.py", "units.py", "pipeline.py", "bfloat16.py", "forks.py", "packed.py", "runtime_calls.py")
-"""What makes an object file of a unit: their content is part of every key."""
+"""The files that determine the object file of a unit: their content is part of every key."""
 SMALL = 100_000
-"""Characters of all kernels below which a model is not cut."""
+"""Characters of all kernels below which a model is not divided."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What is compiled to one object file."""
+    """The input of one object file."""
 
     name: str
-    """For people: the kernel that it was made from."""
+    """For display: the kernel that it was made from."""
     symbol: str
     key: str
     text: str
     entry: Entry | None = None
     parts: tuple[str, ...] = ()
-    """The operations that the text of a kernel is made of."""
+    """The operations in the text of a kernel."""
 
 
 def split(module: Any, entry: Entry, opt_level: int) -> list[Unit]:
-    """The units of a module: the one with `main` first, then each kernel once."""
+    """Return the units of a module: the one with `main` first, then each kernel once."""
     operations = {_symbol(op): op.operation for op in module.body.operations}
     texts = {name: _text(op) for name, op in operations.items()}
     uses = {name: _references(text, operations) for name, text in texts.items()}
@@ -61,13 +62,13 @@ def split(module: Any, entry: Entry, opt_level: int) -> list[Unit]:
     rest = _closure(roots, uses, stop=set(kernels))
     is_small = sum(len(texts[name]) for name in kernels) < SMALL
     if is_small:
-        # Where LLVM starts and ends takes as long as a small kernel: a small model is one unit.
+        # Starting and ending LLVM takes as long as a small kernel: a small model is one unit.
         parts = [texts[name] for name in rest if name not in symbols]
         made = [part for unit in units.values() for part in unit.parts]
     else:
         parts = [_declaration(operations[name]) if name in symbols else texts[name] for name in rest]
         made = []
-    # What several kernels declare, and kernels that turned out to be one, are there once.
+    # Declarations that several kernels share, and kernels with equal text, appear once.
     text = "\n".join(dict.fromkeys([*(_renamed(part, symbols) for part in parts), *made]))
     key = _digest(f"{settings} {entry}", text)
     main = Unit(MAIN, MAIN, key, text, entry)
@@ -90,7 +91,7 @@ def _kernel_unit(
 
 
 def _closure(roots: list[str], uses: dict[str, list[str]], stop: set[str]) -> list[str]:
-    """The roots and all that they refer to, in order; what those in `stop` refer to is left out."""
+    """Return the roots and everything that they refer to, in order, except through those in `stop`."""
     found: dict[str, None] = {}
     waiting = list(reversed(roots))
     while waiting:
@@ -117,7 +118,7 @@ def _renamed(text: str, names: dict[str, str]) -> str:
 
 
 def _text(op: Any) -> str:
-    # Without aliases, each operation's text stands for itself; locations do not change the code.
+    # Without aliases, each operation's text is self-contained; locations do not change the code.
     text: str = op.get_asm(assume_verified=True, use_local_scope=True)
     return text
 
@@ -133,7 +134,7 @@ def _symbol(op: Any) -> str:
 
 
 def _is_defined_here(op: Any) -> bool:
-    """Whether the module has, or will have, a definition; what it only declares is a function of somebody else."""
+    """Return whether the module defines, or will define, a function that it declares; others are external."""
     return op.name != "func.func" or _has_body(op) or FORK in op.attributes
 
 
@@ -147,7 +148,7 @@ def _digest(settings: str, text: str) -> str:
 
 @cache
 def _compiler() -> str:
-    """Versions of all that turns a unit into code, and the machine that the code is for."""
+    """Return the versions of everything that compiles a unit, and the machine that the code is for."""
     from importlib.metadata import PackageNotFoundError, version
 
     from mirlo.runtime.loaders import llvm_host

@@ -1,7 +1,7 @@
-"""The other end of `processes.py`: a process that compiles units until it is told no more.
+"""The worker process of `processes.py`: it compiles units until its input ends.
 
-Messages are pickles with their length before them: tasks come on standard input, answers go to what was standard output
-when the process started (what LLVM prints goes to standard error).
+Messages are pickles preceded by their length: tasks arrive on standard input, answers go to what was standard output
+when the process started (output of LLVM goes to standard error).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import threading
 from typing import Any, BinaryIO
 
 IDLE_SECONDS = 60.0
-"""A process that nobody asked for so long ends by itself."""
+"""Seconds without a task after which the process ends."""
 MOST_USED = 64
-"""What LLVM took for so many units may wait to be freed until there is no task: a megabyte or two each."""
+"""Most LLVM engines, of one or two megabytes each, that wait to be freed until there is no task."""
 LENGTH = struct.Struct("<Q")
 
 
@@ -29,7 +29,7 @@ def send(stream: BinaryIO, message: Any) -> None:
 
 
 def receive(stream: BinaryIO) -> Any:
-    """Read one message; EOFError when there will be none."""
+    """Read one message; raise EOFError at the end of the stream."""
     head = _exactly(stream, LENGTH.size)
     if not head:
         raise EOFError
@@ -41,8 +41,8 @@ def receive(stream: BinaryIO) -> Any:
 
 
 def _exactly(stream: BinaryIO, size: int) -> bytes:
-    """So many bytes, or what there is before the end."""
-    # One read of a pipe gives what it holds at the moment, which is less than a large message.
+    """Read `size` bytes, or fewer at the end of the stream."""
+    # One read of a pipe returns what it holds at the moment, which is less than a large message.
     content = bytearray()
     while len(content) < size:
         part = stream.read(size - len(content))
@@ -53,21 +53,21 @@ def _exactly(stream: BinaryIO, size: int) -> bytes:
 
 
 def main() -> None:
-    """Answer each task `(text, opt_level, entry)` with `(object file, None)` or `(None, why not)`."""
+    """Answer each task `(text, opt_level, entry)` with `(object file, None)` or `(None, error)`."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     tasks = os.fdopen(0, "rb", buffering=0)
-    # Little of what is imported, and of what a unit makes, is garbage in cycles, and most of it is gone with the unit.
+    # Few cyclic objects are created by imports and units, and most of those are freed with the unit.
     gc.set_threshold(50_000)
     from mirlo.dialects.bindings import ir, new_context
     from mirlo.passes.registry import PassError
     from mirlo.targets.llvm.object_code import compile_text
 
     context = new_context()
-    # Units hold upstream operations only; attributes of Mirlo's may be left on functions, and mean nothing here.
+    # Units hold upstream operations only; functions may have attributes of Mirlo, which have no meaning here.
     context.allow_unregistered_dialects = True
     coming: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    # Whoever hands over a task waits until it is read, and may only then read an answer.
+    # The sender of a task blocks until it is read, and may only then read an answer.
     threading.Thread(target=_read_all, args=(tasks, coming), daemon=True).start()
     used: list[Any] = []
     while True:

@@ -1,8 +1,8 @@
-"""Operands whose memory runs along another loop than the output's: tiles of them are turned in registers.
+"""Operands whose unit stride is along another loop than the output's: tiles of them are transposed in registers.
 
-A tile of n × n elements is read in n vectors along the operand's memory and turned by n·log2(n) shuffles; then each row
-of the output's tile has its lanes, and the rest of the body is computed on them as on any other vector. Rows of narrow
-elements hold more than n: tiles are then several squares side by side, turned by the same shuffles at the same time.
+A tile of n × n elements is loaded in n vectors along the operand's unit stride and transposed by n·log2(n) shuffles;
+then each row of the output's tile is a vector, on which the rest of the body is computed as usual. Vectors of
+low-precision elements hold more than n: tiles are then several adjacent squares, transposed by the same shuffles.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from mirlo.targets.llvm.schedule.chunks import plus, traps, work
 from mirlo.targets.llvm.schedule.tiles import LINE_BYTES, Cut, choose_blocks, line_pairs, low_blocks, no_blocks, visit
 
 _LARGEST = 16
-"""Rows of the largest tile, and columns where its elements are not narrow."""
+"""Rows of the largest tile, and its columns unless its elements are low-precision."""
 _PART_BYTES = 16
-"""Shuffles of wider vectors move elements within parts of this size, or whole ones."""
+"""Shuffles of wider vectors move elements within parts of this size, or whole parts."""
 _ALIGNED_FROM = 32
-"""Of so many tiles along the operand's memory, one more than there need be does not count."""
+"""Tiles along the operand's unit stride from which on one extra tile, for alignment, is negligible."""
 _MOST_REST = 1.2
-"""Wide tiles may compute so many times as much as narrower ones would."""
+"""Most work of wide tiles, relative to narrower ones, that partial tiles may cost."""
 _CLOSE = 2.5
-"""What is at most so many times as much as the second cache holds counts as lying there."""
+"""Multiple of the L2 cache up to which data counts as close."""
 _MOST_WORK = 40
-"""Bodies of more operations are not written out for every row of a tile."""
+"""Bodies of more operations are not unrolled for every row of a tile."""
 
 
 @dataclass(frozen=True)
 class Turned:
-    """A space whose last loops are `across`, along which some operands lie in memory, and the output's own."""
+    """A space whose last loops are `across`, the unit stride of some operands, and the output's unit stride."""
 
     space: Space
     arguments: tuple[tuple[Place, Any], ...]
-    """Body arguments that are turned."""
+    """Body arguments that are transposed."""
 
 
 def find_turned(space: Space, made: set[Any], machine: Machine) -> Turned | None:
-    """The space with its loops arranged for turning, if an operand needs it and it is worth while."""
+    """Arrange the loops of a space for transposition, if an operand needs it and it pays."""
     last = len(space.extents) - 1
     if last < 1 or not machine.masked or traps(space.places) or work(space.places) > _MOST_WORK:
         return None
@@ -74,17 +74,17 @@ def find_turned(space: Space, made: set[Any], machine: Machine) -> Turned | None
 
 
 def moved_bytes(space: Space, element_bytes: int) -> int:
-    """What a space that reads an operand and writes an output moves, where its sizes are known."""
+    """Return the bytes that a space with one operand and one output moves, if its sizes are static."""
     return 2 * element_bytes * math.prod(extent for extent in space.extents if isinstance(extent, int))
 
 
 def is_close(space: Space, element_bytes: int, machine: Machine) -> bool:
-    """Whether what a space moves comes from the second cache, or to a large part."""
+    """Return whether the data that a space moves is, at least in large part, in the L2 cache."""
     return moved_bytes(space, element_bytes) <= _CLOSE * machine.l2_bytes
 
 
 def _mapped(space: Space, made: set[Any]) -> list[tuple[Place, Any, Any]]:
-    """Operands with maps that are read from memory."""
+    """Return the mapped operands that are read from memory."""
     return [
         (place, argument, operand)
         for place in space.places
@@ -94,7 +94,7 @@ def _mapped(space: Space, made: set[Any]) -> list[tuple[Place, Any, Any]]:
 
 
 def _lies_along(place: Place, operand: Any, last: int) -> int | None:
-    """The loop along which an operand lies in memory, where it is not the last and that one strides."""
+    """Return the loop along which an operand has unit stride, if it is not the last and the last one has a stride."""
     where = place.flat(operand)
     step = where.coefficient(last)
     if step in (0, 1) or step is None or place.always_outside(operand):
@@ -147,9 +147,10 @@ class TurnedSweep:
         visit(rows, columns, blocks, lambda row, column: self._tile(indices, row, column), parallel=not indices)
 
     def _writes_one_set(self) -> bool:
-        """Whether lines of all rows have the same set of the first cache, which does not hold as many as a tile has.
+        """Return whether lines of all rows map to one set of the L1 cache, which holds fewer than a tile has.
 
-        Such tiles have half as many. What is read must not be crowded as well: parts of a line are read by two tiles.
+        Such tiles have half as many rows. That must not make the reads conflict as well: two tiles read parts of a
+        line.
         """
         place, argument = self.arguments[0]
         step = place.flat(place.argument_operands[argument]).coefficient(self.last)
@@ -159,13 +160,14 @@ class TurnedSweep:
         return row_bytes % way == 0 and step * self.element_bytes % way != 0
 
     def _may_stream(self) -> bool:
-        """Whether tiles consist of whole lines of an output that the caches could not hold: fetched before they are
-        written over, they would cost half as much again. Where the output begins on a line is known at run time."""
+        """Return whether tiles consist of whole lines of an output that exceeds the caches: fetched before they are
+        overwritten, they would cost half as much again. Whether the output is aligned to lines is known at run
+        time."""
         outputs = self._outputs()
         if len(outputs) != 1 or self.is_crowded:
             return False
         place, output = outputs[0]
-        # Not of the widest element that is computed with: an output of narrower ones has less than a line of a tile.
+        # By the output's element type, not the widest one: with a narrower output a tile has less than a line.
         if self.columns * element_bytes(output.value.type.element_type) != LINE_BYTES:
             return False
         where = place.flat(output)
@@ -176,7 +178,7 @@ class TurnedSweep:
         return moved_bytes(self.space, self.element_bytes) > self.machine.near_bytes
 
     def _row_bytes(self) -> int | None:
-        """How far apart the rows lie that a tile is written to; None where that is not a number."""
+        """Return the stride in bytes between the rows that a tile is stored to; None if it is dynamic."""
         steps = [place.flat(output).coefficient(self.last - 1) for place, output in self._outputs()[:1]]
         return steps[0] * self.element_bytes if steps and isinstance(steps[0], int) else None
 
@@ -184,16 +186,16 @@ class TurnedSweep:
         return [(place, o) for place in self.space.places for o in place.block.outputs if o.value in self.stored]
 
     def _keeps_alignment(self) -> bool:
-        """Whether the lines of all tiles begin on a multiple of their size if one does."""
+        """Return whether the lines of all tiles are aligned if one is."""
         where = [place.flat(place.argument_operands[argument]) for place, argument in self.arguments[:1]]
         axes = [axis for axis in range(self.last + 1) if axis != self.last - 1]
         steps = [w.coefficient(axis) for w in where for axis in axes] + [w.constant for w in where]
         return all(isinstance(step, int) and step % self.rows == 0 for step in steps)
 
     def _beyond(self) -> Any:
-        """How far the start of the operand's memory is from the multiple of a tile's size before it, in elements.
+        """Return the distance, in elements, of the operand's memory from the previous multiple of a tile's size.
 
-        Arrays of callers may lie anywhere, and a line of a tile that lies on two lines of the cache is fetched twice.
+        Arrays of callers may have any alignment, and a line of a tile that spans two cache lines is fetched twice.
         """
         kind = ir.IndexType.get()
         place, argument = self.arguments[0]
@@ -203,7 +205,7 @@ class TurnedSweep:
         return create("arith.remui", kind, elements, index(self.rows))
 
     def _tile(self, indices: list[Any], rows: tuple[Any, int], columns: tuple[Any, int]) -> None:
-        """One tile: (start, count) along the loop across, and along the last."""
+        """Emit one tile: (start, count) along the loop across, and along the last."""
         lines: dict[Any, list[Any]] = {}
         for place, argument in self.arguments:
             operand = place.argument_operands[argument]
@@ -232,7 +234,7 @@ class TurnedSweep:
                 scf.YieldOp([])
 
     def _begins_on_line(self, output: OperandView) -> Any:
-        """Whether the memory of an output begins with a line; callers' arrays may lie anywhere."""
+        """Return whether an output is aligned to cache lines; arrays of callers may have any alignment."""
         kind = ir.IndexType.get()
         address = create("memref.extract_aligned_pointer_as_index", kind, self.along.memory.slot(output.value).buffer)
         beyond = create("arith.andi", kind, address, index(LINE_BYTES - 1))
@@ -246,10 +248,11 @@ def _write(writes: Sequence[tuple[Point, Place, OperandView, Any]], past_caches:
 
 
 def turn(lines: Sequence[Any], columns: int) -> list[Any]:
-    """The transpose of a tile: vector i of the result has lane i of each line, undefined where a line is missing.
+    """Transpose a tile: vector i of the result has lane i of each line, undefined where a line is missing.
 
-    Lines that are shorter than the result's are put side by side: the first of each square, the second of each.
-    In the shuffles that machines have: within parts of 16 bytes two lines are interleaved, and whole parts are picked.
+    Lines shorter than those of the result are concatenated: the first of each square, the second of each. The
+    shuffles are those of the hardware: two lines are interleaved within parts of 16 bytes, and whole parts are
+    selected.
     """
     rows, element = lines[0].type.shape[0], lines[0].type.element_type
     missing = columns - len(lines)
@@ -260,12 +263,12 @@ def turn(lines: Sequence[Any], columns: int) -> list[Any]:
     low, high = (_interleaved(columns, part, half) for half in (0, part // 2))
     for first in range(0, rows, part):
         group = square[first : first + part]
-        # Interleaving the first half of the lines with the second transposes after as many times as halves can be cut.
+        # Interleaving the two halves of the lines log2(n) times transposes a part.
         for _ in range(part.bit_length() - 1):
             pairs = zip(group[: part // 2], group[part // 2 :], strict=True)
             group = [shuffle(a, b, pick) for a, b in pairs for pick in (low, high)]
         square[first : first + part] = group
-    # Of the i-th line of each group: its parts p are side by side in result p * part + i.
+    # Of the i-th line of each group: its parts p are adjacent in result p * part + i.
     even, odd = (_every_second_part(columns, rows, part, which) for which in (0, 1))
     result: list[Any] = [None] * rows
     for i in range(part):
@@ -279,7 +282,7 @@ def turn(lines: Sequence[Any], columns: int) -> list[Any]:
 
 
 def _side_by_side(lines: Sequence[Any]) -> Any:
-    """One vector of the lanes of some, a power of two."""
+    """Concatenate vectors, a power of two of them."""
     while len(lines) > 1:
         together = list(range(2 * lines[0].type.shape[0]))
         lines = [shuffle(a, b, together) for a, b in zip(lines[::2], lines[1::2], strict=True)]
@@ -287,13 +290,13 @@ def _side_by_side(lines: Sequence[Any]) -> Any:
 
 
 def _interleaved(lanes: int, part: int, start: int) -> list[int]:
-    """Within each part: an element of the first vector, one of the second, and so on, from a place in the part."""
+    """Return the lanes that interleave two vectors within each part, from an offset in the part."""
     picked = (base + start + lane // 2 + lanes * (lane % 2) for base in range(0, lanes, part) for lane in range(part))
     return list(picked)
 
 
 def _every_second_part(lanes: int, square: int, part: int, which: int) -> list[int]:
-    """Of each square of two vectors the even or the odd parts, counted through both."""
+    """Return the lanes of the even or the odd parts of each square of two vectors, counted through both."""
     return [
         vector * lanes + base + p * part + lane
         for base in range(0, lanes, square)
@@ -304,14 +307,14 @@ def _every_second_part(lanes: int, square: int, part: int, which: int) -> list[i
 
 
 def _fitting(size: int, extent: int) -> int:
-    """The size, or half of it and so on where that covers the extent as well."""
+    """Halve the size while it still covers the extent."""
     while size > 2 and size // 2 >= extent:
         size //= 2
     return size
 
 
 def _with_little_rest(size: int, extent: int) -> int:
-    """The size, or half of it and so on where far more than the extent would be computed in whole tiles."""
+    """Halve the size while whole tiles would compute far more than the extent."""
     sizes = [size]
     while sizes[-1] > _LARGEST:
         sizes.append(sizes[-1] // 2)

@@ -1,7 +1,7 @@
-"""Attention in blocks of rows whose number, or that of their columns, is known at run time only.
+"""Attention in blocks of rows, with a dynamic number of rows or columns.
 
-Blocks have a fixed number of rows, the last one fewer; the scores of one are as wide as there are keys. Memory for them
-is no part of a thread's stack, as its size is open: each thread has a slot of what is there for all.
+Blocks have a fixed number of rows, the last one fewer; the scores of a block have as many columns as there are keys.
+Their memory cannot be on a thread's stack, as its size is dynamic: each thread has a slot of one shared buffer.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from mirlo.targets.llvm.schedule.row_blocks import KEPT, BlockedPlan, BlockKerne
 
 @dataclass(frozen=True)
 class OpenBlockedPlan(BlockedPlan):
-    """How to compute two contractions, and the rows between them, block by block, of any number of rows and columns."""
+    """The plan of two contractions, and the row operations between them, block by block, for dynamic sizes."""
 
     slots: int = 1
-    """Threads that have blocks at the same time."""
+    """Number of threads that compute blocks at the same time."""
 
     def emit(self, memory: Memory) -> None:
         """Emit all blocks at the insertion point."""
@@ -46,7 +46,7 @@ class OpenBlockedPlan(BlockedPlan):
         stored = self.rows.prepare(memory)
         heads = D.product([extent for _, extent in self.loops])
         step = lcm(self.first.plan.tile_columns, *self.rows.steps(memory)) if self.limit is not None else 1
-        # The same block of all heads first: causal ones take longer, the further back they are.
+        # The same block of all heads first: causal blocks take longer, the later their rows.
         tasks = D.ceildiv(self.extent, self.block) * heads
 
         def task(number: Any, slot: Any) -> None:
@@ -76,19 +76,19 @@ class OpenBlockedPlan(BlockedPlan):
 
     @property
     def total(self) -> Dim:
-        """Rows of all blocks."""
+        """Return the rows of all blocks."""
         return D.product([extent for _, extent in self.loops]) * self.extent
 
 
 class OpenBlockKernel(BlockKernel):
-    """A contraction that is emitted for blocks of any number of rows."""
+    """A contraction that is emitted for blocks of a dynamic number of rows."""
 
     def __init__(self, part: Part, memory: Memory, order: tuple[Dim, ...]):
         super().__init__(part, memory, order)
         self.tiles_now: list[OpenTiles] = []
 
     def run_block(self, indices: Mapping[Any, Any], start: Any, count: Any, kept: Any) -> None:
-        """Emit so many rows from `start` on; `kept` is the first of the rows where they are kept."""
+        """Emit `count` rows from `start` on; `kept` is the first of the rows that are stored."""
         if self.part.row_axis is not None:
             self.tiles_now = open_tiles(count, self.plan.tile_rows)
         self._panels(self._places(indices, start).advance(KEPT, kept), False)
@@ -104,7 +104,7 @@ class OpenBlockKernel(BlockKernel):
             self._open_rows(axis, places, cut, False)
 
     def _panels(self, places: Places, parallel: bool, columns: int | None = None) -> None:
-        """The panels before the limit; the last one, where there are not columns for a whole one, under masks."""
+        """Emit the panels before the limit; the last one is masked if it is partial."""
         axis, width, limit = self.plan.lane_axis, self.plan.tile_columns, self.limit
         if limit is None or isinstance(axis.extent, int):
             super()._panels(places, parallel, columns)
@@ -121,5 +121,5 @@ class OpenBlockKernel(BlockKernel):
 
 
 def elements_of_row(value: Any, total: Dim) -> Dim:
-    """Elements of a value for each of so many rows."""
+    """Return the elements of a value per row, for this many rows."""
     return D.product(dims_of(value.type)) // total

@@ -9,16 +9,17 @@ from mirlo.passes.schedule.blocks.linear import EXTREMES, Linear, axis_index
 from mirlo.passes.schedule.blocks.space import Place, Space
 
 _MOST = 12
-"""More pieces than this are more code than they save."""
+"""Most parts of a space: more are more code than they save."""
 _ROUNDS = 3
 _THRESHOLDS = {0: (0, 1), 1: (0, 1), 2: (0,), 3: (1,), 4: (1,), 5: (0,)}
-"""By predicate of `arith.cmpi`: at which values of left - right it changes."""
+"""By predicate of `arith.cmpi`: the values of lhs - rhs at which it changes."""
 
 
 def pieces(space: Space, loops: Sequence[int], stop: int) -> list[Space]:
-    """The space cut along these loops, so that conditions are decided in each piece where possible.
+    """Cut the space along these loops, so that conditions are constant in each part where possible.
 
-    A condition that also depends on the loops from `stop` on counts as decided where it is the same for all of them.
+    A condition that also depends on loops from `stop` on counts as constant if it is the same for all of their
+    iterations.
     """
 
     def cut(part: Space) -> list[Space]:
@@ -33,9 +34,9 @@ def pieces(space: Space, loops: Sequence[int], stop: int) -> list[Space]:
 
 
 def along(space: Space, axis: int, lanes: int) -> list[Space]:
-    """The space cut along the loop that becomes vectors, so that whole vectors have their conditions decided.
+    """Cut the space along the loop that is vectorized, so that conditions are constant in whole vectors.
 
-    The loops stay as many as they are. Those after `axis` are treated as in `pieces`.
+    The number of loops stays the same. Loops after `axis` are treated as in `pieces`.
     """
 
     def cut(part: Space) -> list[Space]:
@@ -52,7 +53,7 @@ def along(space: Space, axis: int, lanes: int) -> list[Space]:
 
 
 def _repeated(space: Space, cut: Callable[[Space], list[Space]]) -> list[Space]:
-    """Cut again what was cut: one condition may depend on another."""
+    """Cut again: one condition may depend on another."""
     found = [space]
     for _ in range(_ROUNDS):
         following = [piece for part in found for piece in cut(part)]
@@ -63,7 +64,7 @@ def _repeated(space: Space, cut: Callable[[Space], list[Space]]) -> list[Space]:
 
 
 def _cuts(space: Space, axis: int, stop: int) -> set[int]:
-    """Where along a loop a condition changes that depends on no other loop before `stop`."""
+    """Return the iterations of a loop at which a condition changes that depends on no other loop before `stop`."""
     found: set[int] = set()
     if not isinstance(space.extents[axis], int):
         return found
@@ -74,7 +75,7 @@ def _cuts(space: Space, axis: int, stop: int) -> set[int]:
             step = expression.terms[axis]
             rest = expression - axis_index(axis) * step
             if not (rest.is_numeric and isinstance(step, int) and all(isinstance(t, int) for t in thresholds)):
-                continue  # where it changes is known at run time only
+                continue  # the iteration is dynamic
             if not all(isinstance(space.extents[a], int) for a in rest.axes()):
                 continue
             for bound in rest.range(space.extents):
@@ -83,13 +84,13 @@ def _cuts(space: Space, axis: int, stop: int) -> set[int]:
 
 
 def _crossing(constant: int, step: int, threshold: int) -> int:
-    """The first i at which whether `constant + step · i` is at least `threshold` is not as it was at the start."""
+    """Return the first i at which `constant + step · i >= threshold` differs from its value at i = 0."""
     distance = threshold - constant
     return -(-distance // step) if step > 0 else (distance // step) + 1
 
 
 def _conditions(place: Place) -> list[tuple[Linear, Sequence[Any]]]:
-    """Expressions, and the values at which something changes when they are passed."""
+    """Return expressions, and the values at which a condition on them changes."""
     found: list[tuple[Linear, Sequence[Any]]] = []
     for operand in place.needed_inputs:
         found += [(dim, (0, size)) for dim, size in place.outside_tests(operand)]

@@ -1,4 +1,4 @@
-"""What computes two contractions with row operations between them, a block of rows at a time."""
+"""Emission of two contractions with row operations between them, a block of rows at a time."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 
 BLOCK, KEPT = Axis(-3, 1, False), Axis(-4, 1, False)
-"""Stand for the first row of a block, and for the first of the rows that are kept of it."""
+"""Axes that stand for the first row of a block, and for the first of its stored rows."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A contraction as it is done for a block of rows."""
+    """A contraction planned for a block of rows."""
 
     plan: Plan
-    """Without loops over rows or columns but those of tiles; positions in values of the block count from its start."""
+    """Without loops over rows or columns except those of tiles; positions in values of the block are relative to it."""
     outer: Mapping[int, tuple[Axis, Any]]
-    """The axes outside, by id, with the distance of their steps in rows."""
+    """The outer axes, by id, with their steps in rows."""
     row_axis: Axis | None
 
 
 @dataclass(frozen=True)
 class BlockedPlan:
-    """How to compute two contractions, and the rows between them, block by block."""
+    """The plan of two contractions, and the row operations between them, block by block."""
 
     first: Part
     rows: RowsPlan
     last: Part
     loops: tuple[tuple[Any, Any], ...]
-    """The shared loops outside of the blocks: the distance of their steps in rows, and their extents."""
+    """The shared loops outside of the blocks: their steps in rows, and their extents."""
     extent: Any
-    """Rows inside of these loops. This and the other sizes are numbers, but for those of plans for any size."""
+    """Rows within these loops. All sizes are static, except in plans for dynamic sizes."""
     block: Any
     local: tuple[Any, ...]
-    """Values that are kept for a block only."""
+    """Values that are stored for one block only."""
     weights: Any
     width: Any
     """Columns of the weights."""
     limit: tuple[int, Any] | None = None
-    """Row r needs no column from `limit[0] * r + limit[1]` on: what the mask hides is not computed."""
+    """Row r needs no column from `limit[0] * r + limit[1]` on: the mask hides it."""
 
     def emit(self, memory: Memory) -> None:
         """Emit all blocks at the insertion point."""
@@ -92,7 +92,7 @@ class BlockedPlan:
 
     @property
     def order(self) -> tuple[Dim, ...]:
-        """The distances of the steps of all loops over rows, the innermost first, and the number of rows."""
+        """Return the steps of all loops over rows, the innermost first, and the number of rows."""
         strides = [stride for stride, _ in reversed(self.loops)]
         return (*strides, self.loops[0][0] * self.loops[0][1]) if self.loops else (self.extent,)
 
@@ -105,7 +105,7 @@ class BlockedPlan:
         }
 
     def _needed(self, code: Code, start: Any, count: Any, step: int) -> Any:
-        """How many columns a block of rows needs, in whole steps; None where it needs all."""
+        """Return the number of columns that a block of rows needs, in whole steps; None if it needs all."""
         if self.limit is None:
             return None
         scale, beyond = self.limit
@@ -121,7 +121,7 @@ class BlockedPlan:
         return create("arith.minsi", index, code.scaled(steps, step), code.index(self.width))
 
     def _indices(self, head: Any, code: Code) -> dict[int, Any]:
-        """The index of each shared loop, by the distance of its steps, from one that counts them all."""
+        """Return the index of each shared loop, by its step, from a linear index over all of them."""
         found: dict[int, Any] = {}
         below: Dim = 1
         index = ir.IndexType.get()
@@ -135,7 +135,7 @@ class BlockedPlan:
         return found
 
     def _reuse_scores(self, memory: Memory) -> None:
-        """Let the weights take the place of the scores that they are computed from, the last time these are read."""
+        """Store the weights in the buffer of the scores, which are read for the last time when weights are computed."""
         target = self.rows.walk_of(self.weights)
         for value in self.local:
             if value == self.weights or value.type != self.weights.type or self.rows.walk_of(value) is not None:
@@ -150,13 +150,13 @@ class BlockedPlan:
 
 
 def _own(buffer: Any) -> Any:
-    """Scratch memory of which each block has its own where blocks are computed at the same time."""
+    """Make scratch memory private to each block if blocks are computed in parallel."""
     buffer.owner.attributes[PRIVATE] = ir.UnitAttr.get()
     return buffer
 
 
 class BlockKernel(Kernel):
-    """A contraction that is emitted for blocks of rows, at places that loops outside of it have reached."""
+    """A contraction that is emitted for blocks of rows, at positions given by outer loops."""
 
     def __init__(self, part: Part, memory: Memory, order: tuple[Dim, ...]):
         super().__init__(part.plan, memory)
@@ -164,16 +164,16 @@ class BlockKernel(Kernel):
         self.order = order
         self.rows_now = 1
         self.limit: Any = None
-        """Where the columns end for these rows, an index; None for all."""
+        """The end of the columns for these rows, an index; None for all."""
         self.prepare()
 
     def run(self, indices: Mapping[Any, Any], start: Any, count: int) -> None:
-        """Emit so many rows from `start` on; `indices` are those of the shared loops."""
+        """Emit `count` rows from `start` on; `indices` are those of the shared loops."""
         self.rows_now = count
         self._panels(self._places(indices, start), False)
 
     def _places(self, indices: Mapping[Any, Any], start: Any) -> Places:
-        """Where the first row of a block is."""
+        """Return the position of the first row of a block."""
         places = Places.start(self.code, self.plan)
         for axis, stride in self.part.outer.values():
             for distance in self._between(stride, stride * axis.extent):
@@ -186,7 +186,7 @@ class BlockKernel(Kernel):
         return places
 
     def _between(self, low: Dim, high: Dim) -> Sequence[Dim]:
-        """The distances of the loops that an axis goes over, from its step to its end."""
+        """Return the steps of the loops that an axis is fused of, from its step to its end."""
         return self.order[self.order.index(low) : self.order.index(high)]
 
     def _times(self, value: Any, factor: Dim) -> Any:

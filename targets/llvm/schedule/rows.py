@@ -1,4 +1,4 @@
-"""Row by row in vectors: softmax, normalizations, reductions along memory."""
+"""Row operations in vectors: softmax, normalizations, reductions along the innermost axis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirlo.targets.llvm.schedule.sweep import Sweep
 
 @dataclass
 class RowsPlan(Rows):
-    """Rows in vectors."""
+    """Row operations planned in vectors."""
 
     def emit(self, memory: Memory) -> None:
         """Emit all rows at the insertion point."""
@@ -32,14 +32,15 @@ class RowsPlan(Rows):
         level([])
 
     def emit_row(self, memory: Memory, stored: set[Any], *indices: Any, limit: Any = None) -> None:
-        """Emit the row at these indices; with `limit`, a multiple of `steps` or the end, only elements before it."""
+        """Emit the row at these indices; with `limit`, a multiple of `steps` or the end, only the elements before
+        it."""
         held: dict[Any, Any] = {}
         for walk in self.walks:
             sweep = self._sweep(walk, memory, stored, held)
             held.update(sweep.emit(indices, parallel=not self.rows, limit=limit if walk.own else None))
 
     def steps(self, memory: Memory) -> list[int]:
-        """Elements that the walks take at a time."""
+        """Return the elements that each loop computes at a time."""
         return [self._sweep(walk, memory, set(), {}).step for walk in self.walks if walk.own]
 
     def _sweep(self, walk: Walk, memory: Memory, stored: set[Any], held: dict[Any, Any]) -> Sweep:
@@ -50,14 +51,14 @@ class RowsPlan(Rows):
 
 
 def plan_rows(group: Group) -> RowsPlan | Decline:
-    """How to compute these blocks row by row."""
+    """Plan how to compute these blocks row by row."""
     found = find_rows(group)
     return found if isinstance(found, Decline) else RowsPlan(found.group, found.rows, found.walks)
 
 
 @schedule("any", target="llvm", priority=40)
 def rows(kernel: Any, context: Any) -> Any:
-    """Softmax, normalizations and reductions along memory: row by row, in vectors."""
+    """Schedule softmax, normalizations and reductions along the innermost axis row by row, in vectors."""
     group = whole_function(kernel, context)
     if isinstance(group, Decline):
         return group

@@ -1,9 +1,9 @@
-"""Copies whose runs of memory change places: heads between tokens, images between batches.
+"""Copies that permute contiguous runs: heads and tokens, images and batches.
 
-An operand and the output both lie along the last loop, but beside it along different ones: what comes next in one
-is far away in the other. Written run by run, each line of the operand is asked for when it is needed. So some runs
-that lie together in the operand, by some that lie together in the output, are a block, written out without a loop:
-what the caches fetch ahead of the one then serves the other.
+An operand and the output are both contiguous along the last loop, but differ in the loop with the next larger
+stride: adjacent runs of one are far apart in the other. Copied run by run, each line of the operand is requested
+when it is needed. So some adjacent runs of the operand, by some adjacent runs of the output, form a block that is
+unrolled: what the hardware prefetches for one then serves the other.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, has_int
 from mirlo.targets.llvm.schedule.movement import is_close, moved_bytes
 
 _BLOCK_VECTORS = 128
-"""Vectors of a block: more are more code, less are slower."""
+"""Most vectors of a block: more are more code, fewer are slower."""
 _READ_TOGETHER = 4
-"""Runs that lie together in the operand; they are short, or their vectors would be too many."""
+"""Adjacent runs of the operand in a block; they are short, or there would be too many vectors."""
 _SHORT = 2
-"""Vectors of runs that are copied in blocks from any of the caches; longer ones where the second cache is close."""
+"""Vectors of runs that are copied in blocks from any cache level; longer runs only if the data is in the L2 cache."""
 _LOADED_TOGETHER = 4
-"""Vectors that are read before the first of them is written."""
+"""Vectors that are loaded before the first of them is stored."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """A space whose last loops are `far`, along which an operand's runs follow each other, `near`, along which the
-    output's do, and the run."""
+    """A space whose last loops are `far`, the next stride of an operand's runs, `near`, that of the output's runs,
+    and the run."""
 
     space: Space
     far: int
-    """Steps of the loop before the last two that are a block."""
+    """Extent of a block along the last loop but two."""
     near: int
-    """Steps of the last loop but one."""
+    """Extent of a block along the last loop but one."""
     lanes: int
 
 
 def find_runs(space: Space, made: set[Any], machine: Machine) -> Runs | None:
-    """The space with its loops arranged for blocks of runs, if it copies such and they are worth while."""
+    """Arrange the loops of a space for blocks of runs, if it copies runs and blocks pay."""
     last = len(space.extents) - 1
     if last < 2 or has_intrinsics(space.places):
         return None
@@ -69,12 +69,12 @@ def find_runs(space: Space, made: set[Any], machine: Machine) -> Runs | None:
 
 
 def _evenly(extent: int, most: int) -> int:
-    """A step of at most so many that leaves little over."""
+    """Return a step of at most `most` that leaves a small rest."""
     return -(-extent // -(-extent // most))
 
 
 def _far(space: Space, made: set[Any]) -> int | None:
-    """The loop along which runs of the operands follow each other; None where they have no runs."""
+    """Return the loop with the next stride of the operands' runs; None if they have no runs."""
     last = len(space.extents) - 1
     found: int | None = None
     for place in space.places:
@@ -154,7 +154,7 @@ class RunsSweep:
 
 
 def _vectors(space: Space, lanes: int, masked: bool) -> list[tuple[int, int, int]]:
-    """(start, lanes, active) of all vectors of a run."""
+    """Return the (start, lanes, active) of all vectors of a run."""
     cut = chunks(space.extents[-1], lanes, 1, masked)
     assert isinstance(cut, Chunks)
     whole = [(start, cut.lanes, cut.lanes) for start in range(0, cut.main, cut.lanes)]

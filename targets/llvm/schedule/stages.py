@@ -1,4 +1,4 @@
-"""Functions that no single loop nest computes: their blocks in stages, each by the plan that fits, through memory."""
+"""Prim functions that need several loop nests: their blocks in stages, each by a plan that fits, through memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST = 16
 
 @dataclass(frozen=True)
 class Scalar:
-    """A block that no plan takes."""
+    """A block that no plan accepts."""
 
     block: BlockView
     name = "scalar"
@@ -43,7 +43,7 @@ _NAMES = {
 
 
 def plan_stages(view: PrimView, group: Group) -> list[Stage]:
-    """The blocks from the first on, as many at a time as one plan takes."""
+    """Plan the blocks in order, as many at a time as one plan accepts."""
     stages: list[Stage] = []
     at = 0
     while at < len(group.blocks):
@@ -64,7 +64,7 @@ def _plan(part: Group) -> Stage | None:
     if not isinstance(plan_of_product, Decline):
         return plan_of_product
     if len(part.blocks) > 1 and any(is_product(block) for block in part.blocks):
-        return None  # the product gets a register tile of its own
+        return None  # the contraction gets a register tile of its own
     for planner in PLANNERS:
         plan = planner(part)
         if not isinstance(plan, Decline):
@@ -90,7 +90,7 @@ def emit_stages(stages: Sequence[Stage], buffers: BufferFunction) -> None:
 
 @schedule("any", target="llvm", priority=90)
 def staged_contractions(kernel: Any, context: Any) -> Any:
-    """Functions that compute something else besides a contraction: one after the other."""
+    """Schedule a contraction among other computations, one after the other."""
     group = whole_function(kernel, context)
     if isinstance(group, Decline):
         return group
@@ -101,7 +101,7 @@ def staged_contractions(kernel: Any, context: Any) -> Any:
 
 @schedule("any", target="llvm", priority=20)
 def stages(kernel: Any, context: Any) -> Any:
-    """Blocks that need different loops: one after the other."""
+    """Schedule blocks that need different loops, one after the other."""
     group = whole_function(kernel, context)
     if isinstance(group, Decline):
         return group

@@ -1,6 +1,6 @@
-"""One walk over the elements of some blocks, in vectors: elementwise blocks, and reductions over all of its loops.
+"""A vectorized loop nest over the elements of some blocks: elementwise blocks, and reductions over all of its loops.
 
-Values that one block makes and a later one reads at the same place stay in registers.
+Values that a later block reads at the same element stay in registers.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mirlo.targets.llvm.schedule.pieces import along
 
 
 class Sweep:
-    """Emits the loops from `start` on, the last one in vectors; the loops before it are the caller's.
+    """Emits the loops from `start` on, the last one vectorized; the caller emits the loops before it.
 
-    `reductions` has the reducers by position of the block, `stored` the tensor values that go to memory, `held` those
-    that are in registers already. `lanes` overrides how many there are.
+    `reductions` are the reducers by position of the block, `stored` the tensor values that are stored, `held` those
+    that are in registers already. `lanes` overrides the number of lanes.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Sweep:
         self.last = len(space.extents) - 1
         self.has_loops = self.last >= start
         if lanes is None and not self.reducers and self.has_loops and has_intrinsics(places):
-            # Long computations keep the machine busy only where several of them go on at once, step by step. LLVM
-            # does not mix vectors that come one after the other, but takes one that fills several registers apart.
+            # Long dependency chains need several independent ones in flight, interleaved operation by operation. LLVM
+            # does not interleave consecutive vectors, but it splits a vector of several registers that way.
             length = space.extents[self.last]
             fitting = max(1, length // self.lanes) if isinstance(length, int) else machine.vector_registers
             together = min(machine.chosen.unroll or machine.vector_registers // 8, fitting)
@@ -62,14 +62,14 @@ class Sweep:
 
     @property
     def step(self) -> int:
-        """Elements of the last loop that are computed side by side."""
+        """Return the elements of the last loop that are computed at a time."""
         together = chunks(self.space.extents[self.last], self.lanes, self.unroll, self.masked)
         return together.lanes * together.unroll
 
     def emit(self, indices: Sequence[Any], parallel: bool = False, limit: Any = None) -> dict[Any, Any]:
-        """Emit at the iteration `indices` of the outer loops. The scalars that came out, by tensor value.
+        """Emit the iteration `indices` of the outer loops; return the resulting scalars, by tensor value.
 
-        `limit`, a multiple of `step` or the extent, ends the last loop before its extent does.
+        `limit`, a multiple of `step` or the extent, ends the last loop early.
         """
         if not self.has_loops:
             return self._single(indices)
@@ -85,7 +85,7 @@ class Sweep:
         return self._reduced(indices, walks[0].finish(totals)) if self.reducers else {}
 
     def elementwise(self, space: Space) -> list[Place]:
-        """The blocks that do not reduce."""
+        """Return the blocks that do not reduce."""
         return [place for i, place in enumerate(space.places) if i not in self.by_position]
 
     def frame(self, space: Space, axis: int | None) -> Frame:
@@ -97,7 +97,7 @@ class Sweep:
         return Frame(self.memory, axis, made, self.held)
 
     def run(self, space: Space, point: Point) -> None:
-        """All blocks at one point, and their stores."""
+        """Emit all blocks at one point, and their stores."""
         for place in space.places:
             point.run(place)
         for place in self.elementwise(space):
@@ -106,7 +106,7 @@ class Sweep:
                     point.store(place, output, point.find(value))
 
     def _single(self, indices: Sequence[Any]) -> dict[Any, Any]:
-        """No loops: one scalar of each block."""
+        """Emit one scalar of each block, without loops."""
         point = Point(self.frame(self.space, None), indices)
         self.run(self.space, point)
         found = {
@@ -142,8 +142,7 @@ class Sweep:
 class _Vectors:
     """The innermost loop of a sweep, or a part of it.
 
-    Carried are, for each reducer, `unroll` partial results in vectors, and one in scalars where the rest has fewer
-    lanes.
+    For each reducer it carries `unroll` partial results in vectors, and one scalar if the tail has fewer lanes.
     """
 
     def __init__(self, sweep: Sweep, space: Space):
@@ -178,7 +177,7 @@ class _Vectors:
         return self.chunks.emit(step, carried, parallel)
 
     def _accumulate(self, point: Point, carried: list[Any], slot: int) -> list[Any]:
-        """What is carried after a vector; `slot` says which of the unrolled ones it is."""
+        """Return the carried values after a vector; `slot` is its position among the unrolled ones."""
         following = list(carried)
         slot = slot if point.lanes == self.chunks.lanes else self.chunks.unroll
         for reducer, first in self._spans():
@@ -192,7 +191,7 @@ class _Vectors:
         return following
 
     def _spans(self) -> list[tuple[Reducer, int]]:
-        """The reducers, and where in what is carried each of them starts."""
+        """Return the reducers, and the offset of each in the carried values."""
         found, at = [], 0
         for reducer in self.sweep.reducers:
             found.append((reducer, at))
@@ -200,7 +199,7 @@ class _Vectors:
         return found
 
     def finish(self, carried: list[Any]) -> list[list[Any]]:
-        """The outputs of each reducer."""
+        """Return the outputs of each reducer."""
         results = []
         for reducer, first in self._spans():
             width = len(reducer.contributions)
@@ -217,7 +216,7 @@ class _Vectors:
 
 
 def _only_active(reducer: Reducer, values: list[Any], point: Point) -> list[Any]:
-    """The lanes that are on; the others get what changes nothing."""
+    """Replace inactive lanes by the identity of the reduction."""
     if point.active == point.lanes:
         return values
     on = lane_mask(point.lanes, point.active)

@@ -1,14 +1,15 @@
-"""The order in which square tiles of two loops are visited, where one operand lies along the first and another along
-the second.
+"""The order of square tiles over two loops, one operand having unit stride along the first and another along the
+second.
 
-Caches bring lines in pairs: the one that is asked for, and soon after it the other one of the pair. A walk along either
-operand asks for the second line of a pair of the other operand right away, before it is there, or long after it is
-gone. So two lines by two are a block, of which one diagonal is visited before the other:
+Caches fetch lines in pairs: the requested line, and soon after it the other line of the pair. A traversal along
+either operand requests the second line of a pair of the other operand right away, before it has arrived, or long
+after it was evicted. So two lines by two form a block, of which one diagonal is visited before the other:
 
-    1 3
-    4 2
+1 3
+4 2
 
-The first two tiles ask for one line of each pair in both operands; when the other two come, all is there.
+The first two tiles request one line of each pair in both operands; when the other two are visited, all lines have
+arrived.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.llvm.schedule.chunks import plus
 
 LINE_BYTES = ALIGNMENT
-"""A line of the cache."""
+"""Bytes of a cache line."""
 _PAIR = 2
-"""Lines that come together."""
+"""Lines that are fetched together."""
 _CROWDED = 2
-"""Rows crowd where no more sets than this hold the lines of one column."""
+"""Number of sets up to which the lines of one column of rows conflict."""
 _LOW_TILES = 8
-"""Tiles of few rows that follow each other."""
+"""Consecutive tiles of few rows."""
 
 Tile = Callable[[tuple[Any, int], tuple[Any, int]], None]
 """Emits the tile with these (start, count) along the first loop and along the second."""
@@ -39,29 +40,29 @@ Tile = Callable[[tuple[Any, int], tuple[Any, int]], None]
 
 @dataclass(frozen=True)
 class Cut:
-    """A loop in tiles: whole ones, and what is left. All is counted in elements."""
+    """A loop in tiles: whole ones, and a rest. All is counted in elements."""
 
     extent: int
     size: int
     beyond: Any = None
-    """How far before the start of the loop a tile would begin in order to begin with a line of memory: the first tile
-    and the last one then meet others. None where tiles begin at the start of the loop."""
+    """How far before the start of the loop a tile must begin to be aligned to a cache line; the first and the last
+    tile then overlap others. None if tiles begin at the start of the loop."""
 
     @property
     def main(self) -> int:
-        """What whole tiles cover; where they are shifted, a tile more."""
+        """Return the elements that whole tiles cover; one tile more if they are shifted."""
         if self.beyond is None:
             return self.extent // self.size * self.size
         return -(-self.extent // self.size) * self.size + self.size
 
     @property
     def rest(self) -> tuple[int, int] | None:
-        """Start and count of what is left."""
+        """Return start and count of the rest."""
         left = self.extent % self.size
         return None if self.beyond is not None or not left else (self.main, left)
 
     def whole_tile(self, start: Any, upper: int, emit: Callable[[Any], None]) -> None:
-        """Emit with where the tile at `start` really starts, if it exists. All starts are below `upper`."""
+        """Emit the tile at `start`, shifted for alignment, if it exists. All starts are below `upper`."""
         if self.beyond is not None:
             shifted = create("arith.subi", index(0).type, _value(start), self.beyond)
             inside = create("arith.minsi", shifted.type, shifted, index(self.extent - self.size))
@@ -83,10 +84,10 @@ class Blocks:
 
 
 def choose_blocks(first: Cut, second: Cut, element_bytes: int, row_bytes: int | None, way_bytes: int) -> Blocks:
-    """Blocks of two lines by two, where there are as many.
+    """Choose blocks of two lines by two, if there are as many.
 
-    They are of four lines along the output where its rows, which lie `row_bytes` apart, share few sets of the first
-    cache: lines `way_bytes` apart have the same set.
+    They have four lines along the output if its rows, at a stride of `row_bytes`, map to few sets of the L1 cache:
+    lines `way_bytes` apart map to the same set.
     """
     line = max(first.size, second.size, LINE_BYTES // element_bytes)
     pair = _PAIR * line
@@ -98,23 +99,23 @@ def choose_blocks(first: Cut, second: Cut, element_bytes: int, row_bytes: int | 
 
 
 def no_blocks(first: Cut, second: Cut) -> Blocks:
-    """A walk along the output: what comes from beyond the caches is fetched far ahead only where lines follow lines."""
+    """Visit along the output: data beyond the caches is prefetched far ahead only for consecutive lines."""
     return Blocks(first.size, second.size, 0)
 
 
 def line_pairs(first: Cut, second: Cut) -> Blocks:
-    """A walk along the output, two rows of tiles at a time: caches bring the operand's lines in pairs."""
+    """Visit along the output, two rows of tiles at a time: caches fetch the operand's lines in pairs."""
     return Blocks(_PAIR * first.size, second.size, 0)
 
 
 def low_blocks(first: Cut, second: Cut, element_bytes: int) -> Blocks:
-    """Tiles of few rows that follow each other along the output; what is left of the lines that they read is next."""
+    """Visit tiles of few rows along the output; tiles with the rest of the lines that they read are next."""
     line = max(first.size, LINE_BYTES // element_bytes)
     return Blocks(line, _LOW_TILES * second.size, 0)
 
 
 def visit(first: Cut, second: Cut, blocks: Blocks, tile: Tile, parallel: bool) -> None:
-    """Loops over all tiles: blocks along the second loop, then along the first."""
+    """Emit loops over all tiles: blocks along the second loop, then along the first."""
     rows, columns = _round_up(first.main, blocks.first), _round_up(second.main, blocks.second)
 
     def whole(row: Any, column: Any) -> None:
@@ -144,7 +145,7 @@ def visit(first: Cut, second: Cut, blocks: Blocks, tile: Tile, parallel: bool) -
 
 
 def _block(first: Cut, second: Cut, blocks: Blocks, row: Any, column: Any, whole: Callable[[Any, Any], None]) -> None:
-    """One block, along its diagonals."""
+    """Emit one block, along its diagonals."""
 
     def part(at: Any, rows: int, to: Any, columns: int) -> None:
         _loop(rows, first.size, lambda r: _loop(columns, second.size, lambda c: whole(plus(at, r), plus(to, c))))
@@ -162,7 +163,7 @@ def _block(first: Cut, second: Cut, blocks: Blocks, row: Any, column: Any, whole
 
 
 def _loop(extent: int, step: int, body: Callable[[Any], None], parallel: bool = False) -> None:
-    """A loop from 0 to a multiple of a step; of one step, that."""
+    """Emit a loop from 0 to a multiple of a step; the body alone for a single step."""
     if extent == step:
         body(0)
     elif extent:

@@ -1,7 +1,7 @@
-"""Reductions whose lanes lie along an output loop: pooling windows, sums over leading or middle dims.
+"""Reductions vectorized along an output loop: pooling windows, sums over leading or middle dims.
 
-Each lane reduces on its own, so any combination is fine. Elementwise blocks that follow are computed on the totals
-while they are in registers. The loops are cut at the edges of padding; inside no element is tested.
+Each lane reduces on its own, so any combination is possible. Elementwise blocks that follow are computed on the
+results while they are in registers. The loops are cut at the edges of padding; inside no element is tested.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from mirlo.targets.llvm.schedule.group import whole_function
 from mirlo.targets.llvm.schedule.pieces import along, pieces
 
 _UNROLLED = 9
-"""Windows of up to this many elements are written out instead of looped over."""
+"""Most elements of a window that is unrolled."""
 _LIGHT = 12
-"""Bodies of up to this many operations are limited by their loads."""
+"""Most operations of a body that is limited by its loads."""
 _FARTHEST = 4
-"""Operands that step further than this from lane to lane are gathered; then vectors do not pay."""
+"""Largest stride from lane to lane; with larger ones operands are gathered, and vectors do not pay."""
 _NARROWEST = 4
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Output loops, the last one in vectors, then reduction loops."""
+    """Output loops, the last one vectorized, then reduction loops."""
 
     space: Space
     outputs: int
-    """How many of the loops are output loops."""
+    """Number of output loops."""
     is_scalar: bool = False
-    """Whether it is cut so thin that its elements are computed one by one."""
+    """Whether it is too thin for vectors, and computed element by element."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class WindowPlan:
     pieces: list[Piece]
 
     def emit(self, memory: Memory) -> None:
-        """Emit all pieces at the insertion point."""
+        """Emit all parts at the insertion point."""
         for block in self.group.blocks:
             for operand in (*block.inputs, *block.outputs):
                 if operand.value in self.group.kept or operand.value not in self.group.made:
@@ -64,7 +64,7 @@ class WindowPlan:
 
 
 class _PieceEmitter:
-    """The loops over the outputs of a piece."""
+    """The loops over the outputs of a part."""
 
     def __init__(self, group: Group, piece: Piece, memory: Memory):
         self.space = piece.space
@@ -87,7 +87,7 @@ class _PieceEmitter:
 
 
 class _PartEmitter:
-    """The vectors along the last output loop, or a part of it, and the reduction loops in each."""
+    """The vectors along the last output loop, or some of them, and the reduction loops in each."""
 
     def __init__(self, group: Group, space: Space, outputs: int, lanes: int, memory: Memory):
         self.group = group
@@ -105,7 +105,7 @@ class _PartEmitter:
         self.chunks = chunks(space.extents[outputs - 1], lanes, self._unroll(group.machine), masked)
 
     def _unroll(self, machine: Machine) -> int:
-        """Vectors side by side: more of them read longer stretches of memory at each step of a long reduction."""
+        """Choose the unroll factor: more vectors read longer stretches of memory in each step of a long reduction."""
         if machine.chosen.unroll is not None:
             return machine.chosen.unroll
         effort = work([self.reduction])
@@ -125,7 +125,7 @@ class _PartEmitter:
         self.chunks.emit(step, [], parallel=not indices)
 
     def _vectors(self, indices: list[Any], starts: Sequence[Any], lanes: int, active: int, before: Point) -> None:
-        """Reduce and finish some vectors side by side."""
+        """Reduce some vectors at a time, and emit what follows on them."""
         block = self.reduction.block
         begin = [attribute_constant(attribute) for attribute in block.init]
         begin = [splat(value, lanes) for value in begin] if lanes > 1 else begin
@@ -174,7 +174,7 @@ class _PartEmitter:
 
 @deciding
 def plan_window(group: Group) -> WindowPlan | Decline:
-    """How to reduce with one output element per lane."""
+    """Plan a reduction with one output element per lane."""
     refusal = _fits(group) or opaque_of_group(group)
     if refusal is not None:
         return refusal
@@ -216,7 +216,7 @@ def _fits(group: Group) -> Decline | None:
 
 
 def _ordered(space: Space, outputs: int) -> Space:
-    """Output loops in the order of the output's memory."""
+    """Order the output loops as the output's memory."""
     place = space.places[-1]
     where = place.flat(place.block.outputs[0])
     order = sorted(range(outputs), key=lambda a: -abs(D.estimate_dim(where.coefficient(a) or 0)))
@@ -224,7 +224,7 @@ def _ordered(space: Space, outputs: int) -> Space:
 
 
 def _arranged(space: Space, outputs: int) -> Piece:
-    """Without loops of one element, and merged where possible. One output loop stays, for vectors to lie along."""
+    """Drop loops of extent 1, and merge loops. One output loop remains, to be vectorized."""
     sizes = space.extents[:outputs]
     kept = max(sum(size != 1 for size in sizes), 1)
     space = merge_all(space.drop_units(start=int(all(size == 1 for size in sizes))), kept)
@@ -251,7 +251,7 @@ def _worth(piece: Piece, group: Group) -> Decline | None:
 
 @schedule("any", target="llvm", priority=30)
 def window(kernel: Any, context: Any) -> Any:
-    """Pooling and reductions over dims that are not innermost: one output element per lane."""
+    """Schedule pooling and reductions over dims that are not innermost: one output element per lane."""
     group = whole_function(kernel, context)
     if isinstance(group, Decline):
         return group

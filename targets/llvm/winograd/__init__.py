@@ -1,1 +1,1 @@
-"""Convolutions with 3x3 windows by Winograd's algorithm: fewer multiplications, between transforms of tiles."""
+"""Winograd convolution with 3x3 windows: fewer multiplications, between transforms of tiles."""

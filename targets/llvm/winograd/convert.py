@@ -1,4 +1,4 @@
-"""The pass `winograd`: convolutions with 3x3 windows as transforms and products of matrices, where that is faster."""
+"""Pass `winograd`: rewrite convolutions with 3x3 windows as transforms and matrix products, where that is faster."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from mirlo.targets.llvm.winograd.functions import Tiling, input_function, output
 from mirlo.targets.llvm.winograd.matrices import INPUT, transformed_weight
 
 WINOGRAD = "winograd"
-"""What measurements choose: results of a tile along each side, 0 for the direct way."""
+"""The tuned choice: results of a tile along each side, 0 for direct convolution."""
 _GAIN = 0.85
-"""Share of the direct way's time below which the model of the machine is believed."""
+"""Part of the direct time below which the machine model's gain is trusted."""
 
 
 @dataclass(frozen=True)
 class WinogradRecord:
-    """What became of a convolution: the tile that was chosen, or why it stays as it is."""
+    """How a convolution was rewritten: the chosen tile, or why it stays as it is."""
 
     tile: int
     declined: Decline | None
@@ -40,17 +40,17 @@ class WinogradRecord:
 
 @dataclass(frozen=True)
 class Way:
-    """How a convolution may be computed: in tiles of m by m results, or directly, where m is 0."""
+    """A strategy for a convolution: tiles of m by m results, or direct convolution, where m is 0."""
 
     m: int
     tiling: Tiling
     cycles: float
-    """That the model of the machine expects."""
+    """Cycles that the machine model expects."""
 
 
 @dataclass(frozen=True)
 class Ways:
-    """All ways for a convolution, the fastest first, and the one that is taken unless measurements say otherwise."""
+    """All strategies for a convolution, the fastest first, and the default one without measurements."""
 
     ordered: tuple[Way, ...]
 
@@ -60,23 +60,23 @@ class Ways:
 
     @property
     def own(self) -> Way:
-        """The fastest in tiles, or the direct way where the gain is too small to believe in."""
+        """Return the fastest tiled strategy, or the direct one if the gain is too small to be trusted."""
         return self.tiled if self.tiled.cycles <= _GAIN * self.direct.cycles else self.direct
 
     @property
     def tiled(self) -> Way:
-        """The fastest in tiles."""
+        """Return the fastest tiled strategy."""
         return next(way for way in self.ordered if way.m)
 
 
 @register_pass
 @dataclass(frozen=True)
 class Winograd(Pass):
-    """Compute 3x3 convolutions by Winograd's algorithm where that is expected to be faster.
+    """Rewrite 3x3 convolutions with Winograd's algorithm where that is expected to be faster.
 
-    Tiles of 2x2 results need 2.25 times fewer multiplications, and are as exact as the direct way; those of 4x4 need 4
-    times fewer, and their rounding errors are up to ten times as large. `tile` is the largest that may be chosen. What
-    measurements chose, which `apply-tuning` leaves on a convolution, goes before what is expected.
+    Tiles of 2x2 results need 2.25 times fewer multiplications, and are as exact as direct convolution; those of 4x4
+    need 4 times fewer, and their rounding errors are up to ten times as large. `tile` is the largest permitted one.
+    Measured choices, which `apply-tuning` attaches to a convolution, take precedence over the model.
     """
 
     name = "winograd"
@@ -93,7 +93,7 @@ class Winograd(Pass):
         measured = [take_tuned(conv).get(WINOGRAD) for conv in convs]
         wanted = session.options.get(STRATEGIES)
         if wanted is not None and (not isinstance(wanted, dict) or "relax.conv" in wanted):
-            return  # whoever asks for a strategy gets it
+            return  # a strategy requested by the user is applied
         machine = find_machine(self.machine or session.options.get("machine"))
         functions = _Functions(op)
         for conv, tile in zip(convs, measured, strict=True):
@@ -134,7 +134,7 @@ class _Functions:
 
 
 def ways(conv: Any, machine: Machine, largest: int = max(INPUT)) -> Ways | Decline:
-    """How a convolution of a constant weight can be computed, or why there is but one way."""
+    """Return the strategies for a convolution with a constant weight, or decline if there is only the direct one."""
     kinds = [kind_of(v) for v in (conv.x, conv.weight, conv.output)]
     x, weight, out = kinds
     if largest == 0:
@@ -170,7 +170,7 @@ def ways(conv: Any, machine: Machine, largest: int = max(INPUT)) -> Ways | Decli
 
 
 def choose(conv: Any, b: Rewriter, machine: Machine, largest: int, measured: int | None = None) -> Tiling | Decline:
-    """The tiles for a convolution, or why it is better computed directly."""
+    """Choose the tiles for a convolution, or decline if direct convolution is better."""
     found = ways(conv, machine, largest)
     if isinstance(found, Decline):
         return found
@@ -186,7 +186,7 @@ def choose(conv: Any, b: Rewriter, machine: Machine, largest: int, measured: int
 
 
 def rewritten(conv: Any, tiling: Tiling, b: Rewriter, functions: _Functions) -> Any:
-    """The convolution as transforms and a product for each element of a tile."""
+    """Rewrite the convolution as transforms and one matrix product for each element of a tile."""
     read = constant_reader(conv.weight, b.session)
     planes, tiles = tiling.alpha**2, tiling.count
     kind = TensorType.of((planes, tiling.channels, tiling.out_channels), "f32")

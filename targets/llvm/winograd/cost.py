@@ -1,4 +1,4 @@
-"""What a convolution is expected to take, in cycles of one core: directly, and by Winograd's algorithm."""
+"""Cost model of a convolution, in cycles of one core: direct, and by Winograd's algorithm."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.winograd.functions import Tiling
 
 _REACHED = 0.9
-"""Share of the machine's multiply-adds that products reach."""
+"""Part of the machine's peak that matrix products reach."""
 _BYTES_PER_CYCLE = 4.5
-"""Bytes of weights that arrive from memory in a cycle."""
+"""Bandwidth of weights from memory."""
 _ELEMENT_CYCLES = 2.5
-"""Cycles for a vector of a transformed tile: computed, and written to or read from a cache."""
+"""Cycles for a vector of a transformed tile: the computation, and a store to or load from a cache."""
 
 
 def direct_cycles(tiling: Tiling, machine: Machine) -> float:
-    """Of the register tiles that compute the convolution directly."""
+    """Estimate the cycles of direct convolution in register tiles."""
     products = tiling.channels * tiling.out_channels * 9
     pixels = D.estimate_dim(tiling.batch * tiling.out[0] * tiling.out[1])
     return _products(products * pixels, products, machine)
 
 
 def winograd_cycles(tiling: Tiling, machine: Machine) -> float:
-    """Of both transforms and the products between them."""
+    """Estimate the cycles of both transforms and the products between them."""
     planes = tiling.alpha**2
     weights = planes * tiling.channels * tiling.out_channels
     count = D.estimate_dim(tiling.count)

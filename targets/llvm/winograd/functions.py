@@ -1,4 +1,4 @@
-"""The transforms as prim functions: blocks that say what is computed, which the schedules of this folder recognize."""
+"""The transforms as prim functions, which the schedules of this folder recognize."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Matrix
 
 IMAGE = 224
-"""What the height and the width of an image are taken for where they are open."""
+"""Assumed height and width of an image with dynamic size."""
 INPUT_BLOCK = "winograd_input"
 OUTPUT_BLOCK = "winograd_output"
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """A convolution cut into tiles of m by m results."""
+    """A convolution divided into tiles of m by m results."""
 
     m: int
     batch: Dim
     size: tuple[Dim, Dim]
     """Height and width of the image."""
     pad: tuple[int, int]
-    """Zeros above, and to the left."""
+    """Padding at the top, and on the left."""
     out: tuple[Dim, Dim]
     channels: int
     out_channels: int
 
     @property
     def alpha(self) -> int:
-        """Elements of a tile along each side, before and after its transform."""
+        """Return the elements of a tile along each side, before and after its transform."""
         return self.m + 2
 
     @property
     def tiles(self) -> tuple[Dim, Dim, Dim]:
-        """Images, and tiles of each along its height and its width."""
+        """Return the images, and the tiles of each along height and width."""
         return self.batch, D.ceildiv(self.out[0], self.m), D.ceildiv(self.out[1], self.m)
 
     @property
@@ -52,12 +52,12 @@ class Tiling:
 
     @property
     def likely(self) -> Tiling:
-        """Of numbers only: one image, of the size that images mostly have, where that is known at run time only."""
+        """Return a static estimate: one image, with the assumed size if it is dynamic."""
         size, out = ((_likely(height), _likely(width)) for height, width in (self.size, self.out))
         return replace(self, batch=self.batch if isinstance(self.batch, int) else 1, size=size, out=out)
 
     def transformed(self, channels: int) -> tuple[Dim, ...]:
-        """Shape of all transformed tiles."""
+        """Return the shape of all transformed tiles."""
         return (self.alpha, self.alpha, *self.tiles, channels)
 
 
@@ -66,7 +66,7 @@ def _likely(dim: Dim) -> Dim:
 
 
 def input_function(tiling: Tiling, loc: Any) -> Any:
-    """[batch, height, width, channels] to the transformed tiles."""
+    """Build the input transform: [batch, height, width, channels] to the transformed tiles."""
     x_type = TensorType.of((tiling.batch, *tiling.size, tiling.channels), "f32")
     p = PrimBuilder(INPUT_BLOCK, [x_type], loc)
     return p.finish(input_block(p, p.inputs[0], tiling))
@@ -84,7 +84,7 @@ def input_block(p: PrimBuilder, x: TensorExpr, tiling: Tiling) -> TensorExpr:
 
 
 def output_function(tiling: Tiling, loc: Any) -> Any:
-    """The products of tiles to [batch, height, width, channels]."""
+    """Build the output transform: the products of tiles to [batch, height, width, channels]."""
     p = PrimBuilder(OUTPUT_BLOCK, [TensorType.of(tiling.transformed(tiling.out_channels), "f32")], loc)
     return p.finish(output_block(p, p.inputs[0], tiling))
 
@@ -101,7 +101,7 @@ def output_block(p: PrimBuilder, products: TensorExpr, tiling: Tiling) -> Tensor
 
 
 def _entry(matrix: Matrix, row: Expr, column: Expr) -> Expr:
-    """An element of the matrix, its place known at run time."""
+    """Return an element of the matrix at run-time indices."""
     made = constant(0.0, "f32")
     for i, line in enumerate(matrix):
         for j, number in enumerate(line):
@@ -111,10 +111,10 @@ def _entry(matrix: Matrix, row: Expr, column: Expr) -> Expr:
 
 
 def computes(block: BlockView, wanted: Any, rows: int) -> bool:
-    """Whether a block computes what the first block of a prim function made here does.
+    """Return whether a block computes the same as the first block of a prim function made here.
 
-    Its body, which other passes may have written differently, is evaluated for each pair of a row of the matrix, of
-    so many, and a column, along one dim and along the other; the pair along the fixed dim is (0, 0), which is not 0.
+    Its body, which other passes may have rewritten, is evaluated for each pair of one of the matrix's `rows` and a
+    column, along one dim and along the other; the pair along the fixed dim is (0, 0), where the entry is nonzero.
     """
     other = next(BlockView(op) for op in wanted.operation.regions[0].blocks[0].operations)
     if (block.axes, block.domain) != (other.axes, other.domain) or len(block.inputs) != 1:
@@ -128,7 +128,7 @@ def computes(block: BlockView, wanted: Any, rows: int) -> bool:
 
 
 def _samples(block: BlockView, rows: int) -> Iterator[list[int]]:
-    """Indices of all axes: the rows of the matrices are along the first two that are larger than one, in any block."""
+    """Yield indices of all axes: in any block, the first two axes longer than one are the rows of the matrices."""
     columns = block.domain[block.reduce[0]]
     first, second = (0, 1) if block.name == INPUT_BLOCK else (1, 2)
     for fixed, moved in ((first, second), (second, first)):
@@ -142,7 +142,7 @@ def _samples(block: BlockView, rows: int) -> Iterator[list[int]]:
 
 
 def evaluate(block: BlockView, indices: Sequence[np.ndarray]) -> np.ndarray | None:
-    """What a body adds to its accumulator where it reads 1, at these indices of each axis; None if it is not known."""
+    """Evaluate what a body adds to its accumulator at these indices if it reads 1; None if unknown."""
     env: dict[Any, Any] = dict(zip(block.index_arguments, indices, strict=True))
     env.update({argument: 1.0 for argument in block.input_arguments})
     env.update({argument: 0.0 for argument in block.accumulators})
@@ -184,4 +184,4 @@ _MEANING: dict[str, Callable[..., Any]] = {
     "arith.subi": lambda a, b: a - b,
     "arith.index_cast": lambda a: a,
 }
-"""Operations on arrays; what is divided is never negative."""
+"""Operations on arrays; dividends are never negative."""

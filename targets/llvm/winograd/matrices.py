@@ -1,7 +1,7 @@
 """The matrices of Winograd's algorithm F(m x m, 3 x 3), and their products with registers in few operations.
 
-A tile of m + 2 by m + 2 elements becomes B^T d B, the window G g G^T; the product of both, element by element, summed
-up over the channels, becomes m by m results, A^T p A.
+A tile of m + 2 by m + 2 elements becomes B^T d B, the window G g G^T; the elementwise product of both, summed over
+the channels, becomes m by m results, A^T p A.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _WEIGHT: dict[int, Matrix] = {
 }  # fmt: skip
 """G by m."""
 _BLOCK = 1024
-"""Windows that are transformed at once: doubles that stay in the cache, in products too small for threads of BLAS."""
+"""Windows transformed at a time: doubles that fit the cache, in products too small for BLAS threads."""
 
 
 def transformed_weight(weight: np.ndarray, m: int) -> np.ndarray:
-    """[3, 3, in, out] as [(m + 2)^2, in, out], computed in doubles and rounded once."""
+    """Transform [3, 3, in, out] to [(m + 2)^2, in, out], computed in f64 and rounded once."""
     g = np.asarray(_WEIGHT[m], np.float64)
     both = np.kron(g, g)
     windows = weight.reshape(both.shape[1], -1)
@@ -51,7 +51,7 @@ def transformed_weight(weight: np.ndarray, m: int) -> np.ndarray:
 
 
 def multiply(matrix: Matrix, vectors: Sequence[Any], ops: Operations) -> list[Any]:
-    """The matrix times a column of vectors. Rows that differ in signs only share their sums."""
+    """Multiply the matrix by a column of vectors. Rows that differ only in signs share partial sums."""
     made: list[Any] = [None] * len(matrix)
     for i, row in enumerate(matrix):
         if made[i] is not None:
@@ -81,18 +81,18 @@ class Operations:
         self.subtract = subtract
         self.scale = scale
         self.fused = fused
-        """`fused(x, number, y)` is x * number + y."""
+        """`fused(x, constant, y)` is x * constant + y."""
 
 
 def _are_twins(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Whether rows differ in the signs of some elements, and share at least one other."""
+    """Return whether rows differ in the signs of some elements, and share at least one other."""
     pairs = [(x, y) for x, y in zip(a, b, strict=True) if x or y]
     same, turned = sum(x == y for x, y in pairs), sum(x == -y for x, y in pairs)
     return same + turned == len(pairs) and same > 0 and turned > 0
 
 
 def _combine(row: Sequence[float], vectors: Sequence[Any], ops: Operations) -> Any:
-    """The sum of vectors times numbers, those with 1 first."""
+    """Emit the sum of vectors times constants, those with 1 first."""
     terms = sorted(((n, v) for n, v in zip(row, vectors, strict=True) if n), key=lambda term: (term[0] != 1, -term[0]))
     (number, total), *rest = terms
     total = total if number == 1 else ops.scale(total, number)

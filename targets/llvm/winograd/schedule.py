@@ -1,4 +1,4 @@
-"""Schedules of the transforms: a tile at a time in registers, lanes along the channels."""
+"""Schedules of the transforms: a tile at a time in registers, vectorized along the channels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Operations, mult
 
 @schedule("any", target="llvm", priority=70)
 def winograd_input(kernel: Any, context: Any) -> Any:
-    """Winograd's transform of an image: tiles of it, a vector of channels at a time."""
+    """Schedule the input transform: tiles of the image, a vector of channels at a time."""
     group = _group(kernel, context, INPUT_BLOCK)
     if isinstance(group, Decline):
         return group
@@ -56,7 +56,7 @@ def winograd_input(kernel: Any, context: Any) -> Any:
 
 @schedule("any", target="llvm", priority=70)
 def winograd_output(kernel: Any, context: Any) -> Any:
-    """Winograd's transform of products, with the elementwise blocks that follow, tile by tile."""
+    """Schedule the output transform and its epilogue, tile by tile."""
     group = _group(kernel, context, OUTPUT_BLOCK)
     if isinstance(group, Decline):
         return group
@@ -88,7 +88,7 @@ def _group(kernel: Any, context: Any, name: str) -> Group | Decline:
 
 
 def _places(group: Group) -> list[Place] | Decline:
-    """The blocks over the pixels and channels of the result."""
+    """Place the blocks over the pixels and channels of the result."""
     first = group.blocks[0]
     domain = first.domain[:4]
     refusal = opaque_of_group(group)
@@ -114,7 +114,7 @@ def _out(m: int, high: Dim, wide: Dim) -> tuple[Dim, Dim]:
 
 
 def _constant(expr: Any) -> int:
-    """An affine expression where all dims are 0."""
+    """Return the value of an affine expression where all dims are 0."""
     if isinstance(expr, ir.AffineConstantExpr):
         return int(expr.value)
     if isinstance(expr, ir.AffineDimExpr):
@@ -138,7 +138,7 @@ def _operations(lanes: int, code: Code) -> Operations:
 
 
 def _transform(matrix: Any, tile: list[list[Any]], ops: Operations) -> list[list[Any]]:
-    """matrix @ tile @ matrix^T."""
+    """Emit matrix @ tile @ matrix^T."""
     columns = [multiply(matrix, list(column), ops) for column in zip(*tile, strict=True)]
     return [multiply(matrix, list(row), ops) for row in zip(*columns, strict=True)]
 
@@ -156,7 +156,7 @@ def _when(condition: Any, yes: Callable[[], None], no: Callable[[], None] | None
 
 @dataclass
 class _Arithmetic:
-    """Index arithmetic on numbers and values."""
+    """Index arithmetic on integers and values."""
 
     code: Code
 
@@ -174,14 +174,14 @@ class _Arithmetic:
         return a * factor if isinstance(a, int) else self.code.scaled(a, factor)
 
     def divide(self, a: Any, divisor: Dim) -> tuple[Any, Any]:
-        """Quotient and remainder."""
+        """Return quotient and remainder."""
         if isinstance(a, int):
             return a // divisor, a % divisor
         kind = ir.IndexType.get()
         return tuple(create(f"arith.{name}", kind, a, self.code.index(divisor)) for name in ("divui", "remui"))
 
     def inside(self, a: Any, size: Dim) -> Any:
-        """Whether 0 <= a < size: one unsigned comparison."""
+        """Return 0 <= a < size: one unsigned comparison."""
         i64 = ir.IntegerType.get_signless(64)
         i1 = ir.IntegerType.get_signless(1)
         return create("arith.cmpi", i1, self.value(a), self.code.index(size), predicate=ir.IntegerAttr.get(i64, 6))
@@ -201,7 +201,7 @@ class _Emitter:
         self.piece = Piece(0, lanes, lanes)
 
     def tiles(self, tile: Callable[[Any, Any, Any, Any], None]) -> None:
-        """`tile(number, n, th, tw)` for each tile."""
+        """Emit `tile(number, n, th, tw)` for each tile."""
         batch, high, wide = self.tiling.tiles
 
         def row(at: Any) -> None:
@@ -268,7 +268,7 @@ class _InputEmitter(_Emitter):
         return self.code.load_vector(self.source, self.index.value(position), self.piece)
 
     def _walk(self, number: Any, read: Callable[[Any, tuple[int, int]], Any]) -> None:
-        """Transform a tile, vector by vector; `read` gives its elements."""
+        """Transform a tile, vector by vector; `read` loads its elements."""
         tiling, index, size = self.tiling, self.index, range(self.tiling.alpha)
         first = index.times(number, tiling.channels)
         plane = tiling.count * tiling.channels
@@ -347,7 +347,7 @@ class _OutputEmitter(_Emitter):
         self.channels(tiling.out_channels, step)
 
     def _finish(self, indices: list[Any], total: Any) -> None:
-        """What follows, on one vector of results, and its stores."""
+        """Emit the epilogue on one vector of results, and its stores."""
         output = self.reduction.block.outputs[0]
         point = Point(self.frame, [*indices, None, None], self.lanes, self.lanes, None, {output.value: total})
         if output.value in self.group.kept:
