@@ -1,1 +1,1 @@
-"""`mirlo bench`: models timed beside other compilers and libraries, in turns, and beside what the machine can do."""
+"""`mirlo bench`: models timed against other compilers and libraries, interleaved, and against the machine's limits."""

@@ -1,7 +1,7 @@
-"""The process of one engine: it compiles one model and runs it when it is told.
+"""The process of one engine: it compiles one model and runs it on request.
 
-Orders and answers are lines of JSON, arrays are files of numpy's. Only the standard library and numpy are imported, so
-that an engine may live in a virtual environment that has nothing of Mirlo's.
+Requests and responses are lines of JSON, arrays are numpy files. Only the standard library and numpy are imported,
+so that an engine may be installed in a virtual environment without Mirlo.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 
 
 def main() -> None:
-    """Answer orders until there are no more."""
+    """Respond to requests until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what engines print is no answer
+    os.dup2(2, 1)  # what engines print is not a response
     child = Child()
     for line in sys.stdin:
         order = json.loads(line)
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 class Child:
-    """What can be ordered."""
+    """The requests that the process handles."""
 
     model: Any
 
@@ -59,7 +59,7 @@ class Child:
         return {"weights": memory.weights_bytes, "arena": memory.arena_bytes}
 
     def bind(self, inputs: str, outputs: str) -> dict[str, Any]:
-        """Run once; the results go to a file, what another run takes is told."""
+        """Run once; write the results to a file, and return the resources that another run takes."""
         self.model.bind(dict(np.load(inputs)))
         self.model.run()
         np.savez(outputs, **self.model.outputs())
@@ -86,25 +86,25 @@ class Child:
         return {"peak": peak(children=False), "now": resident()}
 
     def kernels(self, threads: int, rounds: int) -> dict[str, Any]:
-        """Mirlo only: its kernels beside the limits of the machine, measured in turns."""
+        """Measure Mirlo's kernels and the limits of the machine, interleaved."""
         from mirlo.tools.bench.kernels import kernel_rows
 
         return kernel_rows(self.model.executable, self.model.inputs, threads, rounds)
 
 
 def resident() -> int:
-    """Bytes of memory that this process has now; 0 where the system does not tell."""
+    """Return the resident memory of this process in bytes; 0 if the system does not report it."""
     return _status("VmRSS", os.getpid())
 
 
 def peak(children: bool = True) -> int:
-    """The most that it had, with that of the processes that it started."""
+    """Return the peak memory in bytes, including that of child processes."""
     own = _status("VmHWM", os.getpid())
     return own + sum(_status("VmHWM", pid) for pid in _children()) if children else own
 
 
 def reset_peak() -> None:
-    """Count the most from here on, where the system can."""
+    """Reset the peak memory, if the system supports it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 

@@ -1,4 +1,4 @@
-"""The kernels of a model beside what the machine can do: multiply-adds and copies, measured in the same turns."""
+"""The kernels of a model and the machine's limits: multiply-adds and copies, measured interleaved."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import numpy as np
 from mirlo.runtime.threads import available_cores, supported
 
 SIZES = tuple(1 << power for power in range(15, 29, 2))
-"""Bytes that copies move, from what the first-level cache holds to what no cache does."""
+"""Bytes that copies move, from sizes in the first-level cache to sizes beyond all caches."""
 _PIECE = 1 << 24
 """Least bytes that a measured copy moves, by repetition: some 0.2 ms, beside which waking a thread is little."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the machine does at most, with a number of threads."""
+    """The limits of the machine with a number of threads."""
 
     gflops: float
-    """10^9 multiplications and additions a second, of f32."""
+    """10^9 f32 multiplications and additions per second."""
     gbytes: dict[int, float]
-    """10^9 bytes a second that copies of so many bytes read and write."""
+    """10^9 bytes per second read and written by copies, by their size in bytes."""
 
     def bandwidth(self, moved: int) -> float:
-        """Of a copy of this size, between the sizes that were measured on a straight line over their logarithms."""
+        """Return the bandwidth of copies of this size, interpolated linearly over the logarithms of measured sizes."""
         sizes = sorted(self.gbytes)
         if moved <= sizes[0]:
             return self.gbytes[sizes[0]]
@@ -41,12 +41,12 @@ class Limits:
         return self.gbytes[low] * (1 - part) + self.gbytes[high] * part
 
     def seconds(self, flops: int, moved: int) -> float:
-        """The least time of a kernel: all that it computes, or all that it moves, at full speed."""
+        """Return the lower bound of a kernel's time: all of its computation, or all of its traffic, at full speed."""
         return max(flops / self.gflops, moved / self.bandwidth(moved)) * 1e-9
 
 
 class Machine:
-    """Measures the limits, some at a time."""
+    """The measurement of the limits, a few at a time."""
 
     def __init__(self, threads: int) -> None:
         from mirlo.tools.bench.peak import make_copy, make_peak
@@ -75,13 +75,13 @@ def _seconds(function: Callable[[], None]) -> float:
 
 
 def kernel_rows(executable: Any, inputs: Mapping[str, np.ndarray], threads: int, rounds: int) -> dict[str, Any]:
-    """The rows of `mirlo bench`'s table of kernels, and the limits, as JSON."""
+    """Return the rows of `mirlo bench`'s table of kernels, and the limits, as JSON."""
     machine = Machine(min(threads, available_cores()) if supported() else 1)
     machine.measure()
     times: list[list[float]] = []
     arrays = [inputs[spec.name] for spec in executable.inputs]
     for turn in range(rounds):
-        # The largest copies take long; they are measured in some of the turns.
+        # The largest copies take long, so only some of the rounds measure them.
         machine.measure(SIZES if turn % 4 == 0 else SIZES[:-2])
         times.append([row.microseconds for row in executable.profile(*arrays, repeats=3)])
     limits = machine.limits()

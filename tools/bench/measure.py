@@ -18,7 +18,7 @@ from mirlo.runtime.errors import MirloError
 from mirlo.tools.bench.processes import EngineError, Process, Spinner
 
 TURN_SECONDS = 0.03
-"""Runs of one engine follow each other for about so long before it is another's turn."""
+"""Approximate duration of consecutive runs of one engine before the next engine runs."""
 CALLS_BETWEEN_GAPS = 4
 """Calls of a turn, at most, where the gaps between them take longer than a turn otherwise does."""
 MIRLO = "mirlo"
@@ -26,7 +26,7 @@ MIRLO = "mirlo"
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured, and how long."""
+    """The options of a measurement."""
 
     against: tuple[str, ...] = ()
     threads: tuple[int, ...] = (1,)
@@ -39,34 +39,34 @@ class Settings:
     least_rounds: int = 7
     shapes: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
     dims: Mapping[str, int] = field(default_factory=dict)
-    """Sizes of the inputs' dims that stay open in the compiled model."""
+    """Sizes of the inputs' dims that are dynamic in the compiled model."""
     pythons: Mapping[str, str] = field(default_factory=dict)
-    """The interpreter of an engine that is not installed in this one."""
+    """The interpreters of engines that are not installed in this one."""
     seed: int = 0
     kernels: bool = True
 
 
 @dataclass
 class EngineRow:
-    """What was measured of one engine."""
+    """The measurements of one engine."""
 
     engine: str
     version: str
     compile_seconds: float
-    """Without anything that was kept of earlier compilations."""
+    """Compile time without any caches."""
     milliseconds: float
-    """Median over the turns."""
+    """Median over the rounds."""
     ratio: float
-    """Mirlo's time by this engine's: the median over the turns, each of which measured both."""
+    """Mirlo's time divided by this engine's: the median over the rounds, each of which measured both."""
     compile_peak: int
-    """Bytes of memory while compiling, with what the engine itself takes; 0 where the system does not tell."""
+    """Bytes of memory while compiling, including the engine itself; 0 if the system does not report it."""
     run_peak: int
     error: float | None = None
-    """Largest difference of an output from the reference's, by its largest value."""
+    """Largest difference between an output and the reference's, relative to its largest value."""
     warm_seconds: float | None = None
-    """To compile again in a new process, with the cache."""
+    """Time to compile again in a new process, with the cache."""
     import_seconds: float | None = None
-    """To import the engine, with all that it compiles with."""
+    """Time to import the engine with its compiler."""
     least_milliseconds: float | None = None
     """The shortest of all runs."""
 
@@ -82,7 +82,7 @@ class ModelRow:
     arena: int
     engines: list[EngineRow]
     missing: dict[str, str]
-    """Why engines that were asked for are not among them."""
+    """Requested engines that could not be measured, with the reasons."""
     kernels: dict[str, Any] | None = None
     """The kernels and the machine's limits (see `kernels.kernel_rows`)."""
     gap: float = 0.0
@@ -119,7 +119,7 @@ def measure(model: Path, settings: Settings, threads: int, tell: Callable[[str],
 
 
 def model_name(model: Path) -> str:
-    """The file's name, without the digest that caches give it."""
+    """Return the file's name, without the digest that caches add."""
     return re.sub(r"-[0-9a-f]{12}$", "", model.stem)
 
 
@@ -128,13 +128,13 @@ class _Started:
     process: Process
     loaded: dict[str, Any]
     seconds: float
-    """Of a run, when it was first measured."""
+    """Time of a run when it was first measured."""
 
 
 def _start(
     model: Path, settings: Settings, threads: int, folder: Path, stack: ExitStack, tell: Callable[[str], None]
 ) -> tuple[dict[str, _Started], dict[str, str], float | None, dict[str, Any]]:
-    """The engines with the model compiled and run once."""
+    """Start the engines: compile the model and run it once."""
     started: dict[str, _Started] = {}
     missing: dict[str, str] = {}
     inputs, cache = folder / "inputs.npz", folder / "cache"
@@ -165,7 +165,7 @@ def _start(
 
 
 def _warm(order: Mapping[str, Any], cache: Path) -> float:
-    """Seconds of a process that finds what another one kept."""
+    """Return the compile time of a process that finds a filled cache."""
     seconds = 0.0
     for _ in range(2):
         with Process(MIRLO) as process:
@@ -200,7 +200,7 @@ def _in_turns(started: Mapping[str, _Started], settings: Settings, gap: float) -
             times[name].medians.append(statistics.median(seconds))
             times[name].least = min(times[name].least, *seconds)
             process.pause()
-        # Who comes first changes: what one leaves in the caches of the machine meets the others alike.
+        # The order rotates, so that the effects of one engine on the caches meet all others alike.
         order.append(order.pop(0))
     return times
 
@@ -233,7 +233,7 @@ def _rows(started: Mapping[str, _Started], times: Mapping[str, _Times], folder: 
 
 
 def _difference(found: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]) -> float:
-    """Over the outputs that both have."""
+    """Return the largest difference over the outputs that both have."""
     worst = 0.0
     for name, expected in reference.items():
         if name not in found or not expected.size:

@@ -1,4 +1,4 @@
-"""The roofline plot: each kernel by the operations that it does for a byte and by its speed, under what is possible."""
+"""The roofline plot: arithmetic intensity and speed of each kernel, below the machine's limits."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ COLORS = ("#1f6fb4", "#d8660b", "#2d9348", "#c02c2f", "#8357ae", "#7f5146", "#cf
 
 
 class PlotError(MirloError):
-    """A plot that cannot be drawn here."""
+    """A plot that cannot be drawn on this machine."""
 
 
 def _points(row: ModelRow) -> list[tuple[float, float, float, str, str]]:
-    """Operations for a byte, 10^9 operations a second, share, kind, text of each kernel that computes."""
+    """Return operations per byte, 10^9 operations per second, share, kind and text of each kernel that computes."""
     assert row.kernels is not None
     total = sum(kernel["microseconds"] for kernel in row.kernels["kernels"]) or 1.0
     found = []
@@ -35,14 +35,14 @@ def _points(row: ModelRow) -> list[tuple[float, float, float, str, str]]:
 
 
 def _roofs(row: ModelRow) -> list[tuple[str, float]]:
-    """Name and 10^9 bytes a second: copies within the first cache, and in memory."""
+    """Return names and 10^9 bytes per second of copies within the first-level cache and in memory."""
     assert row.kernels is not None
     speeds = {int(size): value for size, value in row.kernels["gbytes"].items()}
     return [("copies in cache", max(speeds.values())), ("copies in memory", speeds[max(speeds)])]
 
 
 def svg(row: ModelRow) -> str:
-    """The plot as a picture of SVG."""
+    """Return the plot as SVG."""
     return "\n".join(_svg_lines(row)) + "\n"
 
 
@@ -85,7 +85,7 @@ def _svg_lines(row: ModelRow) -> Iterator[str]:
 def scatter(
     points: Sequence[tuple[float, float, str, str]], title: str, x_title: str, y_title: str, levels: Sequence[float]
 ) -> str:
-    """A plot of (x, y, kind, text), x over its logarithm, with lines at some levels of y."""
+    """Return a plot of (x, y, kind, text) with a logarithmic x axis and lines at some levels of y."""
     x_low, x_high = _decades([p[0] for p in points])
     top = max([p[1] for p in points] + list(levels)) * 1.08
 
@@ -110,7 +110,7 @@ def scatter(
 
 
 def write_png(rows: Sequence[ModelRow], path: Path) -> None:
-    """The plots below each other as a picture of PNG, which matplotlib draws."""
+    """Write the plots below each other as PNG, drawn by matplotlib."""
     try:
         import matplotlib
     except ImportError:
@@ -153,7 +153,7 @@ def _decades(values: Sequence[float]) -> tuple[int, int]:
 
 
 def _frame(title: str, x_title: str, y_title: str) -> list[str]:
-    """The start of a picture with its titles."""
+    """Return the start of an SVG image with its titles."""
     middle = (TOP + HEIGHT - BOTTOM) / 2
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '

@@ -1,4 +1,4 @@
-"""The processes of the engines: started, told what to do, and stopped while others are measured."""
+"""The processes of the engines: started, controlled, and paused while others are measured."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _STOP, _CONTINUE = getattr(signal, "SIGSTOP", None), getattr(signal, "SIGCONT", 
 
 
 class EngineError(MirloError):
-    """An engine that is not installed, or that cannot do what it is asked."""
+    """An engine that is not installed, or that failed."""
 
 
 @dataclass
 class Process:
-    """An engine with one model."""
+    """The process of an engine with one model."""
 
     engine: str
     python: str | None = None
-    """The interpreter, where it is not this one."""
+    """The interpreter; None for this one."""
     threads: int = 1
     answer: dict[str, Any] = field(default_factory=dict)
-    """The last answer."""
+    """The last response."""
 
     def __post_init__(self) -> None:
         _require(self.engine, self.python)
@@ -62,7 +62,7 @@ class Process:
         self._errors = _Tail(self._popen.stderr)
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
-        """Give an order and wait for the answer."""
+        """Send a request and wait for the response."""
         try:
             self._popen.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
             self._popen.stdin.flush()
@@ -79,12 +79,12 @@ class Process:
         return answer
 
     def pause(self) -> None:
-        """Let it do nothing: threads that wait for work by looking for it would take time from others."""
+        """Suspend the process: threads that spin while idle would take time from others."""
         if _STOP is not None:
             self._signal(_STOP)
 
     def go_on(self) -> None:
-        """End a pause."""
+        """Resume the process."""
         if _CONTINUE is not None:
             self._signal(_CONTINUE)
 
@@ -110,7 +110,7 @@ class Process:
         return ENGINES[self.engine].title
 
     def _signal(self, number: signal.Signals) -> None:
-        # The whole session: processes that it started too.
+        # The whole session, including its child processes.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, number)
 
@@ -127,7 +127,7 @@ class Spinner:
 
 
 class _Tail:
-    """The end of what a process prints, read as it comes, so that the process never waits for a reader."""
+    """The end of a process's output, read continuously, so that the process never blocks on a full pipe."""
 
     def __init__(self, stream: Any) -> None:
         import threading
@@ -144,7 +144,7 @@ class _Tail:
 
 @cache
 def _compile_sources() -> None:
-    """What pip does with the sources of all engines when it installs them, and a checkout need not have had."""
+    """Compile the Python sources of all engines, as pip does at installation."""
     import compileall
 
     for folder in ("dialects", "frontends", "passes", "runtime", "targets", "tools"):
@@ -152,7 +152,7 @@ def _compile_sources() -> None:
 
 
 def _require(engine: str, python: str | None) -> None:
-    """An error that says what to install, where an engine is missing."""
+    """Raise an error that names the packages to install if an engine is missing."""
     known = ENGINES[engine]
     code = f"import importlib.util as u, sys; sys.exit(0 if u.find_spec({known.module.split('.')[0]!r}) else 7)"
     if engine == "mirlo":

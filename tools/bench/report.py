@@ -1,4 +1,4 @@
-"""Results as a file: a page, a picture, or JSON, by its suffix."""
+"""Results as a file: a page, a plot, or JSON, by its suffix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KERNEL_HEAD = ("kernel", "kind", "us", "share", "GFLOP/s", "of peak", "GB/s", "
 
 
 def check_path(path: Path) -> None:
-    """An error for a file that `write` could not write, before anything is measured."""
+    """Raise an error for a file that `write` cannot write, before anything is measured."""
     if path.suffix not in SUFFIXES:
         raise PlotError(f"{path}: the suffix of a report is one of {', '.join(SUFFIXES)}")
     if not path.absolute().parent.is_dir():
@@ -23,7 +23,7 @@ def check_path(path: Path) -> None:
 
 
 def write(results: Results, path: Path) -> list[Path]:
-    """Write the report; several models make several pictures of SVG, `out-MODEL-2.svg`."""
+    """Write the report; several models give several SVG files, `out-MODEL-2.svg`."""
     plotted = [row for row in results.rows if row.kernels is not None]
     if path.suffix in (".svg", ".png") and not plotted:
         raise PlotError(f"{path}: no kernels were measured, so there is nothing to draw")

@@ -1,4 +1,4 @@
-"""What was measured, as tables of text, as Markdown, as JSON."""
+"""Measurements as tables of text, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirlo.tools.cli.tables import columns
 
 @dataclass
 class Results:
-    """All rows, and where and when they were measured."""
+    """All rows, with the machine and the time of the measurement."""
 
     rows: list[ModelRow]
     date: str = field(default_factory=lambda: time.strftime("%Y-%m-%d"))
@@ -25,7 +25,7 @@ class Results:
 
     @property
     def engines(self) -> list[str]:
-        """The engines that were measured, Mirlo first."""
+        """Return the measured engines, Mirlo first."""
         return list(dict.fromkeys(row.engine for model in self.rows for row in model.engines))
 
     def versions(self) -> dict[str, str]:
@@ -62,7 +62,7 @@ class Results:
 
 
 def describe_machine() -> str:
-    """The processor, its cores, the system."""
+    """Return the processor, its cores and the system."""
     from mirlo.runtime.threads import available_cores
 
     name = platform.processor() or platform.machine()
@@ -76,7 +76,7 @@ def describe_machine() -> str:
 
 
 def text_lines(results: Results, kernels: int = 12) -> Iterator[str]:
-    """For a terminal."""
+    """Yield the lines for a terminal."""
     yield f"{results.machine}; {results.date}; " + ", ".join(
         f"{ENGINES[name].title} {version}" for name, version in results.versions().items()
     )
@@ -95,7 +95,7 @@ def text_lines(results: Results, kernels: int = 12) -> Iterator[str]:
 
 
 def markdown(results: Results) -> str:
-    """For a page."""
+    """Return the results as Markdown."""
     parts = [
         f"{results.machine}; {results.date}; "
         + ", ".join(f"{ENGINES[name].title} {version}" for name, version in results.versions().items())
@@ -133,7 +133,7 @@ def latency_table(results: Results) -> list[tuple[str, ...]]:
 
 
 def cost_table(results: Results) -> list[tuple[str, ...]]:
-    """Seconds to compile, and megabytes, of each engine."""
+    """Return the compile time in seconds, and the memory in megabytes, of each engine."""
     head = ("model", "threads", "weights MB", "engine", "import s", "compile s", "again s")
     table: list[tuple[str, ...]] = [(*head, "peak MB compiling", "peak MB running")]
     compiled = {(row.model, row.threads): row for row in reversed(results.rows)}
@@ -153,7 +153,7 @@ def cost_table(results: Results) -> list[tuple[str, ...]]:
 
 
 def kernel_lines(row: ModelRow, count: int) -> Iterator[str]:
-    """The slowest kernels beside the machine's limits."""
+    """Yield the slowest kernels with the fractions of the machine's limits."""
     assert row.kernels is not None
     rows: Sequence[dict[str, Any]] = row.kernels["kernels"]
     total = sum(kernel["microseconds"] for kernel in rows) or 1.0
@@ -178,7 +178,7 @@ def kernel_lines(row: ModelRow, count: int) -> Iterator[str]:
 
 
 def kernel_cells(kernel: dict[str, Any], machine: dict[str, Any], total: float) -> tuple[str, ...]:
-    """Name, kind, time, share, and the achieved parts of the limits."""
+    """Return name, kind, time, share, and the achieved fractions of the limits."""
     from mirlo.tools.bench.kernels import Limits
 
     limits = Limits(machine["gflops"], {int(size): value for size, value in machine["gbytes"].items()})
@@ -193,7 +193,7 @@ def kernel_cells(kernel: dict[str, Any], machine: dict[str, Any], total: float) 
 
 
 def ratio_text(ratio: float) -> str:
-    """Two places; small ones with two figures."""
+    """Format a ratio with two decimals, or two significant digits if it is small."""
     return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}"
 
 

@@ -1,1 +1,2 @@
-"""Where a model's results depart from an oracle's: the first node, then the first pass, and a bundle that shows it."""
+"""Bisection of a wrong model: the first node and the first pass that depart from an oracle, and a bundle to
+reproduce it."""

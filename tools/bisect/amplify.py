@@ -1,4 +1,4 @@
-"""Whether a node departs only because its inputs do: rounding of what goes before, which the node amplifies."""
+"""Detection of nodes that depart only because they amplify the rounding of their inputs."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from mirlo.tools.bisect.submodel import cut
 from mirlo.tools.bisect.trial import Settings, try_part
 
 RANDOM_ROUNDINGS = 6
-"""Patterns of inputs rounded up and down that the oracle computes a node for, beside all up and all down."""
+"""Patterns of inputs rounded up and down for which the oracle computes a node, besides all up and all down."""
 EXACT = Tolerance(0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Amplified:
-    """A node whose result departs although it computes what the oracle does of its inputs."""
+    """A node whose result departs although it agrees with the oracle on its own inputs."""
 
     node: int
     began: int
-    """The first node before it whose result is not the oracle's to the bit."""
+    """The first node before it whose result is not bit-identical to the oracle's."""
     how: str
-    """What is different about that."""
+    """The difference at that node."""
 
 
 def amplified(
     model: Any, found: Found, values: Mapping[str, Any], settings: Settings, oracle: Oracle
 ) -> Amplified | None:
-    """Say where rounding began that explains a departure; None where it does not explain it.
+    """Return the origin of the rounding that explains a departure; None if rounding does not explain it.
 
-    It does where every element that departs also departs in what the oracle computes of inputs that differ by rounding.
+    It does if every element that departs also departs in the oracle's results for inputs that differ by rounding.
     """
     node = model.graph.node[found.node]
     before = found.part.nodes[:-1]
@@ -64,7 +64,7 @@ def amplified(
 
 
 def _roundings(expected: Mapping[str, Any], computed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What the inputs may be: as compiled code computes them, and the oracle's values a rounding up and down."""
+    """Yield candidate inputs: as computed by compiled code, and the oracle's values rounded up and down."""
     yield {name: computed[name] for name in expected}
     rng = np.random.default_rng(0)
     for pattern in range(2 + RANDOM_ROUNDINGS):
@@ -76,7 +76,7 @@ def _roundings(expected: Mapping[str, Any], computed: Mapping[str, Any]) -> Iter
 
 
 def _rounded(expected: Any, computed: Any, direction: Any) -> Any:
-    """Floats moved by as much as the computed ones are away, at least to the next number; others as computed."""
+    """Move floats by the distance of the computed ones, at least to the next float; return others as computed."""
     import ml_dtypes
 
     if isinstance(expected, (list, tuple)):
@@ -93,12 +93,12 @@ def _rounded(expected: Any, computed: Any, direction: Any) -> Any:
 
 
 def _explains(near: list[Any], found: Any, expected: Any, tolerance: Tolerance) -> bool:
-    """Whether each element that departs does so for inputs that are rounded, or lies between what comes of these."""
+    """Return whether each departing element departs for rounded inputs too, or is between their results."""
     wrong = wrong_elements(found, expected, tolerance)
     if wrong is None:
         return False
     arrays = [np.asarray(array) for array in near]
-    if any(array.shape != np.shape(expected) for array in arrays):  # even the shape follows the rounding
+    if any(array.shape != np.shape(expected) for array in arrays):  # even the shape depends on rounding
         return True
     departs = np.zeros(wrong.shape, bool)
     for array in arrays:
@@ -110,7 +110,7 @@ def _explains(near: list[Any], found: Any, expected: Any, tolerance: Tolerance) 
 
 
 def _beginning(model: Any, found: Found, values: Mapping[str, Any], settings: Settings) -> Amplified:
-    """The first node of the part whose result is not the oracle's to the bit."""
+    """Return the first node of the part whose result is not bit-identical to the oracle's."""
     before = found.part.nodes[:-1]
     shown = [name for index in before for name in model.graph.node[index].output if name in values]
     computed = try_part(cut(model, before, shown, values), values, settings).values

@@ -1,4 +1,4 @@
-"""`bisect`: from a model that gives wrong results to a node, a pass and a folder that shows it."""
+"""Bisection: from a model with wrong results to a node, a pass and a bundle that reproduces it."""
 
 from __future__ import annotations
 
@@ -25,42 +25,42 @@ class BisectError(MirloError):
 
 @dataclass(frozen=True)
 class Departure:
-    """Where a model departs from its oracle."""
+    """The place where a model departs from its oracle."""
 
     node: str
     operator: str
     index: int
     nodes: int
-    """How many nodes the model has."""
+    """Number of nodes of the model."""
     how: str
     part: tuple[str, ...]
-    """The nodes of the smallest part that shows it."""
+    """The nodes of the smallest submodel that departs."""
     culprit: Culprit | None
-    """None where the part cannot be compiled at all: its error tells more than a search for a pass."""
+    """None if the submodel cannot be compiled: then the error replaces the search for a pass."""
     bundle: Path
     replay: str
     replays: bool
-    """Whether the bundle, read again, departs."""
+    """Whether the bundle reproduces the departure when it is read again."""
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """No node departs on the inputs that the oracle computes: one amplifies the rounding of what goes before it."""
+    """The result that no node departs on the oracle's inputs: one amplifies the rounding of earlier nodes."""
 
     node: str
     operator: str
     began: str
-    """The node with the first result that is not the oracle's to the bit."""
+    """The first node whose result is not bit-identical to the oracle's."""
     how: str
-    """What is different about that."""
+    """The difference at that node."""
 
 
 def bisect(
     model: Any, feeds: Mapping[str, Any], *, against: str, settings: Settings, bundle: Path, tell: Tell
 ) -> Departure | Rounding | None:
-    """The first node whose result departs from the oracle's for these inputs; None if none does.
+    """Return the first node whose result departs from the oracle's for these inputs; None if there is none.
 
-    A node that departs only because rounding of its inputs is amplified is passed over.
+    Nodes that only amplify the rounding of their inputs are skipped.
     """
     ordered = in_order(model)
     names = list(dict.fromkeys(name for node in ordered.graph.node for name in node.output if name))
@@ -115,13 +115,13 @@ def _departure(
 
 
 def load_whole(path: str) -> Any:
-    """A model with all its weights in memory."""
+    """Load a model with all its weights in memory."""
     import onnx
 
     from mirlo.frontends.onnx import model as models
     from mirlo.frontends.onnx.text import with_plain_names
 
-    models.load(path)  # its errors are for people
+    models.load(path)  # raises errors for users
     loaded = with_plain_names(onnx.load(path), path)
     if not loaded.graph.output:
         raise BisectError(f"{path}: the model has no outputs")

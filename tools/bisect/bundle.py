@@ -1,4 +1,4 @@
-"""A folder with all that it takes to see a departure again."""
+"""Bundles: folders with everything needed to reproduce a departure."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ REPORT = "report.json"
 
 
 class BundleError(MirloError):
-    """The folder cannot be written."""
+    """A folder that cannot be written."""
 
 
 def write_bundle(
     folder: Path, part: Part, expected: Mapping[str, Any], culprit: Culprit | None, settings: Settings, against: str,
     facts: Mapping[str, Any],
 ) -> str:  # fmt: skip
-    """Write the model of a part, what goes in, what should come out, and the IR around the pass; how to replay it."""
+    """Write the submodel, its inputs, the expected outputs and the IR around the pass; return the command to replay
+    it."""
     import onnx
 
     _prepare(folder)
@@ -64,12 +65,12 @@ def write_bundle(
 
 
 def replays(folder: Path, part: Part, settings: Settings, oracle: Oracle) -> bool:
-    """Whether what is in the folder departs from what the oracle computes of it."""
+    """Return whether the model in the folder departs from the oracle."""
     import onnx
 
     model = onnx.load(folder / "model.onnx")
     files = {name: np.load(folder / path) for name, path in _paths("input", part.feeds)}
-    # NumPy's files do not know bf16: such arrays come back as bytes.
+    # NumPy files do not support bf16: such arrays are read back as bytes.
     feeds = {
         name: files[name].view(np.asarray(array).dtype) if name in files else array
         for name, array in part.feeds.items()
@@ -79,12 +80,12 @@ def replays(folder: Path, part: Part, settings: Settings, oracle: Oracle) -> boo
 
 
 def _plugin(name: str) -> str:
-    """A plug-in as it is found from the bundle's folder too."""
+    """Return a plug-in by a name that is valid from the bundle's folder too."""
     return str(Path(name).absolute()) if Path(name).exists() else name
 
 
 def _prepare(folder: Path) -> None:
-    """An empty folder; what an earlier search left is removed, what others put there is not."""
+    """Create the folder; remove the files of an earlier search, but no others."""
     if folder.is_dir() and any(folder.iterdir()):
         if not (folder / REPORT).is_file():
             raise BundleError(f"'{folder}' exists and is not of an earlier search: name another folder with -o")
@@ -96,7 +97,7 @@ def _prepare(folder: Path) -> None:
 
 
 def _arrays(folder: Path, what: str, arrays: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Write tensors to files; sequences and strings have no such file."""
+    """Write tensors to files; sequences and strings have no file format."""
     found = _paths(what, arrays)
     for name, path in found:
         np.save(folder / path, np.asarray(arrays[name]))
@@ -113,7 +114,7 @@ def _paths(what: str, arrays: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _ir(folder: Path, part: Part, expected: Mapping[str, Any], culprit: Culprit, settings: Settings) -> None:
-    """The IR before and after the pass, or of all stages where no pass is to blame alone."""
+    """Write the IR before and after the pass, or of all stages if no single pass is to blame."""
     with tempfile.TemporaryDirectory() as stages:
         try_part(part, expected, replace(settings, pipeline=culprit.pipeline), save_ir=stages)
         files = sorted(Path(stages).glob("*.mlir"))

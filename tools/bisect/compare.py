@@ -1,4 +1,4 @@
-"""Whether two arrays are the same result."""
+"""Comparison of results within tolerances."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 
 _EPSILON_FACTOR = 2000
-"""How many roundings a result may be away, where no tolerance is given: f32 allows 2.4e-4, f16 may not be closer
-than its own spacing."""
+"""Default tolerance in units of rounding: f32 allows 2.4e-4; f16 cannot be closer than its own spacing."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far floats may be apart: `rtol` times the expected value, and `atol` times the largest expected one."""
+    """The allowed difference of floats: `rtol` times the expected value, and `atol` times the largest expected one."""
 
     rtol: float | None = None
     atol: float | None = None
 
     def of(self, dtype: Any) -> tuple[float, float]:
-        """The tolerances for arrays of an element type."""
+        """Return the tolerances for arrays of an element type."""
         import ml_dtypes
 
         try:
@@ -32,12 +31,12 @@ class Tolerance:
 
 
 def tolerance_of(epsilon: float) -> float:
-    """How far results of this rounding may be apart. Narrow floats are computed in f32: the last rounding differs."""
+    """Return the tolerance for an epsilon. Low precision types are computed in f32: only the last rounding differs."""
     return min(_EPSILON_FACTOR * epsilon, max(4 * epsilon, 1e-3))
 
 
 def difference(found: Any, expected: Any, tolerance: Tolerance) -> str | None:
-    """What is different about a result, or None."""
+    """Return the difference between two results as text; None if they agree."""
     if expected is None or found is None or isinstance(expected, (list, tuple)):
         return _of_objects(found, expected, tolerance)
     found, expected = np.asarray(found), np.asarray(expected)
@@ -94,7 +93,7 @@ def _of_objects(found: Any, expected: Any, tolerance: Tolerance) -> str | None:
 
 
 def _worst(wrong: Any, found: Any, expected: Any) -> str:
-    """How many elements are wrong, and the one that is most."""
+    """Return the number of wrong elements and the worst one as text."""
     places = np.argwhere(wrong)
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = [abs(float(found[tuple(p)]) - float(expected[tuple(p)])) for p in places[:1000]]

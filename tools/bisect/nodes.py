@@ -1,4 +1,4 @@
-"""The first node whose result departs, and the smallest part of the model that shows it."""
+"""Search for the first node that departs, and for the smallest submodel that shows it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mirlo.tools.bisect.trial import Settings, Trial, try_part
 Tell = Callable[[str], None]
 
 SHRINK_TRIALS = 40
-"""Trials that making a part smaller may take at most."""
+"""Maximum trials for reducing a submodel."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A node, and the part that shows that it departs."""
+    """A node, and the submodel that shows that it departs."""
 
     node: int
     part: Part
@@ -27,9 +27,9 @@ class Found:
 def first_departing(
     model: Any, values: Mapping[str, Any], settings: Settings, whole: Trial, tell: Tell, start: int = 0
 ) -> Found:
-    """The first node from `start` on that departs in a model that does, by halving.
+    """Return the first node from `start` on that departs, by binary search; the model must depart.
 
-    What is known at each point: all values that live after node `low` are as expected, some after node `high` are not.
+    Invariant: all values that are live after node `low` are as expected, some after node `high` are not.
     """
     low, high, trial = start - 1, len(model.graph.node) - 1, whole
     part = stretch(model, start, high, values)
@@ -46,13 +46,13 @@ def first_departing(
 
 
 def stretch(model: Any, start: int, last: int, values: Mapping[str, Any]) -> Part:
-    """The nodes from one to another, and all values of them that later nodes or the model's outputs read."""
+    """Return the nodes in a range, and all of their values that later nodes or the model's outputs read."""
     made = {name for node in model.graph.node[start : last + 1] for name in node.output}
     return cut(model, range(start, last + 1), [name for name in live_after(model, last) if name in made], values)
 
 
 def _smallest(model: Any, found: Found, values: Mapping[str, Any], settings: Settings, start: int, tell: Tell) -> Found:
-    """The node alone, where that departs; else with as few of those before it as it takes."""
+    """Return the node alone if it departs, else with as few of the preceding nodes as needed."""
     outputs = [name for name in model.graph.node[found.node].output if name in values]
     before = [index for index in ancestors(model, found.node) if index >= start]
     count, budget = 1, SHRINK_TRIALS
@@ -73,7 +73,7 @@ def _without(
     model: Any, found: Found, outputs: Sequence[str], values: Mapping[str, Any], settings: Settings, budget: int,
     tell: Tell,
 ) -> Found:  # fmt: skip
-    """Leave out nodes one after another, as long as the rest still departs."""
+    """Remove nodes one by one, as long as the rest still departs."""
     for node in found.part.nodes[:-1]:
         if not budget:
             break

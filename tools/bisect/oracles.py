@@ -9,7 +9,7 @@ from mirlo.runtime.errors import MirloError
 
 Values = dict[str, Any]
 Oracle = Callable[[Any, Mapping[str, Any], Sequence[str]], Values]
-"""Computes the values of these names of a ModelProto for arrays by input name."""
+"""Computes the values with these names of a ModelProto for arrays by input name."""
 
 
 class OracleError(MirloError):
@@ -17,7 +17,7 @@ class OracleError(MirloError):
 
 
 def reference(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> Values:
-    """The reference evaluator of the `onnx` package: slow, in numpy, by the standard's text."""
+    """Compute values with the reference evaluator of the `onnx` package: slow, in numpy, by the specification."""
     from onnx.reference import ReferenceEvaluator
 
     try:
@@ -28,7 +28,7 @@ def reference(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> Val
 
 
 def onnxruntime(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> Values:
-    """ONNX Runtime on the CPU, without its own optimizations."""
+    """Compute values with ONNX Runtime on the CPU, without its optimizations."""
     import onnx
 
     try:
@@ -50,7 +50,7 @@ def onnxruntime(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> V
 
 
 def either(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> Values:
-    """Node by node, by ONNX Runtime, and by the reference evaluator what ONNX Runtime cannot compute."""
+    """Compute values node by node with ONNX Runtime, and with the reference evaluator where that fails."""
     import onnx
     from onnx import helper, numpy_helper
 

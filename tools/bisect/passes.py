@@ -1,9 +1,8 @@
-"""The first pass after which a part of a model departs from what is expected.
+"""Search for the first pass after which a submodel departs from the expected values.
 
-Passes that a pipeline can do without are found by trying. With none of them the part is compiled in the plainest way;
-then they come back one after another, in their order: the first that makes the result depart is the one. Where the
-plainest way departs already, one of the passes that are always needed is to blame, and the rules that they used on the
-part are told.
+Passes that a pipeline can omit are found by trial. The submodel is compiled without any of them; then they are added
+one by one, in pipeline order: the first that makes the result depart is to blame. If the minimal pipeline departs
+already, one of its required passes is to blame, and the rules that they applied are reported.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from mirlo.tools.bisect.trial import Settings, Trial, try_part
 
 @dataclass(frozen=True)
 class Culprit:
-    """What is to blame."""
+    """The pass or the rules to blame."""
 
     name: str | None
-    """The pass; None where the passes that are always needed depart by themselves."""
+    """The pass; None if the required passes alone depart."""
     position: int
-    """Its place in the pipeline that shows it."""
+    """Its position in the pipeline that shows it."""
     pipeline: str
-    """Passes that show it, as few as can be."""
+    """A minimal pipeline that shows it."""
     rules: tuple[str, ...] = ()
-    """Rules that were at work."""
+    """Rules that were applied."""
 
 
 def first_departing_pass(part: Part, expected: Mapping[str, Any], settings: Settings, tell: Tell) -> Culprit:
-    """The pass that makes a part depart, for a part that does."""
+    """Return the pass that makes a submodel depart; the submodel must depart."""
     steps = _steps(settings)
     optional = [i for i in range(len(steps)) if _works_without(steps, {i}, part, expected, settings)]
     dropped = _drop_together(steps, optional, part, expected, settings)
@@ -54,7 +53,7 @@ def first_departing_pass(part: Part, expected: Mapping[str, Any], settings: Sett
 
 
 def _steps(settings: Settings) -> list[str]:
-    """The passes of the pipeline, as text."""
+    """Return the passes of the pipeline as text."""
     chosen = find_target(settings.target)
     if settings.pipeline is not None:
         return [str(step) for step in Pipeline(settings.pipeline)]
@@ -75,7 +74,7 @@ def _try(
 def _works_without(
     steps: Sequence[str], dropped: set[int], part: Part, expected: Mapping[str, Any], settings: Settings
 ) -> bool:
-    """Whether there is code without these passes, right or wrong."""
+    """Return whether compilation succeeds without these passes, with right or wrong results."""
     chosen = [i for i in range(len(steps)) if i not in dropped]
     return not _try(steps, chosen, part, expected, settings).failed
 
@@ -83,7 +82,7 @@ def _works_without(
 def _drop_together(
     steps: Sequence[str], optional: Sequence[int], part: Part, expected: Mapping[str, Any], settings: Settings
 ) -> set[int]:
-    """As many of the optional passes as can be left out at once: some are needed when others are not there."""
+    """Return as many optional passes as can be omitted together: some are needed if others are missing."""
     if _works_without(steps, set(optional), part, expected, settings):
         return set(optional)
     dropped: set[int] = set()
@@ -100,7 +99,7 @@ def _departs(
 
 
 def _rules(part: Part, settings: Settings) -> tuple[str, ...]:
-    """The legalization and schedule rules that a compilation of the part uses."""
+    """Return the legalization and schedule rules that a compilation of the submodel applies."""
     from mirlo.runtime.errors import MirloError
     from mirlo.tools.explain.model import explain_model
     from mirlo.tools.explain.rules import short_place

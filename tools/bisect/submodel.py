@@ -1,4 +1,4 @@
-"""Parts of a model: a run of its nodes as a model of its own, with arrays as its inputs."""
+"""Submodels: a range of a model's nodes as a separate model, with arrays as its inputs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Part:
-    """A model cut out of another one, and what goes in."""
+    """A model cut out of another one, and its inputs."""
 
     model: Any
     feeds: dict[str, Any]
     outputs: tuple[str, ...]
     nodes: tuple[int, ...]
-    """Which nodes of the whole model it has."""
+    """Indices of its nodes in the whole model."""
 
 
 def cut(model: Any, nodes: Sequence[int], outputs: Sequence[str], values: Values) -> Part:
-    """The part of these nodes; what they read from elsewhere becomes an input, of the shape of its value."""
+    """Return the submodel of these nodes; what they read from others becomes an input of its value's shape."""
     import onnx
     from onnx import helper
 
@@ -47,7 +47,7 @@ def cut(model: Any, nodes: Sequence[int], outputs: Sequence[str], values: Values
 
 
 def _shell(model: Any) -> Any:
-    """The model without its graph: versions, functions."""
+    """Return the model without its graph: versions and functions."""
     import onnx
 
     shell = onnx.ModelProto()
@@ -59,7 +59,7 @@ def _shell(model: Any) -> Any:
 
 
 def type_of(value: Any) -> Any:
-    """ONNX's type of an array, or of a sequence of them."""
+    """Return the ONNX type of an array, or of a sequence of them."""
     from onnx import helper
 
     if isinstance(value, (list, tuple)):
@@ -71,7 +71,7 @@ def type_of(value: Any) -> Any:
 
 
 def ancestors(model: Any, index: int) -> list[int]:
-    """A node and all that it depends on, in the order of the graph."""
+    """Return a node and its transitive producers, in graph order."""
     producer = {name: at for at, node in enumerate(model.graph.node) for name in node.output if name}
     found: set[int] = set()
     stack = [index]
@@ -85,7 +85,7 @@ def ancestors(model: Any, index: int) -> list[int]:
 
 
 def live_after(model: Any, last: int) -> list[str]:
-    """Values that nodes up to `last` make and that later ones, or the model's outputs, read."""
+    """Return the values that nodes up to `last` compute and that later ones, or the model's outputs, read."""
     made = [name for node in model.graph.node[: last + 1] for name in node.output if name]
     later = {name for node in model.graph.node[last + 1 :] for name in read_names(node)}
     later.update(value.name for value in model.graph.output)
@@ -93,7 +93,7 @@ def live_after(model: Any, last: int) -> list[str]:
 
 
 def in_order(model: Any) -> Any:
-    """The model with its nodes in an order in which they can be run, those that no output needs left out."""
+    """Return the model with its nodes in topological order, without those that no output needs."""
     import onnx
 
     from mirlo.frontends.onnx.graph import steps

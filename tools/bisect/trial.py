@@ -1,4 +1,4 @@
-"""One compilation and run, in a process of its own: a crash is a result like any other."""
+"""One compilation and run in a separate process, so that a crash is a result like any other."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mirlo.tools.bisect.compare import Tolerance, difference
 from mirlo.tools.bisect.submodel import Part
 
 TIMEOUT = 300.0
-"""Seconds after which a compilation or a run counts as one that does not end."""
+"""Seconds after which a compilation or a run counts as hanging."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How parts are compiled and compared."""
+    """The options for compiling and comparing submodels."""
 
     target: str = "llvm"
     threads: int = 1
@@ -26,25 +26,25 @@ class Settings:
     tolerance: Tolerance = field(default_factory=Tolerance)
     timeout: float = TIMEOUT
     plugins: tuple[str, ...] = ()
-    """What is loaded already, and has to be again for a replay."""
+    """The loaded plug-ins, which a replay must load again."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of a part: how it departs from the expected values, if it does."""
+    """The result of a trial: how a submodel departs from the expected values, if it does."""
 
     departs: str | None
-    """In words; None where all values are as expected."""
+    """A description; None if all values are as expected."""
     failed: bool = False
-    """It could not be compiled, or crashed, so that there are no values to compare."""
+    """Whether compilation failed or the process crashed, so that there are no values to compare."""
     values: dict[str, Any] = field(default_factory=dict)
 
 
 def try_part(part: Part, expected: Mapping[str, Any], settings: Settings, save_ir: str | None = None) -> Trial:
-    """Compile a part, run it, compare."""
+    """Compile a submodel, run it, and compare."""
     try:
         context = multiprocessing.get_context("fork")
-    except ValueError:  # where there is no fork
+    except ValueError:  # on systems without fork
         context = multiprocessing.get_context("spawn")  # type: ignore[assignment]
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_compute, args=(sender, part, settings, save_ir), daemon=True)  # type: ignore[attr-defined]
@@ -72,11 +72,11 @@ def try_part(part: Part, expected: Mapping[str, Any], settings: Settings, save_i
 
 
 def _compute(sender: Any, part: Part, settings: Settings, save_ir: str | None) -> None:
-    """In the child: the values, or what went wrong."""
+    """Send the values, or the error, from the child process."""
     from mirlo.driver.compile import compile as compile_model
     from mirlo.tools.cli.errors import explain
 
-    # The error that is sent tells what MLIR's diagnostics tell; trials that fail are part of the search.
+    # The error that is sent contains MLIR's diagnostics; failing trials are part of the search.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     try:
         executable = compile_model(

@@ -1,4 +1,4 @@
-"""The `mirlo` command: compiles models, runs them, tells what is in them."""
+"""The `mirlo` command: compiles, runs and inspects models."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ COMMANDS = {
     "cache": "mirlo.tools.cli.cache",
     "check-target": "mirlo.tools.cli.checking",
 }
-"""The module of each command, with its `execute`; imported when the command is given."""
+"""The module of each command, with its `execute`; imported when the command runs."""
 
 INTERRUPTED = 130
 
 
 @FewerCollections()
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code: 0, 1 after an error, 130 when interrupted."""
+    """Run the command and return the exit code: 0, 1 after an error, 130 when interrupted."""
     with terminal_streams():
         return _run(argv)
 
@@ -52,7 +52,7 @@ def _run(argv: Sequence[str] | None) -> int:
         importlib.import_module(COMMANDS[arguments.command]).execute(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of our output has seen enough; Python must not complain about it at exit either.
+        # The reader closed the pipe; Python must not report that again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -66,7 +66,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def command() -> NoReturn:
-    """`mirlo`, in a process of its own."""
-    # NumPy's library for matrices has nothing to do here that is worth threads, and they begin with looking for work.
+    """Run `mirlo` and end the process."""
+    # Commands need no threads of NumPy's matrix library, and these would spin at their start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     leave(main())

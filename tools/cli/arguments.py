@@ -13,7 +13,7 @@ __all__ = ["Arguments", "Shapes", "make_parser"]
 
 
 class Arguments(argparse.Namespace):
-    """What the command line says; each command has some of these."""
+    """The parsed arguments; each command has some of these."""
 
     command: str
     model: str
@@ -58,7 +58,7 @@ class Arguments(argparse.Namespace):
     dim: list[tuple[str, int]]
     kernels: int
     report: Any
-    """The file of `bench`; whether `compile` is to print one."""
+    """The report file of `bench`; for `compile`, whether to print a report."""
     reports: list[str]
     cost: str
     expect: str | None
@@ -72,19 +72,19 @@ class Arguments(argparse.Namespace):
 
     @property
     def strategies(self) -> dict[str, str] | str | None:
-        """Strategies by operator, or `measure`."""
+        """Return the strategies by operator, or `measure`."""
         if "measure" in self.strategy:
             return "measure"
         return dict(name.split("=", 1) for name in self.strategy) or None
 
     @property
     def cache(self) -> bool | str:
-        """What `compile(cache=...)` is told."""
+        """Return the argument `cache` of `compile`."""
         return self.cache_dir or not self.no_cache
 
     @property
     def shapes(self) -> Shapes:
-        """Shapes by input, those included that follow from sizes of dims."""
+        """Return the shapes by input, including those that follow from sizes of dims."""
         shapes = dict(self.shape)
         if not self.dim:
             return shapes
@@ -95,7 +95,7 @@ class Arguments(argparse.Namespace):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+    """Return the parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="mirlo",
         description="Compile and run machine-learning models.",
@@ -254,7 +254,7 @@ def _add(commands: Any, name: str, purpose: str) -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Looks the version up only when it is asked for: that reads files."""
+    """An action that looks the version up lazily, because that reads files."""
 
     def __call__(self, parser: argparse.ArgumentParser, *unused: Any) -> None:
         from importlib.metadata import version

@@ -1,4 +1,4 @@
-"""`mirlo bench`: models beside other engines, and beside what the machine can do."""
+"""`mirlo bench`: models against other engines, and against the machine's limits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def execute(arguments: Arguments) -> None:
 
 
 def run(arguments: Arguments) -> Results:
-    """What the command line asks for, measured."""
+    """Measure what the command line requests."""
     from mirlo.tools.bench.measure import Settings, measure
     from mirlo.tools.bench.results import Results
 

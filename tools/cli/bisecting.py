@@ -13,7 +13,7 @@ from mirlo.tools.cli.progress import Progress
 
 
 def execute(arguments: Arguments) -> None:
-    """Search, print what was found; a departure is an error."""
+    """Search and print the result; a departure is an error."""
     from mirlo.tools.bisect.bisect import Rounding, bisect, load_whole
     from mirlo.tools.bisect.compare import Tolerance
     from mirlo.tools.bisect.trial import Settings
@@ -70,7 +70,7 @@ def _culprit(culprit: Any) -> list[str]:
 
 
 def _feeds(arguments: Arguments, given: dict[str, Any]) -> dict[str, Any]:
-    """The arrays given, random ones for the rest."""
+    """Return the given arrays, and random ones for the other inputs."""
     import numpy as np
 
     from mirlo.frontends.onnx import model as models

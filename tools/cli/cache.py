@@ -11,7 +11,7 @@ from mirlo.tools.cli.tables import bytes_text, columns
 
 
 def execute(arguments: Arguments) -> None:
-    """Do what the action says."""
+    """Execute the action."""
     cache = Cache(Path(arguments.cache_dir) if arguments.cache_dir else default_folder())
     _ACTIONS[arguments.action](cache, arguments)
 

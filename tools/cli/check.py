@@ -1,4 +1,4 @@
-"""`mirlo check`: what of an ONNX model is supported, what is not and why, node by node."""
+"""`mirlo check`: the supported and unsupported nodes of an ONNX model, with reasons."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def execute(arguments: Arguments) -> None:
 
 
 def _refused(check: ModelCheck, target: str) -> list[LegalizationRecord]:
-    """The operators that no legalization of the target takes."""
+    """Return the operators that no legalization of the target takes."""
     from mirlo.dialects.bindings import ir
     from mirlo.passes.legalize.conversion import LegalizationRecord
     from mirlo.passes.pipeline import PassFailed, Pipeline
@@ -51,7 +51,7 @@ def _refused(check: ModelCheck, target: str) -> list[LegalizationRecord]:
     find_target(target)
     session = Session(check.params)
     with check.module.context as context, ir.Location.unknown():
-        # The records tell all that the diagnostics would.
+        # The records contain all that the diagnostics would.
         handler = context.attach_diagnostic_handler(lambda found: True)
         try:
             Pipeline(f"builtin.module(simplify,remove-dead,legalize{{target={target}}})").run(check.module, session)
@@ -66,7 +66,7 @@ def _refused(check: ModelCheck, target: str) -> list[LegalizationRecord]:
 
 
 def text_lines(check: ModelCheck, refused: list[LegalizationRecord], target: str, every: bool = False) -> Iterator[str]:
-    """For people: counts, and each node that is in the way (every node, if asked for) with the reason."""
+    """Yield counts, and each unsupported node (every node, if requested) with the reason, as text."""
     from mirlo.frontends.onnx.check import STATES
 
     counts = ", ".join(f"{count} {state}" for state, count in check.counts.most_common())
@@ -89,7 +89,7 @@ def text_lines(check: ModelCheck, refused: list[LegalizationRecord], target: str
 
 
 def as_json(check: ModelCheck, refused: list[LegalizationRecord], target: str) -> dict[str, Any]:
-    """For programs."""
+    """Return the result as JSON."""
     return {
         "model": check.model,
         "target": target,

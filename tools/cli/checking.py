@@ -1,4 +1,4 @@
-"""`mirlo check-target`: what a target computes, compared with numpy, operator by operator."""
+"""`mirlo check-target`: the results of a target compared with numpy, operator by operator."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def execute(arguments: Arguments) -> None:
 
 
 def _wanted(given: list[str]) -> list[str] | None:
-    """The full names of what `--operator` names."""
+    """Return the full names of the operators given by `--operator`."""
     from mirlo.passes.rules import nearest
     from mirlo.tools.conformance.check import names
 

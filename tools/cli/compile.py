@@ -1,4 +1,4 @@
-"""`mirlo compile`, and the compilation that `mirlo run` starts with."""
+"""`mirlo compile`, and the compilation of `mirlo run`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def execute(arguments: Arguments) -> None:
 
 
 def _emit_source(arguments: Arguments) -> None:
-    """Write what code generators made to a folder."""
+    """Write the output of code generators to a folder."""
     from mirlo.tools.emit_source import emit_source
 
     if arguments.target is None:
@@ -54,7 +54,7 @@ def _emit_source(arguments: Arguments) -> None:
 
 
 def compile_model(arguments: Arguments) -> tuple[Executable, Progress]:
-    """Compile as the command line says, and tell how long it took."""
+    """Compile as the command line requests, and report the time."""
     from mirlo.driver.compile import compile as compile_
 
     with Progress(f"compiling {os.path.basename(arguments.model)}", arguments.verbose) as progress:

@@ -1,4 +1,4 @@
-"""`mirlo compile --report`: what the compiled model takes, beside what it must take at least."""
+"""`mirlo compile --report`: the resources of a compiled model and their lower bounds."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mirlo.tools.cli.tables import bytes_text, columns
 
 
 def report_lines(executable: Any, progress: Progress) -> Iterator[str]:
-    """Memory of a call, weights, code, memory of the compilation, time of each step."""
-    # A program has several parts, compiled one by one.
+    """Yield the memory of a call, weights, code, memory of the compilation, and time of each step."""
+    # A program has several modules, compiled one by one.
     for part in executable.compiled.parts if hasattr(executable, "compiled") else [executable.artifact]:
         yield from _artifact_lines(part)
     yield f"weights: {bytes_text(executable.memory.weights_bytes)}"
@@ -39,7 +39,7 @@ def _artifact_lines(artifact: Any) -> Iterator[str]:
 
 
 def arena_lines(artifact: Any) -> Iterator[str]:
-    """The arena beside the most bytes that are alive at one time; for some sizes where these decide."""
+    """Yield the size of the arena and of the values live at one time; for example sizes if it is dynamic."""
     plan, sizes = artifact.metadata.get("memory", {}), artifact.metadata.get("sizes")
     if not sizes:
         yield "memory of a call: " + _arena_text(artifact.arena_bytes, plan)
@@ -52,7 +52,7 @@ def arena_lines(artifact: Any) -> Iterator[str]:
 
 
 def _arenas(artifact: Any, arena: str) -> Iterator[tuple[str, int]]:
-    """Sizes of the dynamic dims, and what the arena takes of them."""
+    """Yield sizes of the dynamic dims, and the size of the arena for them."""
     from mirlo.dialects.core import dims as D
 
     try:
@@ -68,7 +68,7 @@ def _arenas(artifact: Any, arena: str) -> Iterator[tuple[str, int]]:
 
 
 def _arena_text(arena: int, plan: dict[str, Any]) -> str:
-    """The arena beside the most bytes that are alive at one time."""
+    """Format the size of the arena and of the values that are live at one time."""
     if "bound" not in plan:
         return bytes_text(arena)
     bound = plan["bound"]
@@ -80,7 +80,7 @@ def _arena_text(arena: int, plan: dict[str, Any]) -> str:
 
 
 def _peak() -> int:
-    """The most memory that this process had; 0 where the system does not tell."""
+    """Return the peak memory of this process; 0 if the system does not report it."""
     try:
         import resource
     except ImportError:

@@ -1,4 +1,4 @@
-"""What the `mirlo` command prints for an exception: the user's own problems in one message, ours as such."""
+"""The messages of the `mirlo` command for exceptions: users' errors, and internal errors marked as such."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from mirlo.runtime.errors import MirloError
 
 
 class CommandError(MirloError):
-    """Something that the command line asks for cannot be done."""
+    """A request of the command line that cannot be executed."""
 
 
 def explain(error: Exception) -> str:
-    """The text after `mirlo: error: `."""
-    if type(error).__name__ == "DialectError":  # not imported: it comes with all of the compiler
+    """Return the text after `mirlo: error: `."""
+    if type(error).__name__ == "DialectError":  # not imported: it would import the whole compiler
         return str(error)
     if isinstance(error, MirloError):
         hint = "this is a bug of the pass, not of the model; --debug shows where it happened"

@@ -1,4 +1,4 @@
-"""`mirlo explain`: the rules for an operator, or what became of each node of a model and why."""
+"""`mirlo explain`: the rules of an operator, or the compilation of each node of a model, with reasons."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MODEL_SUFFIXES = (".onnx", ".mlir", ".mlirbc")
 
 
 def execute(arguments: Arguments) -> None:
-    """Explain a model where the name is a file's, else the rules of that name."""
+    """Explain a model if the name is that of a file, else the rules of that name."""
     subject = arguments.subject
     if Path(subject).suffix in MODEL_SUFFIXES or Path(subject).is_file():
         _explain_model(arguments)

@@ -1,7 +1,8 @@
 """The engines that `mirlo bench` compares: each a file that imports nothing but its engine and numpy.
 
-`load(model, threads, shapes, cache)` compiles a model and returns an object with `version`, `bind(inputs)`, which makes
-ready for calls with these arrays, `run()` and `outputs()`. A file runs in a process of its own, maybe another Python's.
+`load(model, threads, shapes, cache)` compiles a model and returns an object with `version`, `bind(inputs)`, which
+prepares calls with these arrays, `run()` and `outputs()`. A file runs in a separate process, possibly of another
+Python.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ class Engine(NamedTuple):
     name: str
     title: str
     module: str
-    """What it is imported as."""
+    """The name of its Python module."""
     package: str
-    """What pip installs."""
+    """The requirements for pip."""
 
 
 ENGINES: dict[str, Engine] = {

@@ -1,4 +1,4 @@
-"""TorchInductor on the CPU, of a model that onnx2torch reads."""
+"""TorchInductor on the CPU, with models imported by onnx2torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from onnx.numpy_helper import to_array
 
 NEWEST = 17
-"""The operator set up to which onnx2torch knows most operators."""
+"""The latest operator set for which onnx2torch supports most operators."""
 
 
 class Model:
@@ -36,7 +36,7 @@ class Model:
 
 
 def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
-    """Import; compilation happens in the first call, which is made here with zeros."""
+    """Import and compile; compilation happens in the first call, which is made here with zeros."""
     torch.set_num_threads(threads)
     proto = onnx.load(model)
     version = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), NEWEST)
@@ -44,7 +44,7 @@ def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: s
         proto = onnx.version_converter.convert_version(proto, NEWEST)
     known = {tensor.name: tensor for tensor in proto.graph.initializer}
     for node in proto.graph.node:
-        # onnx2torch refuses this attribute, which says something about zeros only.
+        # onnx2torch rejects this attribute, which affects zeros only.
         if node.op_type == "Reshape" and node.input[1] in known and 0 not in to_array(known[node.input[1]]):
             kept = [attribute for attribute in node.attribute if attribute.name != "allowzero"]
             del node.attribute[:]
@@ -59,7 +59,7 @@ def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: s
 
 
 def _with_known_shapes(module: Any) -> Any:
-    """Reshapes to shapes that are constants say so: otherwise the compiler sees a shape that depends on data."""
+    """Make constant shapes of reshapes explicit: otherwise the compiler sees a data-dependent shape."""
     graph = module.graph
     for node in list(graph.nodes):
         if node.op != "call_module" or type(module.get_submodule(node.target)).__name__ != "OnnxReshape":

@@ -1,4 +1,4 @@
-"""IREE on the CPU: `iree-import-onnx`, `iree-compile` for this machine, the run time's local tasks."""
+"""IREE on the CPU: `iree-import-onnx`, `iree-compile` for this machine, and the runtime's local tasks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: s
     known = {tensor.name for tensor in graph.initializer}
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "model.mlir"
-        # The command `iree-import-onnx` in this process: starting Python and importing is not compiling.
+        # The command `iree-import-onnx` in this process: compile time excludes starting Python and imports.
         status = importer.main(importer.parse_arguments([model, "-o", str(source), "--opset-version", "17"]))
         if status:
             raise RuntimeError(f"iree-import-onnx ended with status {status}")

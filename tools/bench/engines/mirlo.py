@@ -30,7 +30,7 @@ class Model:
 
 
 def _import_compiler() -> None:
-    """What a compilation imports on its way: engines whose `import` imports all of them have done so by now."""
+    """Import what a compilation imports lazily: other engines import all of it with `import`."""
     import llvmlite.binding  # noqa: F401
     import onnx  # noqa: F401
 
@@ -57,7 +57,7 @@ _import_compiler()
 
 
 def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
-    """Compile; `cache` is a folder for what is compiled, or None."""
+    """Compile; `cache` is the folder of the cache, or None."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -1,4 +1,4 @@
-"""ONNX Runtime on the CPU, with all its optimizations, outputs in memory that is bound once."""
+"""ONNX Runtime on the CPU, with all optimizations, and outputs in memory that is bound once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Model:
         for name, array in zip(inputs, self._keep, strict=True):
             self._binding.bind_cpu_input(name, array)
         for name, array in self._results.items():
-            # A new array: those that the session made may lie in its own memory.
+            # A new array: those of the session may be in its own memory.
             self._results[name] = held = np.zeros_like(array)
             self._binding.bind_output(name, "cpu", 0, held.dtype, held.shape, held.ctypes.data)
 
@@ -36,7 +36,7 @@ class Model:
 
 
 def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
-    """Make a session. Shapes are those of the arrays."""
+    """Create a session. Shapes are those of the arrays."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

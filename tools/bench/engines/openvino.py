@@ -31,7 +31,7 @@ class Model:
 
 
 def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
-    """Compile; the precision is f32, as everybody's."""
+    """Compile in f32, the precision of all engines."""
     core = openvino.Core()
     read = core.read_model(model)
     if shapes:
