@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.runtime import artifact as artifacts
-from mirlo.runtime import packed, threads
+from mirlo.runtime import interrupts, packed, threads
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, TensorSpec, describe
 from mirlo.runtime.container import READABLE, empty_aligned
@@ -74,6 +74,7 @@ class Executable:
         late = set(artifact.late)
         self._late = {i for i, spec in enumerate(artifact.outputs) if late.intersection(map(str, spec.shape))}
         self._allocates = bool(self._late) or bool(artifact.metadata.get("allocates"))
+        self._polls = bool(artifact.metadata.get(interrupts.POLLS))
         self._output_dtypes = [numpy_dtype(spec.dtype) for spec in artifact.outputs]
         for external in artifact.externals:
             for name in external.params:
@@ -221,7 +222,14 @@ class Executable:
             return None
         if self.artifact.threads > 1:
             threads.revive(self.artifact.threads)
-        return self._direct.run(values)
+        return self._run_directly(self._direct, values)
+
+    def _run_directly(self, direct: DirectCall, values: Sequence[Any]) -> tuple[np.ndarray, ...] | None:
+        """Return the results of the short way; None where it cannot be gone."""
+        results = direct.run(values)
+        if self._polls:
+            interrupts.raise_pending()
+        return results
 
     def _execute(self, values: Sequence[Any], out: Any, stamps: np.ndarray | None = None) -> list[np.ndarray]:
         if self.artifact.threads > 1:
@@ -232,7 +240,7 @@ class Executable:
         # These locals keep every array alive during the call, whatever other threads of the caller do with theirs.
         arrays = [convert(spec, value, dims) for spec, value in zip(self.inputs, values, strict=True)]
         if self._direct is not None and out is None and stamps is None:
-            quick = self._direct.run(arrays)
+            quick = self._run_directly(self._direct, arrays)
             if quick is not None:
                 return list(quick)
         record = self._sizes.record(dims)
@@ -248,6 +256,8 @@ class Executable:
         tensors = (ctypes.c_void_p * (len(addresses) + 1))(*addresses, ctypes.addressof(record))
         with packed.failures() as failures, self._arenas.arena(nbytes) as arena:
             self._code.entry(tensors, self._params, arena, None if stamps is None else _address(stamps))
+        if self._polls:
+            interrupts.raise_pending()
         if failures or record[0] > 0:
             packed.raise_first(failures, self.artifact.packed, record[0], record[1], self._externals.explain)
         self._sizes.require(record)

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
-from mirlo.runtime import archive, threads
+from mirlo.runtime import archive, interrupts, threads
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import ArtifactError, MirloError
 from mirlo.runtime.locks import UNCUT
@@ -112,6 +112,8 @@ def load_llvm(artifact: Artifact) -> LoadedCode:
     _check_machine(artifact, llvm)
     if artifact.threads > 1:
         threads.ensure(artifact.threads)
+    if artifact.metadata.get(interrupts.POLLS):
+        interrupts.ensure(compile_llvm, define_symbol)
     with UNCUT:
         machine = llvm.Target.from_default_triple().create_target_machine()
         # The first engine makes the symbols of the process visible to LLVM, so symbols are checked after it.

@@ -7,12 +7,15 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.memory.names import POLL
 from mirlo.passes.memory.packed import RECORD_WORDS
+from mirlo.passes.memory.timeline import REGIONS
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.cache import Cache
+from mirlo.runtime.interrupts import POLLS
 from mirlo.runtime.loaders import llvm_host
 from mirlo.targets.llvm.build import build
 from mirlo.targets.llvm.object_code import ENTRY, PROFILED, Entry
@@ -37,6 +40,7 @@ def emit(
     signature = signature_of(main)
     kernels = kernel_rows(main, module)
     _add_profiled(main, len(kernels))
+    polls = _add_polls(module)
     _drop_argument_facts(module)
     facts = run_time_facts(main, module)
     functions = tuple(facts.get("packed", ()))
@@ -51,7 +55,7 @@ def emit(
     return Artifact(
         target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],
         params=signature["params"], arena_bytes=signature["arena"], kernels=tuple(kernels), threads=threads,
-        metadata={**llvm_host(), **facts},
+        metadata={**llvm_host(), **facts, **({POLLS: True} if polls else {})},
     )  # fmt: skip
 
 
@@ -77,6 +81,34 @@ def _add_profiled(main: Any, kernels: int) -> None:
                     _tick(profile, 0)
             with ir.InsertionPoint(following[call.opview]):
                 _tick(profile, slot + 1)
+
+
+def _add_polls(module: Any) -> bool:
+    """Let loops of unknown length ask after each iteration whether the call is to end; return whether there are any."""
+    functions = [op.operation for op in module.body.operations if op.operation.name == "func.func"]
+    loops = [loop for function in functions if not is_prim_func(function) for loop in _unbounded_loops(function)]
+    if not loops:
+        return False
+    i1 = ir.IntegerType.get_signless(1)
+    with module.operation.location:
+        declared = func.FuncOp(POLL, ir.FunctionType.get([], [i1]), visibility="private", ip=False)
+    module.body.append(declared.operation)
+    for loop in loops:
+        body = loop.regions[1].blocks[0]
+        with ir.InsertionPoint(body.operations[len(body.operations) - 1]), loop.location:
+            func.CallOp([i1], ir.FlatSymbolRefAttr.get(POLL), [])
+    return True
+
+
+def _unbounded_loops(op: Any) -> Iterator[Any]:
+    """Yield the loops of a planned function whose trip count is known while they run."""
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                if inner.operation.name in REGIONS:
+                    yield from _unbounded_loops(inner.operation)
+                if inner.operation.name == "scf.while":
+                    yield inner.operation
 
 
 def _neighbours(op: Any) -> Iterator[tuple[Any, Any]]:

@@ -73,6 +73,7 @@ def compile_module(module: Any, opt_level: int, entry: Entry | None = None, used
         packed.define_calls(module, calls, (MAIN, PROFILED))
         if entry.allocator is not None:
             runtime_calls.define(module, (MAIN, PROFILED), entry.allocator)
+        runtime_calls.end_where_interrupted(module, (MAIN, PROFILED))
         _add_entry(module, entry)
         exported = ENTRY
         _hide_others(module, exported)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.memory.names import ALLOCATE, CHECK
+from mirlo.passes.memory.names import ALLOCATE, CHECK, POLL
 from mirlo.targets.llvm.packed import return_on_failure
 
 
@@ -28,6 +28,15 @@ def define(module: Any, callers: Sequence[str], allocator: int) -> None:
     for caller in callers:
         if caller in functions:
             return_on_failure(functions[caller], declared)
+
+
+def end_where_interrupted(module: Any, callers: Sequence[str]) -> None:
+    """Let the callers return where a signal handler raised an exception."""
+    functions = {_name(op): op.operation for op in module.body.operations if "sym_name" in op.operation.attributes}
+    if POLL in functions:
+        for caller in callers:
+            if caller in functions:
+                return_on_failure(functions[caller], {POLL})
 
 
 def _name(op: Any) -> str:

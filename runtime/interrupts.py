@@ -1,0 +1,83 @@
+"""Ctrl-C while a model runs: loops of unknown length let Python's signal handlers run, and end where one raises.
+
+Compiled code asks `mirlo_poll` (`interrupts.ll`) after each iteration of such a loop; models without them never do. As
+everywhere in Python, handlers run in the main thread only: a call in another thread goes on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mirlo.runtime.locks import UNCUT, make_lock
+
+SYMBOL = "mirlo_poll"
+"""`bool mirlo_poll(void)`: whether the call is to end."""
+POLLS = "polls"
+"""Metadata of an artifact whose code calls `mirlo_poll`."""
+_MOST_ITERATIONS = 256
+"""Iterations, at most, between two looks at the clock."""
+_TICKS = {"x86_64": 1 << 26, "amd64": 1 << 26, "aarch64": 1 << 21, "arm64": 1 << 21}
+"""Ticks of the counter between two checks of signals, some 20 to 80 ms."""
+_LOOKS = 256
+"""Looks at the clock for each check: iterations that take longer are asked one by one."""
+
+
+@dataclass(frozen=True)
+class _Poll:
+    error: Any
+    """The type, the value and the traceback of the exception that ended a call; null without one."""
+    restore: Any
+    keep: Any
+
+
+_lock = make_lock()
+_poll: _Poll | None = None
+
+
+def ensure(compile_llvm: Callable[[str], Any], define_symbol: Callable[[str, int], None]) -> None:
+    """Define `mirlo_poll` for code that is loaded from now on, by what loads code."""
+    global _poll
+    with UNCUT, _lock:
+        if _poll is None:
+            _poll = _define(compile_llvm(_text()), define_symbol)
+
+
+def raise_pending() -> None:
+    """Raise the exception of the signal handler that ended a call, if one did."""
+    if _poll is None or not _poll.error[0]:
+        return
+    taken = tuple(_poll.error)
+    for i in range(3):
+        _poll.error[i] = None
+    _poll.restore(*taken)
+
+
+def _define(engine: Any, define_symbol: Callable[[str, int], None]) -> _Poll:
+    define_symbol(SYMBOL, engine.get_function_address(SYMBOL))
+    error = (ctypes.c_void_p * 3).from_address(engine.get_global_value_address("error"))
+    pointer = ctypes.c_void_p
+    restore = ctypes.PYFUNCTYPE(None, pointer, pointer, pointer)(("PyErr_Restore", ctypes.pythonapi))
+    return _Poll(error, restore, engine)
+
+
+def _text() -> str:
+    api = ctypes.pythonapi
+    functions = {
+        "TAKE_LOCK": api.PyGILState_Ensure,
+        "GIVE_LOCK": api.PyGILState_Release,
+        "CHECK_SIGNALS": api.PyErr_CheckSignals,
+        "FETCH_ERROR": api.PyErr_Fetch,
+    }
+    numbers: dict[str, Any] = {key: ctypes.cast(function, ctypes.c_void_p).value for key, function in functions.items()}
+    ticks = _TICKS.get(platform.machine().lower(), 0)
+    numbers |= {"CHECK_TICKS": ticks, "SHORT_TICKS": max(ticks // _LOOKS, 1), "MOST_ITERATIONS": _MOST_ITERATIONS}
+    numbers["TICKS"] = "call i64 @llvm.readcyclecounter()" if ticks else "add i64 0, 0"
+    template = Path(__file__).with_name("interrupts.ll").read_text(encoding="utf-8")
+    declared = "declare i64 @llvm.readcyclecounter()\n" if ticks else ""
+    return declared + re.sub(r"\b[A-Z_]{5,}\b", lambda word: str(numbers[word.group()]), template)
