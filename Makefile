@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test lint typecheck lit pytest bench test-gpu test-emulated bench-gpu kit format clean
+.PHONY: run test lint typecheck lit pytest coverage docs package bench test-gpu test-emulated bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@path=$$($(BIN)/python -m benchmarks.models $(MODEL) --cache $(MODELS)) && $(BIN)/mirlo run "$$path" --profile
@@ -29,6 +29,25 @@ lit: $(VENV)/ready
 # Tests of a file share what they compile, and stay together.
 pytest: $(VENV)/ready
 	$(BIN)/pytest -q -n $(JOBS) --dist loadfile
+
+# Which lines the tests execute: .cache/coverage/index.html.
+coverage: $(VENV)/ready
+	$(BIN)/pip install --quiet pytest-cov
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --cov=. --cov-report=html:.cache/coverage --cov-report=term:skip-covered
+
+# The documentation site, with an API reference: .cache/site/index.html. A dead link is an error.
+docs: $(VENV)/ready
+	$(BIN)/pip install --quiet --editable '.[docs]'
+	$(BIN)/python docs/site.py
+
+# Wheel and source distribution in dist; the wheel is installed into a new environment, where it compiles and runs a model.
+package: $(VENV)/ready
+	$(BIN)/pip install --quiet --editable '.[package]'
+	rm -rf dist .cache/package
+	$(BIN)/python -m build --no-isolation --outdir dist >/dev/null
+	$(PYTHON) -m venv .cache/package
+	.cache/package/bin/pip install --quiet dist/*.whl
+	@path=$$(realpath $$($(BIN)/python -m benchmarks.models lenet --cache $(MODELS))) && cd .cache/package && bin/mirlo run "$$path" --no-cache
 
 bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks --against onnxruntime --models $(MODELS)
