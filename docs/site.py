@@ -1,6 +1,6 @@
 """Build the documentation site: `python docs/site.py [--out FOLDER]` (extra `[docs]`; `make docs`).
 
-The pages are those of `docs/` and of the root. The API reference comes from the docstrings of `mirlo` and `mirlo.extend`.
+The pages are those of `docs` and of the root. The API reference comes from docstrings of `mirlo` and `mirlo.extend`.
 A dead link ends the build.
 """
 
