@@ -41,6 +41,7 @@ def mentions_bf16(module: Any) -> bool:
 def expand_bf16(module: Any) -> None:
     """Rewrite arithmetic and conversions of bf16 as f32 arithmetic and integer operations, rounding after each."""
     _widen_fma(module)
+    _split_conversions(module)
     passmanager.PassManager.parse(_WIDEN).run(module.operation)
     exact = ir.Attribute.parse("#arith.fastmath<none>")
 
@@ -52,6 +53,27 @@ def expand_bf16(module: Any) -> None:
 
     module.operation.walk(visit)
     passmanager.PassManager.parse(_EXPAND).run(module.operation)
+
+
+def _split_conversions(module: Any) -> None:
+    """Convert between bf16 and f64 by way of f32: upstream's expansions only know conversions of f32."""
+    found = []
+
+    def visit(operation: Any) -> Any:
+        kinds = [str(value.type) for value in (*operation.operands, *operation.results)]
+        if operation.name in _CONVERSIONS and "bf16" in "".join(kinds) and "f64" in "".join(kinds):
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for operation in found:
+        narrow = next(v.type for v in (*operation.operands, *operation.results) if "bf16" in str(v.type))
+        between = ir.Type.parse(str(narrow).replace("bf16", "f32"))
+        with ir.InsertionPoint(operation), operation.location:
+            value = ir.Operation.create(operation.name, results=[between], operands=list(operation.operands)).results[0]
+            made = ir.Operation.create(operation.name, results=[operation.results[0].type], operands=[value]).results[0]
+        operation.results[0].replace_all_uses_with(made)
+        operation.erase()
 
 
 def _widen_fma(module: Any) -> None:
