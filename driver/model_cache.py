@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirlo.runtime.cache import MANIFESTS, MODELS, Cache, default_folder, digest_of_file
+from mirlo.runtime.files import resolved
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import Target
@@ -68,7 +69,7 @@ class CacheKey:
         """Store what the model was compiled to. `files` are those that it refers to."""
         from mirlo.runtime.artifact import save
 
-        names = sorted({os.path.relpath(file.resolve(), self._folder) for file in files})
+        names = sorted({os.path.relpath(resolved(file), self._folder) for file in files})
         size = len(artifact.code) + sum(params.get(spec.name).nbytes for spec in artifact.params)
         try:
             full_key = self._full_key(names)
@@ -79,7 +80,7 @@ class CacheKey:
 
     @property
     def _folder(self) -> Path:
-        return self.model.resolve().parent
+        return resolved(self.model).parent
 
     def _full_key(self, names: list[str]) -> str:
         parts = [self.key, *(f"{name} {digest_of_file(self._folder / name)}" for name in names)]

@@ -11,6 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline_parser import (
+    MAX_NESTING,
     Nested,
     PipelineError,
     Step,
@@ -201,7 +202,16 @@ def _leaves(steps: tuple[Step, ...]) -> Iterator[Pass | UpstreamPass]:
             yield step
 
 
-def _as_steps(given: Steps, anchor: str) -> tuple[Step, ...]:
+def _is_too_deep(step: Nested) -> bool:
+    level: list[Step] = [step]
+    for _ in range(MAX_NESTING):
+        level = [inner for step in level if isinstance(step, Nested) for inner in step.steps]
+    return any(isinstance(step, Nested) for step in level)
+
+
+def _as_steps(given: Steps, anchor: str, depth: int = 0) -> tuple[Step, ...]:
+    if depth > MAX_NESTING or (isinstance(given, Nested) and _is_too_deep(given)):
+        raise PipelineError(f"a pipeline is nested at most {MAX_NESTING} deep")
     if isinstance(given, str):
         return parse_steps(given, anchor)
     if isinstance(given, (Pass, UpstreamPass, Nested)):
@@ -212,4 +222,4 @@ def _as_steps(given: Steps, anchor: str) -> tuple[Step, ...]:
         return (copy.copy(given),)
     if isinstance(given, type) or not isinstance(given, Iterable):
         raise TypeError(f"expected passes or text for a pipeline, got {given!r}")
-    return tuple(step for member in given for step in _as_steps(member, anchor))
+    return tuple(step for member in given for step in _as_steps(member, anchor, depth + 1))

@@ -24,6 +24,10 @@ ANCHORS = (*CONTAINERS, "func.func", "gpu.func", "llvm.func", "spirv.func")
 """Operations on which a pipeline may nest."""
 
 
+MAX_NESTING = 64
+"""Levels of a pipeline: operations of the IR are nested less deep."""
+
+
 class PipelineError(MirloError, ValueError):
     """Raised for an invalid pipeline; the message shows the position."""
 
@@ -91,6 +95,7 @@ class _Parser:
     def __init__(self, text: str):
         self.text = text
         self.at = 0
+        self.depth = 0
 
     def error(self, message: str, at: int | None = None) -> PipelineError:
         return PipelineError(message, self.text, self.at if at is None else at)
@@ -139,7 +144,11 @@ class _Parser:
             raise self.error(f"a pipeline cannot nest on '{anchor}'; {hint}", start)
         if self.accept(")"):
             return Nested(anchor, ())
+        self.depth += 1
+        if self.depth > MAX_NESTING:
+            raise self.error(f"a pipeline is nested at most {MAX_NESTING} deep", opened)
         steps = self.elements(anchor)
+        self.depth -= 1
         if not self.accept(")"):
             if self.at < len(self.text):
                 raise self.error(f"expected ',' or ')', found '{self.text[self.at]}'")

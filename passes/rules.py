@@ -18,13 +18,13 @@ from __future__ import annotations
 import difflib
 import inspect
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Any
 
 from mirlo.dialects.core.dims import UndecidedDim
+from mirlo.dialects.core.errors import describe_raised
 from mirlo.runtime.errors import MirloError
 
 DEFAULT = "default"
@@ -179,10 +179,7 @@ def run_rule(rule: Rule, *arguments: Any) -> Any:
     except Exception as error:
         if getattr(error, "location", None) is not None:
             raise  # an error about a location in the user's model, raised on purpose
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        at = f" (at {last.filename}:{last.lineno})"
-        raise RuleError(f"rule '{rule}' at {rule.place} raised {text}{at}") from error
+        raise RuleError(f"rule '{rule}' at {rule.place} raised {describe_raised(error)}") from error
     if outcome is None:
         raise RuleError(f"rule '{rule}' at {rule.place} returned nothing: return a result or decline('why')")
     return outcome

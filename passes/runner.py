@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.errors import describe_raised
 from mirlo.passes.facts import is_given_away
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pass_failed import PassFailed
@@ -113,5 +114,4 @@ def _explain(step: Leaf, error: Exception) -> PassFailed:
     if type(error).__module__.split(".")[0] == "mirlo":
         # Mirlo's own exceptions contain messages for the user.
         return PassFailed(step.name, str(error))
-    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return PassFailed(step.name, reason, internal=True)
+    return PassFailed(step.name, describe_raised(error), internal=True)

@@ -10,6 +10,10 @@ import numpy as np
 _INT, _UINT, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6  # DLDataTypeCode
 
 
+MAX_RANK = 64 if int(np.__version__.split(".")[0]) >= 2 else 32
+"""Dims of an array of numpy."""
+
+
 @dataclass(frozen=True)
 class ElementType:
     """An element type of an array; in memory every element takes at least one byte."""

@@ -19,7 +19,7 @@ from mirlo.runtime.artifact import Artifact, TensorSpec, describe
 from mirlo.runtime.container import READABLE, empty_aligned
 from mirlo.runtime.device_array import DeviceArray, is_on_device
 from mirlo.runtime.direct import DirectCall
-from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.dtypes import MAX_RANK, numpy_dtype
 from mirlo.runtime.errors import ArtifactError, InputError, OutOfMemoryError
 from mirlo.runtime.external import LoadedExternals, load_externals
 from mirlo.runtime.inputs import bind, check_output, convert, outputs_given, random_input
@@ -209,11 +209,11 @@ class Executable:
 
     def _in_order(self, inputs: Mapping[str, Any]) -> Sequence[Any] | None:
         """Return the inputs in the model's order; None if some are missing or unknown."""
-        if self._direct is None or len(inputs) != len(self._names):
+        if self._direct is None:
             return None
         try:
-            return [inputs[name] for name in self._names]
-        except KeyError:
+            return [inputs[name] for name in self._names] if len(inputs) == len(self._names) else None
+        except Exception:  # `bind` says what is wrong with it
             return None
 
     def _quickly(self, values: Sequence[Any] | None) -> tuple[np.ndarray, ...] | None:
@@ -352,6 +352,10 @@ def _address(array: np.ndarray) -> int:
 
 def _check_signature(artifact: Artifact, sizes: Sizes) -> None:
     for kind, specs in (("inputs", artifact.inputs), ("outputs", artifact.outputs)):
+        for spec in specs:
+            if len(spec.shape) > MAX_RANK:
+                what = f"{kind[:-1]} '{spec.name}' has {len(spec.shape)} dims"
+                raise ArtifactError(f"{what}, arrays have at most {MAX_RANK}: reshape it in the model")
         names = [spec.name for spec in specs]
         for name in names:
             if names.count(name) > 1:

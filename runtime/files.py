@@ -5,7 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from pathlib import Path
 from typing import BinaryIO
+
+
+def resolved(path: str | os.PathLike[str]) -> Path:
+    """Return the absolute path without symbolic links; one that cannot be followed stays as it is."""
+    # `Path.resolve` raises RuntimeError for links that go in circles.
+    return Path(os.path.realpath(path))
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:

@@ -20,6 +20,7 @@ def bind(specs: Sequence[TensorSpec], positional: Sequence[Any], named: Mapping[
     """Return one value per input, in order."""
     if len(positional) == len(specs) and not named:
         return list(positional)
+    require_names(named)
     expected = f"the model has {len(specs)} input{'s' if len(specs) != 1 else ''} ({', '.join(map(str, specs))})"
     if len(positional) > len(specs):
         raise InputError(f"{expected}, found {len(positional)} arrays")
@@ -36,6 +37,16 @@ def bind(specs: Sequence[TensorSpec], positional: Sequence[Any], named: Mapping[
     if missing:
         raise InputError(f"{expected}, found {len(values)}: missing {', '.join(missing)}")
     return [values[spec.name] for spec in specs]
+
+
+def require_names(named: Mapping[str, Any]) -> None:
+    """An error unless the inputs that are given by name are a mapping from names."""
+    if not isinstance(named, Mapping):
+        what = f"found a {type(named).__name__}: pass arrays in order to the model itself"
+        raise InputError(f"inputs: expected a dict of arrays by input name, {what}")
+    for name in named:
+        if not isinstance(name, str):
+            raise InputError(f"inputs: expected the names of inputs as keys, found {name!r:.80}")
 
 
 def as_array(value: Any) -> np.ndarray:

@@ -22,6 +22,7 @@ from mirlo.runtime.container import (
 )
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of
 from mirlo.runtime.errors import ParameterError
+from mirlo.runtime.files import resolved
 from mirlo.runtime.locks import make_lock
 
 PARAMETER_FILE = FileKind(b"PRMS", "parameter file", version=1, error=ParameterError)
@@ -282,7 +283,7 @@ class ParameterStore:
         return found
 
     def _file(self, path: str | os.PathLike[str]) -> MappedFile:
-        key = Path(path).resolve()
+        key = resolved(path)
         found = self._files.get(key)
         if found is None:
             found = self._files[key] = MappedFile(path, ParameterError)

@@ -19,7 +19,7 @@ from mirlo.runtime.compiled_program import HOST, IF, PART, Block, CompiledProgra
 from mirlo.runtime.errors import InputError, PackedFunctionError
 from mirlo.runtime.executable import Executable, Memory
 from mirlo.runtime.host import resolve_host
-from mirlo.runtime.inputs import random_input
+from mirlo.runtime.inputs import random_input, require_names
 from mirlo.runtime.kinds import MAP, Kind, parse_kind
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile
@@ -112,6 +112,7 @@ class Program:
         return f"<Program of {parts} for {self.compiled.target}: ({inputs}) -> ({outputs})>"
 
     def _bind(self, positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        require_names(named)
         names = [port.name for port in self.inputs]
         expected = (
             f"the model has {len(names)} input{'s' if len(names) != 1 else ''} ({', '.join(map(str, self.inputs))})"

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
+
+
+def describe_raised(error: BaseException) -> str:
+    """Return what an exception says, and the file and line that raised it."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{text} (at {frames[-1].filename}:{frames[-1].lineno})" if frames else text
 
 
 class DialectError(ValueError):
@@ -11,6 +19,10 @@ class DialectError(ValueError):
 
 class OpError(ValueError):
     """Raised by `infer` and `check` for an invalid operation, with one sentence that explains why."""
+
+
+class OpMistake(OpError):
+    """An exception that `infer` or `check` of an operation raised by mistake."""
 
 
 class DimsDiffer(OpError):

@@ -25,11 +25,16 @@ from typing import Any, ClassVar
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import REQUIRED, Attribute
 from mirlo.dialects.core.dialect import Dialect
-from mirlo.dialects.core.errors import OpError
+from mirlo.dialects.core.dim_algebra import UndecidedDim
+from mirlo.dialects.core.errors import OpError, OpMistake, describe_raised
 from mirlo.dialects.core.types import TensorType, compatible
 from mirlo.dialects.core.values import ValueDeclaration, ValueLayout, operand, operands, optional, result, results
 
 __all__ = ["DialectOp", "OpError", "infer_results", "operand", "operands", "optional", "result", "results"]
+
+
+_DELIBERATE = (OpError, UndecidedDim, MemoryError)
+"""What `infer` and `check` raise on purpose."""
 
 
 class DialectOp(ir.OpView):
@@ -200,8 +205,22 @@ def _infer(cls: type[DialectOp], given: Sequence[Any], values: dict[str, Any]) -
     types = [_types_of(value) for value in given]
     for field, found, value in zip(cls._operand_layout.fields, types, given, strict=True):
         _require_tensors(field, found, value)
-    inferred = cls.infer(*types, **values)  # type: ignore[attr-defined]
-    return inferred if isinstance(inferred, (tuple, list)) else (inferred,)
+    try:
+        inferred = cls.infer(*types, **values)  # type: ignore[attr-defined]
+    except _DELIBERATE:
+        raise
+    except Exception as error:
+        raise OpMistake(f"'{cls.OPERATION_NAME}': its infer raised {describe_raised(error)}") from error
+    listed = inferred if isinstance(inferred, (tuple, list)) else (inferred,)
+    for found in listed:
+        if not isinstance(found, TensorType):
+            raise OpMistake(
+                f"'{cls.OPERATION_NAME}': its infer must return TensorType, or a tuple of them; got {found!r}"
+            )
+    fields = cls._result_layout.fields
+    if len(listed) != len(fields) and all(field.kind == "single" for field in fields):
+        raise OpMistake(f"'{cls.OPERATION_NAME}' has {len(fields)} results, but its infer returned {len(listed)}")
+    return listed
 
 
 def _require_tensors(field: ValueDeclaration, found: Any, value: Any) -> None:
@@ -242,6 +261,15 @@ def _verify(cls: type[DialectOp], op: Any) -> bool:
         op.operation.location.emit_error(f"'{cls.OPERATION_NAME}' op {error}")
         return False
     return True
+
+
+def _run_check(check: Any, view: Any) -> None:
+    try:
+        check(view)
+    except _DELIBERATE:
+        raise
+    except Exception as error:
+        raise OpMistake(f"its check raised {describe_raised(error)}") from error
 
 
 def _verify_counts(cls: type[DialectOp], op: Any) -> None:

@@ -13,14 +13,14 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import make_dense
 from mirlo.dialects.core.dims import Dim, symbol
-from mirlo.dialects.core.errors import DimsDiffer
+from mirlo.dialects.core.errors import DimsDiffer, OpMistake, describe_raised
 from mirlo.dialects.core.op import OpError
 from mirlo.frontends.onnx import functions, loops, regions, schema
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.broadcasts import Broadcasts
 from mirlo.frontends.onnx.converting import NotSupported, converted
-from mirlo.frontends.onnx.equations import solve, taken_for_equal
-from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
+from mirlo.frontends.onnx.equations import Solved, solve, taken_for_equal
+from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError
 from mirlo.frontends.onnx.expansion import Expansion, RoundsTooMany
 from mirlo.frontends.onnx.fold import fold
 from mirlo.frontends.onnx.graph import Step, steps
@@ -34,6 +34,7 @@ from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.strings import MOVERS, moved
 from mirlo.frontends.onnx.validity import complaint
 from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, Value, constant, strings
+from mirlo.runtime.errors import MirloError
 from mirlo.runtime.kinds import STRING
 from mirlo.runtime.params import ParameterStore
 
@@ -223,19 +224,20 @@ class Body:
             with ir.Location.name(step.name, ir.Location.file(self.model.name, step.index + 1, 0)):
                 values = self._convert_agreeing(step, inputs, scope)
             self.observer.imported(step, scope)
-        except RoundsTooMany:
+        except (RoundsTooMany, ConverterError):
             self._steps.pop()
             raise
         except Skipped:
             values = self.observer.skipped(step, scope)
         except (OnnxImportError, OpError) as error:
+            if isinstance(error, OpMistake):
+                error = self._invalid(step, scope, inputs, error)
             self.problems.append(self._problem(step, inputs, error))
             values = self.observer.failed(step, scope, str(error))
-        except _STUMBLES as error:
-            text = complaint(step.proto, scope.opsets.get(step.domain, 1), inputs)
-            if text is None:
-                raise
-            self.problems.append(self._problem(step, inputs, NodeError(f"the node is not valid: {text}")))
+        except (Solved, MemoryError):
+            raise
+        except Exception as error:
+            self.problems.append(self._problem(step, inputs, self._invalid(step, scope, inputs, error)))
             values = self.observer.failed(step, scope, str(error))
         self._steps.pop()
         for name, value in zip(names, values, strict=False):
@@ -365,14 +367,24 @@ class Body:
         """Return the number of open regions."""
         return len(self._regions)
 
+    def _invalid(
+        self, step: Step, scope: Scope, inputs: Sequence[AnyValue | None], error: Exception
+    ) -> OnnxImportError:
+        """Return why a node is not valid over which a converter raised by mistake; raise if it is valid."""
+        text = complaint(step.proto, scope.opsets.get(step.domain, 1), inputs)
+        if text is not None:
+            return NodeError(f"the node is not valid: {text}")
+        if isinstance(error, MirloError):
+            raise error
+        said = str(error) if isinstance(error, OpMistake) else f"its converter raised {describe_raised(error)}"
+        raise ConverterError(self._problem(step, inputs, NodeError(said))) from error
+
     def _problem(self, step: Step, inputs: Sequence[AnyValue | None], error: Exception) -> str:
         listed = ", ".join(f"'{value.name}' {value}" if value else "none" for value in inputs)
         text = str(error).removeprefix(f"{self.model.name}: ")
         return f"{self.model.name}: node '{step.name}' ({step.proto.op_type}): {text} [inputs: {listed or 'none'}]"
 
 
-_STUMBLES = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
-"""Unintended exceptions of converters: caused by invalid nodes or by bugs."""
 _KEEP_SHAPE = frozenset({"Abs", "Cast", "CastLike", "Exp", "Identity", "Log", "Neg", "Sqrt"})
 """Operators whose first input has the shape of the output."""
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.errors import OpError, OpMistake, describe_raised
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
 from mirlo.frontends.onnx.errors import NodeError
@@ -99,7 +100,12 @@ def _attributes(node: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _outputs(infer: Infer, types: Sequence[TensorType], attributes: Mapping[str, Any]) -> list[TensorType]:
-    made = infer(*types, **attributes)
+    try:
+        made = infer(*types, **attributes)
+    except (MirloError, OpError, MemoryError):
+        raise
+    except Exception as error:
+        raise OpMistake(f"its shape function raised {describe_raised(error)}") from error
     listed = list(made) if isinstance(made, (tuple, list)) else [made]
     for found in listed:
         if not isinstance(found, TensorType):

@@ -17,6 +17,13 @@ class NodeError(OnnxImportError):
     """A problem with one node, before the node's name and inputs are added."""
 
 
+class ConverterError(OnnxImportError):
+    """A converter or shape function of a node raised an exception by mistake."""
+
+    internal = True
+    bug_of = "converter or shape function"
+
+
 @dataclass(frozen=True)
 class Unsupported:
     """A node whose operator has no converter in the model's opset."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -87,9 +88,9 @@ class Weights:
                 f"{what} has its data in the file '{location}'; give the model's path instead of its bytes, "
                 "so that the file can be found next to it"
             )
-        folder = self.folder.resolve()
+        folder = Path(os.path.realpath(self.folder))
         try:
-            path = (folder / location).resolve()
+            path = Path(os.path.realpath(folder / location))
         except (OSError, ValueError) as error:
             raise OnnxImportError(f"{what} has its data in '{location}', which is no file name: {error}") from None
         if Path(location).is_absolute() or not path.is_relative_to(folder):
@@ -104,11 +105,11 @@ class Weights:
 
 def map_file(path: Path, why: str, advice: str = "") -> memoryview:
     """Map a file into memory read-only; `why` starts the message of an error."""
-    if not path.exists():
-        raise OnnxImportError(f"{why} '{path}', which does not exist" + (f"; {advice}" if advice else ""))
-    if not path.is_file():
-        raise OnnxImportError(f"{why} '{path}', which is not a file")
     try:
+        if not path.exists():
+            raise OnnxImportError(f"{why} '{path}', which does not exist" + (f"; {advice}" if advice else ""))
+        if not path.is_file():
+            raise OnnxImportError(f"{why} '{path}', which is not a file")
         with open(path, "rb") as file:
             size = file.seek(0, 2)
             # An empty file cannot be mapped.

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.files import resolved
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import is_compiled, require_file
@@ -28,7 +29,7 @@ def execute(arguments: Arguments) -> None:
         raise CommandError(f"'{output}' is a folder: name a file with -o")
     if not output.absolute().parent.is_dir():
         raise CommandError(f"cannot write '{output}': there is no folder '{output.parent}'")
-    if output.resolve() == Path(arguments.model).resolve():
+    if resolved(output) == resolved(arguments.model):
         raise CommandError(f"the compiled model would replace the model '{output}': name another file with -o")
     executable, progress = compile_model(arguments)
     executable.save(output)

@@ -14,7 +14,8 @@ def explain(error: Exception) -> str:
     if type(error).__name__ == "DialectError":  # not imported: it would import the whole compiler
         return str(error)
     if isinstance(error, MirloError):
-        hint = "this is a bug of the pass, not of the model; --debug shows where it happened"
+        culprit = getattr(error, "bug_of", "pass")
+        hint = f"this is a bug of the {culprit}, not of the model; --debug shows where it happened"
         return f"{error}\n{hint}" if getattr(error, "internal", False) else str(error)
     if isinstance(error, OSError):
         return f"cannot use '{error.filename}': {error.strerror}" if error.filename else str(error)

@@ -196,10 +196,10 @@ def _number(dim: Dim) -> int:
 
 def _angles(size: int, count: int, length: int) -> np.ndarray:
     """Return 2 pi n k / length, [size, count]; the product is reduced first, to keep precision."""
-    if size > LONGEST:
-        raise NodeError(f"a transform of {size} elements is not supported: at most {LONGEST} are")
     if not 0 < length <= LONGEST:
         raise NodeError(f"a transform of length {length} is not supported: from 1 to {LONGEST} are")
+    if size > LONGEST:
+        raise NodeError(f"a transform of {size} elements is not supported: at most {LONGEST} are")
     return 2 * np.pi / length * (np.outer(np.arange(size), np.arange(count)) % length)
 
 
