@@ -29,7 +29,7 @@ from mirlo.frontends.onnx.kinds import STRING_CODE
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.node import Node, relax_op, type_of
 from mirlo.frontends.onnx.objects import call_host, object_of
-from mirlo.frontends.onnx.runtime_sizes import bind, vector
+from mirlo.frontends.onnx.runtime_sizes import bind, bind_unknown, known_sizes, vector
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.strings import MOVERS, moved
 from mirlo.frontends.onnx.validity import complaint
@@ -153,7 +153,9 @@ class Body:
         return name, (self.solutions or {}).get(name, symbol(name))
 
     def bind_dims(self, node: Node, index: int) -> tuple[Dim, ...]:
-        return bind(node, vector(node, index), f"input '{node.input_name(index)}' must be sizes")
+        values, what = vector(node, index), f"input '{node.input_name(index)}' must be sizes"
+        elements = node.value(index).partial
+        return bind(node, values, what) if elements is None else bind_unknown(node, values, what, known_sizes(elements))
 
     def is_bound_to_data(self, *dims: Dim) -> bool:
         return any(D.symbols_of(dim) & self._bound for dim in dims)

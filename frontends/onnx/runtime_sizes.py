@@ -27,6 +27,19 @@ MAX_SIZE = float(1 << 62)
 """Sizes from here on are invalid: sums of a few of them would overflow i64."""
 
 
+def bind_unknown(node: Node, values: Any, what: str, known: Sequence[Dim | None]) -> tuple[Dim, ...]:
+    """Return the elements of an i64 vector: those that are known, and symbols that the others are bound to."""
+    unknown = [i for i, dim in enumerate(known) if dim is None]
+    chosen = values if len(unknown) == len(known) else node.emit("gather", values, numbers(node, unknown), axis=0)
+    bound = iter(bind(node, chosen, what))
+    return tuple(next(bound) if dim is None else dim for dim in known)
+
+
+def known_sizes(elements: Sequence[Dim | None]) -> list[Dim | None]:
+    """Return the elements of a list that are sizes for sure; None for the others."""
+    return [None if dim is None or dim == 0 or not D.is_nonnegative(dim) else dim for dim in elements]
+
+
 def bind(node: Node, values: Any, what: str, bounds: Sequence[Dim] | None = None) -> tuple[Dim, ...]:
     """Bind the elements of an i64 vector to symbols; `what` describes them in errors."""
     found = type_of(values)
@@ -128,8 +141,13 @@ def by_axis(node: Node, values: Any, axes: Any, rank: int, default: int = 0) -> 
     return node.emit("where", node.emit("reduce_any", here, axes=[0]), total, numbers(node, default))
 
 
-def reshape_dims(node: Node, x: TensorType, wanted: Any, allow_zero: bool) -> tuple[Dim, ...]:
-    """Return the result dims of a Reshape to a run-time shape: 0 copies a dim, -1 is the rest."""
+def reshape_dims(
+    node: Node, x: TensorType, wanted: Any, allow_zero: bool, elements: Sequence[Dim | None] | None = None
+) -> tuple[Dim, ...]:
+    """Return the result dims of a Reshape to a run-time shape: 0 copies a dim, -1 is the rest.
+
+    `elements` are those of the shape that are known.
+    """
     (rank,) = type_of(wanted).shape
     if not isinstance(rank, int):
         raise NodeError(f"input 'shape' is a list of {rank} numbers: the rank of the result must be known")
@@ -143,8 +161,15 @@ def reshape_dims(node: Node, x: TensorType, wanted: Any, allow_zero: bool) -> tu
     total = node.emit("reduce_prod", shape_vector(node, x.shape)) if x.rank else ones
     rest = node.emit("floor_divide", total, node.emit("maximum", known, ones))
     made = node.emit("where", is_open, rest, made)
+    known_dims = known_sizes(elements or [None] * rank)
+    if any(dim is not None for dim in known_dims):
+        # A size that is 0 in a call is that size, also where 0 would copy a dim.
+        given = shape_vector(node, [0 if dim is None else dim for dim in known_dims])
+        is_known = node.constant(np.array([dim is not None for dim in known_dims]))
+        made = node.emit("where", is_known, given, made)
     fits = node.emit("equal", node.emit("reduce_prod", made), total)
-    return bind(node, unless(node, fits, made), f"input 'shape' does not fit the input {x}, or is no shape")
+    what = f"input 'shape' does not fit the input {x}, or is no shape"
+    return bind_unknown(node, unless(node, fits, made), what, known_dims)
 
 
 def with_rest(node: Node, x: TensorType, shape: Sequence[Dim]) -> tuple[Dim, ...]:

@@ -31,6 +31,8 @@ class Value:
     """The SSA value; None until a known value needs one."""
     known: np.ndarray | None = None
     """The elements, if known at import; of type `object` if some are symbolic dims."""
+    partial: tuple[Dim | None, ...] | None = None
+    """The elements of a list of integers, of which only some are known at import; None for the others."""
     compute: Callable[[], Any] | None = field(default=None, repr=False)
     """Makes the SSA value of a symbolic known value: the operation that was folded."""
     region: int | None = None

@@ -24,7 +24,8 @@ from mirlo.frontends.onnx.declared import (
 from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.equations import multiple_of
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, broadcast_dim, is_exact
+from mirlo.frontends.onnx.fold import FOLD_ELEMENTS
+from mirlo.frontends.onnx.node import Node, broadcast_dim, is_exact, type_of
 from mirlo.frontends.onnx.ops.open_axes import squeeze_of_run_time, unsqueeze_of_run_time
 from mirlo.frontends.onnx.padding import pad_of_run_time
 from mirlo.frontends.onnx.registry import converter
@@ -39,6 +40,7 @@ from mirlo.frontends.onnx.runtime_sizes import (
     vector,
     with_rest,
 )
+from mirlo.frontends.onnx.values import Value, as_dim
 
 
 @converter("Identity")
@@ -62,7 +64,7 @@ def reshape(node: Node) -> Any:
     if shape is not None and count_of(node, 1) == len(shape):
         return _reshape_of_run_time(node, shape, node.attr.bool("allowzero", 0))
     if node.value(1).known is None:
-        dims = reshape_dims(node, x, vector(node, 1), node.attr.bool("allowzero", 0))
+        dims = reshape_dims(node, x, vector(node, 1), node.attr.bool("allowzero", 0), node.value(1).partial)
         return node.emit("reshape", node[0], shape=dims)
     try:
         dims = reshaped(x, node.dims(1), node.attr.bool("allowzero", 0))
@@ -201,7 +203,24 @@ def concat(node: Node) -> Any:
     while len(parts) > OPERAND_RUNS:
         groups = [parts[i : i + OPERAND_RUNS] for i in range(0, len(parts), OPERAND_RUNS)]
         parts = [node.emit("concat", group, axis=axis) for group in groups]
-    return node.emit("concat", parts, axis=axis)
+    made = node.emit("concat", parts, axis=axis)
+    return Value(node.outputs[0], type_of(made), ir=made, partial=_known_elements(node))
+
+
+def _known_elements(node: Node) -> tuple[Dim | None, ...] | None:
+    """Return which elements of a list of integers are known, where only some are."""
+    found: list[Dim | None] = []
+    for value in map(node.value, range(len(node))):
+        if value.type.rank != 1 or value.type.dtype.name not in ("i32", "i64"):
+            return None
+        (count,) = value.type.shape
+        if not isinstance(count, int) or len(found) + count > FOLD_ELEMENTS:
+            return None
+        if value.known is not None:
+            found += map(as_dim, value.known)
+        else:
+            found += value.partial or [None] * count
+    return tuple(found) if any(dim is not None for dim in found) else None
 
 
 @converter("Split")
