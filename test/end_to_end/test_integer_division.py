@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from c_compiler import with_c
 from commands import output_of, python
 from onnx import helper, numpy_helper
 
@@ -35,7 +36,7 @@ def model_of(operator: str, dtype: Any, count: int) -> onnx.ModelProto:
 
 
 PAIRS = [("llvm", dtype) for dtype in (np.int8, np.int32, np.int64, np.uint8)]
-PAIRS += [("c,llvm", dtype) for dtype in (np.int32, np.int64)]
+PAIRS += [with_c("c,llvm", dtype) for dtype in (np.int32, np.int64)]
 
 
 @pytest.mark.parametrize(("target", "dtype"), PAIRS)

@@ -8,28 +8,19 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from c_compiler import needs_c_compiler
 from commands import mirlo as mirlo_command
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
 from mirlo.driver.place.decision import Decision
 from mirlo.driver.place.survey import survey
-from mirlo.targets.c.compiler import CompilerError, find_compiler
 from mirlo.targets.onednn.native.library import is_available
 from mirlo.tools.cli import main
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
 
-def _has_compiler() -> bool:
-    try:
-        find_compiler()
-    except CompilerError:
-        return False
-    return True
-
-
-needs_compiler = pytest.mark.skipif(not _has_compiler(), reason="there is no C compiler")
 needs_onednn = pytest.mark.skipif(not is_available(), reason="the oneDNN library is not installed (extra 'onednn')")
 
 
@@ -83,7 +74,7 @@ def _agrees(model: Path, executable: mirlo.Executable) -> bool:
     return np.allclose(executable(x), wanted, rtol=1e-4, atol=1e-4)
 
 
-@needs_compiler
+@needs_c_compiler
 @needs_onednn
 def test_three_targets_at_once(model: Path, tmp_path: Path) -> None:
     targets = "onednn,onnx,c,llvm"
@@ -106,7 +97,7 @@ def test_targets_agree(model: Path, tmp_path: Path, targets: str) -> None:
     assert flops is not None and flops < 0.05 * survey(model, targets).total.flops
 
 
-@needs_compiler
+@needs_c_compiler
 @needs_onednn
 def test_measured_takes_the_fastest(model: Path, tmp_path: Path) -> None:
     # In processes of their own: what is extended, as other tests do here, is not kept.
@@ -128,7 +119,7 @@ def test_measured_takes_the_fastest(model: Path, tmp_path: Path) -> None:
     assert _agrees(model, mirlo.load(tmp_path / "m.mirlo"))
 
 
-@needs_compiler
+@needs_c_compiler
 def test_estimated_from_the_command_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--targets", "c,onnx,llvm", "--cost", "estimated", "--cache-dir", str(tmp_path)]
     pinned = str(tmp_path / "p.json")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from c_compiler import needs_c_compiler
 from commands import mirlo as mirlo_command
 from commands import output_of
 from onnx_models import F32, make_model, node
@@ -25,12 +25,11 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.runtime.dlpack import DLTensor, tensor_of_array
 from mirlo.runtime.external import load_externals
+from mirlo.targets.c.compiler import find_compiler
 from mirlo.targets.c.emit import load_emitters
 from mirlo.targets.c.emit.movement import VIEWS
 from mirlo.tools.conformance.check import check_target, names
 
-COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler here")
 OPERATORS = (
     "add", "divide", "mod", "maximum", "shift_right", "sign", "round", "gelu", "selu", "clip", "hard_swish", "cast",
     "where", "matmul", "conv", "conv_transpose", "max_pool", "avg_pool", "lp_pool", "reduce_mean", "reduce_max",
@@ -41,7 +40,7 @@ OPERATORS = (
 )  # fmt: skip
 
 
-@needs_compiler
+@needs_c_compiler
 def test_operators_compute_what_numpy_does() -> None:
     names()  # reads the table of cases
     matrix = check_target("c,llvm", [f"relax.{name}" for name in OPERATORS])
@@ -61,7 +60,7 @@ func.func @main(%q: tensor<2x4x5x8xf32>, %k: tensor<2x2x6x8xf32>, %v: tensor<2x2
 """  # noqa: E501
 
 
-@needs_compiler
+@needs_c_compiler
 @pytest.mark.parametrize("mask", ["f32", "i1"])
 @pytest.mark.parametrize("target", ["c", "onnx"])
 def test_attention_with_masks_and_shared_heads(target: str, mask: str, tmp_path: Path) -> None:
@@ -101,7 +100,7 @@ def _network(seed: int = 0) -> Any:
     return make_model(nodes, {"x": (F32, [2, 3, 16, 16])}, ["y"], constants)
 
 
-@needs_compiler
+@needs_c_compiler
 def test_a_model_is_one_region_and_agrees_with_onnx_runtime(tmp_path: Path) -> None:
     model = _network()
     executable = mirlo.compile(model, ["c", "llvm"])
@@ -117,7 +116,7 @@ def test_a_model_is_one_region_and_agrees_with_onnx_runtime(tmp_path: Path) -> N
     assert re.search(r"^c +\(parts of models\) +C source", output_of(mirlo_command("targets")), re.MULTILINE)
 
 
-@needs_compiler
+@needs_c_compiler
 def test_every_stage_can_be_continued(tmp_path: Path) -> None:
     executable = mirlo.compile(_network(), ["c", "llvm"], save_ir=tmp_path)
     x = np.random.default_rng(1).standard_normal((2, 3, 16, 16), np.float32)
@@ -146,7 +145,7 @@ int main(void) {
 """
 
 
-@needs_compiler
+@needs_c_compiler
 def test_the_source_is_a_whole_program(tmp_path: Path) -> None:
     model = _network()
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
@@ -158,7 +157,7 @@ def test_the_source_is_a_whole_program(tmp_path: Path) -> None:
     ]
     (tmp_path / "main.c").write_text(MAIN)
     flags = ["-std=c11", "-O1", "-Wall", "-Werror", "-Wno-unused-function"]
-    subprocess.run([str(COMPILER), *flags, "main.c", "c.c", "-lm", "-o", "main"], check=True, cwd=tmp_path)
+    subprocess.run([find_compiler(), *flags, "main.c", "c.c", "-lm", "-o", "main"], check=True, cwd=tmp_path)
     printed = subprocess.run(["./main"], check=True, cwd=tmp_path, capture_output=True, text=True).stdout
     x = (np.arange(2 * 3 * 16 * 16, dtype=np.float32) % 7 - 3).reshape(2, 3, 16, 16)
     expected = mirlo.compile(model)(x)
@@ -176,7 +175,7 @@ func.func @main(%x: tensor<?x?x4xf32, #relax.dims<["n", "2*t + 1", 4]>>) -> tens
 """  # noqa: E501
 
 
-@needs_compiler
+@needs_c_compiler
 def test_sizes_come_with_the_tensors() -> None:
     with make_context(), ir.Location.unknown():
         module, session = ir.Module.parse(OPEN), Session()
@@ -194,7 +193,7 @@ def test_sizes_come_with_the_tensors() -> None:
     loaded.release()
 
 
-@needs_compiler
+@needs_c_compiler
 @pytest.mark.parametrize("target", ["c", "onnx"])
 def test_models_with_open_sizes(target: str) -> None:
     random = np.random.default_rng(0)
@@ -214,7 +213,7 @@ def test_models_with_open_sizes(target: str) -> None:
         np.testing.assert_allclose(executable(x), session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
 
 
-@needs_compiler
+@needs_c_compiler
 def test_programs_of_several_parts_are_saved_with_what_was_generated(tmp_path: Path) -> None:
     weight = np.random.default_rng(0).standard_normal((16, 24), np.float32)
     nodes = [node("MatMul", "x w", "m"), node("Relu", "m", "r"), node("SequenceConstruct", "r m", "s")]
@@ -232,7 +231,7 @@ def test_no_compiler_is_an_error_that_says_what_to_do() -> None:
         mirlo.compile(_network(), ["c{compiler=no-such-cc}", "llvm"])
 
 
-@needs_compiler
+@needs_c_compiler
 def test_a_compiler_that_fails_is_told_with_what_it_wrote() -> None:
     with pytest.raises(mirlo.MirloError, match="(?s)code generator of target 'c' .*failed with code .*no-such-flag"):
         mirlo.compile(_network(), ["c{flags=-no-such-flag}", "llvm"])
