@@ -52,6 +52,7 @@ def _main(argv: Sequence[str] | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
+        print("mirlo-opt: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
         if arguments.debug:

@@ -109,17 +109,22 @@ def compile_all(
     if count <= 0:
         run.work_here()
         return run.finished()
-    feeders = [threading.Thread(target=run.work_there, args=(process,)) for process in _running(count)]
+    processes = _running(count)
+    feeders = [threading.Thread(target=run.work_there, args=(process,)) for process in processes]
     for feeder in feeders:
         feeder.start()
     try:
         if meanwhile is not None:
             meanwhile()
         run.work_here()
-    finally:
-        run.waiting.clear()
-        for feeder in feeders:
-            feeder.join()
+        run.join(feeders)
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            # Ctrl-C: nobody waits for what the processes compile.
+            for process in processes:
+                process.popen.kill()
+        run.join(feeders)
+        raise
     return run.finished()
 
 
@@ -132,6 +137,12 @@ class _Run:
     waiting: deque[int]
     done: dict[int, bytes] = field(default_factory=dict)
     failures: list[Exception] = field(default_factory=list)
+
+    def join(self, feeders: Sequence[threading.Thread]) -> None:
+        """Hand out no more tasks, and wait for those that were."""
+        self.waiting.clear()
+        for feeder in feeders:
+            feeder.join()
 
     def work_here(self) -> None:
         while self.waiting and not self.failures:
@@ -219,7 +230,11 @@ def _start() -> _Process:
     command = [sys.executable, "-c", _START, json.dumps(sys.path)]
     # NumPy's BLAS threads, which workers do not need, would compete for cores.
     environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}
-    return _Process(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment))
+    # In a session of its own, so that Ctrl-C in a terminal reaches this process only, which then ends them.
+    popen = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+    )
+    return _Process(popen)
 
 
 def _how(code: int) -> str:

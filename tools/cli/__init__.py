@@ -56,6 +56,7 @@ def _run(argv: Sequence[str] | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
+        print("mirlo: interrupted", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:
         if arguments.debug:

@@ -215,7 +215,7 @@ def test_interrupted(files: Path) -> None:
             _, errors = child.communicate(timeout=60)
         finally:
             child.kill()
-    assert (child.returncode, errors) == (130, "")
+    assert (child.returncode, errors) == (130, "mirlo: interrupted\n")
 
 
 def test_reader_that_went_away(files: Path) -> None:
