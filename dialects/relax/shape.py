@@ -47,7 +47,7 @@ class Permute(RelaxOp, name="permute"):
 
 
 class Expand(RelaxOp, name="expand"):
-    """numpy's `broadcast_to`. A dim that may be 1 at run time is decided, and checked, there."""
+    """numpy's `broadcast_to`. A dim that may be 1 is checked in the call, and has a stride of 0 or its own there."""
 
     x = operand()
     shape = Dims()
