@@ -89,5 +89,5 @@ def widened_and_back(op: Any, b: Rewriter) -> Any:
         return decline("the operand is no cast from the type")
     narrow, wide = kind_of(inner.x).dtype, kind_of(op.x).dtype
     if (narrow.name, wide.name) not in _HOLDS:
-        return decline("the type between does not hold all numbers", narrow=narrow.name, wide=wide.name)
+        return decline("the intermediate type does not represent all values", narrow=narrow.name, wide=wide.name)
     return inner.x

@@ -101,7 +101,7 @@ def _dequantized(value: Any, b: Rewriter) -> QuantizedValue | Decline:
     if op is None:
         return decline("an operand is not dequantized")
     if kind_of(op.x).dtype.name not in BYTES or op.block:
-        return decline("an operand is not of bytes with a scale per tensor or channel", operand=str(kind_of(op.x)))
+        return decline("an operand is not int8 with a scale per tensor or channel", operand=str(kind_of(op.x)))
     scale = _known(op.scale, b)
     zero = None if op.zero_point is None else _known(op.zero_point, b)
     if scale is None or (op.zero_point is not None and zero is None):
@@ -129,7 +129,7 @@ def _centred(value: Any, b: Rewriter) -> QuantizedValue | Decline:
         return QuantizedValue(cast.x, zero)
     array = b.array(wide) if zero is None else None
     if array is None or not array.size or array.min() < -128 or array.max() > 127:
-        return decline("an operand is not of bytes")
+        return decline("an operand is not int8")
     return QuantizedValue(b.constant(array.astype(np.int8), kind_of(wide).with_dtype("i8"), b.name_of(wide)))
 
 

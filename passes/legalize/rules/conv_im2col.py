@@ -27,7 +27,7 @@ def im2col(op: Any, b: Any) -> Any:
     if op.groups != 1:
         return decline("a product of matrices is for convolutions without groups", groups=op.groups)
     if output.dtype is not x.dtype:
-        return decline("the sums have another type than the operand", x=x.dtype, output=output.dtype)
+        return decline("the accumulator type differs from the operand type", x=x.dtype, output=output.dtype)
     outer_first = op.kernel_layout != "*IO"
     channels_first = op.kernel_layout == "OI*"
     shape = weight.shape
