@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,9 +65,9 @@ def compile_module(module: Any, opt_level: int, entry: Entry | None = None, used
     """Compile a module, which is consumed, to an object file; `entry` is given for the module with `main`."""
     forks = find_forks(module)
     calls = packed.find_calls(module, entry.packed) if entry is not None else []
+    exported = _public(module)
     _lower(module)
     define_forks(module, forks, argument_types(module, forks))
-    exported = _public(module)
     _hide_others(module, exported)
     if entry is not None:
         packed.define_calls(module, calls, (MAIN, PROFILED))
@@ -75,9 +75,9 @@ def compile_module(module: Any, opt_level: int, entry: Entry | None = None, used
             runtime_calls.define(module, (MAIN, PROFILED), entry.allocator)
         runtime_calls.end_where_interrupted(module, (MAIN, PROFILED))
         _add_entry(module, entry)
-        exported = ENTRY
+        exported = {ENTRY: None}
         _hide_others(module, exported)
-    return _object_code(module, opt_level, exported, [] if used is None else used)
+    return _object_code(module, opt_level, next(iter(exported)), [] if used is None else used)
 
 
 def _lower(module: Any) -> None:
@@ -94,22 +94,24 @@ def _lower(module: Any) -> None:
             op.operation.attributes["no_inline"] = noinline
 
 
-def _public(module: Any) -> str:
-    """Return the function that the rest of the model calls: the first one."""
-    for op in module.body.operations:
-        if op.operation.name == "llvm.func" and len(op.operation.regions[0].blocks):
-            return ir.StringAttr(op.operation.attributes["sym_name"]).value
-    raise PassError("the unit has no function to compile")
+def _public(module: Any) -> dict[str, None]:
+    """Return the functions that the rest of the model calls, in order."""
+    functions = [op.operation for op in module.body.operations if op.operation.name in ("func.func", "llvm.func")]
+    defined = [function for function in functions if len(function.regions[0].blocks)]
+    public = [function for function in defined if "sym_visibility" not in function.attributes] or defined[:1]
+    if not public:
+        raise PassError("the unit has no function to compile")
+    return dict.fromkeys(map(_symbol, public))
 
 
-def _hide_others(module: Any, exported: str) -> None:
+def _hide_others(module: Any, exported: Container[str]) -> None:
     """Make functions without external callers private: the engine makes a wrapper for every public one."""
     internal = ir.Attribute.parse("#llvm.linkage<internal>")
     for op in module.body.operations:
         attributes = op.operation.attributes
         if op.operation.name != "llvm.func" or not len(op.operation.regions[0].blocks):
             continue
-        if ir.StringAttr(attributes["sym_name"]).value != exported:
+        if ir.StringAttr(attributes["sym_name"]).value not in exported:
             attributes["linkage"] = internal
 
 

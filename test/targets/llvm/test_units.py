@@ -59,8 +59,9 @@ NO_ENTRY = Entry(2, 0, (), False)
 
 @pytest.fixture(autouse=True)
 def cut(monkeypatch) -> None:
-    """Small models are not cut: the ones here are."""
+    """Small models are not cut, and their kernels share object files: those of the models here do not."""
     monkeypatch.setattr(units, "SMALL", 0)
+    monkeypatch.setattr(units, "BUNDLED", 0)
 
 
 def _units(text: str, opt_level: int = 2):
@@ -243,3 +244,15 @@ def test_two_models_at_once(tasks) -> None:
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(compiled, range(2))
     assert first == second
+
+
+def test_small_kernels_share_object_files(monkeypatch) -> None:
+    monkeypatch.setattr(units, "BUNDLED", 0)
+    alone = _units(PLANNED)
+    monkeypatch.setattr(units, "BUNDLED", 10_000)
+    main, *joined = _units(PLANNED)
+    assert len(alone) == 3 and len(joined) == 1 and main.text == alone[0].text
+    assert all(unit.symbol in joined[0].text for unit in alone[1:])
+    assert joined[0].key not in {unit.key for unit in alone}
+    monkeypatch.setattr(units, "BUNDLE", 1)
+    assert [unit.key for unit in _units(PLANNED)] == [unit.key for unit in alone]
