@@ -66,6 +66,25 @@ def test_size_of_data_overflows(operator):
     assert function.run({**feeds, "s": USUAL[operator]})["y"].size
 
 
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+@pytest.mark.parametrize("given", ["constant", "input"])
+def test_padding_reads_inside(mode: str, given: str) -> None:
+    """A reflection that is wider than the axis is repeated, as numpy does: sizes or amounts are known too late."""
+    inputs = [("x", FLOAT, ["n"]), *([("p", INT64, [2])] if given == "input" else [])]
+    model = _model([helper.make_node("Pad", ["x", "p"], ["y"], mode=mode)], inputs)
+    model.opset_import[0].version = 19
+    if given == "constant":
+        model.graph.initializer.append(helper.make_tensor("p", INT64, [2], [5, 4]))
+    function = mirlo.compile(model)
+    for size in (9, 3, 2, 1):
+        x = np.arange(size, dtype=np.float32)
+        feeds = {"x": x, **({"p": _sizes(5, 4)} if given == "input" else {})}
+        np.testing.assert_array_equal(function.run(feeds)["y"], np.pad(x, (5, 4), mode=mode))
+    if given == "input":
+        found = function.run({"x": np.arange(3, dtype=np.float32), "p": _sizes(-(2**31), 2**31 - 1)})["y"]
+        assert found.shape == (2,) and np.isin(found, (0, 1, 2)).all()
+
+
 def test_sizes_are_named():
     names, inputs, feeds = OPERATORS["Expand"]
     function = mirlo.compile(_model([helper.make_node("Expand", names, ["y"], name="grow")], inputs))

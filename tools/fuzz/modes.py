@@ -53,6 +53,8 @@ class Mode(NamedTuple):
 MODES: dict[str, Mode] = {
     "graphs": Mode("mirlo.tools.fuzz.differential", "random graphs to compute", "operators", None, True),
     "files": Mode("mirlo.tools.fuzz.mutate", "broken model files to refuse"),
+    "empty": Mode("mirlo.tools.fuzz.empty", "operators over empty axes to compute", "operators", None),
     "headers": Mode("mirlo.tools.fuzz.headers", "compiled models with hostile headers to refuse", "files"),
+    "sizes": Mode("mirlo.tools.fuzz.sizes", "operators with hostile sizes at run time", "operators", MEMORY // 2),
     "names": Mode("mirlo.tools.fuzz.names", "models with hostile names to show", "commands"),
 }

@@ -116,7 +116,7 @@ def pad_at(op: Any, b: Any) -> Any:
         def element(*axes: Expr) -> Expr:
             at = [axis - begins[i].cast(INDEX) for i, axis in enumerate(axes)]
             if op.mode != "constant":
-                return x.at(*(inside(i, size, op.mode) for i, size in zip(at, x.shape, strict=True)))
+                return x.at(*(inside(i, size, op.mode) for i, size in zip(at, x.shape, strict=True)), outside=0)
             nearest, is_inside = [], None
             for index, size in zip(at, x.shape, strict=True):
                 test = (index >= 0) & (index < size)

@@ -109,7 +109,7 @@ def _grouped(op: Any, b: Any, groups: int, name: str) -> Any:
 
     def body(p: Any, x: TensorExpr, scale: TensorExpr, bias: TensorExpr) -> TensorExpr:
         batch, channels, *spatial = x.shape
-        size = channels // groups
+        size = channels // groups if groups != 0 else 1  # no channels: instance_norm has a group for each
         several = size != 1
         extents = (*([size] if several else []), *spatial)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_distinct_axes
 from mirlo.dialects.relax.slice import slice_start
-from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, abs_, clamp, constant, select
+from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, abs_, clamp, constant, maximum, minimum, select
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.legalize.rules.shape import moved
 from mirlo.passes.rules import legalize
@@ -49,21 +50,37 @@ def pad(op: Any, b: Any) -> Any:
             if op.mode == "constant":
                 return x.at(*at, outside=value)
             rows = zip(at, shape, begins, ends, strict=True)
-            return x.at(*(inside(i, n, op.mode) if max(low, high) > 0 else i for i, n, low, high in rows))
+            return x.at(
+                *(inside(i, n, op.mode, isinstance(n, int)) if max(low, high) > 0 else i for i, n, low, high in rows),
+                outside=None if all(isinstance(n, int) for n in shape) else 0,
+            )
 
         return p.compute(output, element, name="pad")
 
     return b.call_prim(body, op.x)
 
 
-def inside(index: Expr, size: int, mode: str) -> Expr:
-    """Return the position that padding repeats for one that may be outside."""
-    if mode == "wrap":
-        return index % size
+def inside(index: Expr, size: Dim, mode: str, is_near: bool = False) -> Expr:
+    """Return the position that padding repeats for one that may be outside.
+
+    `is_near` is for positions that are less than `size` outside: their reflection needs no remainder. For others,
+    where sizes or amounts are dynamic, the reflection is repeated. The result is inside of an axis that is not
+    empty, whatever the index is.
+    """
     if mode == "edge":
-        return clamp(index, 0, size - 1)
-    last = constant(size - 1, INDEX)
-    return last - abs_(last - abs_(index))
+        return clamp(index, 0, constant(size, INDEX) - 1)
+    if mode == "wrap":
+        return index % _at_least_one(size)
+    if is_near and isinstance(size, int):
+        last = constant(size - 1, INDEX)
+        return last - abs_(last - abs_(index))
+    period = _at_least_one((size - 1) * 2)
+    place = index % period
+    return minimum(place, period - place)
+
+
+def _at_least_one(size: Dim) -> Expr:
+    return constant(max(size, 1), INDEX) if isinstance(size, int) else maximum(constant(size, INDEX), 1)
 
 
 @legalize("relax.concat")

@@ -16,7 +16,7 @@ from commands import mirlo
 from onnx_models import F32, make_model, node
 
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime
-from mirlo.tools.fuzz import headers
+from mirlo.tools.fuzz import headers, sizes
 from mirlo.tools.fuzz.graphs import random_graph
 from mirlo.tools.fuzz.mutate import MUTATIONS, broken_file
 from mirlo.tools.fuzz.operators import load_planners
@@ -50,6 +50,17 @@ def test_hostile_headers_are_refused() -> None:
     assert report["found"] == [] and report["states"]["refused"] >= 25
     for seed in (95, 1040, 1249, 2705, 2822, 3439):
         assert headers.judge(seed).state == headers.REFUSED
+
+
+def test_hostile_sizes_are_refused() -> None:
+    """The first seeds, and one that once read outside of what it pads."""
+    states = [sizes.judge(seed).state for seed in (*range(0, sizes.BLOCK * len(sizes.ALL), 40), 145)]
+    assert not {sizes.WRONG, sizes.FAILED} & set(states) and states.count(sizes.REFUSED) >= 10
+
+
+def test_empty_axes_are_computed() -> None:
+    report = json.loads(mirlo("fuzz", "empty", "--count", 6, "--json").stdout)
+    assert report["found"] == [] and report["count"] == 6
 
 
 def test_a_wrong_rule_is_found_and_its_graphs_are_written(tmp_path: Path) -> None:

@@ -1,0 +1,329 @@
+"""Empty axes: operators over tensors of which some dims are 0.
+
+Nothing may trap, every element of a result is written, and results are those of an oracle. A seed is a model of
+several nodes, none of which reads another.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirlo.tools.bisect.compare import Tolerance, difference
+from mirlo.tools.bisect.oracles import Oracle, OracleError, onnxruntime, reference
+from mirlo.tools.fuzz.differential import FAILED, REFUSED, RIGHT, WRONG, Verdict
+
+COMPUTED, UNWRITTEN = "computed", "an element of the result is not written"
+STATES = {
+    RIGHT: "as an oracle computes it",
+    COMPUTED: "computed, every element written; no oracle computes it",
+    WRONG: "as no oracle computes it, or not written: a bug",
+    REFUSED: "an error that tells what is not supported",
+    FAILED: "an error that is not the user's: a bug",
+}
+NODES = 6
+"""Nodes of a seed: compiling them together takes little longer than one alone."""
+FLOATS, INTS = (np.float32, np.float64), (np.int32, np.int64)
+NUMBERS = (*FLOATS, *INTS)
+Shape = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operator, the shapes that it reads and the constants that follow them."""
+
+    shapes: tuple[Shape, ...]
+    """Of tensors; a letter is a dim that may be 0."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    constants: tuple[np.ndarray | None, ...] = ()
+    """The inputs behind the tensors; None for one that is left out."""
+    dtypes: tuple[Any, ...] = FLOATS
+    outputs: int = 1
+    integers: tuple[int, ...] = ()
+    """Tensors that are int64 whatever the others are: labels, places."""
+    opset: int = 18
+
+
+def _ints(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+NMK: tuple[Shape, ...] = (("n", "m", "k"),)
+IMAGE: tuple[Shape, ...] = (("n", "c", "h", "w"),)
+REDUCTIONS = (
+    "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",
+    "ReduceLogSumExp", "ReduceSumSquare",
+)  # fmt: skip
+OF_FLOATS = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
+"""Reductions that are declined for integers."""
+POOLS = ("MaxPool", "GlobalMaxPool")
+"""The reference evaluator gives other shapes for these where there are no elements."""
+CASES: dict[str, Case] = {
+    **{
+        f"{name}{label}": Case(NMK, {"keepdims": keep}, (axes,), FLOATS if name in OF_FLOATS else NUMBERS)
+        for name in REDUCTIONS
+        for label, axes, keep in (("", _ints(1), 0), (" all", None, 1), (" last", _ints(0, 2), 0))
+    },
+    **{name: Case(NMK, {"axis": 1}) for name in ("Softmax", "LogSoftmax", "Hardmax")},
+    **{f"{name} last": Case(NMK, {"axis": -1}) for name in ("Softmax", "LogSoftmax", "Hardmax")},
+    "LpNormalization": Case(NMK, {"axis": 1}),
+    "LpNormalization 1": Case(NMK, {"axis": 1, "p": 1}),
+    "ArgMax": Case(NMK, {"axis": 1}, (), NUMBERS),
+    "ArgMin": Case(NMK, {"axis": 2, "keepdims": 0}, (), NUMBERS),
+    "CumSum": Case(NMK, {}, (np.array(1),), NUMBERS),
+    "TopK": Case(NMK, {"axis": 1}, (_ints(0),), NUMBERS, 2),
+    "MeanVarianceNormalization": Case(NMK, {"axes": [1]}),
+    "LayerNormalization": Case((("n", "m", "k"), ("k",), ("k",)), {"axis": -1}),
+    "LayerNormalization 1": Case((("n", "m", "k"), ("m", "k")), {"axis": 1}, (), FLOATS, 3),
+    "InstanceNormalization": Case((("n", "c", "m"), ("c",), ("c",))),
+    "GroupNormalization": Case((("n", 4, "m"), (4,), (4,)), {"num_groups": 2}, opset=21),
+    "BatchNormalization": Case((("n", "c", "m"), ("c",), ("c",), ("c",), ("c",))),
+    "RMSNormalization": Case((("n", "m", "k"), ("k",)), {"axis": -1}, opset=23),
+    "RMSNormalization 1": Case((("n", "m", "k"), ("m", "k")), {"axis": 1}, opset=23),
+    "GlobalAveragePool": Case(IMAGE),
+    "GlobalMaxPool": Case(IMAGE),
+    "GlobalLpPool": Case(IMAGE),
+    "AveragePool": Case(IMAGE, {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}),
+    "AveragePool counted": Case(IMAGE, {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
+    "MaxPool": Case(IMAGE, {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}),
+    "MaxPool both": Case((("n", "c", "w"),), {"kernel_shape": [2], "pads": [1, 1]}, (), FLOATS, 2),
+    "LpPool": Case(IMAGE, {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}),
+    "LRN": Case(IMAGE, {"size": 3}),
+    "Conv": Case((("n", "c", "h", "w"), (3, "c", 2, 2)), {"pads": [1, 1, 1, 1]}),
+    "Conv biased": Case((("n", "c", "w"), (3, "c", 1), (3,))),
+    "ConvTranspose": Case((("n", "c", "w"), ("c", 2, 2))),
+    "MatMul": Case((("n", "m", "k"), ("k", "p")), {}, (), NUMBERS),
+    "MatMul batched": Case((("b", "m", "k"), ("b", "k", "n")), {}, (), NUMBERS),
+    "Gemm": Case((("m", "k"), ("k", "n"), ("n",))),
+    "Gemm plain": Case((("k", "m"), ("n", "k")), {"transA": 1, "transB": 1}),
+    "Einsum": Case((("m", "k"), ("n", "k")), {"equation": "mk,nk->mn"}),
+    "Einsum sum": Case((("m", "k"), ("n", "k")), {"equation": "mk,nk->m"}),
+    "Relu": Case(NMK),
+    "Add": Case((("n", "m", 1), ("m", "k")), {}, (), NUMBERS),
+    "Div": Case((("n", "m"), (1, "m")), {}, (), INTS),
+    "Mean": Case((("n", "m"), ("m",))),
+    "Concat": Case((("n", "m"), ("k", "m")), {"axis": 0}, (), NUMBERS),
+    "Transpose": Case(NMK, {"perm": [2, 0, 1]}, (), NUMBERS),
+    "Flatten": Case(NMK, {"axis": 2}),
+    "Pad": Case((("n", "m"),), {}, (_ints(1, 1, 1, 1), np.array(3)), INTS),
+    "Tile": Case((("n", "m"),), {}, (_ints(2, 0),), NUMBERS),
+    "Expand": Case(((1, "m"),), {}, (_ints(3, 1),), NUMBERS),
+    "Slice": Case((("n", "m"),), {}, (_ints(1), _ints(9), _ints(0)), NUMBERS),
+    "Split": Case((("n", 4),), {"axis": 1, "num_outputs": 2}, (), NUMBERS, 2),
+    "Gather": Case((("n", 3), ("k",)), {"axis": 1}, (), NUMBERS, 1, (1,)),
+    "GatherElements": Case(((3, "m"), ("k", "m")), {}, (), NUMBERS, 1, (1,)),
+    "ScatterElements": Case(((3, "m"), ("k", "m"), ("k", "m")), {}, (), NUMBERS, 1, (1,)),
+    "GatherND": Case(((3, "m"), ("k", 1)), {}, (), NUMBERS, 1, (1,)),
+    "ScatterND": Case(((3, "m"), ("k", 1), ("k", "m")), {}, (), NUMBERS, 1, (1,)),
+    "NonZero": Case((("n", "m"),), {}, (), NUMBERS),
+    "Unique": Case((("n", "m"),), {}, (), NUMBERS),
+    "Compress": Case((("n", 2),), {"axis": 1}, (np.array([True, False]),), NUMBERS),
+    "OneHot": Case((("n", "m"),), {}, (_ints(3), np.array([0, 1], np.float32)), (np.int64,)),
+    "Trilu": Case((("n", "m", "k"),), {}, (), NUMBERS),
+    "Shape": Case(NMK),
+    "Size": Case(NMK),
+    "ReverseSequence": Case((("t", "b", "k"), ("b",)), {}, (), NUMBERS, 1, (1,)),
+    "SpaceToDepth": Case((("n", 2, "h", 4),), {"blocksize": 2}),
+    "DepthToSpace": Case((("n", 4, "h", "w"),), {"blocksize": 2}),
+    "RNN": Case(((2, "b", 3), (1, 4, 3), (1, 4, 4)), {"hidden_size": 4}, (), (np.float32,), 2),
+    "GRU": Case(((2, "b", 3), (1, 12, 3), (1, 12, 4)), {"hidden_size": 4}, (), (np.float32,), 2),
+    "LSTM": Case(((2, "b", 3), (1, 16, 3), (1, 16, 4)), {"hidden_size": 4}, (), (np.float32,), 3),
+    **{
+        f"SoftmaxCrossEntropyLoss {reduction}": Case(
+            (("n", 3, "k"), ("n", "k")), {"reduction": reduction}, (), FLOATS, 1, (1,)
+        )
+        for reduction in ("none", "sum", "mean")
+    },
+    **{
+        f"NegativeLogLikelihoodLoss {reduction}": Case(
+            (("n", 3, "k"), ("n", "k"), (3,)), {"reduction": reduction}, (), FLOATS, 1, (1,)
+        )
+        for reduction in ("none", "sum", "mean")
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Node:
+    """A case with sizes."""
+
+    name: str
+    dtype: Any
+    sizes: Mapping[str, int]
+    is_dynamic: bool
+    seed: int = 0
+
+    @property
+    def feeds(self) -> dict[str, np.ndarray]:
+        """The tensors that it reads."""
+        case, rng, found = CASES[self.name], np.random.default_rng([self.seed, 6]), {}
+        for index, shape in enumerate(case.shapes):
+            known = tuple(self.sizes[dim] if isinstance(dim, str) else dim for dim in shape)
+            dtype = np.int64 if index in case.integers else self.dtype
+            low, high = (0, 2) if index in case.integers else (1, 5)  # divisors and variances are positive
+            found[f"x{index}"] = rng.integers(low, high, known).astype(dtype)
+        return found
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{np.dtype(array.dtype).name}{list(array.shape)}" for array in self.feeds.values())
+        return f"{self.name}({shown}){', dynamic' if self.is_dynamic else ''}"
+
+
+def random_nodes(seed: int) -> list[Node]:
+    """Return the nodes of a seed: of one opset, each with a dim that is 0."""
+    rng = np.random.default_rng([seed, 5])
+    names = list(CASES)
+    opset = CASES[names[int(rng.integers(len(names)))]].opset
+    names = [name for name, case in CASES.items() if case.opset == opset]
+    is_dynamic = bool(rng.random() < 0.5)
+    nodes = []
+    for _ in range(NODES):
+        name = names[int(rng.integers(len(names)))]
+        case = CASES[name]
+        letters = sorted({dim for shape in case.shapes for dim in shape if isinstance(dim, str)})
+        sizes = {letter: int(rng.integers(0, 5)) if rng.random() < 0.7 else 0 for letter in letters}
+        sizes[letters[int(rng.integers(len(letters)))]] = 0
+        dtype = case.dtypes[int(rng.integers(len(case.dtypes)))]
+        nodes.append(Node(name, dtype, sizes, is_dynamic, int(rng.integers(1 << 30))))
+    return nodes
+
+
+def model_of(nodes: list[Node]) -> tuple[Any, dict[str, np.ndarray]]:
+    """Return a model of independent nodes and its inputs. Outputs of the i-th are `y<i>_...`."""
+    from onnx import helper, numpy_helper
+
+    made, values, constants, outputs, feeds = [], [], [], [], {}
+    for i, node in enumerate(nodes):
+        case, names = CASES[node.name], []
+        for (name, array), shape in zip(node.feeds.items(), case.shapes, strict=True):
+            names.append(f"n{i}_{name}")
+            feeds[names[-1]] = array
+            kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+            dims = [f"{dim}{i}" if isinstance(dim, str) else dim for dim in shape] if node.is_dynamic else array.shape
+            values.append(helper.make_tensor_value_info(names[-1], kind, dims))
+        for k, constant in enumerate(case.constants):
+            names.append("" if constant is None else f"n{i}_c{k}")
+            if constant is not None:
+                content = constant.astype(node.dtype) if node.name == "Pad" and k == 1 else constant
+                constants.append(numpy_helper.from_array(content, names[-1]))
+        results = [f"y{i}_{k}" for k in range(case.outputs)]
+        outputs += results
+        made.append(helper.make_node(node.name.split(" ")[0], names, results, name=f"node{i}", **case.attributes))
+    shown = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    graph = helper.make_graph(made, "g", values, shown, constants)
+    opset = max(CASES[node.name].opset for node in nodes)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), feeds
+
+
+def judge(seed: int) -> Verdict:
+    """Compile and run the nodes of a seed, together, or each by itself where they cannot be."""
+    nodes = random_nodes(seed)
+    verdict = judge_nodes(nodes)
+    if verdict.state not in (RIGHT, COMPUTED):
+        alone = [judge_nodes([node]) for node in nodes]
+        order = (FAILED, WRONG, REFUSED, COMPUTED, RIGHT)
+        verdict = min(alone, key=lambda each: order.index(each.state))
+    return Verdict(verdict.state, verdict.text, tuple(node.name.split(" ")[0] for node in nodes))
+
+
+def judge_nodes(nodes: list[Node], target: str = "llvm") -> Verdict:
+    """Compile nodes to one function, run it, and compare what each computes with what the oracles do."""
+    from mirlo.driver.compile import compile as compile_model
+    from mirlo.runtime.errors import MirloError
+
+    model, feeds = model_of(nodes)
+    shown = "; ".join(map(str, nodes))
+    try:
+        function = compile_model(model, target, jobs=1, cache=False)
+        found = function.run(feeds)
+        unwritten = _unwritten(function, feeds, found)
+    except MirloError as error:
+        return Verdict(FAILED if getattr(error, "internal", False) else REFUSED, f"{shown}: {error}")
+    except Exception as error:
+        return Verdict(FAILED, f"{shown}: {type(error).__name__}: {error}")
+    if unwritten:
+        return Verdict(WRONG, f"{shown}: '{unwritten}': {UNWRITTEN}")
+    state = RIGHT
+    for i, node in enumerate(nodes):
+        texts = departures(node, {k.split("_")[1]: v for k, v in found.items() if k.startswith(f"y{i}_")})
+        if texts and None not in texts:
+            return Verdict(WRONG, f"{node}: {'; '.join(str(text) for text in texts)}")
+        state = state if texts else COMPUTED
+    return Verdict(state)
+
+
+def _unwritten(function: Any, feeds: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """Return the name of an output whose bytes are those that its memory had before."""
+    results = []
+    for garbage in (0x5A, 0xA5):
+        out = [
+            np.full(array.nbytes, garbage, np.uint8).view(array.dtype).reshape(array.shape) for array in found.values()
+        ]
+        try:
+            function.run(feeds, out=out if len(out) > 1 else out[0])
+        except (ValueError, TypeError):  # sizes that only data tell: memory is the run time's
+            return ""
+        results.append([array.tobytes() for array in out])
+    return next((name for name, a, b in zip(found, *results, strict=True) if a != b), "")
+
+
+def _onnxruntime_apart(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Ask ONNX Runtime in a process of its own: some of its operators end the process over empty axes."""
+    context = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(sender, model, feeds, names))  # type: ignore[attr-defined]
+    process.start()
+    sender.close()
+    try:
+        found: dict[str, Any] | None = receiver.recv()
+    except EOFError:
+        found = None
+    finally:
+        process.join()
+    if found is None:
+        raise OracleError("ONNX Runtime cannot run the model")
+    return found
+
+
+def _send(sender: Any, model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    try:
+        sender.send(onnxruntime(model, feeds, names))
+    except OracleError:
+        sender.send(None)
+
+
+def departures(node: Node, found: Mapping[str, np.ndarray]) -> list[str | None]:
+    """Return, for each oracle that computes a node, how results depart from its results; None where they do not."""
+    model, feeds = model_of([node])
+    names = [value.name for value in model.graph.output]
+    texts: list[str | None] = []
+    oracles: tuple[Oracle, ...] = (reference, _onnxruntime_apart)
+    for oracle in oracles[1:] if node.name.split(" ")[0] in POOLS else oracles:
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                expected = oracle(model, feeds, names)
+        except OracleError:
+            continue
+        pairs = [(found[name.split("_")[1]], np.asarray(array)) for name, array in expected.items()]
+        told = [text for one, other in pairs if (text := difference(one, other, Tolerance(1e-5))) is not None]
+        texts.append(f"{'the reference' if oracle is reference else 'ONNX Runtime'}: {told[0]}" if told else None)
+        if not told:
+            break
+    return texts
+
+
+def write(seed: int, folder: Path) -> None:
+    """Write the model of a seed and its inputs."""
+    model, feeds = model_of(random_nodes(seed))
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    for name, array in feeds.items():
+        np.save(folder / f"{name}.npy", array)

@@ -1,0 +1,291 @@
+"""Hostile sizes: operators whose results are as large as data or shapes of a call say, and sizes that no memory holds.
+
+A call is refused with an error, or gives what the reference evaluator gives. The seeds of a block have one operator,
+so that a process compiles few models.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirlo.tools.bisect.compare import Tolerance, difference
+from mirlo.tools.bisect.oracles import OracleError, reference
+from mirlo.tools.fuzz.differential import FAILED, REFUSED, RIGHT, WRONG, Verdict
+
+COMPUTED = "computed"
+STATES = {
+    RIGHT: "as the reference evaluator computes it",
+    COMPUTED: "computed; the reference evaluator has no result",
+    WRONG: "not as the reference evaluator computes it: a bug",
+    REFUSED: "an error that tells which size does not fit",
+    FAILED: "an error that is not the user's: a bug",
+}
+BLOCK = 25
+"""Seeds in a row that have one operator."""
+SMALL = (*range(-3, 7), 0, 1, 2, 3, 17)
+LARGE = (
+    2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**33, 2**40, 2**47, 2**60, 2**61, 2**62, 2**62 + 1, 2**63 - 1,
+    -(2**31), -(2**32), -(2**62), -(2**63), -(2**63) + 1,
+)  # fmt: skip
+"""No tensor of that many elements is in the memory that a process of `mirlo fuzz` may have."""
+FLOATS = (0.0, -1.0, 0.5, 2.0, 3.0, 1e9, 1e18, 1e30, -1e30, 3.4e38, np.nan, np.inf, -np.inf)
+LONG_DIMS = (0, 1, 2, 3, 2**22, 2**31 - 1, 2**31, 2**32, 2**40, 2**61, 2**62)
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+IMAGE = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operator, what it reads, and which of its inputs the seeds change."""
+
+    feeds: Mapping[str, np.ndarray]
+    hostile: tuple[str, ...] = ("s",)
+    """Inputs whose elements are sizes, places or counts."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    outputs: int = 1
+    names: tuple[str, ...] = ()
+    """The inputs of the node in order, where some are left out."""
+    opset: int = 18
+    is_cheap: bool = False
+    """Whether the reference evaluator takes any sizes: it clamps or refuses them."""
+
+
+def _ints(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+def _int(number: int) -> np.ndarray:
+    return np.array(number, np.int64)
+
+
+CASES: dict[str, Case] = {
+    "Expand": Case({"x": X[:1, :1], "s": _ints(3, 2)}),
+    "Expand-1": Case({"x": np.ones(1, np.float32), "s": _ints(2, 3, 4)}),
+    "Tile": Case({"x": X, "s": _ints(2, 3)}),
+    "Pad": Case({"x": X, "s": _ints(1, 0, 0, 1)}),
+    "Pad-edge": Case({"x": X, "s": _ints(1, 0, 0, 1)}, attributes={"mode": "edge"}),
+    "Pad-reflect": Case({"x": X, "s": _ints(1, 0, 0, 1)}, attributes={"mode": "reflect"}),
+    "ConstantOfShape": Case({"s": _ints(1, 2, 3)}),
+    "Range": Case({"a": _int(0), "s": _int(5), "d": _int(1)}, ("a", "s", "d")),
+    "Range-f32": Case({"a": np.float32(0), "s": np.float32(5), "d": np.float32(1)}, ("s", "d")),
+    "OneHot": Case({"x": _ints(1, 2, 3), "s": _ints(5), "v": np.array([0, 1], np.float32)}),
+    "Resize": Case({"x": IMAGE, "s": np.array([1, 1, 2, 2], np.float32)}, names=("x", "", "s")),
+    "Resize-sizes": Case({"x": IMAGE, "s": _ints(1, 2, 6, 8)}, names=("x", "", "", "s"), attributes={"mode": "linear"}),
+    "Reshape": Case({"x": X, "s": _ints(2, 6)}, is_cheap=True),
+    "Reshape-zero": Case({"x": X[:0], "s": _ints(0, 6)}, attributes={"allowzero": 1}),
+    "Slice": Case(
+        {"x": X, "s": _ints(0), "e": _ints(3), "a": _ints(0), "d": _ints(1)}, ("s", "e", "d"), is_cheap=True
+    ),
+    "Gather": Case({"x": X, "s": _ints(0, 2)}, is_cheap=True),
+    "GatherElements": Case({"x": X, "s": _ints(0, 2).reshape(1, 2)}, is_cheap=True),
+    "GatherND": Case({"x": X, "s": _ints(0, 2)}, is_cheap=True),
+    "ScatterElements": Case({"x": X, "s": _ints(0, 2).reshape(1, 2), "u": X[:1, :2]}),
+    "ScatterND": Case({"x": X, "s": _ints(0, 2).reshape(1, 2), "u": X[0, :1]}),
+    "TopK": Case({"x": X, "s": _ints(2)}, attributes={"axis": 1}, outputs=2),
+    "Split": Case({"x": X, "s": _ints(1, 3)}, attributes={"axis": 1}, outputs=2),
+    "Trilu": Case({"x": X, "s": _int(1)}, is_cheap=True),
+    "CenterCropPad": Case({"x": X, "s": _ints(2, 2)}),
+    "HannWindow": Case({"s": _int(7)}),
+    "BlackmanWindow": Case({"s": _int(7)}),
+    "AffineGrid": Case({"t": np.ones((1, 2, 3), np.float32), "s": _ints(1, 1, 2, 3)}, opset=20),
+    "ReverseSequence": Case(
+        {"x": X, "s": _ints(1, 2, 3, 1)}, attributes={"batch_axis": 1, "time_axis": 0}
+    ),
+    "Col2Im": Case({"x": np.ones((1, 4, 4), np.float32), "s": _ints(3, 3), "b": _ints(2, 2)}, ("s", "b")),
+    "DFT": Case({"x": X.reshape(1, 12, 1), "s": _int(8)}, attributes={"axis": 1}, opset=17),
+    "MaxUnpool": Case(
+        {"x": IMAGE[:, :, :2, :2], "i": _ints(0, 2, 5, 7, 9, 11, 13, 15).reshape(1, 2, 2, 2), "s": _ints(1, 2, 4, 4)},
+        ("i", "s"), {"kernel_shape": [2, 2], "strides": [2, 2]},
+    ),
+    "NonMaxSuppression": Case(
+        {"b": np.ones((1, 3, 4), np.float32), "c": np.ones((1, 1, 3), np.float32), "s": _ints(2)},
+    ),
+    "RoiAlign": Case(
+        {"x": IMAGE, "r": np.array([[0, 0, 2, 2]], np.float32), "s": _ints(0)}, ("r", "s"), opset=16,
+    ),
+    "GridSample": Case({"x": IMAGE, "g": np.zeros((1, 2, 2, 2), np.float32)}, ("g",), opset=16),
+    "CumSum": Case({"x": X, "s": _int(1)}),
+    "Upsample": Case({"x": IMAGE, "s": np.array([1, 1, 2, 2], np.float32)}, opset=9),
+}  # fmt: skip
+DIMS: dict[str, tuple[tuple[tuple[str | int, ...], ...], dict[str, Any]]] = {
+    "Gemm": ((("n", "k"), ("m", "k")), {"transB": 1}),
+    "MatMul": ((("n", "k"), ("k", "m")), {}),
+    "Add": ((("n", 1, "k"), (1, "m", "k")), {}),
+    "Concat": ((("n", "k"), ("m", "k")), {"axis": 0}),
+    "Flatten": ((("n", "m", "k"),), {"axis": 2}),
+    "Transpose": ((("n", "k"),), {"perm": [1, 0]}),
+    "Softmax": ((("n", "k"),), {"axis": 1}),
+    "ReduceSum": ((("n", "k", "m"),), {"keepdims": 0}),
+    "Einsum": ((("n", "k"), ("m", "k")), {"equation": "nk,mk->nm"}),
+    "Conv": ((("n", 2, "k", "m"), (3, 2, 2, 2)), {}),
+    "MaxPool": ((("n", 2, "k"),), {"kernel_shape": [2], "pads": [1, 1]}),
+    "ConvTranspose": ((("n", 2, "k"), (2, 3, 2)), {"strides": [1 << 20]}),
+    "SpaceToDepth": ((("n", 4, "k", "m"),), {"blocksize": 2}),
+    "Shape": ((("n", "k"),), {}),
+    "Size": ((("n", "m", "k"),), {}),
+    "Relu": ((("n", "m", "k"),), {}),
+    "NonZero": ((("n", "k"),), {}),
+    "EyeLike": ((("n", "k"),), {}),
+    "GlobalAveragePool": ((("n", "m", "k"),), {}),
+}
+"""Operators over arrays without elements, whose other dims may be any number."""
+ALL = (*CASES, *(f"{name} of empty arrays" for name in DIMS))
+
+
+@dataclass(frozen=True)
+class Call:
+    """A model and what it is called with."""
+
+    name: str
+    model: Any
+    feeds: dict[str, np.ndarray]
+    is_small: bool
+    """Whether the reference evaluator can be asked."""
+
+
+def hostile_call(seed: int) -> Call:
+    """Return the call of a seed."""
+    rng = np.random.default_rng([seed, 4])
+    name = ALL[seed // BLOCK % len(ALL)]
+    with_sum = seed // BLOCK // len(ALL) % 2 == 1
+    if name in CASES:
+        return _call_of_data(name, with_sum, rng)
+    return _call_of_dims(name.split(" ")[0], rng)
+
+
+def _call_of_data(name: str, with_sum: bool, rng: Any) -> Call:
+    case = CASES[name]
+    is_usual, feeds = bool(rng.random() < 0.15), dict(case.feeds)
+    for each in () if is_usual else case.hostile:
+        feeds[each] = _changed(case.feeds[each], with_sum, rng)
+    is_small = all(np.isfinite(feeds[each]).all() and (np.abs(feeds[each]) <= 64).all() for each in case.hostile)
+    return Call(name, model_of_data(name, with_sum), feeds, is_small or case.is_cheap)
+
+
+def _changed(usual: np.ndarray, with_sum: bool, rng: Any) -> np.ndarray:
+    """Other numbers in some places. A sum over many elements takes long: with one, sizes are small or hopeless."""
+    flat = usual.copy().reshape(-1)
+    large = [number for number in LARGE if not with_sum or abs(number) >= 2**61]
+    floats = [number for number in FLOATS if not with_sum or not 100 < abs(number) < 1e17]
+    for place in range(flat.size):
+        if rng.random() < 0.3:
+            continue
+        if flat.dtype.kind == "f":
+            flat[place] = floats[int(rng.integers(len(floats)))]
+        else:
+            numbers = SMALL if rng.random() < 0.3 else large
+            flat[place] = numbers[int(rng.integers(len(numbers)))]
+    return flat.reshape(usual.shape)
+
+
+def _call_of_dims(name: str, rng: Any) -> Call:
+    shapes, _ = DIMS[name]
+    sizes = {dim: int(LONG_DIMS[int(rng.integers(len(LONG_DIMS)))]) for dim in ("n", "m")}
+    feeds = {}
+    for index, shape in enumerate(shapes):
+        known = [{**sizes, "k": 0}[dim] if isinstance(dim, str) else dim for dim in shape]
+        try:
+            feeds[f"x{index}"] = np.zeros(known, np.float32)
+        except (ValueError, MemoryError):  # numpy has no such array
+            feeds[f"x{index}"] = np.zeros([min(dim, 3) for dim in known], np.float32)
+    return Call(f"{name} of empty arrays", model_of_dims(name), feeds, max(sizes.values()) < 64)
+
+
+@lru_cache(maxsize=8)
+def model_of_data(name: str, with_sum: bool = False) -> Any:
+    """Return the model of a case, of one node; or of two, where a sum over the result needs it in no memory."""
+    from onnx import helper
+
+    case = CASES[name]
+    names = case.names or tuple(case.feeds)
+    outputs = [f"y{i}" for i in range(case.outputs)]
+    operator = name.split("-")[0]
+    nodes = [helper.make_node(operator, names, outputs, name="sized", **case.attributes)]
+    if with_sum:
+        nodes.append(helper.make_node("ReduceSum", ["y0"], ["z"], name="sum"))
+        outputs = ["z", *outputs[1:]]
+    return _model(nodes, case.feeds, {each: array.shape for each, array in case.feeds.items()}, outputs, case.opset)
+
+
+@lru_cache(maxsize=8)
+def model_of_dims(name: str) -> Any:
+    """Return the model of an operator over arrays of any sizes."""
+    from onnx import helper
+
+    shapes, attributes = DIMS[name]
+    given = {f"x{index}": shape for index, shape in enumerate(shapes)}
+    nodes = [helper.make_node(name, list(given), ["y"], name="sized", **attributes)]
+    return _model(nodes, dict.fromkeys(given, X), given, ["y"], 18)
+
+
+def _model(
+    nodes: list[Any], feeds: Mapping[str, Any], shapes: Mapping[str, Any], outputs: list[str], opset: int
+) -> Any:
+    from onnx import helper
+
+    kinds = {name: helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype) for name, array in feeds.items()}
+    values = [helper.make_tensor_value_info(name, kinds[name], shape) for name, shape in shapes.items()]
+    graph = helper.make_graph(nodes, "g", values, [helper.make_empty_tensor_value_info(name) for name in outputs])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+@lru_cache(maxsize=4)
+def _compiled(content: bytes) -> Any:
+    from mirlo.driver.compile import compile as compile_model
+
+    return compile_model(content, jobs=1, cache=False)
+
+
+def judge(seed: int) -> Verdict:
+    """Call the model of a seed."""
+    from mirlo.runtime.errors import MirloError
+
+    call = hostile_call(seed)
+    given = ", ".join(f"{name}={_shown(array)}" for name, array in call.feeds.items())
+    try:
+        found = _compiled(call.model.SerializeToString()).run(call.feeds)
+    except MirloError as error:
+        state = FAILED if getattr(error, "internal", False) else REFUSED
+        return Verdict(state, f"{call.name}: {given}: {error}", (call.name,))
+    except Exception as error:
+        return Verdict(FAILED, f"{call.name}: {given}: {type(error).__name__}: {error}", (call.name,))
+    text = _departs(call, found) if call.is_small else None
+    if text is None:
+        return Verdict(RIGHT if call.is_small else COMPUTED, "", (call.name,))
+    return Verdict(WRONG if text else COMPUTED, f"{call.name}: {given}: {text}" if text else "", (call.name,))
+
+
+def _shown(array: np.ndarray) -> str:
+    return f"{array.shape}" if array.size > 8 or not array.size else str(array.tolist())
+
+
+def _departs(call: Call, found: Mapping[str, Any]) -> str | None:
+    """Return how results depart from the reference's; empty where it has none."""
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            expected = reference(call.model, call.feeds, list(found))
+    except OracleError:
+        return ""
+    for name, array in found.items():
+        if name not in expected:
+            return ""
+        text = difference(array, np.asarray(expected[name]), Tolerance(1e-5))
+        if text is not None:
+            return f"'{name}': {text}"
+    return None
+
+
+def write(seed: int, folder: Path) -> None:
+    """Write the model of a seed and what it is called with."""
+    call = hostile_call(seed)
+    (folder / "model.onnx").write_bytes(call.model.SerializeToString())
+    for name, array in call.feeds.items():
+        np.save(folder / f"{name}.npy", array)
