@@ -18,6 +18,8 @@ class Slot:
 
     bytes: str
     """Its size as a C expression."""
+    estimate: str = "0"
+    """Its size as a C expression of doubles, which does not wrap."""
 
 
 @dataclass
@@ -45,7 +47,7 @@ class Workspace:
         for number, step in enumerate(steps):
             for value in step[-1].outputs:
                 if value not in stored:
-                    made.places[value] = made._take(_bytes(value), free)
+                    made.places[value] = made._take(_bytes(value), _estimate(value), free)
             ended = [v for v, slot in made.places.items() if last.get(v, number) <= number and slot not in free]
             free += list(
                 dict.fromkeys(made.places[value] for value in ended if made._holder(made.places[value]) is value)
@@ -56,7 +58,7 @@ class Workspace:
         """The last value that was given a slot."""
         return [value for value, place in self.places.items() if place == slot][-1]
 
-    def _take(self, size: str, free: list[int]) -> int:
+    def _take(self, size: str, estimate: str, free: list[int]) -> int:
         fits = [slot for slot in free if self.slots[slot].bytes == size]
         if not fits and size.isdigit():
             known = [slot for slot in free if self.slots[slot].bytes.isdigit()]
@@ -66,7 +68,7 @@ class Workspace:
         if fits:
             free.remove(fits[0])
             return fits[0]
-        self.slots.append(Slot(size))
+        self.slots.append(Slot(size, estimate))
         return len(self.slots) - 1
 
     def size_lines(self) -> list[str]:
@@ -74,7 +76,15 @@ class Workspace:
         total = " + ".join(_aligned(slot.bytes) for slot in self.slots) or "0"
         if all(slot.bytes.isdigit() for slot in self.slots):
             total = str(sum(int(_aligned(slot.bytes)) for slot in self.slots))
-        return [f"{INDENT}return {total};"]
+            return [f"{INDENT}return {total};"]
+        # No allocation has SIZE_MAX bytes: sizes whose product wraps give a failure, not a small workspace.
+        estimate = " + ".join(f"{s.bytes}.0" if s.bytes.isdigit() else s.estimate for s in self.slots)
+        limit = "(double)(SIZE_MAX / 2)"
+        return [
+            f"{INDENT}const double bytes = {estimate};",
+            f"{INDENT}if (!(bytes < {limit})) return SIZE_MAX;",
+            f"{INDENT}return {total};",
+        ]
 
     def pointer_lines(self, names: Mapping[Value, str]) -> list[str]:
         """A pointer for each slot and each value in one."""
@@ -96,6 +106,10 @@ def _reads(step: Sequence[Node]) -> list[Value]:
 
 def _bytes(value: Value) -> str:
     return product([*dims(value), str(value.type.dtype.bytes)])
+
+
+def _estimate(value: Value) -> str:
+    return " * ".join([*(f"(double)({dim})" for dim in dims(value)), f"{value.type.dtype.bytes}.0"])
 
 
 def _aligned(size: str) -> str:

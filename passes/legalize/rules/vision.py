@@ -236,7 +236,7 @@ class _Bins:
             # Bounds the pixels of a region beyond any real image; NaN has none.
             number = _bounded(ceil(self.bin))
             number = select(number > 0.0, number, constant(0, kind))
-            self.samples = loops.let(minimum(number, float(1 << 16)).cast("i64").cast(INDEX))
+            self.samples = loops.let(minimum(number, float(1 << 12)).cast("i64").cast(INDEX))
         self.step = loops.let(self.bin / maximum(self.samples.cast("i64").cast(kind), 1.0))
 
     def sample(self, bin_: Expr, number: Expr) -> tuple[Expr, list[tuple[Expr, Expr]]]:

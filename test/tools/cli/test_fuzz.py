@@ -53,8 +53,8 @@ def test_hostile_headers_are_refused() -> None:
 
 
 def test_hostile_sizes_are_refused() -> None:
-    """The first seeds, and one that once read outside of what it pads."""
-    states = [sizes.judge(seed).state for seed in (*range(0, sizes.BLOCK * len(sizes.ALL), 40), 145)]
+    """The first seeds, one that once read outside of what it pads, one that once had no end."""
+    states = [sizes.judge(seed).state for seed in (*range(0, sizes.BLOCK * len(sizes.ALL), 40), 145, 806)]
     assert not {sizes.WRONG, sizes.FAILED} & set(states) and states.count(sizes.REFUSED) >= 10
 
 
