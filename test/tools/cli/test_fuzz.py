@@ -54,8 +54,8 @@ def test_hostile_headers_are_refused() -> None:
 
 def test_hostile_sizes_are_refused() -> None:
     """The first seeds, one that once read outside of what it pads, one that once had no end."""
-    states = [sizes.judge(seed).state for seed in (*range(0, sizes.BLOCK * len(sizes.ALL), 40), 145, 806)]
-    assert not {sizes.WRONG, sizes.FAILED} & set(states) and states.count(sizes.REFUSED) >= 10
+    states = [sizes.judge(seed).state for seed in (*range(0, sizes.BLOCK * len(sizes.ALL), 100), 145, 806)]
+    assert not {sizes.WRONG, sizes.FAILED} & set(states) and states.count(sizes.REFUSED) >= 4
 
 
 def test_empty_axes_are_computed() -> None:
