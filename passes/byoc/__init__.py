@@ -1,1 +1,1 @@
-"""BYOC: subgraphs given to code generators, as passes from module to module."""
+"""BYOC: passes that hand subgraphs to external code generators."""

@@ -16,11 +16,11 @@ ARTIFACTS = "relax.external_artifacts"
 
 
 class ArtifactFormError(ValueError):
-    """What an artifact in the IR lacks."""
+    """An external artifact in the IR is malformed."""
 
 
 def attach_artifact(module: Any, artifact: ExternalArtifact) -> str:
-    """Add an artifact to those of a module, under the name of its target, made unique, which is returned."""
+    """Add an artifact to a module under a unique name made from its target; returns the name."""
     present = _entries(module)
     key, count = artifact.target, 0
     while key in present:
@@ -31,18 +31,18 @@ def attach_artifact(module: Any, artifact: ExternalArtifact) -> str:
 
 
 def artifacts_of(module: Any) -> tuple[ExternalArtifact, ...]:
-    """The external artifacts of a module."""
+    """Return the external artifacts of a module."""
     return tuple(_decode(key, entry) for key, entry in _entries(module).items())
 
 
 def params_of_artifacts(module: Any) -> list[str]:
-    """The constants that the artifacts of a module are handed, without reading what is in them."""
+    """Return the names of the constants that a module's artifacts need, without reading their data."""
     entries = [dict(_items(ir.DictAttr(entry))) for entry in _entries(module).values()]
     return [name for entry in entries if "params" in entry for name in _texts(entry, "params")]
 
 
 def artifact_problem(attribute: Any) -> str | None:
-    """What is wrong with a value of the attribute, if anything."""
+    """Return what is wrong with a value of the attribute, or None."""
     if not isinstance(attribute, ir.DictAttr):
         return f"it must be a dictionary of artifacts, got {attribute}"
     for key, entry in _items(attribute):
@@ -54,7 +54,7 @@ def artifact_problem(attribute: Any) -> str | None:
 
 
 def detach_artifacts(module: Any) -> tuple[ExternalArtifact, ...]:
-    """The artifacts of a module, which forgets them."""
+    """Remove the artifacts from a module and return them."""
     found = artifacts_of(module)
     if ARTIFACTS in module.operation.attributes:
         del module.operation.attributes[ARTIFACTS]

@@ -1,4 +1,4 @@
-"""Functions whose parameters and results change their layout: the permutes at the edge move to the callers."""
+"""Layout changes at function boundaries: permutes move from a function's edge to its callers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Axes = list[int]
 
 @dataclass
 class Edge:
-    """The permutes at the edge of a function: by parameter, by result."""
+    """The permutes at the edge of a function, by parameter and by result."""
 
     parameters: dict[int, Axes] = field(default_factory=dict)
     results: dict[int, Axes] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Edge:
 
 
 def marked_permute(value: Any) -> Any | None:
-    """The permute of a layout change that makes a value."""
+    """Return the layout-change permute that defines a value, if any."""
     if not isinstance(value, ir.OpResult):
         return None
     op = value.owner
@@ -47,7 +47,7 @@ def count_permutes(function: Any) -> int:
 
 
 def edge_of(function: Any) -> Edge:
-    """Parameters that are read through one permute only, results that one makes."""
+    """Find parameters that are read through one permute only, and results that one produces."""
     edge = Edge()
     block = function.operation.regions[0].blocks[0]
     for i, argument in enumerate(block.arguments):
@@ -67,7 +67,7 @@ def _is_marked(op: Any) -> bool:
 
 
 def strip(function: Any, edge: Edge) -> None:
-    """Take the permutes at the edge out of a function; its type becomes what its callers then hand and get."""
+    """Remove the permutes at the edge of a function and update its type."""
     block = function.operation.regions[0].blocks[0]
     for i in edge.parameters:
         argument = block.arguments[i]
@@ -85,7 +85,7 @@ def strip(function: Any, edge: Edge) -> None:
 
 
 def push(function: Any, parameters: dict[int, tuple[Axes, Any]], session: Any) -> None:
-    """Let a function take parameters before a permute, of this type, and permute them itself."""
+    """Make a function take parameters of the type before a permute, and permute them itself."""
     block = function.operation.regions[0].blocks[0]
     for i, (axes, kind) in parameters.items():
         argument = block.arguments[i]
@@ -98,7 +98,7 @@ def push(function: Any, parameters: dict[int, tuple[Axes, Any]], session: Any) -
 
 
 def set_type(function: Any) -> None:
-    """Let the declared type of a function be that of its body."""
+    """Set the declared type of a function to that of its body."""
     block = function.operation.regions[0].blocks[0]
     results = [value.type for value in operations(function)[-1].operands]
     kind = ir.FunctionType.get([argument.type for argument in block.arguments], results)
@@ -106,7 +106,7 @@ def set_type(function: Any) -> None:
 
 
 def call_anew(call: Any, operands: Sequence[Any], function: Any, edge: Edge, session: Any) -> Any:
-    """Call a function of a new type: operands are handed as they are, results permuted as they were inside."""
+    """Rebuild a call for a function's new type: operands unpermuted, results permuted at the call."""
     types = [value.type for value in operations(function)[-1].operands]
     with ir.InsertionPoint(call), call.location:
         if call.name == "func.call":
@@ -115,13 +115,13 @@ def call_anew(call: Any, operands: Sequence[Any], function: Any, edge: Edge, ses
             made = CallExternal.build(list(operands), callee=call.opview.callee, result_types=types).operation
     behind = Rewriter(next_operation(call), session)
     values = [permuted(v, edge.results[i], behind) if i in edge.results else v for i, v in enumerate(made.results)]
-    # The permutes stand behind the old call, and so in front of whatever reads it.
+    # The permutes are inserted behind the old call, before its users.
     replace_op(call, values)
     return made
 
 
 def hoist(function: Any, calls: Sequence[Any], session: Any) -> Edge:
-    """Move the permutes at the edge of a function to its calls; gives what was moved."""
+    """Move the permutes at the edge of a function to its calls; returns what was moved."""
     edge = edge_of(function)
     if edge:
         strip(function, edge)
@@ -131,7 +131,7 @@ def hoist(function: Any, calls: Sequence[Any], session: Any) -> Edge:
 
 
 def _handed(call: Any, edge: Edge, session: Any) -> list[Any]:
-    """The operands of a call, permuted as its function did."""
+    """Return the operands of a call, permuted as its function did."""
     return [
         permuted_for(value, edge.parameters[i], call, session) if i in edge.parameters else value
         for i, value in enumerate(call.operands)
@@ -139,7 +139,7 @@ def _handed(call: Any, edge: Edge, session: Any) -> list[Any]:
 
 
 def permuted_for(value: Any, axes: Axes, reader: Any, session: Any) -> Any:
-    """A value permuted in front of its reader: what undoes a permute, or one that is there already, is taken."""
+    """Return a value permuted before its reader; reuses an existing permute or cancels an inverse one."""
     made_by = marked_permute(value)
     if made_by is not None and list(made_by.axes) == inverse(axes):
         return made_by.x
@@ -147,7 +147,7 @@ def permuted_for(value: Any, axes: Axes, reader: Any, session: Any) -> Any:
 
 
 def known_permute(value: Any, axes: Axes, reader: Any) -> Any | None:
-    """The same permute of a value, in front of an operation."""
+    """Return an equal permute of a value that precedes an operation."""
     for use in value.uses:
         op = use.owner.operation
         is_same = _is_marked(op) and list(op.opview.axes) == axes and op.block == reader.block
@@ -157,9 +157,9 @@ def known_permute(value: Any, axes: Axes, reader: Any) -> Any | None:
 
 
 def sink(function: Any, call: Any, session: Any) -> bool:
-    """Let permutes of the operands of the only call move through the function, where that makes them fewer.
+    """Sink permutes of a single call's operands through the function where that leaves fewer of them.
 
-    It is tried on a copy: permutes that do not come out as permuted results, or vanish, stay where they were.
+    The rewrite is tried on a copy: permutes that neither vanish nor come out as permuted results stay.
     """
     permutes = {i: p for i, v in enumerate(call.operands) if (p := marked_permute(v)) is not None}
     if not permutes:
@@ -185,10 +185,10 @@ def sink(function: Any, call: Any, session: Any) -> bool:
 
 
 def force(function: Any, call: Any, session: Any) -> bool:
-    """Let permutes inside a function move to its edge though parameters must be permuted for that, where it pays.
+    """Move permutes inside a function to its edge, even if parameters must be permuted, where that pays.
 
-    Such a permute costs nothing where the caller has it already or undoes it; a permuted result costs nothing where all
-    readers permute it back.
+    Such a permute is free where the caller has it already or cancels it; a permuted result is free where all readers
+    permute it back.
     """
     inside = count_permutes(function)
     if not inside:
@@ -210,20 +210,20 @@ def force(function: Any, call: Any, session: Any) -> bool:
 
 
 def _price(value: Any, axes: Axes, reader: Any) -> int:
-    """How many permutes it takes to permute an operand: one, unless it is there or undoes another."""
+    """Return the number of permutes that permuting an operand adds: 0 if one exists or cancels, else 1."""
     made_by = marked_permute(value)
     undoes = made_by is not None and list(made_by.axes) == inverse(axes)
     return 0 if undoes or known_permute(value, axes, reader) is not None else 1
 
 
 def _reading(value: Any, axes: Axes) -> tuple[bool, bool]:
-    """Whether some readers of a value permute it so, and whether others do not."""
+    """Return whether some readers of a value apply this permute, and whether others do not."""
     so = [_is_marked(use.owner.operation) and list(use.owner.opview.axes) == axes for use in value.uses]
     return any(so), not all(so)
 
 
 def _take_body(function: Any, trial: Any) -> None:
-    """Let a function have the body and type of another one."""
+    """Replace the body and type of a function by those of another one."""
     old, new = function.operation.regions[0].blocks[0], trial.regions[0].blocks[0]
     for op in reversed(operations(function)):
         op.erase()

@@ -1,4 +1,4 @@
-"""Functions that move along: what is copied to another module brings copies of the prim functions that it names."""
+"""Moving functions between modules: operations copied to another module bring the prim functions they reference."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from mirlo.passes.byoc.outline import free_name, symbol_name
 
 @dataclass
 class Bring:
-    """Copies named functions into a module, each once."""
+    """A copier of referenced functions into a module, each once."""
 
     module: Any
     symbols: Any
     moved: dict[tuple[Any, str], str] = field(default_factory=dict)
-    """The module that a function was in and its name there, its new name."""
+    """The new name by source module and name there."""
     _known: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     def for_operation(self, op: Any, source: Any) -> None:
-        """Let an operation that comes from another module name copies of what it named there."""
+        """Redirect the references of an operation from another module to copies of what they named."""
         named = self._members(source)
 
         def visit(inner: Any) -> Any:
@@ -57,7 +57,7 @@ def _symbol_attributes(op: Any) -> list[tuple[str, Any]]:
 
 
 def drop_unused_prims(module: Any, names: set[str]) -> None:
-    """Erase those of these private functions that nothing in the module names any more."""
+    """Erase those of these private functions that nothing in the module references."""
     for name in sorted(names):
         members = [member.operation for member in module.regions[0].blocks[0].operations]
         for member in members:
@@ -75,7 +75,7 @@ def _is_named(function: Any, members: list[Any]) -> bool:
         return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
 
     for member in members:
-        # A nested module has names of its own.
+        # A nested module has its own symbols.
         if member.name == "func.func" and member != function:
             member.walk(visit, ir.WalkOrder.PRE_ORDER)
             if found:

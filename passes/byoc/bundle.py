@@ -1,4 +1,4 @@
-"""A bundle: an external module in a file that `mirlo-opt --run-reproducer` gives to its code generator again."""
+"""Bundles: an external module in a file with which `mirlo-opt --run-reproducer` repeats its code generation."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from mirlo.runtime.names import shell_word
 
 @dataclass(frozen=True)
 class Bundle:
-    """The file of a bundle; the parameters lie beside it."""
+    """The file of a bundle; its parameters are stored next to it."""
 
     path: Path
 
     @property
     def command(self) -> str:
-        """What runs it again."""
+        """Return the command that runs the bundle."""
         return f"mirlo-opt --run-reproducer {TRUST} {shell_word(str(self.path))}"
 
     @property
@@ -35,7 +35,7 @@ class Bundle:
         return self.path.with_name(f"{self.path.name}.params")
 
     def remove(self) -> None:
-        """Remove the files, and the folder if nothing else is in it."""
+        """Remove the files, and the folder if it is then empty."""
         for path in (self.path, self.params):
             path.unlink(missing_ok=True)
         if not any(self.path.parent.iterdir()) and self.path.parent.name.startswith("mirlo-"):
@@ -43,14 +43,14 @@ class Bundle:
 
 
 def write_bundle(nested: Any, view: ExternalModule, options: str, folder: str | None) -> Bundle:
-    """Write an external module, with its constants, to a file that repeats its code generation."""
+    """Write an external module and its constants to a file that repeats its code generation."""
     try:
         if folder is not None:
             os.makedirs(folder, exist_ok=True)
         path = Path(folder or tempfile.mkdtemp(prefix="mirlo-")) / f"{view.target}.mlir"
     except OSError as error:
         raise FileError(f"cannot write to '{folder}': {error.strerror or error}") from error
-    # Only what the module needs, under the same names: the weights of a model may be large.
+    # Only the constants that the module needs are written: the weights of a model may be large.
     session = Session()
     inline = getattr(view.constants, "inline", {})
     for name in view.constants:

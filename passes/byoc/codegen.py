@@ -49,58 +49,60 @@ __all__ = [
 
 @dataclass(frozen=True)
 class CodeGenerator:
-    """Base of code generators; subclasses are frozen dataclasses, their fields are options."""
+    """Base of code generators; subclasses are frozen dataclasses whose fields are options."""
 
     name: ClassVar[str] = ""
-    """The target's."""
+    """The name of the target."""
     pipeline: ClassVar[str] = ""
-    """Passes for the external module before `codegen`: any of Mirlo's, `convert-layout,fold-constant`."""
+    """Passes to run on the external module before `codegen`, such as `convert-layout,fold-constant`."""
     layouts: ClassVar[Mapping[str, Any]] = {}
-    """The layouts that operators are wanted in: `{"relax.conv": ("N*C", "O*I")}`."""
+    """The layouts that operators prefer: `{"relax.conv": ("N*C", "O*I")}`."""
     driver: ClassVar[str] = ""
-    """Of a generator that leaves code to Mirlo: the loader that defines what this code calls, before it is loaded."""
+    """For a generator that leaves code to Mirlo: the loader that defines the functions this code calls."""
     copies: ClassVar[bool] = False
-    """Whether tensors are copied to a memory of its own and back when a region is called; told in reports."""
+    """Whether calling a region copies tensors to a separate memory and back; shown in reports."""
     figures: ClassVar[Figures | None] = None
-    """How fast it is, for placement by estimated cost."""
+    """Performance figures for placement by estimated cost."""
     guarded: ClassVar[bool] = True
-    """Whether `codegen` runs in a fork of the compiler, where there are forks, so that a crash is an error. What it
-    leaves behind other than the artifact is lost."""
+    """Whether `codegen` runs in a forked process, where available, so that a crash becomes an error. Its side
+    effects other than the artifact are lost."""
     isolated: ClassVar[bool] = False
-    """Whether `codegen` runs in a process of its own, which it may take down."""
+    """Whether `codegen` runs in a separate process, so that a crash leaves the compiler running."""
 
     def patterns(self) -> Sequence[Any]:
-        """What it takes: names of composites, patterns and checks, those that come first are tried first."""
+        """Return the patterns that the target supports, as names of composites, patterns and checks, in order of
+        priority."""
         return ()
 
     def codegen(self, module: ExternalModule) -> Artifact:
         """Compile the regions of a module.
 
-        A generator without this method leaves its regions to Mirlo, which compiles what they became in its pipeline;
-        where that calls functions of a driver, `driver` names the loader that defines them.
+        A generator without this method leaves its regions to Mirlo, which compiles them in its pipeline; if that
+        code calls functions of a driver, `driver` names the loader that defines them.
         """
         raise NotImplementedError
 
     def files(self, artifact: Artifact, params: Mapping[str, np.ndarray]) -> Mapping[str, bytes]:
-        """What a user can leave with, by file name: source, models. `params` are those that the artifact asks for."""
+        """Return files for the user by name: source, models. `params` are those that the artifact requests."""
         return {}
 
     def figures_beside(self, host: str, options: str) -> Figures | None:
-        """How fast it is beside the target that compiles the rest, with its options: where that tells the machine."""
+        """Return the figures for a machine whose other operators run on `host` with these options, if known."""
         return self.figures
 
     def fingerprint(self) -> str:
-        """What its speed depends on beside its options: the version of a library, say. Other text: measured anew."""
+        """Return what the speed depends on beside the options, such as a library version; another text invalidates
+        measurements."""
         return ""
 
     @property
     def makes_artifacts(self) -> bool:
-        """Whether it compiles itself."""
+        """Return whether the generator compiles code itself."""
         return type(self).codegen is not CodeGenerator.codegen
 
 
 def generator_of(target: str, options: str = "") -> CodeGenerator:
-    """The code generator of a target, with options as text, `provider=cpu threads=2`."""
+    """Return the code generator of a target, with options as text, `provider=cpu threads=2`."""
     declared = find_target(target).codegen
     if declared is None:
         raise TargetError(

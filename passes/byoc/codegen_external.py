@@ -1,4 +1,4 @@
-"""The pass `codegen-external`: external modules become artifacts, calls into them calls by name."""
+"""The pass `codegen-external`: compile external modules to artifacts and call them by name."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _symbol(op: Any) -> str:
 
 
 def _calls_into(module: Any, nested: Any) -> dict[str, list[Any]]:
-    """The calls of the functions of a nested module, by function."""
+    """Return the calls of the functions of a nested module, by function."""
     prefix = f"{_symbol(nested)}::"
     found: dict[str, list[Any]] = {}
 
@@ -91,7 +91,7 @@ def _calls_into(module: Any, nested: Any) -> dict[str, list[Any]]:
 
 
 def _make_names_new(module: Any, nested: Any, calls: dict[str, list[Any]], target: str) -> None:
-    """Rename functions whose names an earlier artifact of the target has: the model calls both by name."""
+    """Rename functions whose names clash with an earlier artifact of the target."""
     taken = {name for artifact in artifacts_of(module) if artifact.target == target for name in artifact.functions}
     functions = [op.operation for op in nested.regions[0].blocks[0].operations if op.operation.name == "func.func"]
     present = {_symbol(function) for function in functions}
@@ -109,14 +109,15 @@ def _make_names_new(module: Any, nested: Any, calls: dict[str, list[Any]], targe
 
 
 def _keep_constants(artifact: ExternalArtifact, constants: Constants, session: Session) -> None:
-    """Constants that the artifact asks for by name must be parameters."""
+    """Require constants that the artifact requests by name to be parameters."""
     for name in artifact.params:
         if name in constants.inline:
             session.params.add(name, constants.inline[name])
 
 
 def _products_in(nested: Any, name: str) -> list[tuple[Dim, ...]]:
-    """The bytes of each tensor in a function, as products: foreign code is called when these are known to be right."""
+    """Return the byte size of each tensor in a function as a product of dims, to be checked before foreign code
+    runs."""
     found: list[tuple[Dim, ...]] = []
 
     def visit(op: Any) -> Any:

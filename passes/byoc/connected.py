@@ -1,7 +1,7 @@
-"""Patterns of several outputs, and of nodes related by who uses whom, as in a graph instead of a tree.
+"""Graph patterns: several outputs, and nodes related by their users.
 
 conv, left, right = is_op("relax.conv"), is_op("relax.relu"), is_op("relax.tanh")
-several(conv.used_by(left), conv.used_by(right))      # a fork; `conv ^ left` says the same
+several(conv.used_by(left), conv.used_by(right))      # a fork; `conv ^ left` is equivalent
 several(conv >> relu >> add)                          # a chain in which each has no other user
 several(is_op("relax.relu")(x), is_op("relax.tanh")(x))   # two outputs that share `x = wildcard().named("x")`
 """
@@ -17,17 +17,17 @@ from mirlo.passes.byoc.search import PatternError, Search, State
 
 
 class Several(Pattern):
-    """Points of a graph, each with a pattern, and the links between them; made by `several`."""
+    """Vertices of a graph, each with a pattern, and the links between them; made by `several`."""
 
     def __init__(self, points: Sequence[Pattern], links: Sequence[tuple[int, int, Link]]):
         self.points = list(points)
-        """Every one has a label, by which the search knows what it is bound to."""
+        """The vertices; each has a label under which the search binds it."""
         self.links = list(links)
-        """Position of the producer, of the consumer, and the link itself."""
+        """Producer position, consumer position and link."""
 
     @property
     def anchor(self) -> Pattern:
-        """Where the search starts: an output."""
+        """Return the output at which the search starts."""
         sources = {producer for producer, _, _ in self.links}
         return next(point for i, point in enumerate(self.points) if i not in sources)
 
@@ -64,7 +64,7 @@ class Several(Pattern):
                 yield from self._extend(found, bound | {position}, search)
 
     def _next(self, state: State, bound: frozenset[int]) -> tuple[int, list[Value]]:
-        """A point that is not bound, next to one that is, and the values that it may be."""
+        """Return an unbound vertex next to a bound one, and its candidate values."""
         for producer, consumer, link in self.links:
             if consumer in bound and producer not in bound:
                 node = self._value(consumer, state).node
@@ -97,9 +97,9 @@ class Several(Pattern):
 
 
 def several(*parts: Pattern | Links) -> Pattern:
-    """A pattern of several outputs: patterns that share labelled parts, or links between patterns.
+    """Return a pattern of several outputs: patterns that share labelled parts, or links between patterns.
 
-    The patterns that nothing in the pattern reads are outputs, and may be used outside the match.
+    Patterns that no other part reads are outputs, and may be used outside the match.
     """
     points: list[Pattern] = []
     links: list[tuple[int, int, Link]] = []
@@ -146,7 +146,7 @@ def _require_connected(points: list[Pattern], links: list[tuple[int, int, Link]]
 
 
 def height(pattern: Pattern) -> int:
-    """How many operations a pattern is deep at most."""
+    """Return the largest number of operations on a path through a pattern."""
     known: dict[int, int] = {}
 
     def of(part: Pattern) -> int:
@@ -158,7 +158,7 @@ def height(pattern: Pattern) -> int:
 
 
 def _above(values: list[Value], levels: int) -> list[Value]:
-    """The results of nodes that read these values, directly or through others, in program order."""
+    """Return the results of direct and indirect users of these values, in program order."""
     found: dict[int, list[Value]] = {}
     edge = values
     for _ in range(levels):

@@ -1,4 +1,4 @@
-"""The pass `fuse-by-pattern`: what a target's patterns match becomes composites, private functions of their own."""
+"""The pass `fuse-by-pattern`: move matches of a target's patterns to composites, private functions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FuseByPattern(Pass):
 
 
 def explain(placement: Placement, locations: Sequence[Any], session: Any) -> None:
-    """Tell for every node that a target's patterns name why the target did not take it."""
+    """Emit a remark for every node that a target's patterns name but the target did not take."""
     for node, location in zip(placement.nodes, locations, strict=True):
         for target in placement.targets:
             if node.operator in placement.operators[target]:
@@ -72,7 +72,7 @@ def fuse(
     only: tuple[str, ...] = (),
     decide: Decide | None = None,
 ) -> list[Any]:
-    """Make composites of what the patterns of targets match, the first target first; gives the nodes' locations."""
+    """Make composites for the patterns of targets in order of priority; returns the locations of nodes."""
     locations: list[Any] = []
     symbols = ir.SymbolTable(module)
     for target, entries in tables.items():
@@ -92,7 +92,7 @@ def fuse(
 
 
 def graph_functions(module: Any, only: tuple[str, ...] = ()) -> list[Any]:
-    """The functions of the graph: no prim functions, no composites, no regions; these, or all."""
+    """Return the graph functions: no prim functions, composites or regions; only those named, or all."""
     found = functions_of(module)
     for name in only:
         if name not in found:

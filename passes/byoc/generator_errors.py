@@ -1,4 +1,4 @@
-"""What goes wrong with a code generator: it crashes, raises, or returns what is no artifact of its module."""
+"""Errors of code generators: crashes, exceptions, and artifacts that do not fit their module."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mirlo.runtime.external import ExternalArtifact
 
 
 class Crash(Exception):
-    """What became of the process, as the end of a sentence that starts with who."""
+    """How the generator's process ended, as the end of a sentence whose subject is the generator."""
 
 
 def artifact_problem(made: Any, view: ExternalModule) -> str | None:
-    """Return what is wrong with what a code generator returned, None if nothing is."""
+    """Return what is wrong with a code generator's result, or None."""
     if isinstance(made, Decline):
         return f"declined: {made}"
     if not isinstance(made, ExternalArtifact):
@@ -48,7 +48,7 @@ def _metadata_problem(made: ExternalArtifact) -> str | None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Say what a code generator raised, and where."""
+    """Describe the exception that a code generator raised, and where."""
     if isinstance(error, MirloError):
         return f"failed: {error}"
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,6 +1,6 @@
-"""A block of operations as a plain graph of nodes and values: what patterns are matched on and regions are cut from.
+"""A block of operations as a plain graph of nodes and values, for pattern matching and partitioning.
 
-The operations of a block that nests others (control flow) are nodes that read whatever is read inside them.
+Operations that nest others (control flow) are nodes that read whatever their bodies read.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ CONSTANT = "relax.constant"
 
 @dataclass(eq=False)
 class Value:
-    """A value that a node reads or makes."""
+    """A value that a node reads or defines."""
 
     mlir: Any
     node: Node | None = None
-    """What makes it, where that is a node of the graph."""
+    """The node of the graph that defines it, if any."""
     number: int = 0
-    """Which result of the node it is, or which argument of the block."""
+    """The index of the node's result, or of the block's argument."""
     is_constant: bool = False
     users: list[Node] = field(default_factory=list)
-    """The nodes that read it, each once, in program order; the terminator of the block is one of them."""
+    """The nodes that read it, each once, in program order; includes the terminator of the block."""
     graph: Graph | None = None
 
     @cached_property
     def type(self) -> TensorType | None:
-        """The tensor type, or None where it is no tensor of a known element type."""
+        """Return the tensor type, or None for a value that is no tensor of a known element type."""
         return TensorType.from_mlir(self.mlir.type)
 
     @property
     def is_input(self) -> bool:
-        """Whether it comes from outside the block: an argument, or a value of an enclosing block."""
+        """Return whether the value comes from outside the block: an argument, or a value of an enclosing block."""
         return self.node is None and not self.is_constant
 
     def array(self) -> Any:
-        """The elements of a constant as a numpy array; None for another value, or where they are not known."""
+        """Return the elements of a constant as a numpy array; None for other values or unknown elements."""
         if not self.is_constant or self.graph is None:
             return None
         from mirlo.passes.graph.constants import constant_value
@@ -52,7 +52,7 @@ class Value:
 
     @property
     def name(self) -> str:
-        """What a sentence calls it."""
+        """Return the name used in messages."""
         if self.is_constant:
             return "a constant"
         return f"the result of {self.node.name}" if self.node is not None else "an input"
@@ -60,7 +60,7 @@ class Value:
 
 @dataclass(eq=False)
 class Node:
-    """An operation of the block that is no constant."""
+    """An operation of the block that is not a constant."""
 
     index: int
     op: Any
@@ -69,31 +69,31 @@ class Node:
     results: list[Value] = field(default_factory=list)
     is_pure: bool = True
     after: Node | None = None
-    """Of a node with effects, the last one before it that has some: their order stays."""
+    """For a node with effects, the previous one with effects: their order is preserved."""
     followed_by: Node | None = None
     is_terminator: bool = False
 
     @property
     def type(self) -> TensorType | None:
-        """The type of the first result."""
+        """Return the type of the first result."""
         return self.results[0].type if self.results else None
 
     @property
     def users(self) -> list[Node]:
-        """The nodes that read any of its results."""
+        """Return the nodes that read any of its results."""
         if len(self.results) == 1:
             return self.results[0].users
         return list(dict.fromkeys(user for value in self.results for user in value.users))
 
     def attribute(self, name: str) -> Any:
-        """An attribute as a Python value; AttributeError where the operator has none of this name."""
+        """Return an attribute as a Python value; raises AttributeError if the operator has none of this name."""
         return getattr(self.op.opview, name)
 
     def has_attribute(self, name: str) -> bool:
         return name in getattr(type(self.op.opview), "_attributes", ())
 
     def operand(self, name: str) -> Value | None:
-        """The operand that the operator declares by this name, or None where it is absent."""
+        """Return the operand declared by this name, or None if it is absent."""
         found = getattr(self.op.opview, name)
         if found is None:
             return None
@@ -104,7 +104,7 @@ class Node:
 
 
 class Graph:
-    """The nodes of a block in program order, and masks (bit i is node i) that say who reaches whom."""
+    """The nodes of a block in program order, with reachability masks in which bit i is node i."""
 
     def __init__(self, block: Any, session: Any = None, is_pure: Callable[[Any], bool] = is_pure_relax):
         self.block = block
@@ -125,7 +125,7 @@ class Graph:
             self._let_escape()
 
     def _let_escape(self) -> None:
-        """In a function of several blocks: what other blocks read is read by the terminator here."""
+        """Treat values that other blocks read as read by the terminator."""
         region, end = self.block.region, self.nodes[-1]
         if len(region.blocks) < 2:
             return
@@ -163,12 +163,12 @@ class Graph:
 
     @cached_property
     def successors(self) -> list[int]:
-        """For each node the mask of those that read it."""
+        """Return for each node the mask of its readers."""
         return [mask_of(node.users) | mask_of(filter(None, [node.followed_by])) for node in self.nodes]
 
     @cached_property
     def ancestors(self) -> list[int]:
-        """For each node the mask of those that it depends on, directly or not."""
+        """Return for each node the mask of nodes that it depends on, directly or not."""
         found: list[int] = []
         for node in self.nodes:
             mask = 0
@@ -182,7 +182,7 @@ class Graph:
 
     @cached_property
     def descendants(self) -> list[int]:
-        """For each node the mask of those that depend on it, directly or not."""
+        """Return for each node the mask of nodes that depend on it, directly or not."""
         found = [0] * len(self.nodes)
         for node in reversed(self.nodes):
             mask = self.successors[node.index]
@@ -192,7 +192,7 @@ class Graph:
         return found
 
     def between(self, mask: int) -> int:
-        """The nodes outside a set that lie on a path from the set into it; none where it is convex."""
+        """Return the nodes outside a set on paths from the set into it; 0 if the set is convex."""
         above = below = 0
         for index in bits(mask):
             above |= self.ancestors[index]
@@ -200,7 +200,7 @@ class Graph:
         return above & below & ~mask
 
     def members(self, mask: int) -> list[Node]:
-        """The nodes of a set in program order."""
+        """Return the nodes of a set in program order."""
         return [self.nodes[index] for index in bits(mask)]
 
 
@@ -212,7 +212,7 @@ def mask_of(nodes: Any) -> int:
 
 
 def bits(mask: int) -> Iterator[int]:
-    """The positions of the set bits, lowest first."""
+    """Return the positions of the set bits, lowest first."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -220,7 +220,7 @@ def bits(mask: int) -> Iterator[int]:
 
 
 def read_in(block: Any) -> Iterator[Any]:
-    """The values that the operations of a block read, nested ones included."""
+    """Return the values that the operations of a block read, including nested ones."""
     for op in block.operations:
         yield from op.operation.operands
         for region in op.operation.regions:

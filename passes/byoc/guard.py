@@ -1,7 +1,7 @@
-"""Code generation in a fork of the compiler, as a rehearsal: a generator that crashes takes the fork down.
+"""Trial code generation in a fork, so that a generator that crashes ends the fork only.
 
-The fork has all that the compiler has loaded, so that nothing is imported again, and what it makes comes back through a
-pipe. Where it raises, the compiler asks the generator again, itself, so that the error and its traceback are real.
+The fork has all modules of the compiler loaded, and returns its result through a pipe. If it raises, the compiler
+calls the generator again in its own process, so that the error and its traceback are real.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ MADE = b"made"
 
 
 def guarded(generate: Callable[[], Any]) -> Any:
-    """What `generate` gives, computed in a fork where there is one; `Crash` where that dies."""
+    """Return the result of `generate`, computed in a fork where available; `Crash` if the fork dies."""
     if not hasattr(os, "fork"):
         return generate()
     reading, writing = os.pipe()
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()  # or the fork would write what waits here once more
+        stream.flush()  # otherwise the fork would write this buffer again
     child = os.fork()
     if child == 0:
         os.close(reading)
@@ -44,7 +44,7 @@ def guarded(generate: Callable[[], Any]) -> Any:
 
 
 def _answer(generate: Callable[[], Any], writing: int) -> None:
-    """In the fork: say what came of it, and end, whatever the generator left behind."""
+    """In the fork: report the result and exit, whatever the generator left behind."""
     try:
         answer = MADE + pickle.dumps(generate())
     except BaseException:

@@ -1,4 +1,4 @@
-"""Patterns that every code generator needs: a contraction with what follows it, chains of steps."""
+"""Common patterns of code generators: contractions with epilogues, chains."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def conv_bias_activation(
     activation: Sequence[str] | str | bool | None = None,
     weight: Pattern | None = None,
 ) -> Pattern:
-    """A convolution, its bias, an activation.
+    """Return a pattern of a convolution, its bias and an activation.
 
-    `bias`: True for a bias that must be there, False for none, None for either; it is the convolution's own operand or
-    an added constant. `activation`: operators, one of which must follow; True for any of `ACTIVATIONS`, False for none,
+    `bias`: True for a required bias, False for none, None for either; it is the convolution's own operand or an
+    added constant. `activation`: operators, one of which must follow; True for any of `ACTIVATIONS`, False for none,
     None for any or none. The parts are labelled 'conv', 'x', 'weight', 'bias', 'activation'.
     """
     weight = (weight if weight is not None else is_const()).named("weight")
@@ -48,7 +48,7 @@ def conv_bias_activation(
 def matmul_bias_activation(
     bias: bool | None = None, activation: Sequence[str] | str | bool | None = None, weight: Pattern | None = None
 ) -> Pattern:
-    """A matrix product, an added bias, an activation; arguments as of `conv_bias_activation`.
+    """Return a pattern of a matrix product, an added bias and an activation; see `conv_bias_activation`.
 
     The parts are labelled 'matmul', 'x', 'weight', 'bias', 'activation'.
     """
@@ -60,7 +60,7 @@ def matmul_bias_activation(
 
 
 def with_activation(body: Pattern, activation: Sequence[str] | str | bool | None) -> Pattern:
-    """A pattern with an activation after it, labelled 'activation'; arguments as of `conv_bias_activation`."""
+    """Return a pattern followed by an activation, labelled 'activation'; see `conv_bias_activation`."""
     if activation is False:
         return body
     given = activation is not None and activation is not True
@@ -70,11 +70,11 @@ def with_activation(body: Pattern, activation: Sequence[str] | str | bool | None
 
 
 def repeat(start: Pattern, step: Callable[[Pattern], Pattern], least: int = 0, most: int = 16) -> Pattern:
-    """A chain: `start`, then a step `least` to `most` times; as many as there are.
+    """Return a chain: `start`, then a step `least` to `most` times, greedily.
 
-        repeat(conv, lambda x: is_op("relax.relu", "relax.tanh")(x))
+    repeat(conv, lambda x: is_op("relax.relu", "relax.tanh")(x))
 
-    Labels in the step get numbers, counted from the end: 'x' is 'x[0]' in the last step, 'x[1]' in the one before.
+    Labels in the step are numbered from the end: 'x' is 'x[0]' in the last step, 'x[1]' in the one before.
     """
     if not 0 <= least <= most or most < 1:
         raise PatternError(f"a chain of {least} to {most} steps cannot be: expected 0 <= least <= most, most >= 1")
@@ -83,7 +83,7 @@ def repeat(start: Pattern, step: Callable[[Pattern], Pattern], least: int = 0, m
         own = step(made)
         fresh = _labels(own) - _labels(made)
         numbered = _renamed(own, {label: f"{label}[{left}]" for label in fresh}, made)
-        # From the end on `least` steps must be there; from then on the chain may start anywhere.
+        # The last `least` steps are required; before them the chain may start anywhere.
         made = numbered if left < least else numbered | start
     return made
 

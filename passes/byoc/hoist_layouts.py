@@ -1,4 +1,4 @@
-"""The pass `hoist-layouts`: permutes at the edges of composites and regions move out, meet and cancel."""
+"""The pass `hoist-layouts`: move permutes from the edges of composites and regions outwards, where they cancel."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import LAYOUT
 
 MAX_ROUNDS = 512
-"""Permutes move one call further in each."""
+"""Upper bound of iterations; permutes move one call further in each."""
 
 
 @dataclass(frozen=True)
 class LayoutRecord:
-    """What became of the permutes that layouts of a target's regions needed."""
+    """The fate of the permutes that layouts of a target's regions needed."""
 
     target: str
     at_start: int
-    """How many there were in regions and their callers."""
+    """Permutes in regions and their callers at the start."""
     hoisted: int
-    """How many moved from inside a function to its callers."""
+    """Permutes that moved from a function to its callers."""
     cancelled: int
-    """How many are gone: they met their inverses."""
+    """Permutes that cancelled with their inverses."""
     left: int
     at_boundary: int
-    """Those of them that stand between the model and a region: the copies that an inference makes for the target."""
+    """Remaining permutes between the model and a region: the copies that an inference makes for the target."""
 
 
 @register_pass
@@ -88,7 +88,7 @@ class _Hoister:
                 return
 
     def _round(self, owner: Any, name: str) -> bool:
-        """One step in one module: functions give permutes to their callers, or take them through."""
+        """Move permutes by one call in one module; returns whether any moved."""
         changed = False
         functions = functions_of(owner)
         calls = self._calls(owner, name)
@@ -110,7 +110,7 @@ class _Hoister:
         return changed or self._force(owner, name, functions)
 
     def _force(self, owner: Any, name: str, functions: dict[str, Any]) -> bool:
-        """When nothing moves by itself: permutes that others pay for."""
+        """Move permutes whose cost is saved elsewhere; used when no other moves."""
         calls = self._calls(owner, name)
         for symbol, function in functions.items():
             found = calls.get(symbol, [])
@@ -125,7 +125,7 @@ class _Hoister:
         return self.concerns(string_fact(function, EXTERNAL) or string_fact(function, TARGET))
 
     def _calls(self, owner: Any, name: str) -> dict[str, list[Any]]:
-        """The calls of the functions of a module, from inside it and, of a nested one, from the model."""
+        """Return the calls of a module's functions, from inside it and, for a nested one, from the model."""
         found: dict[str, list[Any]] = {}
         for function in functions_of(owner).values():
             for op in all_operations(function):
@@ -154,7 +154,7 @@ def _permutes(modules: list[Any]) -> int:
 
 
 def _at_boundary(module: Any, nested: dict[str, Any]) -> int:
-    """Permutes in the model that a region reads, or that read a region's result."""
+    """Count the permutes in the model that a region reads, or that read a region's result."""
     found: set[Any] = set()
     for function in functions_of(module).values():
         for op in all_operations(function):

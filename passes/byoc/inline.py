@@ -1,4 +1,4 @@
-"""Regions and composites put back where they are called: what `inline-external` and the limits of `partition` do."""
+"""Inlining of regions and composites at their calls, for `inline-external` and the limits of `partition`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirlo.passes.registry import PassError
 
 @dataclass
 class Inliner:
-    """Inlines calls of regions and composites in the functions of one module."""
+    """An inliner of region and composite calls in the functions of one module."""
 
     module: Any
 
@@ -23,7 +23,7 @@ class Inliner:
         self.bring = Bring(self.module, self.symbols)
 
     def put_back(self, call: Any, region: Any, owner: Any) -> None:
-        """Inline a call of a region, and the composites that it calls; `owner` is the module that the region is in."""
+        """Inline a region's call and the composites that it calls; `owner` is the module of the region."""
         members = functions_of(owner)
         pending = inline_call(call, _one_block(region))
         while pending:
@@ -35,7 +35,7 @@ class Inliner:
                 self.bring.for_operation(op, owner)
 
     def drop_unused(self) -> None:
-        """Erase regions and composites of this module that nothing calls any more."""
+        """Erase regions and composites of this module that have no calls."""
         while True:
             functions = functions_of(self.module)
             called = {callee_of(op) for f in functions.values() for op in all_operations(f)}
@@ -50,7 +50,7 @@ class Inliner:
 
 
 def all_operations(function: Any) -> list[Any]:
-    """The operations of a function, those nested in its control flow included."""
+    """Return the operations of a function, including those in its control flow."""
     return [op.operation for block in blocks(function) for op in block.operations]
 
 

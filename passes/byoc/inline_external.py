@@ -1,4 +1,4 @@
-"""The pass `inline-external`: what was given to code generators comes back into the graph."""
+"""The pass `inline-external`: inline regions and composites back into the graph."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class InlineExternal(Pass):
 
 
 def _is_called(module: Any, name: str) -> bool:
-    """Whether a function of this module calls one of a nested module."""
+    """Return whether a function of this module calls one of a nested module."""
     return any(
         op.name == "relax.call_external" and op.opview.callee.startswith(f"{name}::")
         for function in functions_of(module).values()

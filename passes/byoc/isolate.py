@@ -1,6 +1,6 @@
-"""Code generation in a process of its own: what takes it down leaves the compiler alone.
+"""Code generation in a separate process, so that its crashes leave the compiler running.
 
-The process is given a bundle (`bundle.py`) and writes the artifact to a file.
+The process reads a bundle (`bundle.py`) and writes the artifact to a file.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from mirlo.passes.byoc.bundle import Bundle
 
 LAST_LINES = 5
-"""How much of what the process wrote to standard error is told."""
+"""Lines of the process's standard error shown in errors."""
 
 
 def codegen_in_process(bundle: Bundle, target: str, options: str) -> Any:
-    """What the code generator of a target made of a bundle; `Crash` where it made nothing."""
+    """Return what a target's code generator made of a bundle; `Crash` if it made nothing."""
     from mirlo.passes.targets import plugin_of
 
     with tempfile.TemporaryDirectory(prefix="mirlo-codegen-") as folder:
         command = [sys.executable, "-m", "mirlo.passes.byoc.isolate", str(bundle.path), folder, target, options]
         plugin = plugin_of(target)
-        # The process finds the modules that this one finds, however they came on its path.
+        # The process must find the modules that this one finds, however they came onto its path.
         path = os.pathsep.join(entry for entry in sys.path if entry)
         done = subprocess.run(
             [*command, *([plugin] if plugin else [])], capture_output=True, text=True, errors="replace", check=False,
@@ -59,7 +59,7 @@ def _how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _write(made: Any, folder: Path) -> None:
-    """An artifact as files; of another object, what it is."""
+    """Write an artifact as files, or the description of any other object."""
     if not isinstance(made, ExternalArtifact):
         (folder / "told").write_text(f"gave a {type(made).__name__}: expected an Artifact", encoding="utf-8")
         return
@@ -77,7 +77,7 @@ def _read(folder: Path) -> ExternalArtifact:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The process: a bundle, the folder for what comes out, the target, its options, and a file that registers it."""
+    """Run the process on a bundle, an output folder, a target, its options and a file that registers it."""
     from mirlo.dialects.bindings import ir
     from mirlo.dialects.context import make_context
     from mirlo.passes.byoc.codegen import generator_of

@@ -1,4 +1,4 @@
-"""The pass `merge-composites`: neighbouring composites of one target become one region."""
+"""The pass `merge-composites`: merge adjacent composites of one target into regions."""
 
 from __future__ import annotations
 

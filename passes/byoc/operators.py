@@ -1,4 +1,4 @@
-"""Patterns of operations, and the functions that make patterns: `is_op`, `is_const`, `is_var`, `wildcard`, `maybe`."""
+"""Patterns of operations and their constructors: `is_op`, `is_const`, `is_var`, `wildcard`, `maybe`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ COMMUTATIVE = frozenset(
 
 
 class OpPattern(Pattern):
-    """An operation; made by `is_op`."""
+    """A pattern of an operation; made by `is_op`."""
 
     def __init__(self, names: tuple[str, ...]):
         self.names = names
         self.operands: tuple[Pattern, ...] | None = None
         """Patterns of the operands in order, or None for any operands."""
         self.more = False
-        """Whether more operands may follow those."""
+        """Whether further operands may follow."""
         self.by_name: dict[str, Pattern] = {}
         self.number: int | None = None
         self.in_order = False
@@ -36,7 +36,7 @@ class OpPattern(Pattern):
         self.attributes: dict[str, Any] = {}
 
     def __call__(self, *operands: Pattern | EllipsisType, **by_name: Pattern) -> OpPattern:
-        """Say what the operands are: all of them in order (`...` at the end: and any others), or some by name."""
+        """Set the operand patterns: all in order (a final `...` allows others), or some by name."""
         if operands and by_name:
             raise PatternError(f"{self.names[0]}: give the operands in order or by name, not both")
         more = bool(operands) and operands[-1] is ...
@@ -47,19 +47,19 @@ class OpPattern(Pattern):
         return self._with(operands=None if by_name or not operands else patterns, more=more, by_name=by_name)  # type: ignore[no-any-return]
 
     def has_attr(self, **attributes: Any) -> OpPattern:
-        """Demand attributes: `groups=1`; a set for one of several values; a function that returns True or a reason."""
+        """Require attributes: `groups=1`; a set for one of several values; a function that returns True or a reason."""
         return self._with(attributes={**self.attributes, **attributes})  # type: ignore[no-any-return]
 
     def result(self, number: int) -> OpPattern:
-        """Only this result of an operation with several."""
+        """Match only this result of an operation with several."""
         return self._with(number=number)  # type: ignore[no-any-return]
 
     def ordered(self) -> OpPattern:
-        """Do not try the two operands of a commutative operator in the other order."""
+        """Match the operands of a commutative operator in the given order only."""
         return self._with(in_order=True)  # type: ignore[no-any-return]
 
     def unordered(self) -> OpPattern:
-        """The operands in any order (the parts of a concat, say)."""
+        """Match the operands in any order, such as the inputs of a concat."""
         return self._with(in_any_order=True)  # type: ignore[no-any-return]
 
     @property
@@ -148,11 +148,11 @@ class OpPattern(Pattern):
 
 
 class _OnResult(Predicate):
-    """A predicate that is asked about the value, though the pattern is of an operation."""
+    """A predicate on the value of an operation pattern."""
 
 
 def solve_all(pairs: list[tuple[Pattern, Value]], state: State, search: Search) -> Iterator[State]:
-    """All the ways in which patterns fit values, each its own."""
+    """Return all joint matches of patterns and values."""
     if not pairs:
         yield state
         return
@@ -162,14 +162,14 @@ def solve_all(pairs: list[tuple[Pattern, Value]], state: State, search: Search) 
 
 
 def is_op(*names: str) -> OpPattern:
-    """An operation of one of these names; call the pattern to say what its operands are."""
+    """Return a pattern of an operation with one of these names; call it to set the operands."""
     if not names or not all(isinstance(name, str) and "." in name for name in names):
         raise PatternError(f'is_op takes names of operators such as "relax.conv", got {names}')
     return OpPattern(names)
 
 
 def is_const(value: float | None = None) -> Pattern:
-    """A constant; with a number, one whose elements all are that number."""
+    """Return a pattern of a constant; given a number, of one whose elements all equal it."""
     made = Leaf(lambda found: found.is_constant, "a constant")
     if value is None:
         return made
@@ -184,7 +184,7 @@ def is_const(value: float | None = None) -> Pattern:
 
 
 def is_var(name: str = "") -> Pattern:
-    """A value that comes from outside: an argument of the function; with a name, the one that users call so."""
+    """Return a pattern of an external value; given a name, of the argument that users call so."""
     made = Leaf(lambda found: found.is_input, "an argument")
     if not name:
         return made
@@ -197,15 +197,15 @@ def is_var(name: str = "") -> Pattern:
 
 
 def wildcard() -> Pattern:
-    """Anything. It stays outside the composite, as an input of it."""
+    """Return a pattern of any value, which stays an input of the composite."""
     return Leaf(lambda found: True, "anything")
 
 
 def maybe(operand: Pattern) -> Pattern:
-    """For an operand given by name: it may be absent; where it is there, it must look like this."""
+    """Make a named operand optional: if present, it must match the pattern."""
     return MaybeAbsent(operand)
 
 
 def same_shape_as(*labels: str) -> Predicate:
-    """A check of a table's entry: these parts have one shape."""
+    """Return a check that these parts have one shape."""
     return Predicate(f"same_shape_as({', '.join(labels)})", same_shape(labels))

@@ -1,4 +1,4 @@
-"""Groups of nodes cut out of a block into functions of their own, and the other way round."""
+"""Outlining of groups of nodes to functions, and inlining of calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMPOSITE, TARGET, EXTERNAL = "relax.composite", "relax.target", "relax.external
 
 
 class Outliner:
-    """Cuts groups out of one block, one after the other; the groups do not overlap and form no cycle."""
+    """An outliner of disjoint groups of one block that form no cycle."""
 
     def __init__(self, graph: Graph, module: Any, symbols: Any):
         self.graph = graph
@@ -24,7 +24,7 @@ class Outliner:
         self.symbols = symbols
 
     def prepare(self, masks: Sequence[int]) -> None:
-        """Order the block so that each group can become one call: what it gives is read behind all of its nodes."""
+        """Reorder the block so that each group can become one call, with its results read after all of its nodes."""
         if not any(self._is_read_inside(mask) for mask in masks):
             return
         quotient = Quotient(self.graph)
@@ -36,14 +36,14 @@ class Outliner:
                 node.op.move_before(last)
 
     def _is_read_inside(self, mask: int) -> bool:
-        """Whether a node outside the group that reads from it stands in front of its last node."""
+        """Return whether an outside reader of the group precedes the group's last node."""
         end = mask.bit_length()
         return any(
             user.index < end and not mask >> user.index & 1 for node in self.graph.members(mask) for user in node.users
         )
 
     def outline(self, mask: int, name: str, attributes: Mapping[str, Any], bind_constants: bool = True) -> Any:
-        """Move a group to a new private function of about this name; returns the call that stands in its place."""
+        """Move a group to a new private function; returns the call that replaces it."""
         nodes = self.graph.members(mask)
         inside = {value for node in nodes for value in node.results}
         read = [v for v in dict.fromkeys(v for node in nodes for v in node.operands) if v not in inside]
@@ -86,19 +86,19 @@ class Outliner:
 
 
 def few_runs(values: list[Value], limit: int) -> list[Value]:
-    """The values, sorted by type where a call could not hold so many runs of equal types."""
+    """Return the values, sorted by type if a call cannot encode so many runs of equal types."""
     types = [value.mlir.type for value in values]
     runs = 1 + sum(left != right for left, right in itertools.pairwise(types))
     return values if runs <= limit else sorted(values, key=lambda value: str(value.mlir.type))
 
 
 def free_name(base: str, symbols: Any) -> str:
-    """`base_0`, or with the next number that is free."""
+    """Return `base_N` with the first free number."""
     return next(name for i in itertools.count() if (name := f"{base}_{i}") not in symbols)
 
 
 def copy_op(op: Any, env: Mapping[Any, Any]) -> Any:
-    """A copy at the insertion point that reads other values."""
+    """Copy an operation to the insertion point with other operands."""
     operation = op.operation
     if len(operation.regions):
         copied = operation.clone()
@@ -122,7 +122,7 @@ def copy_op(op: Any, env: Mapping[Any, Any]) -> Any:
 
 
 def inline_call(call: Any, function: Any) -> list[Any]:
-    """Put the body of a function of one block in the place of a call; returns the operations that were made."""
+    """Inline a single-block function at a call; returns the new operations."""
     *body, returned = [op.operation for op in function.operation.regions[0].blocks[0].operations]
     env = dict(zip(function.operation.regions[0].blocks[0].arguments, call.operands, strict=True))
     made = []
@@ -145,18 +145,18 @@ def symbol_name(op: Any) -> str:
 
 
 def string_fact(op: Any, name: str) -> str | None:
-    """A string that a function or module says about itself in an attribute."""
+    """Return a string attribute of a function or module."""
     attributes = op.operation.attributes
     found = attributes.get(name)
     return found.value if isinstance(found, ir.StringAttr) else None
 
 
 def callee_of(op: Any) -> str | None:
-    """The function of this module that a `func.call` calls."""
+    """Return the function of this module that a `func.call` calls."""
     return ir.FlatSymbolRefAttr(op.attributes["callee"]).value if op.name == "func.call" else None
 
 
 def functions_of(module: Any) -> dict[str, Any]:
-    """The functions of a module that have a body, by name; those of nested modules left out."""
+    """Return the functions of a module that have a body, by name, without those of nested modules."""
     members = [op.operation for op in module.regions[0].blocks[0].operations]
     return {symbol_name(op): op for op in members if op.name == "func.func" and len(op.regions[0].blocks)}

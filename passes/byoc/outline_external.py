@@ -47,20 +47,20 @@ class OutlineExternal(Pass):
 
 
 def _targets(module: Any) -> list[str]:
-    """The targets of composites and regions, in the order in which they stand."""
+    """Return the targets of composites and regions in program order."""
     found = (string_fact(f, EXTERNAL) or string_fact(f, TARGET) for f in functions_of(module).values())
     return list(dict.fromkeys(target for target in found if target is not None))
 
 
 def external_modules(module: Any) -> dict[str, Any]:
-    """The nested modules that are for code generators, by their names."""
+    """Return the nested modules of code generators by name."""
     members = [op.operation for op in module.regions[0].blocks[0].operations]
     return {symbol_name(op): op for op in members if op.name == "builtin.module" and EXTERNAL in op.attributes}
 
 
 @dataclass
 class _Mover:
-    """Moves regions of a target to its nested module."""
+    """A helper that moves regions of a target to its nested module."""
 
     module: Any
     target: str
@@ -101,7 +101,7 @@ class _Mover:
         return copy
 
     def _copied(self, functions: dict[str, Any], name: str, region: str, inner: Any, symbols: Any, bring: Bring) -> str:
-        """A copy of a composite in the nested module: the same may be called from several regions."""
+        """Copy a composite to the nested module; several regions may call the same one."""
         composite = functions[name]
         if COMPOSITE not in composite.attributes:
             raise PassError(f"region '@{region}' calls '@{name}', which is no composite", composite.location)
@@ -113,7 +113,7 @@ class _Mover:
         return symbol_name(copy)
 
     def _redirect(self, functions: dict[str, Any], names: dict[str, str]) -> None:
-        """Calls of what was moved, wherever they are."""
+        """Redirect calls of moved functions."""
         for name, function in functions.items():
             if name in names:
                 continue
@@ -127,7 +127,7 @@ class _Mover:
                         replace_op(op, list(call.operation.results))
 
     def _drop_unused(self) -> None:
-        """Composites that no function calls any more."""
+        """Erase composites without calls."""
         functions = functions_of(self.module)
         called = {callee_of(op) for f in functions.values() for op in _operations(f)}
         for name, function in functions.items():

@@ -1,4 +1,4 @@
-"""The pass `partition`: a model is divided among targets."""
+"""The pass `partition`: divide a model among targets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 
 @dataclass(frozen=True)
 class Limits:
-    """What regions must be like; 0 sets no limit."""
+    """Requirements of a region; 0 sets no limit."""
 
     max_nodes: int = 0
     max_regions: int = 0
@@ -28,7 +28,7 @@ class Limits:
     min_flops: int = 0
 
     def objection(self, region: RegionRecord) -> str | None:
-        """Why a region is not worth its call, if it is not."""
+        """Return why a region is not worth its call, or None."""
         if len(region.nodes) < self.min_nodes:
             return f"it has {len(region.nodes)} operators, at least {self.min_nodes} are wanted"
         if region.flops is not None and region.flops < self.min_flops:
@@ -38,7 +38,7 @@ class Limits:
 
 @dataclass
 class Partitioner:
-    """Divides one module; the tables of targets come in the order of their priority."""
+    """A partitioner of one module; the tables of targets are in order of priority."""
 
     module: Any
     session: Any
@@ -48,7 +48,7 @@ class Partitioner:
     functions: tuple[str, ...] = ()
     decide: Decide | None = None
     locations: list[Any] = field(default_factory=list)
-    """Where the nodes of the placement stand, after a run."""
+    """The locations of the placement's nodes, after a run."""
 
     def run(self) -> Placement:
         placement = Placement(tuple(self.tables))
@@ -67,7 +67,7 @@ class Partitioner:
         return placement
 
     def _limit(self, regions: Sequence[RegionRecord], placement: Placement) -> None:
-        """Give back the regions that are not worth it, and the smallest where there are too many."""
+        """Inline regions that miss the limits, and the smallest where there are too many."""
         kept = []
         for region in regions:
             region.reason = self.limits.objection(region) or ""
@@ -130,7 +130,7 @@ class Partition(Pass):
 
 
 def tables_of(targets: Sequence[str]) -> dict[str, list[Entry]]:
-    """The patterns of targets, given by names with options; the last may be one that takes what is left."""
+    """Return the patterns of targets named with options; the last target may take the rest of the model."""
     if not targets:
         raise PassError("'partition' needs the option 'targets': who gets parts of the model")
     tables: dict[str, list[Entry]] = {}

@@ -1,11 +1,11 @@
-"""The pattern language: what a subgraph looks like.
+"""The pattern language for subgraphs.
 
-    conv = is_op("relax.conv")(wildcard(), is_const()).named("conv")
-    pattern = is_op("relax.relu")(conv) | is_op("relax.add")(conv, is_const())
+conv = is_op("relax.conv")(wildcard(), is_const()).named("conv")
+pattern = is_op("relax.relu")(conv) | is_op("relax.add")(conv, is_const())
 
-Patterns are values: methods return new ones. A part with a label, `named("x")`, is found in the match by it, and
-everywhere in a pattern the same label is the same value: so a diamond is said. An object that stands in two places
-without a label is a mistake, and an error: it would not be clear whether both places must be the same value.
+Patterns are values: methods return new ones. A part with a label, `named("x")`, is found in the match by it. Parts
+with equal labels must match the same value, which expresses diamonds. An object that occurs twice without a label is
+an error: it would be ambiguous whether both places must match the same value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mirlo.passes.byoc.search import Predicate, Search, State
 
 
 class Pattern:
-    """What a value, and what it is computed from, must look like."""
+    """A pattern of a value and of what it is computed from."""
 
     label: str | None = None
     is_output: bool = False
@@ -30,34 +30,34 @@ class Pattern:
     # ------------------------------------------------------------------------------------------------------ writing
 
     def named(self, label: str) -> Any:
-        """Give this part a label: the match knows it by that, and the same label elsewhere is the same value."""
+        """Label this part: the match is indexed by labels, and parts with equal labels match the same value."""
         return self._with(label=label)
 
     def output(self) -> Any:
-        """Allow that the value is used outside the match: the composite then returns it as well."""
+        """Allow uses of the value outside the match: the composite then returns it as well."""
         return self._with(is_output=True)
 
     def where(self, predicate: Callable[..., Any], name: str = "") -> Any:
-        """Demand that a function says True; it says no with a reason: text, or `decline(...)`.
+        """Require a predicate, which returns True, or a reason as text or `decline(...)`.
 
-        It is given the operation where the pattern is of an operator, else the `Value`.
+        It receives the operation if the pattern is of an operator, else the `Value`.
         """
         return self._with(predicates=(*self.predicates, Predicate.of(predicate, name)))
 
     def has_dtype(self, *names: str) -> Any:
-        """Demand one of these element types."""
+        """Require one of these element types."""
         return self._on_value(value_has_dtype(names), "has_dtype")
 
     def has_shape(self, shape: Sequence[Any]) -> Any:
-        """Demand a shape: numbers, symbolic dims as text, None for any, or functions of a dim."""
+        """Require a shape: integers, symbolic dims as text, None for any, or predicates of a dim."""
         return self._on_value(value_has_shape(tuple(shape)), "has_shape")
 
     def has_rank(self, *ranks: int) -> Any:
-        """Demand one of these ranks."""
+        """Require one of these ranks."""
         return self._on_value(value_has_rank(ranks), "has_rank")
 
     def dup(self) -> Any:
-        """A copy that is free to match another value: parts in it lose their labels."""
+        """Return a copy that may match another value: its parts lose their labels."""
         known: dict[int, Pattern] = {}
 
         def copied(part: Pattern) -> Pattern:
@@ -69,19 +69,19 @@ class Pattern:
         return copied(self)
 
     def optional(self, wrap: Callable[[Any], Pattern]) -> Pattern:
-        """This, or this wrapped in more: `conv.optional(lambda x: is_op("relax.relu")(x))`."""
+        """Match this, or this wrapped in more: `conv.optional(lambda x: is_op("relax.relu")(x))`."""
         return wrap(self) | self
 
     def used_by(self, consumer: Pattern, index: int = -1) -> Links:
-        """A link for `several`: this is an operand of another part, the one at `index` or any; also `a ^ b`."""
+        """Return a link for `several`: this is an operand of another part, at `index` or any; also `a ^ b`."""
         return Links([Link(self, consumer, index)])
 
     def only_used_by(self, consumer: Pattern, index: int = -1) -> Links:
-        """The same, and nothing else uses it; also `a >> b`."""
+        """Return a link that allows no other users; also `a >> b`."""
         return Links([Link(self, consumer, index, only=True)])
 
     def fork_to(self, *consumers: Pattern) -> Links:
-        """It is used by each of these."""
+        """Return links to several users."""
         return Links([Link(self, consumer) for consumer in consumers])
 
     def __xor__(self, other: Pattern) -> Links:
@@ -102,7 +102,7 @@ class Pattern:
     # ----------------------------------------------------------------------------------------------------- matching
 
     def solve(self, value: Value, state: State, search: Search) -> Iterator[State]:
-        """All the ways in which the pattern fits a value, as states that follow this one."""
+        """Yield all matches of a value as successor states."""
         if self.label is not None and self.label in state.labels:
             if state.labels[self.label] is value:
                 yield state
@@ -120,13 +120,13 @@ class Pattern:
             search.hopeless.add(key)
 
     def _question(self, value: Value, state: State) -> Any:
-        """What the answer of `solve` depends on: chains with alternatives come to the same question on many ways."""
+        """Return the key of a memoized `solve`: chains with alternatives reach the same subproblem many times."""
         bound = tuple((name, id(state.labels[name])) for name in self.labels if name in state.labels)
         return id(self), id(value), bound
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels of this pattern and its parts, sorted."""
+        """Return the labels of this pattern and its parts, sorted."""
         known = vars(self).get("_labels")
         if known is None:
             own = {self.label} if self.label is not None else set()
@@ -137,15 +137,15 @@ class Pattern:
         raise NotImplementedError
 
     def roots(self) -> frozenset[str] | None:
-        """The operators that the value can be made by; None for anything."""
+        """Return the operators that can define the value; None for any."""
         return None
 
     def parts(self) -> list[Pattern]:
-        """The patterns inside this one."""
+        """Return the patterns inside this one."""
         return []
 
     def with_parts(self, parts: Sequence[Pattern]) -> Any:
-        """The same pattern of other parts."""
+        """Return the same pattern with other parts."""
         return copy.copy(self)
 
     def _with(self, **changes: Any) -> Any:
@@ -160,17 +160,17 @@ class Pattern:
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """One part of a pattern is an operand of another."""
+    """A link: one part of a pattern is an operand of another."""
 
     producer: Pattern
     consumer: Pattern
     index: int = -1
-    """Which operand, or -1 for any."""
+    """The operand's index, or -1 for any."""
     only: bool = False
-    """Whether nothing else may use it."""
+    """Whether other users are excluded."""
 
     def operands(self, operands: Sequence[Value]) -> list[Value]:
-        """Those of a node's operands that the link is about."""
+        """Return the operands of a node that the link may refer to."""
         return list(operands) if self.index < 0 else list(operands[self.index : self.index + 1])
 
 
@@ -191,7 +191,7 @@ class Links:
 
 
 class Leaf(Pattern):
-    """A value that stays outside: it is never pulled into the composite (constants are, when they are bound)."""
+    """A value that stays outside the composite (constants move inside when they are bound)."""
 
     def __init__(self, fits: Callable[[Value], bool], expected: str):
         self.fits = fits
@@ -208,7 +208,7 @@ class Leaf(Pattern):
 
 
 class Alternatives(Pattern):
-    """The first that fits, then, when the rest of the pattern fails, the next ones."""
+    """Alternatives, tried in order; the next ones are tried when the rest of the pattern fails."""
 
     def __init__(self, choices: Sequence[Pattern]):
         self.choices = [c for choice in choices for c in (choice.choices if _is_plain(choice) else [choice])]  # type: ignore[attr-defined]
@@ -234,12 +234,12 @@ class Alternatives(Pattern):
 
 
 def _is_plain(pattern: Pattern) -> bool:
-    """Whether it is a list of alternatives and nothing more, which can be joined to another."""
+    """Return whether this is only a list of alternatives, which can be joined to another."""
     return isinstance(pattern, Alternatives) and pattern.label is None and not pattern.predicates
 
 
 class Both(Pattern):
-    """A value that fits two patterns."""
+    """A conjunction of two patterns."""
 
     def __init__(self, left: Pattern, right: Pattern):
         self.left, self.right = left, right
@@ -265,7 +265,7 @@ class Both(Pattern):
 
 
 class Not(Pattern):
-    """A value that does not fit a pattern; it stays outside."""
+    """A negated pattern; its value stays outside."""
 
     def __init__(self, inner: Pattern):
         self.inner = inner
@@ -288,7 +288,7 @@ class Not(Pattern):
 
 
 class MaybeAbsent(Pattern):
-    """An operand, given by name, that the operation may lack; made by `maybe`."""
+    """A named operand that the operation may lack; made by `maybe`."""
 
     def __init__(self, present: Pattern):
         self.present = present

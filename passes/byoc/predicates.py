@@ -1,4 +1,4 @@
-"""The predicates that come with the pattern language; each gives True or a reason."""
+"""The predicates of the pattern language; each returns True or a reason."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _text(shape: Sequence[Any]) -> str:
 
 
 def attribute_is(node: Node, name: str, wanted: Any) -> Decline | None:
-    """Why an attribute of an operation is not what is wanted; None where it is."""
+    """Return why an attribute of an operation differs from the requested value, or None."""
     declared = getattr(type(node.op.opview), "_attributes", {})
     if name not in declared:
         near = difflib.get_close_matches(name, declared, n=1)
@@ -79,7 +79,7 @@ def attribute_is(node: Node, name: str, wanted: Any) -> Decline | None:
 
 
 def _plain(value: Any) -> Any:
-    """A value that compares with what people write: lists as tuples, element types and dims as text."""
+    """Normalize a value for comparison: lists to tuples, element types and dims to text."""
     if isinstance(value, (list, tuple)):
         return tuple(_plain(member) for member in value)
     if isinstance(value, DType):
@@ -100,7 +100,7 @@ def same_shape(labels: Sequence[str]) -> Callable[[Match], Any]:
 
 
 def argument_name(value: Value) -> str:
-    """What users call an argument of the function; its number where it has no name."""
+    """Return the user's name of a function argument, or its index."""
     mlir = value.mlir
     function = mlir.owner.owner.operation if isinstance(mlir, ir.BlockArgument) else None
     attributes = function.attributes if function is not None and function.name == "func.func" else {}

@@ -1,4 +1,4 @@
-"""Groups of nodes that never form a cycle among each other: the graph in which each group is one node."""
+"""Quotient graphs: groups of nodes that form no cycle among each other."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ class Quotient:
     def __init__(self, graph: Graph):
         self.graph = graph
         self.mask_of = [1 << node.index for node in graph.nodes]
-        """For each node the mask of its group."""
+        """The mask of each node's group."""
 
     def closure(self, mask: int) -> int:
-        """The groups of all nodes of a set."""
+        """Return the union of the groups of a set's nodes."""
         found = 0
         for index in bits(mask):
             found |= self.mask_of[index]
         return found
 
     def way_back(self, mask: int) -> Node | None:
-        """A node outside a set from which there is a way into it, and to which there is one out of it; else None.
+        """Return a node outside a set on a path that leaves and re-enters the set, or None.
 
-        The set can be one group exactly when there is none.
+        The set can become one group exactly if there is none.
         """
         mask = self.closure(mask)
         pending = self._followers(mask) & ~mask
@@ -43,18 +43,18 @@ class Quotient:
         return None
 
     def join(self, mask: int) -> None:
-        """Make one group of the groups of these nodes."""
+        """Merge the groups of these nodes."""
         mask = self.closure(mask)
         for index in bits(mask):
             self.mask_of[index] = mask
 
     def leave(self, mask: int) -> None:
-        """Make groups of their own of these nodes, which are a whole group."""
+        """Split a whole group into single nodes."""
         for index in bits(mask):
             self.mask_of[index] = 1 << index
 
     def order(self) -> list[Node]:
-        """The nodes so that groups are contiguous and what is read comes first; otherwise as they were."""
+        """Return a topological order in which groups are contiguous and that otherwise keeps program order."""
         groups = {mask: i for i, mask in enumerate(dict.fromkeys(self.mask_of))}
         waiting = [0] * len(groups)
         followers: list[set[int]] = []

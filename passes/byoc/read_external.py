@@ -1,4 +1,4 @@
-"""From an external module in IR to its view in plain Python (`view.py`)."""
+"""The reader of external modules in IR, which returns their plain view (`view.py`)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ COMPOSITE = "relax.composite"
 
 
 def external_modules(module: Any) -> list[Any]:
-    """The nested modules of a module that are for a code generator."""
+    """Return the nested modules of code generators."""
     members = [op.operation for op in module.operation.regions[0].blocks[0].operations]
     return [op for op in members if op.name == "builtin.module" and EXTERNAL in op.attributes]
 
 
 def read_external(module: Any, session: Session) -> ExternalModule:
-    """The view of a nested module `{relax.external = "target"}`."""
+    """Return the view of a nested module `{relax.external = "target"}`."""
     operation = module.operation
     target = ir.StringAttr(operation.attributes[EXTERNAL]).value
     members = [op.operation for op in operation.regions[0].blocks[0].operations]
@@ -42,7 +42,7 @@ def read_external(module: Any, session: Session) -> ExternalModule:
 
 
 def node_of(op: Any) -> Node:
-    """An operation alone as a node, its operands as inputs: for checks of patterns."""
+    """Return an operation alone as a node with its operands as inputs, for checks of patterns."""
     operation = op.operation
     values: dict[Any, Value] = {}
     for i, operand in enumerate(operation.operands):
@@ -58,7 +58,7 @@ def node_of(op: Any) -> Node:
 
 
 class Constants(Mapping[str, "np.ndarray"]):
-    """The constants of a module by name. Those that are no parameters are named by a hash of their content."""
+    """The constants of the module by name; those that are not parameters are named by a hash of their content."""
 
     def __init__(self, session: Session):
         self._session = session
@@ -66,7 +66,7 @@ class Constants(Mapping[str, "np.ndarray"]):
         self._names: dict[str, None] = {}
 
     def add(self, op: Any, kind: TensorType) -> tuple[str, Callable[[], np.ndarray]]:
-        """The name of a `relax.constant`, and what loads it."""
+        """Return the name of a `relax.constant` and a function that loads it."""
         name = op.param
         if name is None:
             array = read_dense(op.value, kind)
@@ -77,7 +77,7 @@ class Constants(Mapping[str, "np.ndarray"]):
 
     @property
     def inline(self) -> Mapping[str, np.ndarray]:
-        """Those that are not in the parameter store."""
+        """Return the constants that are not in the parameter store."""
         return self._inline
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -105,7 +105,7 @@ def _symbol(op: Any) -> str:
 
 
 class _Reader:
-    """One function."""
+    """A reader of one function."""
 
     def __init__(self, function: Any, functions: Mapping[str, Any], constants: Constants):
         self.function = function
@@ -130,7 +130,7 @@ class _Reader:
     def _body(
         self, block: Any, known: dict[Any, Value], composite: Composite | None
     ) -> tuple[list[Step], tuple[Value, ...]]:
-        """The steps of a function's body, and what it returns; `known` maps the values of its IR."""
+        """Return the steps and results of a function's body; `known` maps values of its IR."""
         steps: list[Step] = []
         for view in block.operations:
             op = view.operation

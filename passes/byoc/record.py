@@ -1,4 +1,4 @@
-"""Writes the records of a placement while it is made."""
+"""The recorder of a placement."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mirlo.passes.locations import describe, names_of
 
 @dataclass
 class Recorder:
-    """Records about one block."""
+    """A recorder for one block."""
 
     placement: Placement
     graph: Graph
     function: str
     ids: dict[int, int] = field(default_factory=dict)
-    """The number of each node of the graph in the placement."""
+    """The placement's id of each node of the graph."""
 
     def __post_init__(self) -> None:
         for node in self.graph.nodes:
@@ -47,7 +47,7 @@ class Recorder:
         )
 
     def failed(self, entry: Entry, root: Node, failure: Failure | None) -> None:
-        """A pattern did not match with this root."""
+        """Record that a pattern did not match at this root."""
         at = failure.at.node if failure is not None and failure.at is not None else None
         self.placement.attempts.append(
             AttemptRecord(
@@ -70,15 +70,15 @@ class Recorder:
         self.placement.attempts.append(attempt)
 
     def made(self, entry: Entry, match: Match, function: Any) -> None:
-        """The match became a composite."""
+        """Record that a match became a composite."""
         self.placement.taken.append(Taken(entry.target, entry.name, symbol_name(function), self.numbers(match.mask)))
 
     def numbers(self, mask: int) -> tuple[int, ...]:
-        """The numbers of these nodes in the placement."""
+        """Return the placement's ids of these nodes."""
         return tuple(self.ids[node.index] for node in self.graph.members(mask) if node.index in self.ids)
 
 
 def pattern_record(entry: Entry) -> PatternRecord:
-    """What is said about a pattern where no node could be its last one."""
+    """Return the record of a pattern whose root no node could match."""
     ends = entry.pattern.roots() or ()
     return PatternRecord(entry.target, entry.name, tuple(sorted(entry.operators)), tuple(sorted(ends)))

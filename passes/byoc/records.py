@@ -1,7 +1,7 @@
-"""What placement did and why, as plain data: every pattern that was tried on every node, how deep it got, what said no.
+"""Records of placement decisions, as plain data: each pattern tried at each node, its match depth and why it failed.
 
-A run of `fuse-by-pattern` or `partition` appends one `Placement` to the session's notes. Nodes have numbers that hold
-within it; names of the user's model come from locations.
+A run of `fuse-by-pattern` or `partition` appends one `Placement` to the session's notes. Node ids are valid within
+it; names of the user's model come from locations.
 """
 
 from __future__ import annotations
@@ -11,51 +11,51 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 MAX_NAMED = 4
-"""How many alternatives are named that were expected somewhere."""
+"""The number of expected alternatives that a reason lists."""
 
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """An operator of the graph before anything was placed."""
+    """An operator of the graph before placement."""
 
     id: int
     function: str
     operator: str
     names: tuple[str, ...]
-    """The names around it in the user's model (of ONNX nodes, say), outermost first."""
+    """The enclosing names in the user's model (of ONNX nodes, say), outermost first."""
     place: str
-    """Where it stands: `file:line:column`, names, or 'unknown location'."""
+    """The source location: `file:line:column`, names, or 'unknown location'."""
     operands: tuple[str, ...]
-    """Types of what it reads."""
+    """The types of its operands."""
     results: tuple[str, ...]
     reads: tuple[int, ...]
     """The nodes whose results it reads."""
     flops: int | None
-    """Operations that it does; None where a dim is not known."""
+    """Its operation count; None if a dim is dynamic."""
     bytes: int | None
-    """What it reads and writes, constants included."""
+    """The bytes that it reads and writes, including constants."""
 
 
 @dataclass(frozen=True)
 class AttemptRecord:
-    """One pattern tried with one node as its root (the last of its operators)."""
+    """An attempt to match a pattern with one node as its root (the last of its operators)."""
 
     target: str
     pattern: str
     root: int
     accepted: bool
     nodes: tuple[int, ...]
-    """The nodes of the match; of one that failed, those that it had."""
+    """The nodes of the match, partial if it failed."""
     depth: int
-    """How many nodes it matched before it failed, or in all."""
+    """The number of nodes matched before the failure, or in all."""
     reason: str = ""
-    """Why it failed, one sentence."""
+    """The reason of the failure, one sentence."""
     at: int | None = None
-    """The node that did not fit; None where it is no node."""
+    """The node that did not match; None if the value has no node."""
     predicate: str = ""
-    """The predicate that said no, when one did."""
+    """The predicate that failed, if any."""
     lost_to: str = ""
-    """Who took a node before, `target.pattern`, when that is the reason."""
+    """The `target.pattern` that took a node before, if that is the reason."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class PatternRecord:
     target: str
     name: str
     operators: tuple[str, ...]
-    """Those that it names."""
+    """The operators that it names."""
     ends: tuple[str, ...]
-    """Those that a match can end with; none where it may be any."""
+    """The operators that can be its root; empty for any."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Taken:
     target: str
     pattern: str
     function: str
-    """The function that it became."""
+    """The composite's function."""
     nodes: tuple[int, ...]
 
 
@@ -91,18 +91,18 @@ class RegionRecord:
     nodes: tuple[int, ...] = ()
     flops: int | None = None
     bytes_in: int | None = None
-    """What a call hands in: tensors that are no constants of its composites."""
+    """Bytes of the operands of a call that are not constants of its composites."""
     bytes_out: int | None = None
     tensors: int = 0
-    """How many tensors a call hands in and out."""
+    """The number of operands and results of a call."""
     kept: bool = True
     reason: str = ""
-    """Why it was given back to the compiler, when it was."""
+    """Why the region was inlined again, if it was."""
 
 
 @dataclass(frozen=True)
 class MergeRecord:
-    """Two neighbours of one target that did not become one region."""
+    """Two adjacent composites of one target that did not become one region."""
 
     target: str
     producer: str
@@ -122,18 +122,18 @@ class Placement:
     unmerged: list[MergeRecord] = field(default_factory=list)
     patterns: list[PatternRecord] = field(default_factory=list)
     operators: dict[str, list[str]] = field(default_factory=dict)
-    """For each target the operators that its patterns name: others it can never take."""
+    """The operators named by each target's patterns; it cannot take any other."""
 
     def owner(self, node: int) -> Taken | None:
-        """The composite that a node is in."""
+        """Return the composite that contains a node."""
         return next((taken for taken in self.taken if node in taken.nodes), None)
 
     def about(self, node: int) -> list[AttemptRecord]:
-        """The attempts that a node had a part in: as the root, as a member, or as what did not fit."""
+        """Return the attempts that involve a node: as root, as member, or as the mismatch."""
         return [a for a in self.attempts if node == a.root or node == a.at or node in a.nodes]
 
     def why_not(self, node: int, target: str) -> str:
-        """One sentence: why a target did not take a node; empty when it did."""
+        """Return one sentence why a target did not take a node; empty if it did."""
         owner = self.owner(node)
         if owner is not None and owner.target == target:
             return ""
@@ -145,8 +145,8 @@ class Placement:
         tried = [a for a in self.about(node) if a.target == target and not a.accepted]
         if not tried:
             return self._what_does_not_follow(operator, target)
-        # Patterns that had the node tell more than those that stumbled over it; of those that got equally far, one
-        # whose check said no tells more than one that expected something else.
+        # Attempts that include the node explain more than those that failed at it; among equally deep ones, a failed
+        # check explains more than a mismatch.
         ranks = [(node == a.root or node in a.nodes, a.depth, bool(a.predicate), a.root == node) for a in tried]
         alike: dict[str, dict[str, None]] = {}
         for attempt, rank in zip(tried, ranks, strict=True):
@@ -161,17 +161,17 @@ class Placement:
         return f"{'; '.join(listed)}, and none that is free follows"
 
     def to_json(self) -> dict[str, Any]:
-        """Dictionaries, lists, strings and numbers only."""
+        """Return dictionaries, lists, strings and numbers only."""
         return asdict(self)
 
 
 def _listed(names: Sequence[str]) -> str:
-    """`a, b and c`."""
+    """Return the text `a, b and c`."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def one_of(alternatives: Sequence[str]) -> str:
-    """`a or b`; of many alternatives the first ones, and how many more there are."""
+    """Return the text `a or b`; of many alternatives only the first ones and a count of the others."""
     names = list(dict.fromkeys(name for text in alternatives for name in text.split(" or ")))
     if len(names) <= MAX_NAMED:
         return " or ".join(names)

@@ -1,4 +1,4 @@
-"""Regions: neighbouring composites of one target in one function, without making a cycle."""
+"""Regions: adjacent composites of one target in one function, without cycles."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from mirlo.passes.byoc.work import total
 from mirlo.passes.graph.dce import is_pure_relax
 
 FACTS = (COMPOSITE, EXTERNAL, "relax.primitive")
-"""What says of a function that calling it has no effects: its body is a piece of the graph."""
+"""Attributes of functions whose calls are pure: their bodies are pieces of the graph."""
 
 
 def pure_calls(functions: dict[str, Any]) -> Callable[[Any], bool]:
-    """Says of operations whether they are pure, calls of composites and regions among them."""
+    """Return a purity predicate of operations that treats calls of composites and regions as pure."""
     known = {name for name, f in functions.items() if any(fact in f.attributes for fact in FACTS)}
     return lambda op: is_pure_relax(op) or callee_of(op) in known
 
 
 def targets_of(module: Any) -> list[str]:
-    """The targets of the composites in a module, in the order in which they stand."""
+    """Return the targets of the composites in a module, in program order."""
     found = (string_fact(function, TARGET) for function in functions_of(module).values())
     return list(dict.fromkeys(target for target in found if target is not None))
 
 
 @dataclass
 class Merger:
-    """Makes regions of one target's composites in a module."""
+    """A merger of one target's composites into regions."""
 
     module: Any
     target: str
     placement: Placement
     max_nodes: int = 0
-    """Most operators that a region may have; 0 for any number."""
+    """The largest number of operators in a region; 0 for no limit."""
     alone: bool = False
     """Whether each composite becomes a region of its own."""
 
     def run(self, session: Any) -> list[Any]:
-        """Returns the functions of the regions."""
+        """Merge composites; returns the functions of the regions."""
         functions = functions_of(self.module)
         symbols = ir.SymbolTable(self.module)
         self.sizes = {
@@ -79,7 +79,7 @@ class Merger:
         return callee_of(node.op) in self.sizes
 
     def _groups(self, graph: Graph) -> list[int]:
-        """The masks of the regions of a block."""
+        """Return the masks of the regions of a block."""
         quotient = Quotient(graph)
         composites = [node for node in graph.nodes if self._is_composite(node)]
         for node in composites if not self.alone else ():
@@ -145,5 +145,5 @@ def _constants(function: Any) -> int:
 
 
 def single_regions(module: Any, target: str, placement: Placement, session: Any) -> None:
-    """Make each composite of a target that is called from the graph a region of its own."""
+    """Make each composite of a target that the graph calls a region of its own."""
     Merger(module, target, placement, alone=True).run(session)

@@ -1,8 +1,8 @@
-"""Which nodes a target may have, as text: placement by cost decides that before a model is divided.
+"""The nodes that each target may take, as text, which placement by cost decides before the partitioning.
 
-    partition{targets=onednn,onnx,llvm nodes={onednn=0-56+60,onnx=57-59}}
+partition{targets=onednn,onnx,llvm nodes={onednn=0-56+60,onnx=57-59}}
 
-The numbers are those of the nodes in the records of the same pass without `nodes`: in program order, from 0.
+The numbers are the node ids in the records of the same pass without `nodes`: in program order, from 0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mirlo.passes.rules import Decline, decline
 
 
 def restriction(texts: Iterable[str], targets: Collection[str]) -> Decide:
-    """Says no to matches with a node that their target may not have; a target that is not named may have none."""
+    """Return a decision that rejects matches with nodes not listed for their target; unnamed targets get none."""
     allowed: dict[str, frozenset[int]] = {}
     for text in texts:
         target, equals, numbers = text.partition("=")
@@ -41,7 +41,8 @@ def _numbers(text: str, whole: str) -> Iterable[int]:
 
 
 def as_text(nodes: Mapping[str, Iterable[int]]) -> str:
-    """The option's text for nodes by target, in runs; one without a node is named as well, or all might be its."""
+    """Return the option's text, as ranges of nodes by target; targets without nodes are named too, as absence would
+    allow all."""
     return ",".join(f"{target}={_runs(sorted(found))}" for target, found in nodes.items())
 
 

@@ -34,9 +34,9 @@ MAX_REWRITES = 10_000
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A pattern, and what takes its place: `replacement(match, builder)` returns a value, or `decline('why')`.
+    """A pattern and its replacement: `replacement(match, builder)` returns a value, or `decline('why')`.
 
-    For a match of several outputs it returns a dictionary: the label of each output, and its value.
+    For a match of several outputs it returns a dictionary from each output's label to its value.
     """
 
     pattern: Pattern
@@ -52,22 +52,22 @@ class Rewrite:
 
 @dataclass
 class Rewritten:
-    """What a call of `rewrite` did."""
+    """The result of a call of `rewrite`."""
 
     count: int = 0
     rounds: int = 0
     converged: bool = True
-    """Whether it stopped because nothing matched any more, and not at the bound."""
+    """Whether a fixed point was reached within the bound."""
     declined: list[tuple[str, Decline]] = field(default_factory=list)
-    """Replacements that did not want a match, with their reasons."""
+    """The replacements that declined a match, with their reasons."""
 
 
 REWRITES: dict[str, Rewrite] = {}
-"""Those that have a name of their own, for the pass `rewrite`."""
+"""The named rewrites, for the pass `rewrite`."""
 
 
 def rewriter(pattern: Pattern, name: str = "") -> Callable[[Callable[[Match, Builder], Any]], Rewrite]:
-    """Make a `Rewrite` of the decorated function; with a name, the pass `rewrite` knows it by that."""
+    """Make a `Rewrite` of the decorated function; with a name, it is registered for the pass `rewrite`."""
     check_pattern(pattern)
 
     def make(function: Callable[[Match, Builder], Any]) -> Rewrite:
@@ -84,7 +84,7 @@ def rewriter(pattern: Pattern, name: str = "") -> Callable[[Callable[[Match, Bui
 def rewrite(
     rules: Rewrite | Sequence[Rewrite], function: Any, session: Any = None, limit: int = MAX_REWRITES
 ) -> Rewritten:
-    """Replace what the patterns match until none does, or `limit` replacements were made.
+    """Replace matches of the patterns until none is left, or `limit` replacements were made.
 
     Rules are tried in order at each operation. An inner node of a match that is used elsewhere stays.
     """
@@ -108,7 +108,7 @@ def rewrite(
 
 
 class Builder(Rewriter):
-    """Makes operators and constants right behind the root of a match, whose value they may read."""
+    """A builder of operators and constants behind the root of a match, whose value they may read."""
 
     def __init__(self, root: Any, session: Any):
         super().__init__(root, session)
@@ -127,14 +127,14 @@ class Builder(Rewriter):
 
 
 def next_operation(op: Any) -> Any:
-    """The operation behind one that is not the last of its block."""
+    """Return the operation behind one that is not the last of its block."""
     operations = [other.operation for other in op.block.operations]
     return operations[operations.index(op) + 1]
 
 
 @dataclass
 class _Round:
-    """One pass over a block. What was replaced, and what it reads, is not looked at again before the next."""
+    """One iteration over a block. Replaced operations and their operands are revisited in the next iteration only."""
 
     graph: Graph
     rules: list[Rewrite]
@@ -189,7 +189,7 @@ class _Round:
 
 
 def _pairs(rule: Rewrite, match: Match, made: Any) -> Iterable[tuple[Any, Any]]:
-    """The values that go, and those that come."""
+    """Return pairs of old and new values."""
     if isinstance(made, dict):
         return [(match[label].mlir, value) for label, value in made.items()]
     values = list(made) if isinstance(made, (tuple, list)) else [made]

@@ -1,4 +1,4 @@
-"""Runs a code generator on an external module, here or in a process of its own, and tells what went wrong."""
+"""The runner of code generators on external modules, in this or a separate process, with error reports."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ REGIONS_NAMED = 3
 
 
 class GeneratorFailed(PassError):
-    """A code generator raised, gave what is no artifact, or took its process down."""
+    """A code generator raised, returned an invalid artifact, or crashed."""
 
 
 def run_generator(
     generator: CodeGenerator, nested: Any, options: str, session: Session, folder: str | None
 ) -> tuple[ExternalArtifact, Constants]:
-    """The artifact of an external module, checked, and the module's constants."""
+    """Return the artifact of an external module, validated, and the module's constants."""
     view = read_external(nested, session)
     assert isinstance(view.constants, Constants)
     if generator.isolated:
@@ -65,7 +65,7 @@ def _failed(view: ExternalModule, what: str, bundle: Bundle) -> GeneratorFailed:
 
 
 def _regions(view: ExternalModule) -> str:
-    """`c_0 (relax.conv "/layer1/Conv", ...)` and so on: what it was given, shortly."""
+    """Return a short description of the regions, `c_0 (relax.conv "/layer1/Conv", ...)`."""
     shown = []
     for function in view.functions[:REGIONS_NAMED]:
         first = function.nodes[0] if function.nodes else None

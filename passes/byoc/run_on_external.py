@@ -28,7 +28,7 @@ class RunOnExternal(Pass):
     def __post_init__(self) -> None:
         from mirlo.passes.pipeline import Pipeline
 
-        Pipeline(self.pipeline)  # an error in it is shown where it is written
+        Pipeline(self.pipeline)  # an error in it is reported at its position in the text
 
     def is_contained(self) -> bool:
         from mirlo.passes.pipeline import Pipeline
@@ -45,7 +45,7 @@ class RunOnExternal(Pass):
 
 
 def pipeline_of(target: str) -> str:
-    """The passes that a target's code generator wants to be run on its module."""
+    """Return the pipeline that a target's code generator requests for its module."""
     from mirlo.passes.byoc.codegen import generator_of
     from mirlo.passes.targets import find_target, target_names
 

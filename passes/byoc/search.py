@@ -1,4 +1,4 @@
-"""The search for a match: what is bound so far, and how deep the best failed attempt got and why it failed."""
+"""The search for a match: current bindings, and the deepest failure with its reason."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from mirlo.passes.rules import Decline
 from mirlo.runtime.errors import MirloError
 
 MAX_STEPS = 100_000
-"""In one attempt to match a pattern at one node."""
+"""Upper bound of search steps for one pattern at one node."""
 
 
 class PatternError(MirloError, ValueError):
-    """A pattern that is written wrongly, or a predicate in one that misbehaves."""
+    """A malformed pattern, or a predicate that misbehaves."""
 
 
 @dataclass(frozen=True)
 class State:
-    """A partial match. States are values: each step of the search makes a new one, so nothing is to be undone."""
+    """A partial match. States are immutable: each step makes a new one, so backtracking needs no undo."""
 
     mask: int = 0
-    """The nodes that are matched."""
+    """The matched nodes."""
     outputs: int = 0
-    """Those of them whose results may be used outside the match."""
+    """The matched nodes whose results may be used outside the match."""
     labels: Mapping[str, Value] = field(default_factory=dict)
 
     @property
@@ -43,24 +43,24 @@ class State:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a match went no further: how many nodes it had, the value that did not fit, and the reason."""
+    """A failed attempt: the matched nodes, the value that did not match, and the reason."""
 
     depth: int
     at: Value | None
     reason: Decline
     expected: str = ""
-    """What was expected there, when the reason is that something else stands there."""
+    """What was expected at that value, if the reason is a mismatch."""
     predicate: str = ""
-    """The predicate that said no, when one did."""
+    """The predicate that failed, if any."""
     mask: int = 0
-    """The nodes that were matched."""
+    """The matched nodes."""
     lost_to: str = ""
-    """Who has the node already, when that is the reason."""
+    """The pattern that has taken the node already, if that is the reason."""
 
 
 @dataclass(frozen=True)
 class Predicate:
-    """A condition that a user wrote: true, or a reason."""
+    """A user's condition: true, or a reason."""
 
     name: str
     function: Callable[..., Any]
@@ -70,7 +70,7 @@ class Predicate:
         return Predicate(name or getattr(function, "__name__", "").replace("<lambda>", "") or "a predicate", function)
 
     def ask(self, *arguments: Any) -> Decline | None:
-        """The reason why it says no, or None when it says yes."""
+        """Return the reason of a failed predicate, or None."""
         try:
             answer = self.function(*arguments)
         except MirloError:
@@ -99,19 +99,19 @@ class Search:
 
     graph: Graph
     owner: Callable[[Node], str | None] = lambda node: None
-    """Says who has a node already, when somebody has: matches cannot use it."""
+    """Returns the pattern that has taken a node, if any: matches cannot use such a node."""
     failures: list[Failure] = field(default_factory=list)
-    """The deepest ones."""
+    """The deepest failures."""
     muted: bool = False
-    """Inside what must *not* match, failing is what is wanted."""
+    """Whether failures are ignored, as inside a negated pattern."""
     hopeless: set[Any] = field(default_factory=set)
-    """Parts of patterns that fit values in no way, under the labels that were bound."""
+    """Parts of patterns that cannot match a value under the bound labels."""
     steps: int = 0
     answers: dict[Any, Any] = field(default_factory=dict)
-    """What was found out about nodes in this search, for patterns that ask more than once."""
+    """Facts about nodes computed in this search, for patterns that use them more than once."""
 
     def goes_on(self, state: State, value: Value) -> bool:
-        """Whether the search may take another step: patterns that fit in very many ways are given up."""
+        """Return whether the search may take another step; patterns with too many matches are given up."""
         self.steps += 1
         if self.steps == MAX_STEPS:
             self.failures.clear()
@@ -128,7 +128,7 @@ class Search:
         predicate: str = "",
         lost_to: str = "",
     ) -> None:
-        """Record a failure, if none that got further is known."""
+        """Record a failure, unless a deeper one is known."""
         if self.muted:
             return
         deepest = self.failures[0].depth if self.failures else -1
@@ -140,7 +140,7 @@ class Search:
         self.failures.append(Failure(state.depth, value, made, expected, predicate, state.mask, lost_to))
 
     def unexpected(self, state: State, value: Value, expected: str) -> None:
-        """Record that something else stands where this was expected."""
+        """Record a mismatch with an expected value."""
         self.fail(state, value, f"expected {expected}, found {value.node or value.name}", expected)
 
     def holds(self, predicates: Iterable[Predicate], argument: Any, state: State, value: Value) -> bool:
@@ -152,7 +152,7 @@ class Search:
         return True
 
     def explanation(self) -> Failure | None:
-        """The deepest failures as one: alternatives that were expected at the same place are joined."""
+        """Return the deepest failures as one, joining the alternatives expected at the same value."""
         if not self.failures:
             return None
         first = self.failures[0]
@@ -166,7 +166,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Match:
-    """Where a pattern fits: its nodes, and the values that its labels stand for."""
+    """A match of a pattern: its nodes, and the values of its labels."""
 
     graph: Graph
     root: Node
@@ -177,11 +177,11 @@ class Match:
 
     @property
     def nodes(self) -> list[Node]:
-        """The matched nodes in program order."""
+        """Return the matched nodes in program order."""
         return self.graph.members(self.mask)
 
     def __getitem__(self, label: str) -> Value:
-        """The value that a part of the pattern, labelled with `named`, stands for."""
+        """Return the value of a part labelled with `named`."""
         found = self.labels.get(label)
         if found is None:
             known = ", ".join(f"'{name}'" for name in self.labels) or "none"
@@ -189,26 +189,27 @@ class Match:
         return found
 
     def __contains__(self, label: str) -> bool:
-        """Whether a part that is optional, or one of several alternatives, took part."""
+        """Return whether an optional part, or one of several alternatives, was matched."""
         return label in self.labels
 
     def get(self, label: str) -> Value | None:
         return self.labels.get(label)
 
     def op(self, label: str) -> Any:
-        """The operation that makes a labelled part."""
+        """Return the operation that defines a labelled part."""
         value = self[label]
         if value.node is None:
             raise PatternError(f"part '{label}' of the match is {value.name}, not made by an operation")
         return value.node.op.opview
 
     def inputs(self) -> list[Value]:
-        """What the nodes read that they do not make, in the order of first use; constants included."""
+        """Return the operands of the nodes that no node of the match defines, in order of first use; includes
+        constants."""
         read = (value for node in self.nodes for value in node.operands)
         return [v for v in dict.fromkeys(read) if v.node is None or not self.mask >> v.node.index & 1]
 
     def leak(self) -> tuple[Node, Node] | None:
-        """A node that is no output but is read from outside, and its reader."""
+        """Return a node that is no output but is read from outside, and its reader."""
         for node in self.nodes:
             if not self.outputs >> node.index & 1:
                 for user in node.users:

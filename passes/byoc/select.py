@@ -1,4 +1,4 @@
-"""Which matches of a target's patterns are taken in a block: by priority of the patterns, no node twice."""
+"""Selection of non-overlapping matches in a block, by priority of the patterns."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from mirlo.passes.byoc.tables import Entry, objection
 from mirlo.passes.rules import Decline
 
 MAX_WAYS = 64
-"""In how many ways a pattern is tried to fit one node, when its checks say no."""
+"""The largest number of matches tried per pattern and node when checks reject them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A match that was taken."""
+    """A selected match."""
 
     entry: Entry
     match: Match
 
 
 Decide = Callable[[Entry, Match, tuple[int, ...]], Any]
-"""Says of a match, and the numbers of its nodes in the placement, whether it is to be taken: True, or a reason."""
+"""Decides whether a match, with the placement's ids of its nodes, is selected: True, or a reason."""
 
 
 @dataclass
 class Selector:
-    """Takes matches in one block, for one target after the other."""
+    """A selector of matches in one block, for one target after another."""
 
     graph: Graph
     recorder: Recorder
     decide: Decide | None = None
-    """Asked last about a match that could be taken: placement by cost says no here."""
+    """Called last for a match that could be selected; placement by cost rejects matches here."""
     choices: list[Choice] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.owners: list[str | None] = [None] * len(self.graph.nodes)
         self.quotient = Quotient(self.graph)
         self.any_open = False
-        """Whether some match has several outputs: only those can be on a cycle with others."""
+        """Whether some match has several outputs: only those can form a cycle with others."""
 
     def select(self, entries: list[Entry]) -> list[Choice]:
-        """Take what the patterns match, the first patterns first; returns what was taken."""
+        """Select matches of the patterns in order of priority; returns those selected."""
         taken: list[Choice] = []
         for entry in entries:
             taken += self._take(entry)
@@ -56,7 +56,7 @@ class Selector:
         return taken
 
     def _take(self, entry: Entry) -> list[Choice]:
-        """Matches of one pattern: in program order, a later one may contain an earlier one but not cut it."""
+        """Select matches of one pattern in program order; a later one may contain an earlier one but not cut it."""
         own: dict[int, Choice] = {}
         roots = entry.pattern.roots()
         for node in self.graph.nodes:
@@ -93,7 +93,7 @@ class Selector:
     def _complaint(
         self, entry: Entry, match: Match, own: dict[int, Choice]
     ) -> tuple[Decline | str, str, Node | None] | None:
-        """Why a match cannot be taken: the reason, the predicate, the node that it is about."""
+        """Return why a match cannot be selected: the reason, the predicate, the node concerned."""
         found = unfit(match)
         if found is not None:
             return found[0], "", found[1]
@@ -112,7 +112,7 @@ class Selector:
         return None if said is None else (*said, match.root)
 
     def _way_back(self, match: Match, own: dict[int, Choice]) -> Node | None:
-        """A node on a path that leaves a match and enters it again; a closed tree has none."""
+        """Return a node on a path that leaves and re-enters a match; a closed tree has none."""
         if not (self.any_open or is_open(match)):
             return None
         inside = dict.fromkeys(own[n.index] for n in match.nodes if n.index in own)
@@ -134,12 +134,12 @@ class Selector:
 
 
 def match_of(graph: Graph, root: Node, state: State) -> Match:
-    """The match that a state of the search is."""
+    """Return the match of a search state."""
     return Match(graph, root, state.mask, state.outputs | 1 << root.index, state.labels)
 
 
 def is_open(match: Match) -> bool:
-    """Whether others than the root are read outside."""
+    """Return whether nodes other than the root are read outside."""
     return any(
         not match.mask >> user.index & 1 for node in match.nodes if node is not match.root for user in node.users
     )
@@ -150,7 +150,7 @@ def _is_read_outside(value: Value, match: Match) -> bool:
 
 
 def unfit(match: Match) -> tuple[str, Node] | None:
-    """Why a match cannot become a function, whoever wants it: the reason, and the node that it is about."""
+    """Return why a match cannot become a function, and the node concerned, or None."""
     if not match.mask:
         return "the pattern has no operator: nothing would be in the composite", match.root
     for node in match.nodes:

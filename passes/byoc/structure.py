@@ -1,4 +1,4 @@
-"""What can be checked of a pattern before anything is matched: names that exist, objects that stand twice."""
+"""Static checks of patterns: operators that exist, objects that occur twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo.passes.rules import nearest
 
 
 def check_pattern(pattern: Pattern) -> None:
-    """Raise `PatternError` for what could never match, or has two meanings."""
+    """Raise `PatternError` for a pattern that could never match or is ambiguous."""
     for part in walk(pattern):
         if isinstance(part, OpPattern):
             _check_names(part)
@@ -27,7 +27,7 @@ def check_pattern(pattern: Pattern) -> None:
 
 
 def walk(pattern: Pattern) -> Iterator[Pattern]:
-    """The pattern and all inside it, each once."""
+    """Yield the pattern and all its parts, each once."""
     seen: set[int] = set()
     pending = [pattern]
     while pending:
@@ -39,7 +39,7 @@ def walk(pattern: Pattern) -> Iterator[Pattern]:
 
 
 def operators(pattern: Pattern) -> set[str]:
-    """The operators that the pattern can match somewhere."""
+    """Return the operators that the pattern can match somewhere."""
     return {name for part in walk(pattern) if isinstance(part, OpPattern) for name in part.names}
 
 
@@ -48,8 +48,8 @@ Counted = tuple[Counter[int], Seen]
 
 
 def _occurrences(pattern: Pattern, seen: Seen, known: dict[tuple[int, Seen], Counted]) -> Counted:
-    """How often each object without a label must be matched at most (of alternatives only one is), and the labels that
-    were seen then: the second time, a labelled part is not matched again."""
+    """Count how often each unlabelled object must be matched at most (one of several alternatives), and the labels
+    seen: a labelled part is matched once."""
     key = id(pattern), seen
     if key not in known:
         known[key] = _count(pattern, seen, known)

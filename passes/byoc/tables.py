@@ -26,7 +26,7 @@ _TABLES: dict[str, list[Table]] = {}
 
 @dataclass(frozen=True)
 class Entry:
-    """A pattern of a target: the name of the composite that it makes, and a check of whole matches."""
+    """A pattern of a target: the name of its composite, and a check of whole matches."""
 
     target: str
     name: str
@@ -43,9 +43,9 @@ class Entry:
 
 
 def pattern_table(target: str) -> Callable[[Table], Table]:
-    """Register a function that gives patterns for a target: `(name, pattern)` or `(name, pattern, check)` each.
+    """Register a function that returns the patterns of a target: `(name, pattern)` or `(name, pattern, check)` each.
 
-    `check(match)` returns True, or a reason why this match is not wanted.
+    `check(match)` returns True, or a reason to reject the match.
     """
 
     def register(table: Table) -> Table:
@@ -56,7 +56,7 @@ def pattern_table(target: str) -> Callable[[Table], Table]:
 
 
 def entries_of(target: str, options: str = "") -> list[Entry]:
-    """The patterns of a target, first those that are tried first."""
+    """Return the patterns of a target in order of priority."""
     rows = [row for table in reversed(_TABLES.get(target, [])) for row in table()]
     if target in target_names():
         rows += _generated(target, options)
@@ -71,7 +71,7 @@ def entries_of(target: str, options: str = "") -> list[Entry]:
 
 
 def _generated(target: str, options: str) -> Sequence[Any]:
-    """What the target's code generator takes."""
+    """Return the patterns of the target's code generator."""
     if find_target(target).codegen is None:
         return []
     from mirlo.passes.byoc.codegen import generator_of
@@ -80,7 +80,7 @@ def _generated(target: str, options: str) -> Sequence[Any]:
 
 
 def split_options(text: str) -> tuple[str, str]:
-    """Name and options of `mine{fast-math}`."""
+    """Split `mine{fast-math}` into name and options."""
     name, brace, rest = text.partition("{")
     if brace and not rest.endswith("}"):
         raise PatternError(f"'{text}': expected options as in 'mine{{fast-math}}'")
@@ -88,7 +88,7 @@ def split_options(text: str) -> tuple[str, str]:
 
 
 def is_host(target: str) -> bool:
-    """Whether a target compiles whole models and has no patterns: it takes what others leave."""
+    """Return whether a target compiles whole models and has no patterns: it takes what others leave."""
     if target in _TABLES or target not in target_names():
         return False
     found = find_target(target)
@@ -96,7 +96,7 @@ def is_host(target: str) -> bool:
 
 
 def entry_of(target: str, row: Any) -> Entry:
-    """A row of a table, checked."""
+    """Return a validated row of a table as an entry."""
     if isinstance(row, Entry):
         return row
     parts = tuple(row) if isinstance(row, (tuple, list)) else ()
@@ -116,7 +116,7 @@ def entry_of(target: str, row: Any) -> Entry:
 
 
 def objection(entry: Entry, match: Match) -> tuple[Any, str] | None:
-    """Why the entry's check does not want a match, and the name of the check; None where it does."""
+    """Return why the entry's check rejects a match, and the name of the check, or None."""
     if entry.check is None:
         return None
     reason = entry.check.ask(match)

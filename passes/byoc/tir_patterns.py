@@ -1,10 +1,10 @@
-"""Patterns after legalization: calls of prim functions, by what their blocks compute.
+"""Patterns of prim functions, matched after legalization by what their blocks compute.
 
-    product = contraction(wildcard(), is_const(), axes="mk,kn->mn", dtype="i8", multiples={"m": 16, "n": 16, "k": 64})
-    elementwise(product, ops={"arith.maximumf"})
+product = contraction(wildcard(), is_const(), axes="mk,kn->mn", dtype="i8", multiples={"m": 16, "n": 16, "k": 64})
+elementwise(product, ops={"arith.maximumf"})
 
-A target that has an instruction for a small product matches the loops, not the operator: whatever became such a product
-is offered to it. Patterns of blocks and of operators mix freely.
+A target with an instruction for a small product matches loops instead of operators, so that it is offered every
+operator that became such a product. Patterns of blocks and of operators may be mixed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from mirlo.passes.rules import Decline, decline
 
 CALL = "relax.call_tir"
 CASTS = ("arith.ext", "arith.trunc", "arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui", "arith.constant")
-"""Beginnings of the names of operations that compute nothing."""
+"""Prefixes of operations that compute nothing."""
 
 Extents = Mapping[str, "int | Callable[[int], Any]"]
 Accept = Callable[[Node, PrimView], "Sequence[int] | Decline"]
-"""Says of a call and its prim function which operands the patterns are for, or why it does not fit."""
+"""Returns the operands of a call that the patterns apply to, or why the prim function does not match."""
 
 
 class PrimPattern(OpPattern):
-    """A call of a prim function."""
+    """A pattern of a call of a prim function."""
 
     def __init__(self, what: str, accept: Accept, operands: Sequence[Pattern]):
         super().__init__((CALL,))
@@ -72,7 +72,7 @@ class PrimPattern(OpPattern):
 
 
 def prim_of(node: Node) -> PrimView | None:
-    """The prim function that a node calls, in tensor form."""
+    """Return the prim function that a node calls, in tensor form."""
     module = node.op.parent
     while module.operation.name != "builtin.module":
         module = module.operation.parent
@@ -85,7 +85,7 @@ def prim_of(node: Node) -> PrimView | None:
 
 
 def is_call_tir(name: str = "*", *operands: Pattern) -> PrimPattern:
-    """A call of a prim function of this name, which may have wildcards: `matmul*`; of these operands, or of any."""
+    """Return a pattern of a call of a prim function by name, which may have wildcards (`matmul*`), and its operands."""
 
     def accept(node: Node, view: PrimView) -> Sequence[int] | Decline:
         if not fnmatchcase(view.name, name):
@@ -98,9 +98,10 @@ def is_call_tir(name: str = "*", *operands: Pattern) -> PrimPattern:
 
 
 def elementwise(*operands: Pattern, ops: Collection[str] | None = None) -> PrimPattern:
-    """A prim function that computes element by element; `ops`: all that its bodies may use, `arith.maximumf` say.
+    """Return a pattern of an elementwise prim function; `ops`: the operations that its bodies may use, such as
+    `arith.maximumf`.
 
-    The operands are patterns of the call's operands in any order; there may be others.
+    The operands are patterns of some of the call's operands in any order.
     """
 
     def accept(node: Node, view: PrimView) -> Sequence[int] | Decline:
@@ -113,7 +114,7 @@ def elementwise(*operands: Pattern, ops: Collection[str] | None = None) -> PrimP
 
 
 class _AnyOrder(PrimPattern):
-    """The operand patterns fit some of the operands, whichever."""
+    """Operand patterns that match distinct operands in any order."""
 
     def solve_operands(self, values: list[Value], state: State, search: Search) -> Iterator[State]:
         patterns = self.operands or ()
@@ -139,12 +140,12 @@ def contraction(
     extents: Extents | None = None,
     epilogue: bool | Collection[str] = False,
 ) -> PrimPattern:
-    """A prim function that sums products of two operands.
+    """Return a pattern of a prim function that contracts two operands.
 
-    `axes` says over which axes, as an equation whose letters are free: "mk,kn->mn"; None for any contraction,
-    convolutions included. `dtype` is the element type of both operands (or two, "ui8,i8"), `sum_dtype` of the sums.
-    `multiples` and `extents` demand sizes of axes by their letters. `epilogue`: whether elementwise blocks may follow
-    in the same prim function; or the operations that these may use.
+    `axes` is an equation over free letters: "mk,kn->mn"; None for any contraction, convolutions included. `dtype` is
+    the element type of both operands (or two, "ui8,i8"), `sum_dtype` that of the accumulator. `multiples` and
+    `extents` constrain the sizes of axes by letter. `epilogue`: whether elementwise blocks may follow in the same
+    prim function, or the operations that these may use.
     """
     wanted = None if axes is None else _canonical(axes)
     for letter in (*(multiples or ()), *(extents or ())):
@@ -220,8 +221,8 @@ def _sizes(
 
 
 def equation(block: BlockView, order: Sequence[int] = (0, 1)) -> str | None:
-    """Over which axes a block of two operands runs, "ac,cb->ab": a letter for each axis of the block; None where an
-    operand is read otherwise than at plain indices."""
+    """Return the einsum equation of a block of two operands, "ac,cb->ab", with a letter for each axis of the block;
+    None if an operand has other than plain indices."""
     terms = []
     for operand in (*(block.inputs[i] for i in order), block.outputs[0]):
         if operand.map is None or operand.outside is not None:
@@ -241,12 +242,12 @@ def _axis(letter: str) -> int:
 
 
 def _letters(text: str) -> list[str]:
-    """The letters of an equation in the order of their first use."""
+    """Return the letters of an equation in order of first use."""
     return list(dict.fromkeys(letter for letter in text if letter.isalpha()))
 
 
 def _canonical(text: str) -> str:
-    """An equation with its letters renamed in the order of their first use."""
+    """Rename the letters of an equation in order of first use."""
     names = {letter: chr(ord("a") + i) for i, letter in enumerate(_letters(text))}
     return "".join(names.get(letter, letter) for letter in text if not letter.isspace())
 

@@ -26,17 +26,17 @@ class Value:
     """A tensor: an input of the function, a constant, or the result of a node. Compared by identity."""
 
     name: str
-    """Unique in its function; an input of the model has the user's name."""
+    """The name, unique in its function; inputs of the model keep the user's names."""
     type: TensorType
     producer: Node | None = None
     constant: str | None = None
-    """Of a constant, its name: that of a parameter, or one made from its content, stable across edits."""
+    """A constant's name: that of the parameter, or one made from its content, stable across edits."""
     users: list[Node] = field(default_factory=list)
     _load: Callable[[], np.ndarray] | None = field(default=None, repr=False)
 
     @property
     def array(self) -> np.ndarray | None:
-        """The elements of a constant, else None."""
+        """Return the elements of a constant, else None."""
         return self._load() if self._load is not None else None
 
     def __str__(self) -> str:
@@ -48,30 +48,30 @@ class Node:
     """An operator."""
 
     op: str
-    """`relax.conv`."""
+    """The operator, such as `relax.conv`."""
     name: str
-    """What the user's model calls it; may be empty."""
+    """The name in the user's model; may be empty."""
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     operands: Mapping[str, Value | None | tuple[Value, ...]]
-    """The inputs by their declared names: None for an absent one, a tuple for a variadic one."""
+    """The operands by declared name: None for an absent one, a tuple for a variadic one."""
     attributes: Mapping[str, Any]
-    """All declared attributes as Python values, defaults included."""
+    """All declared attributes as Python values, including defaults."""
     operation: Any = field(repr=False)
     composite: Composite | None = None
 
     @property
     def output(self) -> Value:
-        """The first result."""
+        """Return the first result."""
         return self.outputs[0]
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Itself, so that steps of a function are alike."""
+        """Return the node itself, so that all steps have the same interface."""
         return (self,)
 
     def __getitem__(self, name: str) -> Any:
-        """An operand or an attribute by its declared name."""
+        """Return an operand or attribute by its declared name."""
         if name in self.operands:
             return self.operands[name]
         if name in self.attributes:
@@ -84,19 +84,19 @@ class Node:
 
 @dataclass(eq=False)
 class Composite:
-    """The operators that one match of a pattern took."""
+    """The operators of one match of a pattern."""
 
     name: str
-    """`mytarget.conv_relu`."""
+    """The full name, such as `mytarget.conv_relu`."""
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     nodes: tuple[Node, ...]
     operation: Any = field(repr=False)
-    """The function of the composite, `func.func`."""
+    """The composite's `func.func`."""
 
     @property
     def pattern(self) -> str:
-        """The name of the pattern, without the target's."""
+        """Return the name of the pattern, without the target's."""
         return self.name.partition(".")[2]
 
     def __str__(self) -> str:
@@ -115,17 +115,17 @@ class ExternalFunction:
     outputs: tuple[Value, ...]
     steps: tuple[Step, ...]
     constants: tuple[Value, ...]
-    """Each once, in the order in which nodes read them; two may be the same parameter."""
+    """The constants, each once, in the order in which nodes read them; two may be the same parameter."""
     operation: Any = field(repr=False)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """All operators in an order in which they can be computed."""
+        """Return all operators in topological order."""
         return tuple(node for step in self.steps for node in step.nodes)
 
     @property
     def composites(self) -> tuple[Composite, ...]:
-        """What patterns matched, in order."""
+        """Return the composites in order."""
         return tuple(step for step in self.steps if isinstance(step, Composite))
 
 
@@ -136,16 +136,16 @@ class ExternalModule:
     target: str
     functions: tuple[ExternalFunction, ...]
     constants: Mapping[str, np.ndarray]
-    """The constants of all functions by name; arrays are loaded when asked for."""
+    """The constants of all functions by name; arrays are loaded on access."""
     operation: Any = field(repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the functions."""
+        """Return the names of the functions."""
         return tuple(function.name for function in self.functions)
 
     def function(self, name: str) -> ExternalFunction:
-        """The function of a name."""
+        """Return the function of a name."""
         for function in self.functions:
             if function.name == name:
                 return function

@@ -1,7 +1,7 @@
-"""The way of a model through several targets: which passes place parts of it, and compile those.
+"""The list of targets that compile a model, and the passes that place and compile parts of it.
 
-    targets = Targets.parse("onednn,c{flags=-O3},llvm")
-    pipeline.prepend(targets.steps())
+targets = Targets.parse("onednn,c{flags=-O3},llvm")
+pipeline.prepend(targets.steps())
 
 The last target compiles what the others do not take. Those before it have code generators, tried in this order.
 """
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from mirlo.passes.byoc.codegen import CodeGenerator
 
 PREPARING = "simplify,fold-constant,cse,remove-dead"
-"""The passes before a model is divided."""
+"""The passes before the partitioning."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A target as the user names it, with options of its code generator."""
+    """A target named by the user, with options of its code generator."""
 
     name: str
     options: str = ""
 
     @property
     def generator(self) -> CodeGenerator:
-        from mirlo.passes.byoc.codegen import generator_of  # most models have none
+        from mirlo.passes.byoc.codegen import generator_of  # most models need none
 
         return generator_of(self.name, self.options)
 
@@ -41,15 +41,15 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Targets:
-    """The targets of a compilation: code generators first, then what compiles the rest."""
+    """The targets of a compilation: code generators first, then the host target that compiles the rest."""
 
     generators: tuple[Chosen, ...]
     host: Chosen | None
-    """What compiles the rest; None where the last target compiles parts of models only."""
+    """The host target; None if the last target compiles parts of models only."""
 
     @staticmethod
     def parse(given: str | Iterable[str]) -> Targets:
-        """From names, with options in braces: `"onednn,llvm"`, `["onnx{provider=cpu}", "llvm"]`."""
+        """Parse names with options in braces: `"onednn,llvm"`, `["onnx{provider=cpu}", "llvm"]`."""
         pieces = split_list(given) if isinstance(given, str) else [part for text in given for part in split_list(text)]
         chosen = [_chosen(piece.strip()) for piece in pieces if piece.strip()]
         if not chosen:
@@ -62,12 +62,12 @@ class Targets:
         hosted = last.emit is not None or last.codegen is None
         generators = chosen[:-1] if hosted else chosen
         for target in generators:
-            _ = target.generator  # an error here names what is wrong before anything is compiled
+            _ = target.generator  # report a wrong name or option before anything is compiled
         return Targets(tuple(generators), chosen[-1] if hosted else None)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them in order."""
+        """Return the names of all targets in order."""
         return tuple(target.name for target in self._all)
 
     @property
@@ -75,9 +75,9 @@ class Targets:
         return self.generators if self.host is None else (*self.generators, self.host)
 
     def steps(self, nodes: str = "") -> str:
-        """The passes that place parts of a model on the code generators, and let them compile; none without one.
+        """Return the passes that place parts of a model and run the code generators; empty without code generators.
 
-        `nodes` says which nodes each of them may have, as the option of `partition` does.
+        `nodes` restricts the nodes of each target, as the option of `partition` does.
         """
         if not self.generators:
             return ""
@@ -90,13 +90,14 @@ class Targets:
         return ",".join([*steps, "remove-dead"])
 
     def placing(self, nodes: str = "") -> str:
-        """The passes up to where each code generator has its module, in the layouts that it wants."""
-        # All layouts are settled before the first module is compiled: permutes between two targets cancel as well.
+        """Return the passes up to the external modules in the layouts that their targets prefer."""
+        # All layouts are settled before the first module is compiled, so that permutes between two targets cancel as
+        # well.
         own = (step for target in self.generators for step in _own_passes(target))
         return ",".join([self.dividing(nodes), "outline-external", *own])
 
     def dividing(self, nodes: str = "", before: str = "") -> str:
-        """The passes up to where the parts of a model are functions; `before` are passes that come first."""
+        """Return the passes up to the outlined functions; `before` are passes to run first."""
         listed = ",".join(quote(str(target)) for target in self.generators)
         restricted = f" nodes={{{nodes}}}" if nodes else ""
         return ",".join(filter(None, [before, PREPARING, f"partition{{targets={{{listed}}}{restricted}}}"]))
@@ -106,7 +107,7 @@ class Targets:
 
 
 def _own_passes(target: Chosen) -> list[str]:
-    """A target's passes on its external module, and the way of the permutes that its layouts need."""
+    """Return a target's passes on its external module, and those that hoist its layout permutes."""
     generator = target.generator
     pipeline = generator.pipeline or ("convert-layout,fold-constant,remove-dead" if generator.layouts else "")
     if not pipeline:

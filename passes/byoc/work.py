@@ -1,4 +1,4 @@
-"""How much an operator does: floating point (or integer) operations and bytes, from its types and attributes."""
+"""The work of an operator: arithmetic operations and bytes, from its types and attributes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ VIEWS = frozenset(
                  "space_to_depth", "shape_of", "strided_slice", "concat", "stack", "split", "gather", "gather_elements",
                  "gather_nd", "one_hot", "full", "arange", "eye", "tri", "cast", "bitcast")
 )  # fmt: skip
-"""Operators that move data and calculate nothing."""
+"""Operators that move data and compute nothing."""
 PER_ELEMENT = {
     "softmax": 5, "log_softmax": 5, "layer_norm": 8, "rms_norm": 5, "batch_norm": 4, "instance_norm": 8,
     "group_norm": 8, "lrn": 10, "lp_normalize": 4, "gelu": 8, "silu": 4, "sigmoid": 4, "tanh": 4, "mish": 8,
 }  # fmt: skip
-"""Operations for each element of the result, where it is not one."""
+"""Operations per result element, where it is not one."""
 
 
 def flops_of(node: Node) -> int | None:
-    """Operations of a node, a multiplication and an addition counted as two; None where a dim is no number."""
+    """Return the operation count of a node, a multiply-add counted as two; None for dynamic dims."""
     kinds = [value.type for value in (*node.operands, *node.results)]
     if not node.results or any(kind is None or not kind.is_static for kind in kinds):
         return None
@@ -41,7 +41,7 @@ def flops_of(node: Node) -> int | None:
 
 
 def bytes_of(node: Node) -> int | None:
-    """Bytes of what a node reads and writes."""
+    """Return the bytes that a node reads and writes."""
     kinds = [value.type for value in (*dict.fromkeys(node.operands), *node.results)]
     if any(kind is None or not kind.is_static for kind in kinds):
         return None
@@ -49,7 +49,7 @@ def bytes_of(node: Node) -> int | None:
 
 
 def total(numbers: list[int | None]) -> int | None:
-    """The sum, or None where a part is not known."""
+    """Return the sum, or None if a term is unknown."""
     return None if any(number is None for number in numbers) else sum(n for n in numbers if n is not None)
 
 
