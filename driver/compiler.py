@@ -14,7 +14,7 @@ from mirlo.driver.programs.detect import needs_program
 from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.driver.stages import ReleaseWeights, SaveStages, Steps
 from mirlo.passes.byoc.artifacts import detach_artifacts
-from mirlo.passes.byoc.way import Targets
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.memory.weights import RELEASE
 from mirlo.passes.pipeline import Pipeline

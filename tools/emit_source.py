@@ -12,7 +12,7 @@ from mirlo.driver.models import open_model
 from mirlo.passes.byoc.artifacts import artifacts_of
 from mirlo.passes.byoc.codegen import generator_of
 from mirlo.passes.byoc.records import Placement
-from mirlo.passes.byoc.way import Chosen, Targets
+from mirlo.passes.byoc.target_list import Chosen, Targets
 from mirlo.passes.files import FileError
 from mirlo.passes.locations import describe
 from mirlo.passes.options import options_of

@@ -9,7 +9,7 @@ from mirlo.driver.models import open_model
 from mirlo.driver.place.compiling import decide
 from mirlo.driver.place.decision import Decision
 from mirlo.driver.request import CompileRequest
-from mirlo.passes.byoc.way import Targets
+from mirlo.passes.byoc.target_list import Targets
 
 
 def decide_alone(request: CompileRequest, targets: Targets) -> Decision:

@@ -18,7 +18,7 @@ from mirlo.driver.place.regions import region_modules
 from mirlo.driver.place.survey import Survey, place
 from mirlo.driver.programs.detect import main_of
 from mirlo.passes.byoc.restrict import as_text
-from mirlo.passes.byoc.way import Targets
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.targets import TargetError, find_target
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore

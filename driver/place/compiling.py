@@ -9,7 +9,7 @@ from mirlo.driver.place.choose import Problem, choose
 from mirlo.driver.place.decision import Decision, Nodes
 from mirlo.driver.place.known import Known
 from mirlo.driver.request import CompileFunction, CompileRequest
-from mirlo.passes.byoc.way import Targets
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target, plugin_of
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.driver.place.survey import Survey
 from mirlo.passes.byoc.records import NodeRecord, Placement, RegionRecord
-from mirlo.passes.byoc.way import Targets
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.figures import Cost, Figures, RegionWork
 from mirlo.passes.targets import TargetError, find_target
 

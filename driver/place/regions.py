@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.driver.models import OpenedModel
 from mirlo.passes.byoc.inline import all_operations
 from mirlo.passes.byoc.outline import EXTERNAL, callee_of, functions_of
-from mirlo.passes.byoc.way import Targets
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
 
 

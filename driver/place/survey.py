@@ -13,7 +13,7 @@ from mirlo.driver.models import OpenedModel, open_model
 from mirlo.driver.place.decision import Decision
 from mirlo.passes.byoc.hoist_layouts import LayoutRecord
 from mirlo.passes.byoc.records import AttemptRecord, Placement, RegionRecord, Taken
-from mirlo.passes.byoc.way import Targets
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.targets import TargetError
 

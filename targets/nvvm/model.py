@@ -26,10 +26,10 @@ from mirlo.targets.gpu.functions import Functions
 from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, pointers
 from mirlo.targets.nvvm.device import Gpu, check
 from mirlo.targets.nvvm.device_functions import DeviceFunctionFailed, functions_on_gpu, tensor_on_gpu, working_on
-from mirlo.targets.nvvm.held import Held
 from mirlo.targets.nvvm.loading import check_chip, load_kernels
 from mirlo.targets.nvvm.maps import encode
 from mirlo.targets.nvvm.memory import Block, Event, Written, pool_of, written_block
+from mirlo.targets.nvvm.model_resources import ModelResources
 from mirlo.targets.nvvm.rows import Rows
 
 KINDS = {list: ctypes.c_void_p, dict: None, int: ctypes.c_int64}
@@ -65,7 +65,7 @@ class Model:
         self.lock = make_recursive_lock()
         check_chip(artifact, gpu)
         with self.lock, gpu.entered():
-            self._held = Held(gpu)
+            self._held = ModelResources(gpu)
             self.stream = self._held.stream
             self._functions = load_kernels(artifact, gpu, self._held.modules)
             self.constants, self._constants = self._upload(constants_of(artifact))

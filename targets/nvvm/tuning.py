@@ -50,11 +50,11 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
 def _divisions(roles: Roles, options: Options) -> list[dict[str, int]]:
     """Return split-K factors to try besides the plan's own."""
     from mirlo.targets.gpu.schedule.costs import FEWEST_STEPS
-    from mirlo.targets.gpu.schedule.divided import DividedPlan, divisions
+    from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divisions
     from mirlo.targets.nvvm.schedule.products import PARTS, plan_roles
 
     own = plan_roles(roles, options, {})
-    has = own.divided.parts if isinstance(own, DividedPlan) else 1
+    has = own.divided.parts if isinstance(own, SplitKPlan) else 1
     # With many blocks, split-K is not worthwhile.
     few = [d.parts for d in divisions(roles, FEWEST_STEPS) if d.parts <= 16 and roles.outputs <= MOST_OUTPUTS]
     return [{PARTS: parts} for parts in ([1] if has > 1 else []) + few if parts != has]

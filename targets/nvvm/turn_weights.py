@@ -51,14 +51,14 @@ class TurnWeights(Pass):
             sites = calls.get(view.name, [])
             if not sites or view.name in session.options.get(SCHEDULES, {}):
                 continue
-            for stored in _turned(view, options):
+            for stored in _transposed_weights(view, options):
                 if all(is_at_hand(site.operands[stored.argument], session) for site in sites):
                     for site in sites:
                         release.unused(store(site, stored, session, known))
                     retype(view, stored)
 
 
-def _turned(view: PrimView, options: Options) -> list[Stored]:
+def _transposed_weights(view: PrimView, options: Options) -> list[Stored]:
     """Return the best layouts of a product's operands that are stored otherwise."""
     if unfit(view) is not None or not is_product(view.blocks[0]):
         return []
@@ -71,13 +71,13 @@ def _turned(view: PrimView, options: Options) -> list[Stored]:
     found = []
     for side, form in ((roles.rows, formats.rows), (roles.columns, formats.columns)):
         if form.bytes != 2 and not whole(roles, side, roles.sums, form.vector):
-            stored = _along_sums(view, roles, side)
+            stored = _along_reduction(view, roles, side)
             if stored is not None:
                 found.append(stored)
     return found
 
 
-def _along_sums(view: PrimView, roles: Roles, side: Side) -> Stored | None:
+def _along_reduction(view: PrimView, roles: Roles, side: Side) -> Stored | None:
     contraction = roles.contraction
     value = side.access.value
     if value not in view.arguments or len(list(value.uses)) != 1 or side.access.outside is not None:

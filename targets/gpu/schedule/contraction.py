@@ -18,7 +18,7 @@ from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.targets.gpu.schedule.costs import Shape
-from mirlo.targets.gpu.schedule.finish import Finisher, Reader, finish, multiply_add, touch
+from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, Reader, finish, multiply_add, touch
 from mirlo.targets.gpu.schedule.launch import (
     THREADS,
     Ids,
@@ -40,7 +40,7 @@ ACROSS, DOWN = 16, 16
 """Threads of a block along the columns and along the rows."""
 DEPTH = 16
 """k-steps in shared memory at a time."""
-BUSY = 64
+MIN_BLOCKS = 64
 """Blocks that keep a device busy: smaller tiles are used until there are as many."""
 
 
@@ -101,7 +101,7 @@ def choose_tile(roles: Roles) -> Tile | None:
     columns = next((n for n in (4, 2) if width >= n * ACROSS), 1)
     while rows * columns > 1:
         blocks = D.estimate_dim(roles.batches) * -(-height // (rows * DOWN)) * -(-width // (columns * ACROSS))
-        if blocks >= BUSY:
+        if blocks >= MIN_BLOCKS:
             break
         rows, columns = (rows // 2, columns) if rows >= columns else (rows, columns // 2)
     return Tile(rows, columns)
@@ -220,7 +220,7 @@ class _Tiled:
 
     def _finish(self, sums: list[Any]) -> None:
         tile = self.tile
-        finisher = Finisher(self.roles, self.memory, self.batch, tile.height, tile.width)
+        finisher = EpilogueEmitter(self.roles, self.memory, self.batch, tile.height, tile.width)
         for i in range(tile.rows):
             row = add(self.first["rows"], add(self.down, i * DOWN))
             for j in range(tile.columns):

@@ -13,9 +13,9 @@ from typing import Any
 
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline
-from mirlo.targets.gpu.schedule.divided import Divided, DividedPlan, divisions
 from mirlo.targets.gpu.schedule.roles import Roles
-from mirlo.targets.gpu.schedule.rounds import RoundsPlan, cuts
+from mirlo.targets.gpu.schedule.split_k import SplitK, SplitKPlan, divisions
+from mirlo.targets.gpu.schedule.stream_k import StreamKPlan, cuts
 
 SUMS, MATRIX_UNITS = 1.8e11, 1.4e12
 """Multiply-adds per second and multiprocessor: of its threads, of its matrix units."""
@@ -62,7 +62,7 @@ def tiled_seconds(
     return max(-(-blocks // units) * max(multiplied, read), everything / (units * bytes_of_unit))
 
 
-def combining_seconds(divided: Divided, units: int) -> float:
+def combining_seconds(divided: SplitK, units: int) -> float:
     """Return the time to write the parts and to add them."""
     kind = divided.unfinished.type
     return LAUNCH + 2 * math.prod(kind.shape) * element_bytes(kind.element_type) / (units * UNIT_BYTES)
@@ -88,7 +88,7 @@ def rounds_if_better(plan: Any, roles: Roles, units: int, plan_parts: Planner, s
         last, cost = _divided(plans[1], rest, units, plan_parts, shape_of)
         cost += seconds(whole, shape_of(plans[0]), units) + LAUNCH
         if cost < WORTH * least:
-            best, least = RoundsPlan(plans[0], last), cost
+            best, least = StreamKPlan(plans[0], last), cost
     return best
 
 
@@ -104,5 +104,5 @@ def _divided(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of:
             continue
         cost = seconds(divided.roles, shape_of(inner), units) + combining_seconds(divided, units)
         if cost < least:
-            best, least = DividedPlan(divided, inner), cost
+            best, least = SplitKPlan(divided, inner), cost
     return best, own if best is plan else least

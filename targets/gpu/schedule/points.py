@@ -16,7 +16,7 @@ from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.space import Place, Space, merge_all
 from mirlo.passes.schedule.nest import emit_point
 from mirlo.targets.gpu.schedule.launch import launch_points, launch_runs, multiply
-from mirlo.targets.gpu.schedule.neighbours import load_together, store_together
+from mirlo.targets.gpu.schedule.vector_access import load_vectors, store_vectors
 
 
 @dataclass
@@ -55,7 +55,7 @@ class PointsPlan:
                 groups.append([Point(Frame(memory, None, made), at, beyond=far) for far in ahead])
             # All loads precede all stores and all branches, so they are in flight together.
             for group in groups if self.width > 1 else ():
-                load_together(group, self.space.places, rank - 1)
+                load_vectors(group, self.space.places, rank - 1)
             for point in chain(*groups):
                 for place in self.space.places:
                     point.run(place)
@@ -73,7 +73,7 @@ class PointsPlan:
         for place in self.space.places:
             for output, value in zip(place.block.outputs, place.roots, strict=True):
                 if output.value in self.group.kept:
-                    store_together(points, place, output, value, len(self.space.extents) - 1)
+                    store_vectors(points, place, output, value, len(self.space.extents) - 1)
 
     def touch(self, memory: Memory) -> None:
         """Make the views of all buffers outside of the launch."""

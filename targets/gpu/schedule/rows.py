@@ -35,7 +35,7 @@ from mirlo.targets.gpu.schedule.launch import (
     split,
     when,
 )
-from mirlo.targets.gpu.schedule.neighbours import load_together, store_together
+from mirlo.targets.gpu.schedule.vector_access import load_vectors, store_vectors
 
 BLOCK = 128
 """Threads per block; long rows use all of them."""
@@ -43,7 +43,7 @@ SHORTEST = 8
 """Fewest threads per row."""
 HELD = 32
 """Most elements that a thread keeps in registers between loops; longer rows use memory."""
-MOST_CODE = 1200
+MAX_UNROLLED_OPS = 1200
 """Most operations of a thread on the elements that it keeps."""
 LONG = 4096
 """If there are few rows with more elements, blocks have twice as many threads."""
@@ -140,7 +140,7 @@ class _Emitter:
         lengths = [D.product(_own(walk, len(rows.rows))) for walk in rows.walks]
         longest = max(map(D.estimate_dim, lengths))
         known = all(map(D.is_static, lengths))
-        self.held = known and rows.in_step and _code(rows) <= MOST_CODE and longest <= HELD * plan.most_threads
+        self.held = known and rows.in_step and _code(rows) <= MAX_UNROLLED_OPS and longest <= HELD * plan.most_threads
         self.block = 2 * BLOCK if longest > LONG and D.estimate_dim(self.count) < 256 else BLOCK
         while self.held and longest > HELD * self.block:
             self.block *= 2
@@ -263,7 +263,7 @@ class _Emitter:
         # All loads precede all stores.
         last = len(walk.space.extents) - 1
         if self.width > 1:
-            load_together(points, walk.space.places, last)
+            load_vectors(points, walk.space.places, last)
         for point in points:
             for place in walk.space.places:
                 point.run(place)
@@ -275,7 +275,7 @@ class _Emitter:
 
         def store() -> None:
             for place, output, value in kept:
-                store_together(points, place, output, value, last)
+                store_vectors(points, place, output, value, last)
 
         if kept:
             condition = self.active if inside is None else inside

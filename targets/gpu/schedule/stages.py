@@ -13,7 +13,7 @@ from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.targets.gpu.schedule.contraction import BUSY, plan_contraction, shape_of
+from mirlo.targets.gpu.schedule.contraction import MIN_BLOCKS, plan_contraction, shape_of
 from mirlo.targets.gpu.schedule.costs import divided_if_better
 from mirlo.targets.gpu.schedule.points import BlockPlan, plan_points
 from mirlo.targets.gpu.schedule.roles import product_of
@@ -84,7 +84,7 @@ def _plan(part: Group, first: Sequence[Planner], first_open: Sequence[Planner]) 
             return rows
         made: Stage = product
         if open_dims(part.blocks) is None:
-            made = divided_if_better(product, roles, BUSY, plan_contraction, shape_of)
+            made = divided_if_better(product, roles, MIN_BLOCKS, plan_contraction, shape_of)
         return made
     if len(part.blocks) > 1 and any(is_product(block) for block in part.blocks):
         return None  # the product gets tiles of its own

@@ -19,7 +19,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.loops import attribute_constant, for_loop, index
-from mirlo.targets.gpu.schedule.finish import Reader, finish, touch
+from mirlo.targets.gpu.schedule.epilogue import Reader, finish, touch
 from mirlo.targets.gpu.schedule.launch import (
     Ids,
     add,

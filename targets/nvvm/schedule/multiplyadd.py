@@ -16,7 +16,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.finish import Finisher, touch
+from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, multiply, split
 from mirlo.targets.gpu.schedule.roles import Roles, Side, values_of
 from mirlo.targets.nvvm.schedule.fragments import SharedMatrix
@@ -29,9 +29,9 @@ WARP_DOWN, WARP_ACROSS = 4, 8
 """Threads of a warp along rows and columns: a read of either operand is at most as wide as the banks."""
 WARPS_DOWN, WARPS_ACROSS = 4, 2
 DOWN, ACROSS = WARP_DOWN * WARPS_DOWN, WARP_ACROSS * WARPS_ACROSS
-BUSY = 108
+MIN_BLOCKS = 108
 """Blocks that keep a device busy."""
-MOST_CODE = 1500
+MAX_EPILOGUE_OPS = 1500
 """Most operations of an epilogue over all accumulators of a thread; tiles are smaller above it."""
 
 
@@ -89,7 +89,12 @@ def choose_tile(roles: Roles) -> Tile | None:
     for tile in TILES:
         blocks = batches * -(-rows // tile.height) * -(-columns // tile.width)
         fits = 3 * blocks * tile.height * tile.width <= 4 * batches * rows * columns
-        if fits and heavy * tile.rows * tile.columns <= MOST_CODE and blocks >= BUSY and roles.depth >= tile.steps:
+        if (
+            fits
+            and heavy * tile.rows * tile.columns <= MAX_EPILOGUE_OPS
+            and blocks >= MIN_BLOCKS
+            and roles.depth >= tile.steps
+        ):
             return tile
     return None
 
@@ -174,7 +179,7 @@ class _Kernel:
 
     def _finish(self, sums: list[Any]) -> None:
         tile = self.tile
-        finisher = Finisher(self.roles, self.memory, self.batch, tile.height, tile.width)
+        finisher = EpilogueEmitter(self.roles, self.memory, self.batch, tile.height, tile.width)
         across = tile.columns // WIDE
         for i in range(tile.rows):
             row = add(self.row, add(self.down, i // WIDE * WIDE * DOWN + i % WIDE))

@@ -16,10 +16,10 @@ from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape, rounds_if_better
-from mirlo.targets.gpu.schedule.divided import DividedPlan, divide
 from mirlo.targets.gpu.schedule.roles import Roles, product_of
-from mirlo.targets.gpu.schedule.rounds import RoundsPlan
+from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divide
 from mirlo.targets.gpu.schedule.stages import LANES, build, open_dims, plan_stages
+from mirlo.targets.gpu.schedule.stream_k import StreamKPlan
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule import multiplyadd, tensorcore, warpgroup
 from mirlo.targets.nvvm.schedule.gemv import GemvPlan, plan_gemv
@@ -28,7 +28,7 @@ from mirlo.targets.nvvm.schedule.tensorcore import TensorCorePlan, plan_tensor_c
 from mirlo.targets.nvvm.schedule.warpgroup import WarpgroupPlan, plan_warpgroups
 from mirlo.targets.nvvm.schedule.warprows import AROUND
 
-PLANS = (GemvPlan, WarpgroupPlan, TensorCorePlan, TilesPlan, DividedPlan, RoundsPlan)
+PLANS = (GemvPlan, WarpgroupPlan, TensorCorePlan, TilesPlan, SplitKPlan, StreamKPlan)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def plan_roles(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:
     if tuned.get(PARTS, 1) > 1:
         divided = divide(roles, tuned[PARTS])
         inner = divided if isinstance(divided, Decline) else way(divided.roles)
-        return plan if isinstance(divided, Decline) or isinstance(inner, Decline) else DividedPlan(divided, inner)
+        return plan if isinstance(divided, Decline) or isinstance(inner, Decline) else SplitKPlan(divided, inner)
     if isinstance(plan, Decline) or tuned:
         return plan
     return rounds_if_better(plan, roles, options.chip.units, way, shape_of)

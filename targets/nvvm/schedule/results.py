@@ -20,7 +20,7 @@ from mirlo.passes.schedule.blocks.contraction.analysis import Access
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.finish import finished
+from mirlo.targets.gpu.schedule.epilogue import finished
 from mirlo.targets.gpu.schedule.launch import add, less, multiply, split, when
 from mirlo.targets.gpu.schedule.roles import Indices, Roles, evaluate, values_of
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane

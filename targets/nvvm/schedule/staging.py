@@ -11,7 +11,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.loops import attribute_constant, index
-from mirlo.targets.gpu.schedule.finish import Reader, tested
+from mirlo.targets.gpu.schedule.epilogue import Reader, tested
 from mirlo.targets.gpu.schedule.launch import add, less, multiply, shared, split
 from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, evaluate, values_of
 from mirlo.targets.nvvm.schedule.copies import async_copy

@@ -18,7 +18,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.finish import Finisher, touch
+from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, multiply, split
 from mirlo.targets.gpu.schedule.roles import Roles, Side, values_of
 from mirlo.targets.nvvm.options import Options
@@ -31,11 +31,11 @@ WARPS = 2
 """Warps of a block along rows, and along columns."""
 STEP_BYTES = 64
 """Bytes of K per line in shared memory at a time."""
-BUSY = 108
+MIN_BLOCKS = 108
 """Blocks that keep a device busy."""
 STAGES = 4
 """Most pipeline stages."""
-MOST_CODE = 2000
+MAX_EPILOGUE_OPS = 2000
 """Most operations of an epilogue over all accumulators of a thread; tiles are smaller above it."""
 
 
@@ -119,7 +119,7 @@ def choose_tile(roles: Roles, tiles: Sequence[Tile] = TILES) -> Tile:
     for tile in tiles[:-1]:
         high, wide = -(-rows // tile.height), -(-columns // tile.width)
         fits = rows > tile.height // 2 and columns > tile.width // 2
-        if fits and heavy * 4 * tile.down * tile.across <= MOST_CODE and high * wide * batches >= BUSY:
+        if fits and heavy * 4 * tile.down * tile.across <= MAX_EPILOGUE_OPS and high * wide * batches >= MIN_BLOCKS:
             return tile
     return tiles[-1]
 
@@ -237,7 +237,7 @@ class _Kernel:
 
     def _finish(self, sums: list[Any]) -> None:
         tile = self.tile
-        finisher = Finisher(self.roles, self.memory, self.batch, tile.height, tile.width)
+        finisher = EpilogueEmitter(self.roles, self.memory, self.batch, tile.height, tile.width)
         for i in range(tile.down):
             for j in range(tile.across):
                 fragment = sums[i * tile.across + j]

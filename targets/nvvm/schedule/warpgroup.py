@@ -18,18 +18,18 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.finish import Finisher, touch
+from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split
 from mirlo.targets.gpu.schedule.roles import Roles, values_of
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk, copies
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
-from mirlo.targets.nvvm.schedule.gathered import GatheredSide, Gathering, gathered
+from mirlo.targets.nvvm.schedule.gathered_operand import GatheredOperand, Gathering, gathered
+from mirlo.targets.nvvm.schedule.in_flight import known, registers, zeros
 from mirlo.targets.nvvm.schedule.results import WARP_BYTES, Lines, in_lines
-from mirlo.targets.nvvm.schedule.slots import BESIDE, GROUP, LINES, Ring, only
+from mirlo.targets.nvvm.schedule.ring_buffer import BESIDE, GROUP, LINES, Ring, only
 from mirlo.targets.nvvm.schedule.tensorcore import formats_of
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedSide, descriptor, mapped
-from mirlo.targets.nvvm.schedule.underway import known, registers, zeros
 from mirlo.targets.nvvm.schedule.units import COLUMNS, DEPTH_BYTES, ROWS
 
 STAGES = 8
@@ -40,7 +40,7 @@ GATHERING_REGISTERS, BESIDE_GATHERING = 120, 192
 """The same if producer threads gather, and keep the addresses of their lines."""
 LATER = 2
 """k-steps after which producers wait for their own copies."""
-MOST_CODE = 4000
+MAX_EPILOGUE_OPS = 4000
 """Most operations of an epilogue over all accumulators of a thread; tiles are narrower above it."""
 NEAR = 16
 """Rows of tiles computed at about the same time, which share operands in the L2 cache."""
@@ -83,7 +83,7 @@ class WarpgroupPlan:
     name = "warpgroups"
 
     roles: Roles
-    left: MappedSide | GatheredSide
+    left: MappedSide | GatheredOperand
     right: MappedSide
     tile: Tile
     options: Options
@@ -126,7 +126,7 @@ def choose_tile(roles: Roles, units: int) -> Tile | None:
     best, most = None, 0.0
     for tile in TILES:
         count = roles.batches * tile.high(roles) * -(-roles.columns.extent // tile.width)
-        if 4 * count < units or heavy * tile.width // 2 > MOST_CODE:
+        if 4 * count < units or heavy * tile.width // 2 > MAX_EPILOGUE_OPS:
             continue
         rounds = -(-count // (units // tile.together * tile.together))
         useful = roles.batches * roles.rows.extent * roles.columns.extent
@@ -154,7 +154,7 @@ class _Kernel:
         free = plan.options.chip.shared_bytes - BESIDE - self.results_bytes
         self.slots = min(STAGES, free // self.slot_bytes)
         self.step = ROW_BYTES // plan.left.form.bytes
-        self.gathers = isinstance(plan.left, GatheredSide)
+        self.gathers = isinstance(plan.left, GatheredOperand)
 
     def emit(self) -> None:
         if isinstance(self.plan.left, MappedSide):
@@ -250,7 +250,7 @@ class _Kernel:
     def _gather(self, place: Any, at: list[Any]) -> list[Any]:
         values, row, _ = place
         factor = self.plan.left
-        assert isinstance(factor, GatheredSide)
+        assert isinstance(factor, GatheredOperand)
         element, size = factor.side.access.element_type, factor.form.bytes
         kind = self.slots_memory.type
         whole = ir.MemRefType.get([kind.shape[0] // size], element, memory_space=kind.memory_space)
@@ -344,7 +344,7 @@ class _Kernel:
             lines.store(values, row, column, list(zip(totals[::2], totals[1::2], strict=True)))
             return
         high = self.tile.height * self.together
-        finisher = Finisher(self.roles, self.memory, values, high, self.tile.width)
+        finisher = EpilogueEmitter(self.roles, self.memory, values, high, self.tile.width)
         places = self.lane.places()
         for j in range(self.tile.width // COLUMNS):
             for down, across, (half, i) in places:

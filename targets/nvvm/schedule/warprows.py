@@ -23,8 +23,8 @@ from mirlo.targets.gpu.schedule.rows import plan as plan_rows
 from mirlo.targets.gpu.schedule.stages import build, plan_stages
 from mirlo.targets.nvvm.schedule.fragments import WARP
 from mirlo.targets.nvvm.schedule.shuffles import over_team
-from mirlo.targets.nvvm.schedule.turned import plan_turned
-from mirlo.targets.nvvm.schedule.wide import ACCESS, MOST_CODE, plan_wide_points
+from mirlo.targets.nvvm.schedule.transposed import plan_transpose
+from mirlo.targets.nvvm.schedule.wide import ACCESS, MAX_UNROLLED_OPS, plan_wide_points
 
 MOST_THREADS = 512
 """Most threads per row."""
@@ -55,7 +55,7 @@ def width_of(rows: Rows) -> int:
     work = count_operations([block for walk in walks for block in walk.blocks])
     shortest = min(prod(walk.space.extents[start:]) for walk in walks)
     while width > 1 and (
-        work * width > MOST_CODE
+        work * width > MAX_UNROLLED_OPS
         or shortest < WARP * width
         or any(walk.space.extents[-1] % width for walk in walks)
         or any(not _is_aligned(where, width) for walk in walks for _, where in _side_by_side(walk, handed))
@@ -108,7 +108,7 @@ def meet_in_warps(team: Team, reducer: Reducer, partial: Sequence[Any]) -> list[
     return total or found
 
 
-AROUND = (plan_turned, plan_wide_points, plan_warp_rows)
+AROUND = (plan_transpose, plan_wide_points, plan_warp_rows)
 """Plans for blocks around products."""
 
 

@@ -13,11 +13,11 @@ from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.targets.gpu.schedule.launch import THREADS
 from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
 from mirlo.targets.gpu.schedule.stages import build, plan_stages
-from mirlo.targets.nvvm.schedule.turned import TurnedPlan, plan_turned
+from mirlo.targets.nvvm.schedule.transposed import TransposePlan, plan_transpose
 
 ACCESS = 16
 """Bytes that a thread reads or writes at once."""
-MOST_CODE = 400
+MAX_UNROLLED_OPS = 400
 """Operations of a thread."""
 MOST_RUNS = 4
 """Accesses of an operand that a thread has under way."""
@@ -25,7 +25,7 @@ UNDER_WAY = 64
 """Bytes that a thread has under way: times the 2048 threads of a unit far more than memory needs to be busy."""
 ENOUGH = 2048
 """Blocks of threads that keep a device busy to the end."""
-BUSY = 1 << 16
+MIN_ELEMENTS = 1 << 16
 """Elements for which it does not matter that threads are fewer."""
 
 
@@ -45,7 +45,7 @@ def _width(plan: PointsPlan) -> int:
     total, axis = 1, len(extents) - 1
     for extent in extents:
         total *= extent
-    if axis < 0 or total < BUSY:
+    if axis < 0 or total < MIN_ELEMENTS:
         return 1
     operands = [(p, o) for p in plan.space.places for o in (*p.needed_inputs, *p.block.outputs) if o.map is not None]
     side_by_side = [(p, o) for p, o in operands if p.flat(o).coefficient(axis) == 1]
@@ -53,7 +53,7 @@ def _width(plan: PointsPlan) -> int:
         return 1
     width = ACCESS // max(element_bytes(operand.element_type) for _, operand in side_by_side)
     work = count_operations([place.block for place in plan.space.places])
-    while width > 1 and (extents[axis] % width or work * width > MOST_CODE):
+    while width > 1 and (extents[axis] % width or work * width > MAX_UNROLLED_OPS):
         width //= 2
     return width
 
@@ -69,7 +69,7 @@ def _runs(plan: PointsPlan, width: int) -> int:
     accesses = prod(extents) // width
     count = MOST_RUNS
     while count > 1 and (
-        count * sum(read) > UNDER_WAY or count * work > MOST_CODE
+        count * sum(read) > UNDER_WAY or count * work > MAX_UNROLLED_OPS
         or accesses % (count * THREADS) or accesses < count * THREADS * ENOUGH
     ):  # fmt: skip
         count //= 2
@@ -82,7 +82,7 @@ def wide_points(kernel: Any, context: Any) -> Any:
     refusal = unfit(kernel.view)
     if refusal is not None:
         return refusal
-    found = plan_stages(kernel.view, (plan_turned, plan_wide_points))
-    if not any(isinstance(s, TurnedPlan) or (isinstance(s, PointsPlan) and s.width > 1) for s in found):
+    found = plan_stages(kernel.view, (plan_transpose, plan_wide_points))
+    if not any(isinstance(s, TransposePlan) or (isinstance(s, PointsPlan) and s.width > 1) for s in found):
         return decline("no elementwise blocks with many elements side by side")
     return build(kernel, found)

@@ -22,7 +22,7 @@ from mirlo.driver.place.known import Known, KnownError
 from mirlo.driver.place.survey import place
 from mirlo.extend import CodeGenerator, Target, is_op, register_target
 from mirlo.passes.byoc.restrict import as_text
-from mirlo.passes.byoc.way import Targets
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.figures import Figures
 from mirlo.passes.targets import TargetError
 from mirlo.runtime.errors import MirloError

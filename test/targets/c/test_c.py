@@ -20,7 +20,7 @@ import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.byoc.artifacts import artifacts_of
-from mirlo.passes.byoc.way import Targets
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.runtime.dlpack import DLTensor, tensor_of_array

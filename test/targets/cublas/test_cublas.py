@@ -18,7 +18,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.driver.place.choose import Problem, choose
 from mirlo.driver.place.survey import survey
-from mirlo.passes.byoc.way import Targets
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.cublas.native import library, products

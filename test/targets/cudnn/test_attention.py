@@ -16,7 +16,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.driver.place.choose import Problem, choose
 from mirlo.driver.place.survey import survey
-from mirlo.passes.byoc.way import Targets
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.cudnn.codegen import CuDnn
 from mirlo.targets.cudnn.plan import Attention, Convolution

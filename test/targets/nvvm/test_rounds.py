@@ -11,8 +11,8 @@ from test_formats import product, values
 from test_large_tiles import check_convolution
 
 from mirlo.passes.rules import Decline
-from mirlo.targets.gpu.schedule.divided import DividedPlan, divide
-from mirlo.targets.gpu.schedule.rounds import RoundsPlan, cuts
+from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divide
+from mirlo.targets.gpu.schedule.stream_k import StreamKPlan, cuts
 from mirlo.targets.nvvm.schedule import multiplyadd, products, tensorcore
 
 
@@ -23,8 +23,8 @@ def on_few_units(monkeypatch: pytest.MonkeyPatch, units: int, which: int = 0) ->
         shape = shape_of(plan)
         whole, rest = list(cuts(roles, shape.height, shape.width, units))[which]
         parts = divide(rest, 2)
-        last = way(rest) if isinstance(parts, Decline) else DividedPlan(parts, way(parts.roles))
-        return RoundsPlan(way(whole), last)
+        last = way(rest) if isinstance(parts, Decline) else SplitKPlan(parts, way(parts.roles))
+        return StreamKPlan(way(whole), last)
 
     monkeypatch.setattr(products, "rounds_if_better", forced)
 

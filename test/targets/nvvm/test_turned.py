@@ -12,7 +12,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
-from mirlo.targets.nvvm.schedule import turned
+from mirlo.targets.nvvm.schedule import transposed
 
 KINDS = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "i8": np.int8, "f64": np.float64}
 
@@ -34,7 +34,7 @@ def example(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return np.random.default_rng(len(shape)).integers(-99, 99, shape).astype(KINDS[dtype])
 
 
-@pytest.mark.parametrize("edge", turned.EDGES)
+@pytest.mark.parametrize("edge", transposed.EDGES)
 @pytest.mark.parametrize(
     ("shape", "axes", "dtype"),
     [
@@ -46,8 +46,8 @@ def example(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 def test_results(
     shape: tuple[int, ...], axes: tuple[int, ...], dtype: str, edge: int, add: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turned, "BUSY", 1)
-    monkeypatch.setattr(turned, "EDGES", (edge,))
+    monkeypatch.setattr(transposed, "MIN_BLOCKS", 1)
+    monkeypatch.setattr(transposed, "EDGES", (edge,))
     x = example(shape, dtype)
     y = example(x.transpose(axes).shape, dtype)
     found, schedules = run_on_emulator(permuted(shape, axes, dtype, add), [x, y] if add else [x])
@@ -59,7 +59,7 @@ def test_results(
 def test_one_piece_of_memory_for_neighbours() -> None:
     with make_context(), ir.Location.unknown():
         ptx = ptx_of_module(ir.Module.parse(permuted((4096, 4096), (1, 0), "f32")), "sm_90a")
-    assert ptx.count("ld.global") == ptx.count("st.global") == turned.EDGES[0] ** 2 // turned.THREADS
+    assert ptx.count("ld.global") == ptx.count("st.global") == transposed.EDGES[0] ** 2 // transposed.THREADS
     before, _, after = ptx.partition("bar.sync")
     assert "ld.global" not in after and "st.global" not in before
     made = run_ptxas(ptx, find_chip("sm_90a"))
@@ -68,7 +68,7 @@ def test_one_piece_of_memory_for_neighbours() -> None:
 
 @pytest.mark.parametrize(("bytes_", "pitch"), [(1, 68), (2, 66), (4, 65), (8, 65)])
 def test_columns_of_tiles_lie_in_different_banks(bytes_: int, pitch: int) -> None:
-    assert pitch == 64 + max(1, turned.BANK // bytes_)
+    assert pitch == 64 + max(1, transposed.BANK // bytes_)
     threads = range(16 if bytes_ == 8 else 32)  # half a warp at a time where numbers are two banks wide
     words = [{(thread * pitch * bytes_ + i) // 4 for i in range(0, bytes_, 4)} for thread in threads]
     banks = [word % 32 for found in words for word in found]

@@ -18,7 +18,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.frontends.onnx.importer import import_model
 from mirlo.passes.byoc.records import Placement
-from mirlo.passes.byoc.way import Targets
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import load_plugin
 from mirlo.passes.session import Session

@@ -14,12 +14,12 @@ from mirlo.passes.schedule.blocks.attention import Attention, cannot_be_attentio
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionKernels, ByLength, of_one_query
-from mirlo.targets.gpu.schedule.attention.parting import Blocks, choose_parts
+from mirlo.targets.gpu.schedule.attention.split_keys import Blocks, choose_parts
 from mirlo.targets.gpu.schedule.attention.tiled import Team, Tile, TiledKernel, in_shared_memory
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.stages import LANES, Planner, build, plan_stages
 
-BUSY = 64
+MIN_BLOCKS = 64
 """Assumed multiprocessors of a device: with fewer thread blocks, keys are split if that costs less."""
 KEYS = 4
 """Keys per thread, if there are few rows."""
@@ -67,7 +67,7 @@ def plan_group(group: Group, plan: Callable[[Attention], AttentionKernels | Decl
     return one if isinstance(one, Decline) else ByLength(one, more, single[1])
 
 
-def plan_attention(found: Attention, busy: int = BUSY, team: Team = in_shared_memory) -> AttentionPlan:
+def plan_attention(found: Attention, busy: int = MIN_BLOCKS, team: Team = in_shared_memory) -> AttentionPlan:
     """Plan any attention."""
     tile = choose_tile(found)
     return AttentionPlan(found, tile, choose_parts(found, Blocks(tile.height, tile.width, tile.columns, busy)), team)

@@ -17,7 +17,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work, above, hidden, larger, weight
-from mirlo.targets.gpu.schedule.finish import multiply_add
+from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.launch import add, either, launch_points, less, multiply, when
 
 

@@ -19,8 +19,8 @@ from mirlo.passes.schedule.blocks.attention import Attention
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.partial import parts_of, tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times, weight
+from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.exchange import Exchange, SharedExchange
-from mirlo.targets.gpu.schedule.finish import multiply_add
 from mirlo.targets.gpu.schedule.launch import (
     Ids,
     add,

@@ -16,7 +16,7 @@ from mirlo.passes.schedule.blocks.group import Group, unfit
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.targets.gpu.schedule.attention import AttentionPlan, build_attention, plan_attention, plan_group
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionKernels, ByLength
-from mirlo.targets.gpu.schedule.attention.parting import Blocks, choose_parts
+from mirlo.targets.gpu.schedule.attention.split_keys import Blocks, choose_parts
 from mirlo.targets.gpu.schedule.attention.tiled import Tile as SumsTile
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS

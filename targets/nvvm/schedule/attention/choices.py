@@ -20,7 +20,7 @@ NOT_WANTED = decline("measurements found it slower than another way")
 FEWEST_STAGES = 2
 MOST_REGISTERS = 208
 """Most registers per thread for values kept between tiles; the rest is for values in flight."""
-MOST_PARTS = 64
+MAX_SPLITS = 64
 
 
 def tiles(found: Attention, own: Tile) -> Iterator[Tile]:
@@ -59,7 +59,7 @@ def choices(plan: Any) -> list[dict[str, int]]:
         others = (tile for tile in tiles(plan.found, own) if tile != own)
         found = [{WARPS: t.warps, ROWS: t.rows, KEYS: t.keys, PARTS: plan.parts} for t in others]
     near = {1, 2 * plan.parts, 4 * plan.parts, plan.parts // 2}
-    return found + [{PARTS: parts} for parts in sorted(near) if 0 < parts <= MOST_PARTS and parts != plan.parts]
+    return found + [{PARTS: parts} for parts in sorted(near) if 0 < parts <= MAX_SPLITS and parts != plan.parts]
 
 
 def with_choices(plan: Any, values: Mapping[str, int]) -> Any:
@@ -67,7 +67,7 @@ def with_choices(plan: Any, values: Mapping[str, int]) -> Any:
     if isinstance(plan, GroupAttentionPlan):
         return _with_groups(plan, values)
     parts = values.get(PARTS, plan.parts)
-    if parts in range(1, MOST_PARTS + 1):
+    if parts in range(1, MAX_SPLITS + 1):
         plan = replace(plan, parts=parts)
     own = getattr(plan, "tile", None)
     if not isinstance(own, Tile):
@@ -83,5 +83,5 @@ def _with_groups(plan: GroupAttentionPlan, values: Mapping[str, int]) -> GroupAt
     asked = GroupTile(*(values.get(name, getattr(plan.tile, name)) for name in (GROUPS, KEYS, STAGES)))
     tile = asked if asked in group_tiles(plan) else plan.tile
     parts = values.get(PARTS, plan.parts)
-    parts = parts if parts in range(1, MOST_PARTS + 1) else plan.parts
+    parts = parts if parts in range(1, MAX_SPLITS + 1) else plan.parts
     return replace(plan, tile=tile, parts=grouped.even_parts(plan.found, tile, parts))

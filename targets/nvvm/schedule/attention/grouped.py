@@ -11,12 +11,12 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention import Attention
 from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.targets.gpu.schedule.attention.parting import Blocks, choose_parts
+from mirlo.targets.gpu.schedule.attention.split_keys import Blocks, choose_parts
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.schedule.attention.groups import REGISTERS, GroupKernel
 from mirlo.targets.nvvm.schedule.attention.mapped import Factors, GroupTile, known, mapped_read, uniform_pitch
-from mirlo.targets.nvvm.schedule.slots import BESIDE
+from mirlo.targets.nvvm.schedule.ring_buffer import BESIDE
 from mirlo.targets.nvvm.schedule.units import COLUMNS, Format
 
 RATE = 2.2e12

@@ -19,17 +19,17 @@ from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.attention.partial import Parts, parts_of
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, plus, times
 from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split, when
-from mirlo.targets.nvvm.schedule import bulk, underway
+from mirlo.targets.nvvm.schedule import bulk, in_flight
 from mirlo.targets.nvvm.schedule.attention.jobs import Job, Jobs, Row, Visit, narrow_loop
 from mirlo.targets.nvvm.schedule.attention.lines import Lines
 from mirlo.targets.nvvm.schedule.attention.mapped import Factors, GroupTile, MappedRead
 from mirlo.targets.nvvm.schedule.attention.memory import anew
 from mirlo.targets.nvvm.schedule.attention.online import as_word, in_all, masked, packed, pairs_of, weigh
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
+from mirlo.targets.nvvm.schedule.in_flight import SharedOperand
+from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, LINES, Ring, only
 from mirlo.targets.nvvm.schedule.shuffles import of_warp
-from mirlo.targets.nvvm.schedule.slots import GROUP, LINES, Ring, only
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES
-from mirlo.targets.nvvm.schedule.underway import InMemory
 from mirlo.targets.nvvm.schedule.units import COLUMNS, DEPTH_BYTES, ROWS
 
 REGISTERS = {1: (40, 232), 2: (40, 232), 3: (32, 160)}
@@ -143,7 +143,7 @@ class GroupKernel:
         self.rows = self._rows(job)
         self.query.full.wait(index(0), visit.odd)
         self.keys.full.wait(slot, turn)
-        scores = underway.settle(0, self._scores(slot))
+        scores = in_flight.wait_products(0, self._scores(slot))
         self._release(self.keys, slot)
         zero, none = emit_constant(0.0, self.f32), hidden(self.f32)
         made = weigh(self._masked(scores, job.last, False), [none] * 2, [zero] * 2, self.factor)
@@ -156,7 +156,7 @@ class GroupKernel:
         # All products with these queries are done.
         self._release(self.query, index(0))
         self.values.full.wait(slot, turn)
-        sums = underway.settle(0, self._weighted(words, slot, sums), words)
+        sums = in_flight.wait_products(0, self._weighted(words, slot, sums), words)
         self._release(self.values, slot)
         job = visit.again()
         self.rows = self._rows(job)
@@ -179,11 +179,11 @@ class GroupKernel:
         sums = self._weighted(words, slot, sums)
         if self.in_turns:
             bulk.arrive_at(self._next_turn(), 2 * GROUP)
-        scores = underway.settle(1, scores)
+        scores = in_flight.wait_products(1, scores)
         self._release(self.keys, following[0])
         made = weigh(self._masked(scores, tile, inside), peaks, totals, self.factor)
-        underway.stay_before(plus(*made.totals), NEVER, self.unused)
-        sums = underway.settle(0, sums, words)
+        in_flight.order_before(plus(*made.totals), NEVER, self.unused)
+        sums = in_flight.wait_products(0, sums, words)
         self._release(self.values, slot)
         sums = [times(total, made.fades[i // PAIR % 2]) for i, total in enumerate(sums)]
         return [*made.peaks, *made.totals, *self._words(made.weights), *sums, *following]
@@ -212,17 +212,17 @@ class GroupKernel:
         products = -(-self.found.size // self.form.depth)
         queries = add(self.query.base, multiply(self.group_row, ROW_BYTES))
         left, right = (
-            InMemory(start, underway.steps_along(rows, products, DEPTH_BYTES, ROW_BYTES))
+            SharedOperand(start, in_flight.steps_along(rows, products, DEPTH_BYTES, ROW_BYTES))
             for start, rows in ((queries, self.tile.height), (self.keys.at(slot), self.tile.keys))
         )
-        return underway.multiply(self.form, self.tile.keys, left, right, [])
+        return in_flight.multiply(self.form, self.tile.keys, left, right, [])
 
     def _weighted(self, words: Sequence[Any], slot: Any, sums: Sequence[Any]) -> list[Any]:
         """Issue the product of weights and values, accumulated."""
         depth = self.form.depth
         moved = [step * ROW_BYTES for step in range(0, self.tile.keys, depth)]
-        values = InMemory(self.values.at(slot), moved, along_sums=False, beside=self.tile.keys * ROW_BYTES)
-        return underway.multiply(self.form, self.found.value_size, words, values, sums)
+        values = SharedOperand(self.values.at(slot), moved, along_sums=False, beside=self.tile.keys * ROW_BYTES)
+        return in_flight.multiply(self.form, self.found.value_size, words, values, sums)
 
     def _masked(self, scores: Sequence[Any], tile: Any, inside: bool) -> list[list[Any]]:
         first = add(multiply(tile, self.tile.keys), anew(multiply(self.lane.member, PAIR)))

@@ -13,7 +13,7 @@ from mirlo.passes.schedule.blocks.attention import Attention, Read
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.targets.gpu.schedule.launch import add, multiply
 from mirlo.targets.nvvm.schedule.bulk import Barriers, copy_tile
-from mirlo.targets.nvvm.schedule.slots import GROUP, LINES
+from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, LINES
 from mirlo.targets.nvvm.schedule.tilemaps import MOST_DIMS, ROW_BYTES, TiledTensor
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format
 

@@ -12,7 +12,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.evaluate import Memory
 from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.finish import Reader
+from mirlo.targets.gpu.schedule.epilogue import Reader
 from mirlo.targets.gpu.schedule.launch import add, less, multiply, split
 from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, evaluate, values_of
 from mirlo.targets.nvvm.schedule.copies import async_copy
@@ -25,7 +25,7 @@ PIECES = ROW_BYTES // ACCESS
 
 
 @dataclass(frozen=True)
-class GatheredSide:
+class GatheredOperand:
     """An operand whose lines are gathered in 16-byte vectors, each from its own address or from the padding."""
 
     roles: Roles
@@ -36,7 +36,7 @@ class GatheredSide:
     """The tile is contiguous along K, as memory is."""
 
 
-def gathered(roles: Roles, side: Side, form: Format) -> GatheredSide | Decline:
+def gathered(roles: Roles, side: Side, form: Format) -> GatheredOperand | Decline:
     """Return an operand as threads gather it, or decline."""
     if form is TF32:
         return decline("threads do not round what they copy, as the copying engine does", type=form.name)
@@ -45,14 +45,14 @@ def gathered(roles: Roles, side: Side, form: Format) -> GatheredSide | Decline:
     outside = side.access.outside
     if outside is not None and outside.value != 0:
         return decline("what lies beyond the edges is not zero", outside=str(outside))
-    return GatheredSide(roles, side, form)
+    return GatheredOperand(roles, side, form)
 
 
 class Gathering:
     """A thread's part of the tiles of some lines: a vector of every 16th line."""
 
     def __init__(
-        self, side: GatheredSide, memory: Memory, batch: Indices, first: Any, lines: int, thread: Any, threads: int
+        self, side: GatheredOperand, memory: Memory, batch: Indices, first: Any, lines: int, thread: Any, threads: int
     ):
         self.side = side
         self.memory = memory

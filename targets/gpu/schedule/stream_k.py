@@ -1,7 +1,7 @@
 """Stream-K: products whose last wave of tiles would leave multiprocessors idle.
 
 Tiles that fill whole waves are computed as usual. The rest, some last rows or columns, is a product of its own with
-split-K (`divided.py`). Instead of blocks that wait within a launch, a second kernel adds the parts in a fixed order.
+split-K (`split_k.py`). Instead of blocks that wait within a launch, a second kernel adds the parts in a fixed order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mirlo.targets.gpu.schedule.stage import Stage as Plan
 
 
 @dataclass(frozen=True)
-class RoundsPlan:
+class StreamKPlan:
     """A plan for the whole waves of tiles, and one for the rest."""
 
     whole: Plan

@@ -17,7 +17,7 @@ from mirlo.passes.schedule.blocks.linear import Linear
 from mirlo.passes.schedule.blocks.space import Place
 
 
-def load_together(points: Sequence[Point], places: Sequence[Place], axis: int) -> None:
+def load_vectors(points: Sequence[Point], places: Sequence[Place], axis: int) -> None:
     """Load what bodies read for consecutive points along a loop, the first at a multiple of their number."""
     for place in places:
         for argument, operand in place.argument_operands.items():
@@ -25,7 +25,7 @@ def load_together(points: Sequence[Point], places: Sequence[Place], axis: int) -
                 _load(points, place, argument, operand, axis)
 
 
-def store_together(points: Sequence[Point], place: Place, output: OperandView, value: Any, axis: int) -> None:
+def store_vectors(points: Sequence[Point], place: Place, output: OperandView, value: Any, axis: int) -> None:
     """Store an output of such points, of which `value` is the body's value."""
     slot = points[0].frame.memory.slot(output.value)
     where = place.flat(output, slot.strides)

@@ -14,10 +14,10 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.blocks.attention import Attention
 from mirlo.targets.gpu.schedule.costs import ALONE, LAUNCH, SUMS, UNIT_BYTES
 
-FEWEST_KEYS = 128
+MIN_KEYS = 128
 """Fewest keys per part."""
-MOST_PARTS = 64
-DIVIDED_KEYS = 4 * FEWEST_KEYS
+MAX_SPLITS = 64
+DIVIDED_KEYS = 4 * MIN_KEYS
 """With dynamic sizes, fewest keys for which a second kernel is worthwhile."""
 
 
@@ -47,7 +47,7 @@ def choose_parts(found: Attention, blocks: Blocks) -> Dim:
     sizes = _Sizes(keys, batches, rows)
     tiles = -(-keys // blocks.width)
     parts = [1]
-    while 2 * parts[-1] <= MOST_PARTS and keys >= 2 * parts[-1] * FEWEST_KEYS:
+    while 2 * parts[-1] <= MAX_SPLITS and keys >= 2 * parts[-1] * MIN_KEYS:
         parts.append(2 * parts[-1])
     # Among numbers with the same longest part, the smallest is best.
     even = sorted({-(-tiles // -(-tiles // number)) for number in parts})
@@ -59,8 +59,8 @@ def _open_parts(found: Attention, blocks: Blocks) -> Dim:
     wide = -(-found.value_size // blocks.columns)
     count = found.count(found.batch) * D.ceildiv(found.count(found.rows), blocks.height) * wide
     free = blocks.units * blocks.together // count
-    worth = found.keys // DIVIDED_KEYS * (DIVIDED_KEYS // FEWEST_KEYS)
-    return D.maximum(1, D.minimum(MOST_PARTS, D.minimum(free, worth)))
+    worth = found.keys // DIVIDED_KEYS * (DIVIDED_KEYS // MIN_KEYS)
+    return D.maximum(1, D.minimum(MAX_SPLITS, D.minimum(free, worth)))
 
 
 @dataclass(frozen=True)

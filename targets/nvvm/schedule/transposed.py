@@ -22,8 +22,8 @@ from mirlo.passes.schedule.blocks.group import Group
 from mirlo.passes.schedule.blocks.space import Place
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, shared, split, when
-from mirlo.targets.gpu.schedule.neighbours import load_together
 from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
+from mirlo.targets.gpu.schedule.vector_access import load_vectors
 
 THREADS = 256
 """Threads per block."""
@@ -33,16 +33,16 @@ SHORTEST = 16
 """Shortest loop that is tiled."""
 BANK = 4
 """Bytes of a bank; tile rows are padded by it, so that a column hits different banks."""
-MOST_CODE = 600
+MAX_UNROLLED_OPS = 600
 """Most operations per thread."""
 MOST_SHARED = 48 * 1024
 """Most bytes of tiles."""
-BUSY = 256
+MIN_BLOCKS = 256
 """Blocks that keep a device busy."""
 
 
 @dataclass
-class TurnedPlan:
+class TransposePlan:
     """Elementwise blocks over one domain, with operands contiguous along another loop than the output."""
 
     name = "turned"
@@ -112,7 +112,7 @@ class TurnedPlan:
         for (_, argument, _), (tile, pitch) in zip(self.across, tiles, strict=True):
             given[argument] = memref.LoadOp(tile, [add(multiply(across, pitch), down)]).result
         point = self._point(down, across, given)
-        load_together([point], self.points.space.places, len(self.points.space.extents) - 1)
+        load_vectors([point], self.points.space.places, len(self.points.space.extents) - 1)
         return point
 
     def _compute(self, points: list[Point], lines: list[Any], lane: Any) -> None:
@@ -133,7 +133,7 @@ class TurnedPlan:
         return condition
 
 
-def plan_turned(group: Group) -> TurnedPlan | Decline:
+def plan_transpose(group: Group) -> TransposePlan | Decline:
     """Plan elementwise blocks with transposed reads."""
     points = plan_points(group)
     if isinstance(points, Decline):
@@ -155,8 +155,8 @@ def plan_turned(group: Group) -> TurnedPlan | Decline:
         )
         tiles = sum(edge * (edge + BANK) * element_bytes(operand.element_type) for _, _, operand in across)
         work = edge * edge // THREADS * (1 + count_operations([place.block for place in places]))
-        if tiles <= MOST_SHARED and work <= MOST_CODE and blocks >= BUSY:
-            return TurnedPlan(points, along, edge, across)
+        if tiles <= MOST_SHARED and work <= MAX_UNROLLED_OPS and blocks >= MIN_BLOCKS:
+            return TransposePlan(points, along, edge, across)
     return decline("there are few tiles, or much is done with their elements")
 
 

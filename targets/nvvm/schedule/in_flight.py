@@ -14,7 +14,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.targets.nvvm.schedule.slots import LINES
+from mirlo.targets.nvvm.schedule.ring_buffer import LINES
 from mirlo.targets.nvvm.schedule.tilemaps import described
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format
 
@@ -24,7 +24,7 @@ QUARTERS = 4
 
 
 @dataclass(frozen=True)
-class InMemory:
+class SharedOperand:
     """An operand in shared memory: its address, and the byte offset of each product."""
 
     address: Any
@@ -36,16 +36,16 @@ class InMemory:
 
 
 def multiply(
-    form: Format, columns: int, left: InMemory | Sequence[Any], right: InMemory, sums: Sequence[Any]
+    form: Format, columns: int, left: SharedOperand | Sequence[Any], right: SharedOperand, sums: Sequence[Any]
 ) -> list[Any]:
     """Issue products of 64 rows by `columns`, added to accumulators or, without them, to zero, as one group.
 
     The lhs is in memory, or in four registers of two elements per product. The values of the accumulators are
-    undefined until the wait (`settle`).
+    undefined until the wait (`wait_products`).
     """
     count = columns * LINES // 128
-    starts = [right] if not isinstance(left, InMemory) else [left, right]
-    held = [] if isinstance(left, InMemory) else list(left)
+    starts = [right] if not isinstance(left, SharedOperand) else [left, right]
+    held = [] if isinstance(left, SharedOperand) else list(left)
     kind = form.sums
     operands = [*sums, *held, *(described(factor.address, factor.beside) for factor in starts)]
     constraints = [f"={kind[0]}"] * count + [str(i) for i in range(len(sums))]
@@ -56,12 +56,12 @@ def multiply(
     return registers(made, ir.Type.parse(kind), count)
 
 
-def _assembly(form: Format, columns: int, left: Any, right: InMemory, adds: bool, first: int) -> str:
+def _assembly(form: Format, columns: int, left: Any, right: SharedOperand, adds: bool, first: int) -> str:
     """Return the assembly; `first` is the number of the first operand after the accumulators."""
     count = columns * LINES // 128
     total = "{" + ", ".join(f"${i}" for i in range(count)) + "}"
     shape = f"m{LINES}n{columns}k{form.depth}.{form.sums}.{form.name}.{form.name}"
-    in_memory = isinstance(left, InMemory)
+    in_memory = isinstance(left, SharedOperand)
     start_right = first + 1 if in_memory else first + len(left)
     lines = [".reg .pred adds;", ".reg .b64 left, right;", "wgmma.fence.sync.aligned;"]
     turned = f"{int(not left.along_sums)}, {int(not right.along_sums)}" if in_memory else f"{int(not right.along_sums)}"
@@ -79,7 +79,7 @@ def _assembly(form: Format, columns: int, left: Any, right: InMemory, adds: bool
     return "{\n" + "\n".join(lines) + "\n}"
 
 
-def settle(under_way: int, sums: Sequence[Any], factor: Sequence[Any] = ()) -> list[Any]:
+def wait_products(under_way: int, sums: Sequence[Any], factor: Sequence[Any] = ()) -> list[Any]:
     """Wait until at most this many groups are in flight; then the accumulators are defined, and the lhs is read."""
     constraints = [f"={_letter(value)}" for value in sums] + [str(i) for i in range(len(sums))] + ["r"] * len(factor)
     made = _asm(
@@ -112,7 +112,7 @@ def _tied(sums: Sequence[Any], text: str = "") -> Any:
     return _asm(text, sums, constraints, [str(value.type) for value in sums])
 
 
-def stay_before(value: Any, limit: float, unused: Any) -> None:
+def order_before(value: Any, limit: float, unused: Any) -> None:
     """Keep a following wait after the computation of this value, which never exceeds the limit.
 
     The assembler would otherwise wait first and compute later; but it does not move a wait before a store.

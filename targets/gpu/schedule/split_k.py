@@ -17,16 +17,16 @@ from mirlo.passes.schedule.blocks.contraction.analysis import Access
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, row_major
 from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.targets.gpu.schedule.finish import Unfinished, finish, touch
+from mirlo.targets.gpu.schedule.epilogue import Unfinished, finish, touch
 from mirlo.targets.gpu.schedule.launch import launch_points
 from mirlo.targets.gpu.schedule.roles import Roles, Side, evaluate
 from mirlo.targets.gpu.schedule.stage import Stage
 
-MOST_PARTS = 64
+MAX_SPLITS = 64
 
 
 @dataclass(frozen=True)
-class Divided:
+class SplitK:
     """A product in parts."""
 
     whole: Roles
@@ -37,10 +37,10 @@ class Divided:
 
 
 @dataclass(frozen=True)
-class DividedPlan:
+class SplitKPlan:
     """A plan for the parts, and for their addition."""
 
-    divided: Divided
+    divided: SplitK
     inner: Stage
 
     @property
@@ -75,7 +75,7 @@ class DividedPlan:
         launch_points([axis.extent for axis in axes], element)
 
 
-def divide(roles: Roles, parts: int) -> Divided | Decline:
+def divide(roles: Roles, parts: int) -> SplitK | Decline:
     """Split the reduction of a product into this many parts."""
     contraction = roles.contraction
     kind = contraction.product.accumulate_type
@@ -112,13 +112,13 @@ def divide(roles: Roles, parts: int) -> Divided | Decline:
         made, side(roles.rows), side(roles.columns), (part, *roles.batch),
         tuple(rest if a is axis else a for a in roles.sums), dict(made.extents),
     )  # fmt: skip
-    return Divided(roles, divided, parts, unfinished)
+    return SplitK(roles, divided, parts, unfinished)
 
 
-def divisions(roles: Roles, fewest_steps: int) -> Iterator[Divided]:
+def divisions(roles: Roles, fewest_steps: int) -> Iterator[SplitK]:
     """Yield a product in 2, 4, ... parts of at least `fewest_steps` k-steps."""
     parts = 2
-    while parts <= MOST_PARTS and roles.depth // parts >= fewest_steps:
+    while parts <= MAX_SPLITS and roles.depth // parts >= fewest_steps:
         found = divide(roles, parts)
         if not isinstance(found, Decline):
             yield found

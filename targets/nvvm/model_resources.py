@@ -12,7 +12,7 @@ from mirlo.targets.nvvm.memory import allocate
 NON_BLOCKING = 1
 
 
-class Held:
+class ModelResources:
     """GPU resources of a model, released when neither it nor its results are in use."""
 
     def __init__(self, gpu: Gpu) -> None:

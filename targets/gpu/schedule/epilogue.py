@@ -132,7 +132,7 @@ def finished(
 
 
 @dataclass(frozen=True)
-class Finisher:
+class EpilogueEmitter:
     """The epilogue of a tile of rows and columns; elements beyond the last ones are dropped."""
 
     roles: Roles
