@@ -1,4 +1,4 @@
-"""Target `cudnn`: convolutions and attention of a model computed by NVIDIA's cuDNN, beside target `nvvm`.
+"""Target `cudnn`: convolutions and attention computed by NVIDIA's cuDNN, next to target `nvvm`.
 
-`target` holds the target for compilers; `native` runs what it made, and imports nothing of the compiler.
+`target` holds the target for compilers; `native` runs its artifacts, and imports nothing of the compiler.
 """

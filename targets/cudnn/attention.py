@@ -1,7 +1,7 @@
-"""Attention as the library computes it in one call: which it takes, why not others, and what a plan says of one.
+"""Attention that the library computes in one call: patterns, limits and plans.
 
-Heads are often turned to the front before attention, and back behind it. The library is told how tensors lie, so that
-these copies are part of what is matched.
+Heads are often transposed to the front before attention, and back after it. The library takes strides, so these
+copies are part of the matched patterns.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from mirlo.targets.cudnn.plan import ATTENTION_DTYPES, Attention, contiguous
 from mirlo.targets.nvvm.library_values import Values
 
 LARGEST = 256
-"""Numbers of a head, at most."""
+"""The largest head size."""
 TURNED = (0, 2, 1, 3)
-"""How heads are turned to the front, and back: those of a token lie side by side in memory."""
+"""The permutation that moves heads to the front, and back; a token's heads are contiguous in memory."""
 
 
 def attention_patterns() -> list[tuple[str, Pattern]]:
-    """Attention, first with the copies around it."""
+    """Return the patterns of attention, first those with the copies around it."""
 
     def turned(x: Any) -> Any:
         return is_op("relax.permute").has_attr(axes=TURNED)(x)
@@ -39,7 +39,7 @@ def attention_patterns() -> list[tuple[str, Pattern]]:
 
 
 def check(op: Any) -> Any:
-    """Whether the library computes an attention: True, or why not."""
+    """Decline attention that the library does not compute."""
     query, key, value = (kind_of(x) for x in (op.query, op.key, op.value))
     if not all(x.is_static for x in (query, key, value)):
         return decline("the library is told sizes when compiling: they are open")
@@ -57,12 +57,12 @@ def check(op: Any) -> Any:
 
 
 def _bound(causal: bool, at_end: bool, queries: int, keys: int) -> int | None | Decline:
-    """By how much the keys that a query sees go beyond its own position; None where it sees all."""
+    """Return how far the keys visible to a query extend beyond its own position; None if all are visible."""
     if not causal:
         return None
     bound = keys - queries if at_end else 0
     if bound >= keys - 1:
-        return None  # the first query sees all keys, and so do the others
+        return None  # the first query sees all keys, so every query does
     if bound < 0:
         return decline("the first queries see no key, of which the library makes no zeros", queries=queries, keys=keys)
     return bound
@@ -81,12 +81,12 @@ def _mask_check(mask: TensorType, query: TensorType, key: TensorType, bound: int
 
 
 def is_attention(step: Step) -> bool:
-    """Whether a composite is one of these."""
+    """Return whether a composite is attention."""
     return any(node.op == "relax.attention" for node in step.nodes)
 
 
 def attention_of(values: Values, step: Step) -> Attention:
-    """What the library is to compute for a composite."""
+    """Return the plan step of an attention composite."""
     node = next(node for node in step.nodes if node.op == "relax.attention")
     turns = {other.output: other for other in step.nodes if other.op == "relax.permute"}
     given: list[Value] = []
@@ -111,6 +111,6 @@ def attention_of(values: Values, step: Step) -> Attention:
 
 
 def _lying(shape: Sequence[int], turned: bool) -> tuple[int, ...]:
-    """Strides by batch, head, token, number of a tensor without gaps, whose heads were turned or are."""
+    """Return the strides by batch, head, token and element of a dense tensor, with or without transposed heads."""
     found = contiguous(shape)
     return tuple(found[axis] for axis in TURNED) if turned else found

@@ -1,4 +1,4 @@
-"""The code generator: regions become a plan of convolutions and attention, which the loader hands to the library."""
+"""The code generator: regions become a plan of convolutions and attention for the loader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAYOUTS = {("NC*", "OI*"): False, ("N*C", "O*I"): True}
 
 
 class LayoutError(MirloError, ValueError):
-    """Layouts that the library does not have together."""
+    """A combination of layouts that the library does not support."""
 
 
 @dataclass(frozen=True)
@@ -35,36 +35,36 @@ class CuDnn(CodeGenerator):
     tf32: bool = option(False, "round factors of f32 to 10 bits of fraction, for the matrix units")
 
     def figures_beside(self, host: str, options: str) -> Figures | None:
-        """Those of the library on the chip that target nvvm is told; beside another target nothing is known."""
+        """Return the library's figures on the chip in the options of target nvvm; None beside another target."""
         return library_figures(host, options, self.tf32)
 
     def fingerprint(self) -> str:
-        """The version of the library of this machine, if it has one."""
+        """Return the version of the library on this machine, if installed."""
         from mirlo.targets.cudnn.native.library import CUDNN
 
         return CUDNN.version_text()
 
     def patterns(self) -> Sequence[Any]:
-        """In the order in which they are tried."""
+        """Return the patterns in order of priority."""
         from mirlo.targets.cudnn.attention import attention_patterns
         from mirlo.targets.cudnn.patterns import patterns
 
         return [*attention_patterns(), *patterns()]
 
     def codegen(self, module: ExternalModule) -> Artifact:
-        """A plan of all regions."""
+        """Return the plan of all regions."""
         plans = [plan_of(function, _step_of) for function in module.functions]
         params = tuple(dict.fromkeys(name for plan in plans for name in plan.constants.values()))
         return Artifact(FORMAT, module.names, write(plans), params, {"device": "cuda", "tf32": self.tf32})
 
 
 def _step_of(values: Values, step: Step) -> Convolution | Attention:
-    """What the library is to compute for a composite."""
+    """Return the plan step of a composite."""
     return attention_of(values, step) if is_attention(step) else convolution_of(values, step)
 
 
 def convolution_of(values: Values, step: Step) -> Convolution:
-    """What the library is to convolve for a composite."""
+    """Return the plan step of a convolution composite."""
     conv = next(node for node in step.nodes if node.op == "relax.conv")
     layouts = (conv["data_layout"], conv["kernel_layout"])
     if layouts not in _LAYOUTS:
@@ -87,5 +87,5 @@ def convolution_of(values: Values, step: Step) -> Convolution:
 
 
 def _second(shape: tuple[int, ...], last: bool) -> tuple[int, ...]:
-    """A shape with its channels second."""
+    """Return a shape with its channels second."""
     return (shape[0], shape[-1], *shape[1:-1]) if last else shape

@@ -1,4 +1,4 @@
-"""What the library computes in one call: a convolution, what is added to it, relu; and why not more."""
+"""Patterns of convolutions with an addition and relu that the library computes in one call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mirlo.targets.cudnn.plan import DTYPES
 
 
 def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
-    """The longest first."""
+    """Return the patterns, the longest first."""
 
     def added() -> Pattern:
         made: Pattern = is_op("relax.add")(conv_bias_activation(activation=False), wildcard().named("added"))
@@ -30,7 +30,7 @@ def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
 
 
 def check(match: Match) -> Any:
-    """Whether the library computes a match: True, or why not."""
+    """Decline a match that the library does not compute."""
     node = match.nodes[0]
     x, weight, result = match["x"].type, match["weight"].type, node.type
     if x is None or weight is None or result is None or not (x.is_static and result.is_static):

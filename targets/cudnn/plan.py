@@ -1,4 +1,4 @@
-"""What the library is to compute, as data: the steps of a plan. It imports nothing of the compiler."""
+"""Plans for the library as data. Imports nothing of the compiler."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ DTYPES = ("f32", "f16", "bf16", "f64")
 
 @dataclass(frozen=True)
 class Convolution:
-    """y = activation(x * weight + bias + added); values by number, shapes with channels second, wherever they lie."""
+    """y = activation(x * weight + bias + added); values by number, shapes with channels second in any layout."""
 
     x: int
     weight: int
     y: int
     x_shape: tuple[int, ...]
     weight_shape: tuple[int, ...]
-    """Out channels, in channels of a group, window."""
+    """Output channels, input channels per group, window."""
     y_shape: tuple[int, ...]
     strides: tuple[int, ...]
     padding: tuple[int, ...]
-    """As much at the end of a dim as at its begin."""
+    """The padding, the same at both ends of a dim."""
     dilations: tuple[int, ...]
     groups: int
     channels_last: bool
@@ -30,7 +30,7 @@ class Convolution:
     activation: str = ""
     """`relu` or none."""
     added: int | None = None
-    """A tensor like y that is added: what a block of a network came from."""
+    """A tensor of y's shape that is added: a residual connection."""
 
 
 ATTENTION_DTYPES = ("f16", "bf16")
@@ -40,7 +40,7 @@ ATTENTION_DTYPES = ("f16", "bf16")
 class Attention:
     """y = softmax(q · kᵀ · scale + mask) · v, of each head; values by number, shapes [batch, heads, length, size].
 
-    Tensors lie as their strides say, in elements; the numbers of a head side by side.
+    Tensors have strides in elements; the elements of a head are contiguous.
     """
 
     q: int
@@ -49,7 +49,7 @@ class Attention:
     y: int
     q_shape: tuple[int, ...]
     k_shape: tuple[int, ...]
-    """With as many heads as keys have: some queries share them."""
+    """The keys' shape, with as many heads as keys have: several queries may share one."""
     v_shape: tuple[int, ...]
     q_strides: tuple[int, ...]
     k_strides: tuple[int, ...]
@@ -60,13 +60,13 @@ class Attention:
     bound: int | None = None
     """Query s sees keys up to s + bound; None where each sees all."""
     mask: int | None = None
-    """What is added to the scores, of the same type, without gaps."""
+    """The dense mask that is added to the scores, of the same type."""
     mask_shape: tuple[int, ...] | None = None
-    """Its dims: those of the scores, or 1 for the batch and the heads."""
+    """The mask's shape: that of the scores, or 1 for the batch and the heads."""
 
 
 def contiguous(dims: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a tensor without gaps."""
+    """Return the strides of a dense tensor."""
     strides, apart = [], 1
     for dim in reversed(dims):
         strides.append(apart)

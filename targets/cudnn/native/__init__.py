@@ -1,1 +1,1 @@
-"""The library cuDNN in this process: plans become calls of it, on tensors that lie on the GPU."""
+"""The library cuDNN in this process: it executes plans on tensors in GPU memory."""

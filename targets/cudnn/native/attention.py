@@ -1,6 +1,6 @@
-"""Attention as a graph of the library's operations, which its engines fuse into one kernel, as flash attention does.
+"""Attention as a graph of the library's operations, which its engines fuse into one flash-attention kernel.
 
-The graph is the one that engines look for: a product, a factor, what is added, a bound on positions, the steps of a
+The graph has the form that engines recognize: a product, a scale, a mask, a bound on positions, the steps of a
 softmax, a product. Everything between the products is computed in f32; the weights are rounded to the type of the
 values.
 """
@@ -18,10 +18,10 @@ from mirlo.targets.cudnn.plan import Attention, contiguous
 from mirlo.targets.nvvm.library_program import Place
 
 WORKSPACE = 256 << 20
-"""Most bytes of scratch memory that an engine may want."""
+"""The most bytes of scratch memory for an engine."""
 OLDEST = (9, 0, 0)
 BROKEN = ((9, 10, 0), (9, 10, 1))
-"""Versions whose attention in 16 bits is wrong, by NVIDIA's own front end."""
+"""Versions whose 16-bit attention is wrong, according to NVIDIA's own front end."""
 
 
 class AttentionCall:
@@ -35,7 +35,7 @@ class AttentionCall:
         self._plans: dict[int, Execution] = {}
 
     def start(self, place: Place, address: Callable[[int], int], stream: int) -> None:
-        """Give the attention to a stream."""
+        """Enqueue the attention on a stream."""
         step = self.step
         CUDNN.check(self._library.cudnnSetStream(place.handle, ctypes.c_void_p(stream)), "choosing a stream")
         plan = self._plans.get(place.gpu.number)
@@ -47,14 +47,14 @@ class AttentionCall:
         plan.start(lambda number: address(_known(numbers[number])), memory)
 
     def release(self) -> None:
-        """Give the plans back."""
+        """Release the plans."""
         for plan in self._plans.values():
             plan.release()
         self._plans.clear()
 
 
 def require_version() -> None:
-    """An error where this version of the library has no attention, or a wrong one."""
+    """Raise an error if this version of the library has no attention, or a wrong one."""
     found = version()
     if found < OLDEST:
         raise CuDnnError(f"attention needs cuDNN 9, found {dotted(found)}: pip install -U nvidia-cudnn-cu13")
@@ -63,11 +63,11 @@ def require_version() -> None:
 
 
 Q, K, V, Y, MASK, SCALE, HIDDEN, LENGTH, QUERIES = range(1, 10)
-"""Numbers of the tensors that are given: the last four are numbers of the CPU."""
+"""Ids of the graph's inputs; the last four are scalars in CPU memory."""
 
 
 def graph_of(step: Attention) -> OperationGraph:
-    """The operations of an attention."""
+    """Return the operation graph of an attention."""
     made = _Graph(step)
     scores = made.score("matmul", (Q, K))
     scores = made.score("multiply", (scores, SCALE))
@@ -78,18 +78,18 @@ def graph_of(step: Attention) -> OperationGraph:
     largest = made.add("max", (scores,), made.row)
     weights = made.score("exp", (made.score("subtract", (scores, largest)),))
     total = made.add("sum", (weights,), made.row)
-    # What training would keep of each row. Nobody reads it, but engines know the graph by it.
+    # The row statistics that training would keep. They are unused, but engines recognize the graph by them.
     made.add("add", (largest, made.add("log", (total,), made.row)), made.row)
-    # The second product takes factors of the type that values have.
+    # The operands of the second product have the type of the values.
     shares = made.add("divide", (weights, total), made.scores, kind=made.kind)
     made.operations.append(Operation("matmul", (shares, V), Y))
     return OperationGraph(tuple(made.tensors), tuple(made.operations), made.numbers)
 
 
 def _bounded(made: _Graph, scores: int, step: Attention) -> int:
-    """Scores of which those beyond the bound are hidden: key <= query + bound, in the form that engines know.
+    """Mask scores beyond the bound, key <= query + bound, in the form that engines recognize.
 
-    Behind a cache the bound is the difference of the lengths, which is given as the two of them.
+    With a cache the bound is the difference of the lengths, which are passed separately.
     """
     row = made.add("index", (scores,), made.scores, kind=INT32, axis=2)
     column = made.add("index", (scores,), made.scores, kind=INT32, axis=3)
@@ -104,12 +104,12 @@ def _bounded(made: _Graph, scores: int, step: Attention) -> int:
 
 
 def hidden() -> float:
-    """What hides a score: older versions take the smallest number, others no number less than all."""
+    """Return the value of masked scores: the smallest finite value for older versions, else minus infinity."""
     return -3.4028234663852886e38 if version() < (9, 10, 0) else float("-inf")
 
 
 class _Graph:
-    """A graph that is being made: tensors between operations get the numbers that follow."""
+    """A graph under construction, which numbers the tensors between operations."""
 
     def __init__(self, step: Attention) -> None:
         self.kind = dnn.TYPES[step.dtype][0]
@@ -131,19 +131,19 @@ class _Graph:
         self._next = QUERIES
 
     def number(self, which: int, kind: int, value: Any) -> None:
-        """A number of the CPU."""
+        """Add a scalar in CPU memory."""
         self.tensors.append(Tensor(which, (1,) * 4, (1,) * 4, kind, is_host=True))
         self.numbers[which] = value
 
     def score(self, name: str, inputs: tuple[int, ...]) -> int:
-        """An operation that makes scores, in f32."""
+        """Add an operation that computes scores in f32."""
         return self.add(name, inputs, self.scores)
 
     def add(
         self, name: str, inputs: tuple[int, ...], dims: Sequence[int], kind: int = dnn.F32, compute: int = dnn.F32,
         axis: int | None = None,
     ) -> int:  # fmt: skip
-        """An operation, and the number of what it makes."""
+        """Add an operation; returns the id of its result."""
         self._next += 1
         self.tensors.append(Tensor(self._next, tuple(dims), contiguous(dims), kind, is_virtual=True))
         self.operations.append(Operation(name, inputs, self._next, compute, axis))
@@ -151,7 +151,7 @@ class _Graph:
 
 
 def dotted(found: tuple[int, ...]) -> str:
-    """A version as text."""
+    """Return a version as text."""
     return ".".join(map(str, found))
 
 

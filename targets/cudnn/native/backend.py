@@ -1,6 +1,6 @@
-"""Graphs of operations as the library's backend takes them: descriptors, the engine that its heuristics choose, calls.
+"""Operation graphs of the library's backend: descriptors, heuristic choice of an engine, execution.
 
-A graph is data (`Tensor`, `Operation`); what is virtual exists in registers only, if an engine fuses the whole graph.
+A graph is data (`Tensor`, `Operation`); virtual tensors stay in registers if an engine fuses the whole graph.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mirlo.targets.cudnn.native import library as dnn
 from mirlo.targets.cudnn.native.library import CUDNN, CuDnnError, version
 
 INT32, BOOLEAN = 4, 11
-"""Types of elements beside those in `library`."""
+"""Element types in addition to those in `library`."""
 ALIGNMENT = 16
 
 # Kinds of descriptors.
@@ -30,28 +30,28 @@ PLAN_HANDLE, PLAN_CONFIG, PLAN_WORKSPACE = 400, 401, 402
 GRAPH_HANDLE, GRAPH_OPERATIONS = 800, 801
 PACK_IDS, PACK_POINTERS, PACK_WORKSPACE = 1000, 1001, 1003
 BY_HEURISTICS, FALLBACK = 3, 2
-"""How engines are chosen: by a model of their speed, or any that computes the graph."""
+"""How engines are chosen: by the library's performance model, or any that computes the graph."""
 
 MODES = {
     "add": 0, "multiply": 1, "divide": 6, "subtract": 9, "exp": 13, "log": 15, "greater_equal": 303, "index": 501,
     "select": 601,
 }  # fmt: skip
-"""Pointwise operations, as the library numbers them."""
+"""Pointwise operations by the library's number."""
 REDUCTIONS = {"sum": 0, "max": 3}
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of a graph, known by its number."""
+    """A tensor of a graph, identified by number."""
 
     number: int
     dims: tuple[int, ...]
     strides: tuple[int, ...]
     kind: int
-    """The type of its elements."""
+    """The element type."""
     is_virtual: bool = False
     is_host: bool = False
-    """Whether it is one number, given from memory of the CPU."""
+    """Whether it is a scalar in CPU memory."""
 
 
 @dataclass(frozen=True)
@@ -67,16 +67,16 @@ class Operation:
 
 @dataclass(frozen=True)
 class OperationGraph:
-    """What one engine is to compute."""
+    """The operations that one engine executes."""
 
     tensors: tuple[Tensor, ...]
     operations: tuple[Operation, ...]
     numbers: Mapping[int, Any]
-    """The values of the tensors that are given from the CPU, as ctypes has them."""
+    """The values of the CPU scalars as ctypes objects."""
 
 
 class Descriptors:
-    """Descriptors that live and are given back together."""
+    """A group of descriptors with one lifetime."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -84,7 +84,7 @@ class Descriptors:
         self._made: list[Any] = []
 
     def make(self, kind: int, *attributes: tuple[int, int, Any]) -> Any:
-        """A descriptor of attributes: number, type, and a ctypes value or array."""
+        """Return a descriptor with attributes: number, type, and a ctypes value or array."""
         made = self.new(kind)
         for number, form, value in attributes:
             count = ctypes.c_int64(len(value) if isinstance(value, ctypes.Array) else 1)
@@ -93,14 +93,14 @@ class Descriptors:
         return made
 
     def new(self, kind: int) -> Any:
-        """An empty descriptor."""
+        """Return an empty descriptor."""
         made = ctypes.c_void_p()
         self._do("CreateDescriptor", kind, ctypes.byref(made))
         self._made.append(made)
         return made
 
     def get(self, descriptor: Any, number: int, form: int, value: Any) -> int:
-        """Read an attribute into a ctypes value or array; how many elements it has."""
+        """Read an attribute into a ctypes value or array; returns its number of elements."""
         count, room = ctypes.c_int64(), len(value) if isinstance(value, ctypes.Array) else 1
         self._do(
             "GetAttribute", descriptor, number, form, ctypes.c_int64(room), ctypes.byref(count), ctypes.byref(value)
@@ -108,7 +108,7 @@ class Descriptors:
         return count.value
 
     def count(self, descriptor: Any, number: int, form: int) -> int:
-        """How many elements an attribute has."""
+        """Return the number of elements of an attribute."""
         count = ctypes.c_int64()
         self._do("GetAttribute", descriptor, number, form, ctypes.c_int64(0), ctypes.byref(count), None)
         return count.value
@@ -117,14 +117,14 @@ class Descriptors:
         CUDNN.check(getattr(self._library, f"cudnnBackend{name}")(*given), self._what)
 
     def release(self) -> None:
-        """Give all of them back, the last one first."""
+        """Destroy the descriptors, the last one first."""
         for made in reversed(self._made):
             self._library.cudnnBackendDestroyDescriptor(made)
         self._made.clear()
 
 
 def operations_of(graph: OperationGraph, made: Descriptors) -> list[Any]:
-    """The descriptors of a graph's operations."""
+    """Return the descriptors of a graph's operations."""
     tensors = {tensor.number: _tensor(tensor, made) for tensor in graph.tensors}
     return [_operation(operation, tensors, made) for operation in graph.operations]
 
@@ -153,7 +153,7 @@ def _operation(operation: Operation, tensors: Mapping[int, Any], made: Descripto
     axis = [] if operation.axis is None else [(9, INT64, ctypes.c_int64(operation.axis))]
     mode = ctypes.c_int(MODES[operation.name])
     how = made.make(POINTWISE, (0, POINTWISE_MODE, mode), (1, DATA_TYPE, compute), *axis)
-    # x, b and t: the third decides which of the others is taken.
+    # x, b and t: the third selects one of the others.
     given = zip((751, 752, 758), inputs, strict=False)
     return made.make(
         POINTWISE_OPERATION, (750, DESCRIPTOR, how), *((number, DESCRIPTOR, value) for number, value in given),
@@ -162,7 +162,7 @@ def _operation(operation: Operation, tensors: Mapping[int, Any], made: Descripto
 
 
 def engine_configs(rules: Any, made: Descriptors) -> list[Any]:
-    """What heuristics name, as descriptors of engines: none where no engine computes the graph."""
+    """Return the engine configurations that the heuristics propose; empty if no engine computes the graph."""
     count = made.count(rules, HEURISTICS_RESULTS, DESCRIPTOR)
     if not count:
         return []
@@ -172,7 +172,7 @@ def engine_configs(rules: Any, made: Descriptors) -> list[Any]:
 
 
 class Execution:
-    """The plan of a graph on one GPU: the first engine that takes it, of those that the heuristics name."""
+    """The plan of a graph on one GPU: the first engine of the heuristics that accepts it."""
 
     def __init__(self, graph: OperationGraph, handle: Any, most_memory: int, what: str) -> None:
         self._graph, self._handle, self._what = graph, handle, what
@@ -219,7 +219,7 @@ class Execution:
         return engine_configs(rules, made)
 
     def start(self, address: Callable[[int], int], memory: int) -> None:
-        """Give it to the stream of the handle: tensors by number are at these addresses."""
+        """Enqueue the plan on the stream of the handle, with the addresses of tensors by number."""
         given = [tensor.number for tensor in self._graph.tensors if not tensor.is_virtual]
         numbers = self._graph.numbers
         places = [ctypes.addressof(numbers[n]) if n in numbers else address(n) for n in given]
@@ -235,7 +235,7 @@ class Execution:
             pack.release()
 
     def release(self) -> None:
-        """Give the descriptors back."""
+        """Destroy the descriptors."""
         self._made.release()
 
 

@@ -1,4 +1,4 @@
-"""Convolutions of a plan as calls of the library: descriptors, the algorithm that its heuristics choose, the call."""
+"""Convolutions of a plan: descriptors, heuristic choice of an algorithm, execution."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirlo.targets.cudnn.plan import Convolution
 from mirlo.targets.nvvm.library_program import Place
 
 WORKSPACE = 256 << 20
-"""Most bytes of scratch memory that an algorithm may want."""
+"""The most bytes of scratch memory for an algorithm."""
 
 
 class ConvolutionCall:
@@ -60,7 +60,7 @@ class ConvolutionCall:
         return made
 
     def _tensor(self, kind: int, shape: Sequence[int]) -> Any:
-        """A tensor without gaps, in the layout of the data."""
+        """Return the descriptor of a dense tensor in the layout of the data."""
         made = self._new("Tensor")
         order = (0, *range(2, len(shape)), 1) if self.step.channels_last else tuple(range(len(shape)))
         strides, apart = [0] * len(shape), 1
@@ -75,7 +75,7 @@ class ConvolutionCall:
         return self.step.bias is None and self.step.added is None and not self.step.activation
 
     def start(self, place: Place, address: Callable[[int], int], stream: int) -> None:
-        """Give the convolution to a stream."""
+        """Enqueue the convolution on a stream."""
         step, handle, pointer = self.step, place.handle, ctypes.c_void_p
         self._do("SetStream", handle, pointer(stream))
         algorithm, size = self._algorithm(place)
@@ -100,10 +100,10 @@ class ConvolutionCall:
         if self.step.bias is not None:
             return address(self.step.bias)
         channels = self.step.y_shape[1]
-        return place.constant(("zeros", channels), np.zeros(channels))  # as many bytes as the widest type has
+        return place.constant(("zeros", channels), np.zeros(channels))  # as many bytes as the widest type needs
 
     def _algorithm(self, place: Place) -> tuple[int, int]:
-        """What the heuristics choose on a GPU, and the bytes of scratch memory for it."""
+        """Return the algorithm that the heuristics choose on a GPU, and its scratch memory in bytes."""
         found = self._chosen.get(place.gpu.number)
         if found is None:
             found = self._chosen[place.gpu.number] = self._choose(place.handle)
@@ -127,7 +127,7 @@ class ConvolutionCall:
         return size.value
 
     def release(self) -> None:
-        """Give the descriptors back."""
+        """Destroy the descriptors."""
         for what, made in self._made:
             getattr(self._library, f"cudnnDestroy{what}Descriptor")(made)
         self._made.clear()

@@ -1,4 +1,4 @@
-"""cuDNN through ctypes: found where CUDA or NVIDIA's wheels put it, and what it says when it fails."""
+"""cuDNN through ctypes: loading from CUDA or NVIDIA's wheels, and error messages."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ F32, F64, F16, BF16 = 0, 1, 2, 9
 DEFAULT_MATH, TENSOR_MATH, FMA_MATH = 0, 1, 3
 TYPES = {"f32": (F32, F32, FMA_MATH), "f64": (F64, F64, DEFAULT_MATH), "f16": (F16, F32, TENSOR_MATH),
          "bf16": (BF16, F32, TENSOR_MATH)}  # fmt: skip
-"""By element type: that of tensors, what sums are computed in, and on which units."""
+"""By element type: the tensors' type, the accumulator type and the math mode."""
 NCHW, NHWC = 0, 1
 CROSS_CORRELATION = 1
 RELU, IDENTITY = 1, 5
 PROPAGATE_NAN = 1
 PRECOMPUTED_GEMM = 1
-"""The algorithm that the library has for a bias without an activation."""
+"""The library's only algorithm for a bias without an activation."""
 ALGORITHMS = 8
 
 
 class Found(ctypes.Structure):
-    """What the heuristics say of an algorithm: `cudnnConvolutionFwdAlgoPerf_t`."""
+    """A result of the heuristics: `cudnnConvolutionFwdAlgoPerf_t`."""
 
     _fields_ = [
         ("algorithm", ctypes.c_int),
@@ -36,11 +36,11 @@ class Found(ctypes.Structure):
 
 
 class CuDnnError(Exception):
-    """The library is not there, or refuses."""
+    """The library is missing or returned an error."""
 
 
 def _why(library: Any) -> str:
-    """What the library says of its last error, where it is new enough to say more than a name."""
+    """Return the library's message for its last error, if the version provides one."""
     if not hasattr(library, "cudnnGetLastErrorString"):
         return ""
     said = ctypes.create_string_buffer(512)
@@ -56,8 +56,8 @@ CUDNN = NvidiaLibrary(
 
 
 def version() -> tuple[int, int, int]:
-    """The version of the library: 9, 28, 0."""
+    """Return the version of the library: 9, 28, 0."""
     found = int(CUDNN.load().cudnnGetVersion())
-    # Before 9, four digits: 8907.
+    # Before version 9 it had four digits: 8907.
     scale = 10000 if found >= 90000 else 1000
     return found // scale, found % scale // 100, found % 100

@@ -13,7 +13,7 @@ from mirlo.targets.nvvm.library_program import Call
 
 
 def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
-    """The functions of a plan."""
+    """Load the functions of a plan."""
     tf32 = bool(artifact.metadata.get("tf32"))
 
     def call(step: Any) -> Call:
