@@ -1,4 +1,4 @@
-"""Target `c`: C source that one can read, for parts of a model or for all of it."""
+"""Target `c`: readable C source for parts of a model or for all of it."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 
 
 class CompilerError(MirloError, RuntimeError):
-    """There is no C compiler, or it failed."""
+    """The C compiler is missing or failed."""
 
 
 def find_compiler(wanted: str = "") -> str:
-    """The path of the compiler that is asked for, of that in the variable CC, or of the first that is installed."""
+    """Return the path of the requested C compiler, of the one in the variable CC, or of the first one installed."""
     names = [wanted] if wanted else [name for name in (os.environ.get("CC", ""), *CANDIDATES) if name]
     for name in names:
         found = shutil.which(name)
@@ -35,7 +35,7 @@ def find_compiler(wanted: str = "") -> str:
 
 
 def compile_shared(source: str, compiler: str, flags: Sequence[str] = ()) -> bytes:
-    """The shared library that a compiler makes of a source."""
+    """Compile a source file to a shared library and return its bytes."""
     with tempfile.TemporaryDirectory(prefix="mirlo-c-") as folder:
         code, library = Path(folder) / "region.c", Path(folder) / f"region{SUFFIX}"
         code.write_text(source, encoding="utf-8")

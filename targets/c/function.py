@@ -1,4 +1,4 @@
-"""One region as C: a function on plain pointers, how much memory it needs, and a function on DLPack tensors."""
+"""A region as C: a function on plain pointers, its workspace size, and a function on DLPack tensors."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from mirlo.targets.c.types import c_dim, c_type, literal, symbol_name
 from mirlo.targets.c.writer import Writer, element_type
 
 INLINE_ELEMENTS = 64
-"""Constants of at most this many elements stand in the source."""
+"""Constants of at most this many elements are written into the source."""
 
 
 class CError(MirloError, ValueError):
-    """A region that C cannot say."""
+    """A region cannot be expressed in C."""
 
 
 @dataclass
 class CFunction:
-    """Writes the functions of a region."""
+    """The writer of a region's functions."""
 
     function: ExternalFunction
     params: Mapping[str, int]
-    """Constants that are handed in, by name, with their places in the array of them."""
+    """The index of each external constant in the array `params`, by name."""
     writer: Writer = field(default_factory=Writer)
 
     def __post_init__(self) -> None:
@@ -46,13 +46,13 @@ class CFunction:
         self._name_values()
 
     def root(self, value: Value) -> Value:
-        """The value whose memory a value is, through reshapes."""
+        """Return the value whose memory a view shares."""
         return self.roots.get(value, value)
 
     # ----------------------------------------------------------------------------------------------------- the text
 
     def text(self) -> str:
-        """The functions, one after the other."""
+        """Return the source of the functions."""
         workspace = Workspace.plan(self.function, self.steps, self.roots)
         body = self._body(workspace)
         size = "".join(f"{line}\n" for line in workspace.size_lines())
@@ -62,7 +62,7 @@ class CFunction:
         return head + sizes + f"\n{self.declaration()} {{\n" + "\n".join(body) + f"\n}}\n\n{self._packed()}"
 
     def declaration(self) -> str:
-        """`void c_0_run(params, symbols, inputs, outputs, workspace)`."""
+        """Return the declaration `void c_0_run(params, symbols, inputs, outputs, workspace)`."""
         parts = ["const void *const *params"]
         parts += [f"int64_t {name}" for name in self.symbols.values()]
         parts += [f"const {element_type(v)} *{n}" for v, n in zip(self.function.inputs, self.inputs, strict=True)]
@@ -71,7 +71,7 @@ class CFunction:
 
     @property
     def prototypes(self) -> list[str]:
-        """What a header says."""
+        """Return the prototypes for the header."""
         arguments = ", ".join(f"int64_t {name}" for name in self.symbols.values()) or "void"
         packed = f"int32_t {self.symbol}(void *params, DLTensor **tensors, int64_t count);"
         return [f"size_t {self.symbol}_workspace({arguments});", f"{self.declaration()};", packed]
@@ -100,7 +100,7 @@ class CFunction:
         return w.lines
 
     def _packed(self) -> str:
-        """The function that generated code calls, on DLPack tensors."""
+        """Return the function that generated code calls, on DLPack tensors."""
         lines = [f"int32_t {self.symbol}(void *params, DLTensor **tensors, int64_t count) {{", "  (void)count;"]
         for symbol, name in self.symbols.items():
             lines.append(f"  const int64_t {name} = {self._measured(symbol)};")
@@ -137,7 +137,7 @@ class CFunction:
         names.update(zip(self.function.inputs, self.inputs, strict=True))
         self.outputs = [fresh(f"out{i}") for i in range(len(self.function.outputs))]
         for value, name in zip(self.function.outputs, self.outputs, strict=True):
-            # The first place of a value that is returned twice, or is a view, is where it is computed.
+            # A value that is returned twice, or is a view, is computed in its first output.
             if value not in names and value not in self.roots and value.constant is None:
                 names[value] = name
         for value in self.function.constants:
@@ -155,7 +155,7 @@ class CFunction:
         return root.producer is None
 
     def _constant(self, value: Value) -> str:
-        """The declaration of a constant: its numbers, or where it is handed in."""
+        """Return the declaration of a constant: its elements, or its pointer in `params`."""
         name, kind = self.writer.names[value], element_type(value)
         assert value.constant is not None
         if value.constant in self.params:
@@ -166,7 +166,7 @@ class CFunction:
         return f"static const {kind} {name}[] = {{{numbers or '0'}}};"
 
     def _steps(self) -> list[list[Node]]:
-        """What is computed in one go: chains of elementwise operators of one shape, others alone; views are nothing."""
+        """Group nodes into steps: chains of elementwise operators of one shape; other nodes alone; views omitted."""
         inside = {node.output for node in self.function.nodes if self._feeds_its_user(node)}
         steps: list[list[Node]] = []
         for node in self.function.nodes:
@@ -175,7 +175,7 @@ class CFunction:
         return steps
 
     def _chain(self, node: Node, inside: set[Value]) -> list[Node]:
-        """A node behind those that feed only it."""
+        """Return the chain of nodes that starts at a node, each the only user of the one before."""
         found: list[Node] = []
         for value in node.inputs:
             if value in inside and value.producer is not None and value.producer not in found:
@@ -191,7 +191,7 @@ class CFunction:
     # --------------------------------------------------------------------------------------------------- the symbols
 
     def _symbols(self) -> dict[str, str]:
-        """The symbols of the sizes, and their variables."""
+        """Return the variables of the symbols in shapes."""
         values = [*self.function.inputs, *(v for node in self.function.nodes for v in node.outputs)]
         found: set[str] = set()
         for value in values:
@@ -201,7 +201,7 @@ class CFunction:
         return {symbol: symbol_name(symbol) for symbol in sorted(found)}
 
     def _measured(self, symbol: str) -> str:
-        """How the size that a symbol stands for is found in the inputs' shapes."""
+        """Return the C expression that reads a symbol's size from the shapes of the inputs."""
         for number, value in enumerate(self.function.inputs):
             for axis, dim in enumerate(value.type.shape):
                 if isinstance(dim, SymbolicDim) and str(dim) == symbol:
@@ -225,5 +225,5 @@ def _described(node: Node) -> str:
 
 
 def is_small(array: np.ndarray) -> bool:
-    """Whether a constant stands in the source."""
+    """Return whether a constant is written into the source."""
     return bool(array.size <= INLINE_ELEMENTS)

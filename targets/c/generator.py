@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     import numpy as np
 
 ONLY_FLOATS = frozenset(("relax.power",))
-"""Operators that are written for floats only."""
+"""Operators that are implemented for floats only."""
 
 
 @dataclass(frozen=True)
 class CGenerator(CodeGenerator):
-    """C source that one can read, compiled with the system's compiler."""
+    """C source for readers, compiled with the system's compiler."""
 
     name = "c"
     guarded = False
@@ -36,18 +36,18 @@ class CGenerator(CodeGenerator):
     source_only: bool = option(False, "write the source, compile nothing")
 
     def patterns(self) -> Sequence[Any]:
-        """Each operator that it writes is a composite of its own; merging makes regions of them."""
+        """Make each supported operator a composite of its own; merging joins them into regions."""
         names = sorted({*load_emitters(), *VIEWS})
         return [(name.removeprefix("relax."), is_op(name).where(accepts, "c.accepts")) for name in names]
 
     def fingerprint(self) -> str:
-        """The compiler that is used."""
+        """Return the compiler's path."""
         from mirlo.targets.c.compiler import find_compiler
 
         return find_compiler(self.compiler)
 
     def codegen(self, module: ExternalModule) -> Artifact:
-        """One file of source for all regions, and the library that the compiler makes of it."""
+        """Generate one source file for all regions and compile it to a library."""
         from mirlo.runtime.loaders import llvm_host
         from mirlo.targets.c.compiler import SUFFIX, compile_shared, find_compiler
 
@@ -61,7 +61,7 @@ class CGenerator(CodeGenerator):
         return Artifact("c", module.names, data, source.params, metadata)
 
     def files(self, artifact: Artifact, params: Mapping[str, np.ndarray]) -> Mapping[str, bytes]:
-        """The source, its header, and the constants in one file, which `c_bind_params` finds its way in."""
+        """Return the source, its header, and the constants in one file, which `c_bind_params` reads."""
         from mirlo.targets.c.source import weights_blob
 
         blob, header = weights_blob(artifact.target, {name: params[name] for name in artifact.params})
@@ -71,7 +71,7 @@ class CGenerator(CodeGenerator):
 
 
 def accepts(op: Any) -> bool | Decline:
-    """Whether C can say an operator on these operands."""
+    """Decline an operator that C cannot express on these operands."""
     for value in (*op.operation.operands, *op.operation.results):
         kind = TensorType.from_mlir(value.type)
         if kind is None:

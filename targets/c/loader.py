@@ -1,4 +1,4 @@
-"""Loads what target `c` compiled: the shared library, with the constants as the state of its functions."""
+"""The loader of target `c`: opens the shared library, with the constants as the state of its functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OUT_OF_MEMORY = 1
 
 
 def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
-    """The functions of the library; it is closed when they are released."""
+    """Load the functions of the library; it is closed when they are released."""
     made_for, here = artifact.metadata.get("triple"), llvm_host()["triple"]
     if made_for != here:
         raise ArtifactError(f"it was compiled for {made_for}, this machine is {here}: compile the model again for it")
@@ -38,7 +38,7 @@ def _explain(function: str, code: int) -> str | None:
 
 
 def _open(data: bytes, suffix: str) -> tuple[Any, str]:
-    # A file of its own for each load: libraries of one path would share their memory.
+    # Each load uses a file of its own: libraries loaded from one path would share their memory.
     handle, path = tempfile.mkstemp(prefix="mirlo-c-", suffix=suffix)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -48,7 +48,7 @@ def _open(data: bytes, suffix: str) -> tuple[Any, str]:
         os.unlink(path)
         raise ArtifactError(f"its library cannot be opened: {error}") from error
     finally:
-        # Where an open file may be unlinked, it is not left behind even by a process that is killed.
+        # Unlink the file while it is open where the system allows it, so that a killed process leaves nothing behind.
         if sys.platform != "win32" and os.path.exists(path):
             os.unlink(path)
 

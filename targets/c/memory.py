@@ -1,4 +1,4 @@
-"""Where the intermediate tensors of a region lie: one workspace, in which places are used again."""
+"""The workspace of a region: slots for intermediate tensors, reused when live ranges end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALIGNMENT = 64
 
 @dataclass
 class Slot:
-    """A piece of the workspace."""
+    """A range of the workspace."""
 
     bytes: str
     """Its size as a C expression."""
@@ -24,16 +24,16 @@ class Slot:
 
 @dataclass
 class Workspace:
-    """The slots, and which values lie where."""
+    """The slots of a region and the values stored in each."""
 
     slots: list[Slot] = field(default_factory=list)
     places: dict[Value, int] = field(default_factory=dict)
 
     @staticmethod
     def plan(function: ExternalFunction, steps: Sequence[Sequence[Node]], roots: Mapping[Value, Value]) -> Workspace:
-        """Give each value a slot from the step that computes it to the last step that reads it.
+        """Assign each value a slot from the step that computes it to the last step that reads it.
 
-        `roots` maps a view to the value whose memory it is.
+        `roots` maps a view to the value whose memory it shares.
         """
         made = Workspace()
         stored = set(function.outputs) - set(roots)
@@ -55,7 +55,7 @@ class Workspace:
         return made
 
     def _holder(self, slot: int) -> Value:
-        """The last value that was given a slot."""
+        """Return the last value assigned to a slot."""
         return [value for value, place in self.places.items() if place == slot][-1]
 
     def _take(self, size: str, estimate: str, free: list[int]) -> int:
@@ -72,7 +72,7 @@ class Workspace:
         return len(self.slots) - 1
 
     def size_lines(self) -> list[str]:
-        """The body of the function that says how many bytes the workspace takes."""
+        """Return the body of the function that computes the workspace size in bytes."""
         total = " + ".join(_aligned(slot.bytes) for slot in self.slots) or "0"
         if all(slot.bytes.isdigit() for slot in self.slots):
             total = str(sum(int(_aligned(slot.bytes)) for slot in self.slots))
@@ -87,7 +87,7 @@ class Workspace:
         ]
 
     def pointer_lines(self, names: Mapping[Value, str]) -> list[str]:
-        """A pointer for each slot and each value in one."""
+        """Return declarations of a pointer for each slot and each value in one."""
         lines, offset = [], "(char *)workspace"
         for number, slot in enumerate(self.slots):
             lines.append(f"{INDENT}char *const slot{number} = {offset};")
@@ -99,7 +99,7 @@ class Workspace:
 
 
 def _reads(step: Sequence[Node]) -> list[Value]:
-    """Return what a step reads from memory."""
+    """Return the values that a step reads from memory."""
     inner = {node.output for node in step[:-1]}
     return [value for node in step for value in node.inputs if value not in inner]
 

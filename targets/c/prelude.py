@@ -1,4 +1,4 @@
-"""What every C file starts with: the tensor of DLPack, and the functions that expressions use."""
+"""The head of every C file: DLPack's tensor type and the functions that expressions use."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _FLOATS = {
 
 
 def prelude(title: str) -> str:
-    """The head of a file, with a title."""
+    """Return the head of a file, with a title."""
     includes = "\n".join(f"#include <{name}>" for name in INCLUDES)
     functions = [
         _FUNCTION.format(type=t, name=name, f=f, arguments=arguments.format(t=t), body=body.format(t=t, f=f))

@@ -1,4 +1,4 @@
-"""All regions of a module as one C file, and its header."""
+"""The C file of all regions of a module, and its header."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CSource:
 
     @cached_property
     def params(self) -> tuple[str, ...]:
-        """The constants that are handed in, in the order of the array `params`."""
+        """Return the names of the external constants in the order of the array `params`."""
         return tuple(name for name, array in self.module.constants.items() if not is_small(array))
 
     @cached_property
@@ -34,16 +34,16 @@ class CSource:
 
     @property
     def symbols(self) -> dict[str, str]:
-        """The C functions of the regions."""
+        """Return the C function of each region."""
         return {made.function.name: made.symbol for made in self.functions}
 
     def text(self) -> str:
-        """The file."""
+        """Return the source file."""
         title = f"Written by Mirlo, target '{c_comment(self.module.target)}'.{self._contents()}"
         return prelude(title) + "\n" + "\n".join(made.text() for made in self.functions)
 
     def header(self) -> str:
-        """What a program needs to call it."""
+        """Return the header for programs that call the functions."""
         lines = [f"/* Written by Mirlo, target '{c_comment(self.module.target)}'.{self._contents()} */", "#pragma once"]
         lines += ["#include <stddef.h>", "#include <stdbool.h>", "#include <stdint.h>", "", DLPACK]
         for made in self.functions:
@@ -51,7 +51,7 @@ class CSource:
         return "\n".join(lines)
 
     def _contents(self) -> str:
-        """What is in the array `params`, for people."""
+        """Return a comment that lists the array `params`."""
         if not self.params:
             return " No constants are handed in: `params` may be NULL."
         rows = []
@@ -62,7 +62,7 @@ class CSource:
 
 
 def weights_blob(target: str, params: Mapping[str, np.ndarray]) -> tuple[bytes, str]:
-    """The constants that are handed in, one after the other, and C that finds them in a copy of that in memory."""
+    """Return the concatenated external constants and C code that locates them in a copy of that data."""
     blob, lines = bytearray(), []
     target = c_identifier(target)
     for place, array in enumerate(params.values()):

@@ -1,4 +1,4 @@
-"""Element types, numbers and dims in C."""
+"""Element types, literals and dims in C."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ C_TYPES = {
     "f32": "float", "f64": "double", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
     "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t", "bool": "bool",
 }  # fmt: skip
-"""The element types that C has."""
+"""The C types of element types."""
 _LIMITS = {"i8": "INT8", "i16": "INT16", "i32": "INT32", "i64": "INT64", "u8": "UINT8", "u16": "UINT16",
            "u32": "UINT32", "u64": "UINT64"}  # fmt: skip
 
 
 def c_type(dtype: DType) -> str:
-    """The C type of an element type."""
+    """Return the C type of an element type."""
     return C_TYPES[dtype.name]
 
 
 def literal(value: Any, dtype: DType) -> str:
-    """A number as an element of a type, exactly."""
+    """Return a C literal that denotes a value of an element type exactly."""
     if dtype.is_bool:
         return "true" if value else "false"
     if dtype.is_integer:
@@ -50,7 +50,7 @@ def _integer(value: int, dtype: DType) -> str:
 
 
 def least(dtype: DType) -> str:
-    """What every element is at least: where a maximum starts."""
+    """Return the smallest element, the initial value of a maximum."""
     if dtype.is_bool:
         return "false"
     if dtype.is_float:
@@ -59,19 +59,19 @@ def least(dtype: DType) -> str:
 
 
 def most(dtype: DType) -> str:
-    """What every element is at most: where a minimum starts."""
+    """Return the largest element, the initial value of a minimum."""
     if dtype.is_bool:
         return "true"
     return "INFINITY" if dtype.is_float else f"{_LIMITS[dtype.name]}_MAX"
 
 
 def symbol_name(symbol: str) -> str:
-    """The C variable that holds the size which a symbol stands for."""
+    """Return the C variable of a symbol."""
     return f"dim_{c_identifier(symbol)}"
 
 
 def c_dim(dim: Dim) -> str:
-    """A dim as a C expression over the variables of its symbols."""
+    """Return a dim as a C expression over the variables of its symbols."""
     if isinstance(dim, int):
         return str(dim)
     if dim is D.UNKNOWN:
@@ -99,7 +99,7 @@ def _expression(node: Any) -> str:
 
 
 def product(dims: list[str]) -> str:
-    """The product of dims, numbers multiplied out."""
+    """Return the product of dims, with integer factors folded."""
     number, rest = 1, []
     for dim in dims:
         if dim.isdigit():

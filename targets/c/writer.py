@@ -1,4 +1,4 @@
-"""C text: lines, blocks, loops, and the places of elements in tensors."""
+"""A writer of C text: lines, blocks, loops and element accesses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INDENT = "  "
 
 @dataclass
 class Writer:
-    """Writes the body of one function; knows the C names of its values."""
+    """A writer of one function's body that knows the C names of its values."""
 
     names: dict[Value, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
@@ -25,7 +25,7 @@ class Writer:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """`head {` ... `}`"""
+        """Emit `head {` ... `}`."""
         self.line(f"{head} {{" if head else "{")
         self.depth += 1
         yield
@@ -34,7 +34,7 @@ class Writer:
 
     @contextmanager
     def loop(self, name: str, extent: str) -> Iterator[str]:
-        """A loop from 0; one that runs once gives "0" in place of its variable."""
+        """Emit a loop from 0; yields its variable, or "0" for a loop of one iteration."""
         if extent == "1":
             yield "0"
             return
@@ -43,7 +43,7 @@ class Writer:
 
     @contextmanager
     def loops(self, extents: Sequence[str], prefix: str = "i") -> Iterator[list[str]]:
-        """Loops over an index space; gives the variables."""
+        """Emit loops over an index space; yields the variables."""
         if not extents:
             yield []
             return
@@ -51,29 +51,29 @@ class Writer:
             yield [*outer, last]
 
     def at(self, value: Value, index: Sequence[str]) -> str:
-        """The element of a value at an index."""
+        """Return the element of a value at an index."""
         return f"{self.names[value]}[{linear(dims(value), index)}]"
 
     def broadcast(self, value: Value, index: Sequence[str]) -> str:
-        """The element that broadcasts to an index of a tensor of the same or a higher rank."""
+        """Return the element that broadcasts to an index of a tensor of the same or a higher rank."""
         own = dims(value)
         last = list(index)[len(index) - len(own) :]
         return self.at(value, ["0" if dim == "1" else i for dim, i in zip(own, last, strict=True)])
 
     @contextmanager
     def each(self, value: Value) -> Iterator[list[str]]:
-        """Loops over the elements of a value."""
+        """Emit loops over the elements of a value; yields the index."""
         with self.loops(dims(value)) as index:
             yield index
 
 
 def dims(value: Value) -> list[str]:
-    """The dims of a value as C expressions."""
+    """Return the dims of a value as C expressions."""
     return [c_dim(dim) for dim in value.type.shape]
 
 
 def count(value: Value) -> str:
-    """How many elements a value has."""
+    """Return the number of elements of a value."""
     return product(dims(value))
 
 
@@ -82,7 +82,7 @@ def element_type(value: Value) -> str:
 
 
 def linear(extents: Sequence[str], index: Sequence[str]) -> str:
-    """The position of an element in row-major order."""
+    """Return the row-major offset of an index."""
     place = "0"
     for extent, at in zip(extents, index, strict=True):
         if extent == "1":

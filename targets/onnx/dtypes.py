@@ -12,5 +12,5 @@ CODES = {
 
 
 def code_of(dtype: DType) -> int:
-    """ONNX's code of an element type."""
+    """Return ONNX's code of an element type."""
     return CODES[dtype.name]

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OnnxGenerator(CodeGenerator):
-    """Regions as ONNX models, which an execution provider of ONNX Runtime runs."""
+    """Regions as ONNX models, run by an execution provider of ONNX Runtime."""
 
     name = "onnx"
     guarded = False
     figures = Figures(gflops=90.0, gbytes=10.0, call_us=30.0)
-    """Of the provider for the CPU; each call goes through Python."""
+    """Figures of the CPU provider; each call goes through Python."""
     provider: str = option("CPUExecutionProvider", "the execution provider, 'cuda' for CUDAExecutionProvider")
     provider_options: tuple[str, ...] = option((), "its options, 'device_id=0'")
     source_only: bool = option(False, "make the models, ask for no ONNX Runtime")
@@ -39,18 +39,18 @@ class OnnxGenerator(CodeGenerator):
                 raise ValueError(f"provider-options: expected NAME=VALUE, found '{text}'")
 
     def patterns(self) -> Sequence[Any]:
-        """Each operator that ONNX has is a composite of its own; merging makes regions of them."""
+        """Make each operator that ONNX has a composite of its own; merging joins them into regions."""
         if not self.source_only:
             onnxruntime()
         names = sorted(load_exporters())
         return [(name.removeprefix("relax."), is_op(name).where(self._accepts, "onnx.accepts")) for name in names]
 
     def fingerprint(self) -> str:
-        """The version of ONNX Runtime."""
+        """Return the version of ONNX Runtime."""
         return str(onnxruntime().__version__)
 
     def codegen(self, module: ExternalModule) -> Artifact:
-        """The models, one after the other."""
+        """Export the models and concatenate them."""
         data, models, weights = bytearray(), {}, {}
         for function in module.functions:
             region = region_model(function)
@@ -66,7 +66,7 @@ class OnnxGenerator(CodeGenerator):
         return Artifact("onnx", module.names, bytes(data), tuple(params), metadata)
 
     def files(self, artifact: Artifact, params: Mapping[str, np.ndarray]) -> Mapping[str, bytes]:
-        """A model per region, complete with its weights."""
+        """Return a model per region, complete with its weights."""
         import numpy as np
         import onnx
         from onnx import numpy_helper
@@ -85,7 +85,7 @@ class OnnxGenerator(CodeGenerator):
 
     @property
     def copies(self) -> bool:  # type: ignore[override]
-        """Providers of other devices have a memory of their own."""
+        """Return whether the provider runs on a device with its own memory."""
         return self.provider.lower().removesuffix("executionprovider") not in ("cpu", "openvino", "dnnl", "xnnpack")
 
     @property
@@ -93,7 +93,7 @@ class OnnxGenerator(CodeGenerator):
         return tuple((name, value) for name, _, value in (text.partition("=") for text in self.provider_options))
 
     def _accepts(self, op: Any) -> bool | Decline:
-        """Whether ONNX can say an operator, and the provider run it."""
+        """Decline an operator that ONNX cannot express or the provider cannot run."""
         for value in (*op.operation.operands, *op.operation.results):
             kind = TensorType.from_mlir(value.type)
             if kind is None or any(dim is D.UNKNOWN for dim in kind.shape):
@@ -107,6 +107,6 @@ class OnnxGenerator(CodeGenerator):
 
 
 class OnnxRuntimeGenerator(OnnxGenerator):
-    """The same, under the name of who runs it."""
+    """The generator `onnx` under the name `onnxruntime`."""
 
     name = "onnxruntime"

@@ -1,7 +1,7 @@
-"""Loads regions that are ONNX models: a session of ONNX Runtime each.
+"""The loader of ONNX regions: one session of ONNX Runtime each.
 
-A call goes through Python: a ctypes callback, which holds the interpreter's lock except while the session computes.
-Tensors are handed over where they lie; a provider on another device copies them.
+A call goes through Python: a ctypes callback, which holds the interpreter lock except while the session computes.
+Tensors are passed without copies; a provider on another device copies them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mirlo.targets.onnx.provider import open_session, session_options
 
 
 def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
-    """A session per region, with the weights that Mirlo holds."""
+    """Open a session per region with the weights in Mirlo's memory."""
     models: dict[str, list[int]] = artifact.metadata["models"]
     weights: dict[str, dict[str, str]] = artifact.metadata["weights"]
     functions, keep = {}, []
@@ -38,12 +38,12 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
 
 
 def _function(session: Any) -> Any:
-    """What generated code calls: inputs, then outputs, which are written where they are."""
+    """Return the callback for generated code: inputs, then outputs, which are written in place."""
     inputs = [spec.name for spec in session.get_inputs()]
     outputs = [spec.name for spec in session.get_outputs()]
 
     def call(*arrays: np.ndarray) -> None:
-        # A binding of its own for each call: calls may come from several threads.
+        # Each call has a binding of its own: several threads may call at once.
         binding = session.io_binding()
         for name, array in zip(inputs, arrays, strict=False):
             binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)

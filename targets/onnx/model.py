@@ -1,4 +1,4 @@
-"""A region as an ONNX model. Large constants are declared as external data: they are handed in when it is loaded."""
+"""A region as an ONNX model. Large constants are declared as external data and supplied at load time."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from mirlo.targets.onnx.export import load_exporters
 from mirlo.targets.onnx.export.graph import INLINE_BYTES, IR_VERSION, OPSET, Graph
 
 OUTSIDE = "outside"
-"""The file name that constants have which are handed in."""
+"""The file name given to constants that are supplied at load time."""
 
 
 class OnnxExportError(MirloError, ValueError):
-    """A region that ONNX cannot say."""
+    """A region cannot be expressed in ONNX."""
 
 
 @dataclass(frozen=True)
 class OnnxRegion:
-    """A model, and which of its initializers are which constants."""
+    """A model and the constants of its external initializers."""
 
     model: Any
     weights: dict[str, str]
-    """Names of initializers that are handed in, and of the constants that they are."""
+    """The constant of each external initializer, by initializer name."""
 
 
 def region_model(function: ExternalFunction) -> OnnxRegion:
-    """The ONNX model of a region."""
+    """Export a region to an ONNX model."""
     graph = Graph()
     weights = {}
     for value in function.constants:
@@ -53,7 +53,7 @@ def region_model(function: ExternalFunction) -> OnnxRegion:
 
 
 def _output_names(graph: Graph, function: ExternalFunction) -> list[str]:
-    """The names of the outputs: those of their values, except where these are inputs, constants, or given twice."""
+    """Return output names: those of the values, new ones for inputs, constants and values returned twice."""
     from onnx import helper
 
     names: list[str] = []
@@ -67,7 +67,7 @@ def _output_names(graph: Graph, function: ExternalFunction) -> list[str]:
 
 
 def node_model(node: Node) -> Any:
-    """A model of one operator on inputs of its types, or why ONNX cannot say it."""
+    """Return a model of one operator on inputs of its types, or a decline."""
     graph = Graph()
     made = export_node(graph, node)
     if isinstance(made, Decline):
@@ -77,7 +77,7 @@ def node_model(node: Node) -> Any:
 
 
 def export_node(graph: Graph, node: Node) -> Any:
-    """Add an operator to a graph, its results under their names in the view; a decline where ONNX cannot say it."""
+    """Add an operator to a graph, with its results under their names in the view, or decline."""
     exporter = load_exporters().get(node.op)
     if exporter is None:
         return Decline(f"nothing exports {node.op}")

@@ -1,4 +1,4 @@
-"""ONNX Runtime: sessions, providers, and what a provider can run."""
+"""ONNX Runtime: sessions, providers, and the check whether a provider can run an operator."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mirlo.passes.rules import Decline
 from mirlo.runtime.errors import MirloError
 
 SILENT = 4
-"""ONNX Runtime's severity of fatal errors: others are raised, and told by Mirlo."""
+"""ONNX Runtime's severity of fatal errors; other errors are raised and reported by Mirlo."""
 
 
 class ProviderError(MirloError, RuntimeError):
-    """ONNX Runtime, or the provider asked for, is not installed."""
+    """ONNX Runtime, or the requested provider, is not installed."""
 
 
 def onnxruntime() -> Any:
-    """The package, or an error that says how to install it."""
+    """Import ONNX Runtime, or raise an error that names the package to install."""
     try:
         import onnxruntime as found
     except ImportError as error:
@@ -32,7 +32,7 @@ def onnxruntime() -> Any:
 
 
 def require_provider(provider: str) -> str:
-    """The provider's full name: `cuda` stands for `CUDAExecutionProvider`."""
+    """Return the full name of a provider: `cuda` stands for `CUDAExecutionProvider`."""
     available = onnxruntime().get_available_providers()
     for name in available:
         if provider.lower() in (name.lower(), name.lower().removesuffix("executionprovider")):
@@ -44,13 +44,13 @@ def require_provider(provider: str) -> str:
 
 
 def session_options(threads: int, weights: Mapping[str, np.ndarray]) -> tuple[Any, list[Any]]:
-    """Options of a session, and what must live as long: the weights, which are not copied."""
+    """Return session options and the weights that must outlive the session because they are not copied."""
     runtime = onnxruntime()
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = SILENT
-    # Threads that spin after a call would take the cores from the rest of the model.
+    # Threads that spin after a call would take cores from the rest of the model.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     held: list[Any] = [runtime.OrtValue.ortvalue_from_numpy(array) for array in weights.values()]
     if held:
@@ -59,7 +59,7 @@ def session_options(threads: int, weights: Mapping[str, np.ndarray]) -> tuple[An
 
 
 def open_session(model: bytes, options: Any, provider: str, provider_options: Mapping[str, str]) -> Any:
-    """A session on a provider; what it does not run, ONNX Runtime runs on the CPU."""
+    """Open a session on a provider; ONNX Runtime runs unsupported nodes on the CPU."""
     chosen: list[Any] = [(require_provider(provider), dict(provider_options))]
     if chosen[0][0] != "CPUExecutionProvider":
         chosen.append("CPUExecutionProvider")
@@ -68,7 +68,8 @@ def open_session(model: bytes, options: Any, provider: str, provider_options: Ma
 
 @lru_cache(maxsize=4096)
 def objection_to(model: bytes, provider: str, provider_options: tuple[tuple[str, str], ...]) -> Decline | None:
-    """Why ONNX Runtime cannot run a model of one operator: it is asked, since no table tells what kernels there are."""
+    """Decline a model of one operator that ONNX Runtime cannot run; a trial session finds out, as no table lists its
+    kernels."""
     runtime = onnxruntime()
     options, _ = session_options(1, {})
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL

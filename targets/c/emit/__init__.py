@@ -1,4 +1,4 @@
-"""How operators are written in C: `EMITTERS`, by operator, a file per family."""
+"""Emitters of C code: `EMITTERS` by operator, one file per family."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Emitter = Callable[[Writer, Node], None]
 Check = Callable[[Any], Any]
 EMITTERS: dict[str, Emitter] = {}
 CHECKS: dict[str, Check] = {}
-"""Further conditions of operators: functions of the operation, which return True or a decline."""
+"""Additional conditions per operator: functions of the operation that return True or a decline."""
 FAMILIES = (
     "elementwise",
     "contraction",
@@ -30,7 +30,7 @@ FAMILIES = (
 
 
 def emits(*names: str, check: Check | None = None) -> Callable[[Emitter], Emitter]:
-    """Register how operators of these names are written."""
+    """Register an emitter for operators of these names."""
 
     def register(function: Emitter) -> Emitter:
         for name in names:
@@ -44,7 +44,7 @@ def emits(*names: str, check: Check | None = None) -> Callable[[Emitter], Emitte
 
 @cache
 def load_emitters() -> dict[str, Emitter]:
-    """All of them."""
+    """Import all emitters and return them by operator."""
     for family in FAMILIES:
         importlib.import_module(f"mirlo.targets.c.emit.{family}")
     return EMITTERS

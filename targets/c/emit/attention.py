@@ -1,4 +1,4 @@
-"""Attention, whose scores are computed twice, so that no memory is needed for them; rotary embeddings."""
+"""Attention, which computes its scores twice so that they need no memory, and rotary embeddings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def attention(w: Writer, node: Node) -> None:
 
 @emits("rotary_embedding")
 def rotary_embedding(w: Writer, node: Node) -> None:
-    """Pairs of elements turned by an angle; elements behind them are copied."""
+    """Rotate pairs of elements by an angle and copy the elements behind them."""
     x, cos, sin, out = node["x"], node["cos"], node["sin"], node.output
     half, kind = dims(cos)[-1], element_type(x)
     batch, heads, length, size = dims(x)

@@ -1,4 +1,4 @@
-"""Matrix products and convolutions, as plain loops."""
+"""Matrix products and convolutions as plain loops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mirlo.targets.c.writer import Writer, dims, element_type, linear
 
 @emits("matmul")
 def matmul(w: Writer, node: Node) -> None:
-    """Rows of the result are sums of rows of the right operand, so that the inner loop runs along memory."""
+    """Emit a matrix product whose inner loop reads the right operand contiguously."""
     x, y, out = node["lhs"], node["rhs"], node.output
     left = dims(x) if x.type.rank > 1 else ["1", *dims(x)]
     right = dims(y) if y.type.rank > 1 else [*dims(y), "1"]
@@ -55,7 +55,7 @@ def _offset(extents: list[str], index: list[str], step: str) -> str:
 
 @emits("einsum")
 def einsum(w: Writer, node: Node) -> None:
-    """Loops over the labels of the result, and inside over those that are summed."""
+    """Emit loops over the labels of the result and, inside, over the reduced labels."""
     out = node.output
     inputs, output = einsum_terms(node["equation"], [x.type.rank for x in node["xs"]])
     sizes: dict[str, str] = {}
@@ -78,7 +78,7 @@ def einsum(w: Writer, node: Node) -> None:
 
 
 class Window:
-    """The attributes of a convolution or pool, one number per spatial dim, and where things lie."""
+    """The attributes of a convolution or pool, one value per spatial dim, and its layouts."""
 
     def __init__(self, node: Node, x: Value, output: Value):
         rank = x.type.rank - 2
@@ -86,7 +86,7 @@ class Window:
         self.strides = node["strides"] or (1,) * rank
         self.dilations = node["dilations"] or (1,) * rank
         self.pads = padding_pairs(node["padding"], rank)
-        # Only then a window may reach beyond an end that is not padded.
+        # Only with ceil_mode may a window extend past an end without padding.
         self.rounds_up = node.attributes.get("ceil_mode", False)
         self.input, self.output = (self.spatial(dims(value)) for value in (x, output))
 
@@ -97,12 +97,12 @@ class Window:
         return extents[-1] if self.last else extents[1]
 
     def place(self, n: str, c: str, at: list[str]) -> list[str]:
-        """The index of an element in a tensor of this layout."""
+        """Return the index of an element in a tensor of this layout."""
         return [n, *at, c] if self.last else [n, c, *at]
 
     @contextmanager
     def inside(self, w: Writer, out: list[str], taps: list[str]) -> Iterator[list[str]]:
-        """What is done for an element of a window that lies inside the input; gives its spatial index."""
+        """Emit the code for a window element inside the input; yields its spatial index."""
         names, conditions = [], []
         for i, (o, tap) in enumerate(zip(out, taps, strict=True)):
             place = _position(o, self.strides[i], tap, self.dilations[i], self.pads[i][0])
@@ -128,7 +128,7 @@ def _times(name: str, factor: int) -> str:
 
 
 def _kernel(node: Node, weight: Value) -> tuple[list[str], str, Any]:
-    """The window, the input channels of a group, and the index of an element of the kernel."""
+    """Return the window, the input channels per group, and the index of a kernel element."""
     extents, layout = dims(weight), node.attributes.get("kernel_layout", "OI*")
     window = {"OI*": extents[2:], "*IO": extents[:-2], "O*I": extents[1:-1]}[layout]
     channels = {"OI*": extents[1], "*IO": extents[-2], "O*I": extents[-1]}[layout]
@@ -141,7 +141,7 @@ def _kernel(node: Node, weight: Value) -> tuple[list[str], str, Any]:
 
 @emits("conv")
 def conv(w: Writer, node: Node) -> None:
-    """Each element of the result is a sum over the channels of its group and over the window."""
+    """Emit a convolution: each result element sums over the channels of its group and the window."""
     x, weight, bias, out = node["x"], node["weight"], node["bias"], node.output
     window = Window(node, x, out)
     taps, channels, place = _kernel(node, weight)
@@ -162,7 +162,7 @@ def conv(w: Writer, node: Node) -> None:
 
 @emits("conv_transpose")
 def conv_transpose(w: Writer, node: Node) -> None:
-    """Each element of the result gathers the inputs whose windows cover it."""
+    """Emit a transposed convolution: each result element gathers the inputs whose windows cover it."""
     x, weight, bias, out = node["x"], node["weight"], node["bias"], node.output
     window = Window(node, x, out)
     extents = dims(weight)

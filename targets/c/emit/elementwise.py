@@ -1,4 +1,4 @@
-"""Elementwise operators: an expression each; chains of them become one loop (`function.py` finds the chains)."""
+"""Elementwise operators, one expression each; `function.py` joins chains of them into one loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirlo.targets.c.types import c_type, literal
 from mirlo.targets.c.writer import Writer, count
 
 Expression = Callable[[Node, list[str]], str]
-"""The C expression of an element, from those of the operands: variables, so that they may occur several times."""
+"""The C expression of an element, given those of the operands: variables, so that they may occur several times."""
 EXPRESSIONS: dict[str, Expression] = {}
 
 
@@ -20,7 +20,7 @@ def _suffix(dtype: DType) -> str:
 
 
 def _kind(node: Node) -> DType:
-    """The type in which an operator computes: that of its last operand (a condition comes first)."""
+    """Return the type in which an operator computes: that of its last operand, because a condition comes first."""
     return node.inputs[-1].type.dtype
 
 
@@ -38,7 +38,7 @@ _CALLS = (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "sin", "cos", "tan", "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "floor", "ceil", "trunc",
 )  # fmt: skip
-# operator: in floats; in integers, where that differs; in bools
+# operator: the expression for floats; for integers, where it differs; for bools
 _TEMPLATES: dict[str, tuple[str, ...]] = {
     **{name: (f"{name}{{f}}({{a}})",) for name in _CALLS},
     "round": ("rint{f}({a})",),
@@ -56,7 +56,7 @@ _TEMPLATES: dict[str, tuple[str, ...]] = {
     "add": ("{a} + {b}", "({t})({a} + {b})"),
     "subtract": ("{a} - {b}", "({t})({a} - {b})"),
     "multiply": ("{a} * {b}", "({t})({a} * {b})"),
-    # The least number by -1 would stop the program; it is itself then.
+    # The smallest integer divided by -1 traps; return it unchanged.
     "divide": (
         "{a} / {b}",
         "{b} == 0 ? ({t})0 : ({t})-1 < 0 && {b} == ({t})-1 ? ({t})(0 - (uint64_t){a}) : ({t})({a} / {b})",
@@ -91,7 +91,7 @@ _TEMPLATES: dict[str, tuple[str, ...]] = {
     "mish": ("{a} * tanh{f}(mirlo_softplus{f}({a}))",),
     "softsign": ("{a} / (1 + fabs{f}({a}))",),
 }
-# operator: an expression of the operand and of its attributes, floats of the operand's type
+# operator: the expression of the operand and of its attributes, which are floats of the operand's type
 _WITH_ATTRIBUTES = {
     "leaky_relu": "{a} >= 0 ? {a} : {a} * {alpha}",
     "elu": "{a} > 0 ? {a} : {alpha} * expm1{f}({a})",
@@ -130,7 +130,7 @@ def _clip(node: Node, operands: list[str]) -> str:
     if node["max"] is None:
         return text
     high = literal(node["max"], kind)
-    # A minimum larger than the maximum gives the maximum.
+    # A minimum larger than the maximum yields the maximum.
     return f"{operands[0]} > {high} || ({text}) > {high} ? {high} : {text}"
 
 
@@ -146,7 +146,7 @@ EXPRESSIONS.update(
 
 
 def emit_chain(w: Writer, chain: list[Node]) -> None:
-    """One loop for operators that feed each other, element by element; the last one's result is stored."""
+    """Emit one loop for a chain of operators and store the last one's result."""
     output = chain[-1].output
     inner = {node.output for node in chain[:-1]}
     read = [value for node in chain for value in node.inputs if value not in inner]
@@ -159,7 +159,7 @@ def emit_chain(w: Writer, chain: list[Node]) -> None:
 
 
 def _emit_elements(w: Writer, chain: list[Node], element: Callable[[Value], str]) -> None:
-    """The body of the loop: each operator's result in a variable, the last one's stored."""
+    """Emit the loop body: each operator's result in a variable, the last one stored."""
     output = chain[-1].output
     made: dict[Value, str] = {}
     for position, node in enumerate(chain):

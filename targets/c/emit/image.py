@@ -1,4 +1,4 @@
-"""Resizing: what each place reads is worked out when compiling, and stands in the source as a small table."""
+"""Resizing with source indices computed at compile time and stored in the source as small tables."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _entry(table: AxisTable, index: str, tap: str) -> str:
 
 
 def _place(axis: int, table: AxisTable, index: str, tap: str) -> str:
-    """What an axis reads: a place that is affine in its index, or one of the table."""
+    """Return the source index of an axis: an affine expression or a table entry."""
     if table.affine is None:
         return f"place{axis}[{_entry(table, index, tap)}]"
     factor, offset, divisor = table.affine

@@ -1,4 +1,4 @@
-"""Gathers and scatters, quantization."""
+"""Gathers, scatters and quantization."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mirlo.targets.c.writer import Writer, dims, element_type
 
 
 def place_of(w: Writer, name: str, indices: Value, at: list[str], extent: str) -> str:
-    """A variable for an index, which may count from the end."""
+    """Declare a variable for an index, which may count from the end."""
     w.line(f"int64_t {name} = (int64_t){w.at(indices, at)};")
     if not indices.type.dtype.is_unsigned:
         w.line(f"if ({name} < 0) {name} += {extent};")
@@ -58,7 +58,7 @@ def one_hot(w: Writer, node: Node) -> None:
 
 
 def _parameter(w: Writer, value: Value, node: Node, index: list[str]) -> str:
-    """Where the scale or zero point of an element is."""
+    """Return the index of the scale or zero point of an element."""
     axis = node["axis"] % max(len(index), 1)
     if node["block"]:
         return w.at(value, [f"{i} / {node['block']}" if n == axis else i for n, i in enumerate(index)])

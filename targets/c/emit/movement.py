@@ -1,4 +1,4 @@
-"""Operators that move elements: each element of the result is read from a place of an operand."""
+"""Operators that move elements: each result element is read from one operand element."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mirlo.targets.c.types import literal
 from mirlo.targets.c.writer import Writer, count, dims, element_type
 
 VIEWS = ("relax.reshape", "relax.expand_dims", "relax.squeeze")
-"""The same elements in the same order: the result is its operand, no code is needed."""
+"""Operators whose result has the operand's elements in the same order: they need no code."""
 
 
 def copy(w: Writer, source: Value, target: Value) -> None:
-    """All elements, in their order."""
+    """Emit a copy of all elements in order."""
     w.line(f"memcpy({w.names[target]}, {w.names[source]}, ({count(target)}) * sizeof({element_type(target)}));")
 
 
@@ -31,7 +31,7 @@ def permute(w: Writer, node: Node) -> None:
 
 
 def _is_decided(op: Any) -> bool | Decline:
-    """Whether it is known which dims are 1."""
+    """Check that it is known statically which dims are 1."""
     source, target = (dims_of(value.type) for value in (op.x, op.output))
     pairs = zip(source, target[len(target) - len(source) :], strict=True)
     if all(dim in (1, wanted) for dim, wanted in pairs):
@@ -74,7 +74,7 @@ def strided_slice(w: Writer, node: Node) -> None:
         if isinstance(size, int):
             places[axis] = str(slice(begin, end, stride).indices(size)[0]), stride
             continue
-        # A begin beyond the tensor stands for its edge.
+        # A begin beyond the tensor is clamped to its edge.
         extent = dims(x)[axis]
         first = str(begin) if begin >= 0 else f"{extent} - {-begin}"
         last = extent if stride > 0 else f"{extent} - 1"

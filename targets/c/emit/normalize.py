@@ -10,7 +10,7 @@ from mirlo.targets.c.writer import Writer, dims, element_type
 
 
 def _mean_and_factor(w: Writer, x: Value, axes: list[int], whole: list[str], epsilon: float, mean: bool = True) -> None:
-    """`mean`, and `factor`, 1 over the deviation, of the elements along axes."""
+    """Emit `mean` and `factor`, 1 over the deviation, of the elements along axes."""
     size = product([dims(x)[axis] for axis in axes])
     w.line("double mean = 0, square = 0;")
     if mean:

@@ -1,4 +1,4 @@
-"""Pools: one result per window."""
+"""Pooling: one result per window."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirlo.targets.c.writer import Writer, dims, element_type, linear
 
 
 class _Pool:
-    """One pool: its loops, and the element that is read in the innermost."""
+    """The loops of a pool and the element read in the innermost one."""
 
     def __init__(self, w: Writer, node: Node):
         self.w, self.x, self.out = w, node["x"], node.output
@@ -23,21 +23,21 @@ class _Pool:
 
     @contextmanager
     def each_result(self) -> Iterator[tuple[list[str], list[str]]]:
-        """Loops over the results: the index of one, and the spatial part of it."""
+        """Emit loops over the results; yields a result's index and its spatial part."""
         w, window, shape = self.w, self.window, dims(self.out)
         with w.loop("n", shape[0]) as n, w.loop("c", window.channels(shape)) as c, w.loops(window.output, "y") as at:
             yield window.place(n, c, at), at
 
     @contextmanager
     def each_place(self, index: list[str], at: list[str]) -> Iterator[list[str]]:
-        """Loops over the elements of a window that are inside; gives the index of one."""
+        """Emit loops over the elements of a window inside the input; yields an element's index."""
         n, c = index[0], index[-1] if self.window.last else index[1]
         with self.w.loops(self.kernel, "k") as k, self.window.inside(self.w, at, k) as source:
             yield self.window.place(n, c, source)
 
     @contextmanager
     def each_element(self, index: list[str], at: list[str]) -> Iterator[str]:
-        """The same; gives the element."""
+        """Emit loops over the elements of a window inside the input; yields an element."""
         with self.each_place(index, at) as place:
             yield self.w.at(self.x, place)
 
@@ -55,7 +55,7 @@ def max_pool(w: Writer, node: Node) -> None:
 
 @emits("avg_pool")
 def avg_pool(w: Writer, node: Node) -> None:
-    """With `count_include_pad`, what a window has beyond the padding does not count either."""
+    """Emit an average pool. `count_include_pad` counts padding, but not what a window has beyond the padding."""
     pool = _Pool(w, node)
     with pool.each_result() as (index, at):
         w.line(f"{pool.kind} sum = 0;")
@@ -97,7 +97,7 @@ def lp_pool(w: Writer, node: Node) -> None:
 
 @emits("max_pool_with_indices")
 def max_pool_with_indices(w: Writer, node: Node) -> None:
-    """Of equal elements the first counts, in the order in which places are counted."""
+    """Emit a max pool with indices; among equal elements the first in index order is taken."""
     pool, (values, indices) = _Pool(w, node), node.outputs
     extents = dims(node["x"])
     with pool.each_result() as (index, at):

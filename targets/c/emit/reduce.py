@@ -1,4 +1,4 @@
-"""Reductions, places of extremes, running results, softmax."""
+"""Reductions, arg-extremes, cumulative operators and softmax."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirlo.targets.c.emit import emits
 from mirlo.targets.c.types import c_type, least, most, product
 from mirlo.targets.c.writer import Writer, dims, element_type
 
-# operator: start; what a step does to `acc` with the element `e`; what becomes of `acc` at the end ({n} elements)
+# operator: initial value; update of `acc` by element `e`; final value of `acc` ({n} elements)
 REDUCTIONS = {
     "reduce_sum": ("0", "acc += e;", "acc"),
     "reduce_mean": ("0", "acc += e;", "acc / {n}"),
@@ -29,7 +29,7 @@ REDUCTIONS = {
 
 
 def sum_type(kind: DType) -> str:
-    """The type in which many elements are summed."""
+    """Return the type in which elements are accumulated."""
     return "double" if kind.is_float else c_type(kind)
 
 
@@ -39,7 +39,8 @@ def axes_of(axes: Any, rank: int) -> list[int]:
 
 @contextmanager
 def rows(w: Writer, x: Value, axes: list[int], keepdims: bool) -> Iterator[tuple[list[str], list[str]]]:
-    """Loops over what is not reduced: the index of the result, and that of x, with `r0`... for what is."""
+    """Emit loops over the axes that are not reduced; yields the index of the result and that of x, with `r0`... for
+    reduced axes."""
     extents = dims(x)
     kept = [axis for axis in range(len(extents)) if axis not in axes]
     with w.loops([extents[axis] for axis in kept]) as index:
@@ -52,7 +53,7 @@ def rows(w: Writer, x: Value, axes: list[int], keepdims: bool) -> Iterator[tuple
 
 @contextmanager
 def along(w: Writer, x: Value, axes: list[int]) -> Iterator[None]:
-    """The loops over the axes that are reduced."""
+    """Emit loops over the reduced axes."""
     extents = dims(x)
     with w.loops([extents[axis] for axis in axes], "r"):
         yield
@@ -72,14 +73,14 @@ def reduce(w: Writer, node: Node) -> None:
             w.line(f"const {accumulator} e = {w.at(x, whole)};")
             w.line(step)
         size = product([extents[axis] for axis in axes])
-        if not kind.is_float:  # the mean of no integers is 0
+        if not kind.is_float:  # the mean of zero integers is 0
             size = f"({size} > 0 ? {size} : 1)"
         w.line(f"{w.at(out, index)} = ({element_type(out)})({end.format(n=f'({accumulator})({size})')});")
 
 
 @emits("reduce_log_sum_exp")
 def reduce_log_sum_exp(w: Writer, node: Node) -> None:
-    """The largest element is taken out first, so that exp does not overflow."""
+    """Emit a log-sum-exp; the largest element is subtracted first so that exp does not overflow."""
     x, axes = node["x"], axes_of(node["axes"], node["x"].type.rank)
     with rows(w, x, axes, node["keepdims"]) as (index, whole):
         w.line("double peak = -INFINITY, sum = 0;")
@@ -116,7 +117,7 @@ def cumulative(w: Writer, node: Node) -> None:
             if node["reverse"]:
                 place = f"({dims(x)[axis]} - 1 - {place})"
             at = [*whole[:axis], place, *whole[axis + 1 :]]
-            # The element is read before it may be written: both may be one place.
+            # Read the element before it may be overwritten: source and target may alias.
             w.line(f"const {element_type(x)} e = {w.at(x, at)};")
             step, store = f"acc {sign}= e;", f"{w.at(node.output, at)} = ({element_type(x)})acc;"
             for line in (store, step) if node["exclusive"] else (step, store):

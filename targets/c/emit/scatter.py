@@ -1,4 +1,4 @@
-"""Scatters and the largest elements of rows."""
+"""Scatters and top-k."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def scatter_nd(w: Writer, node: Node) -> None:
 
 @emits("topk")
 def topk(w: Writer, node: Node) -> None:
-    """One pass over the row for each place: the best of what comes after the one before, of equal ones the first."""
+    """Emit one pass over the row per result: the best element after the previous one, the first among equal ones."""
     x, axis = node["x"], node["axis"] % node["x"].type.rank
     values, indices = node.outputs
     kind, better = element_type(x), ">" if node["largest"] else "<"

@@ -1,4 +1,4 @@
-"""From regions to ONNX models: `EXPORTERS`, by operator, a file per family."""
+"""Exporters from regions to ONNX models: `EXPORTERS` by operator, one file per family."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from mirlo.passes.byoc.view import Node
 from mirlo.targets.onnx.export.graph import Graph
 
 Exporter = Callable[[Graph, Node], Any]
-"""Adds the operator's nodes to the graph; returns the names of the results in order, or a decline."""
+"""A function that adds the operator's nodes to the graph and returns the names of the results in order, or a
+decline."""
 EXPORTERS: dict[str, Exporter] = {}
 FAMILIES = ("elementwise", "networks", "movement", "reductions", "normalize")
 
 
 def exports(*names: str) -> Callable[[Exporter], Exporter]:
-    """Register how operators of these names are said in ONNX."""
+    """Register an exporter for operators of these names."""
 
     def register(function: Exporter) -> Exporter:
         for name in names:
@@ -29,7 +30,7 @@ def exports(*names: str) -> Callable[[Exporter], Exporter]:
 
 @cache
 def load_exporters() -> dict[str, Exporter]:
-    """All of them."""
+    """Import all exporters and return them by operator."""
     for family in FAMILIES:
         importlib.import_module(f"mirlo.targets.onnx.export.{family}")
     return EXPORTERS

@@ -24,12 +24,12 @@ ONE_TO_ONE = {
     "greater_equal": "GreaterOrEqual", "where": "Where", "relu": "Relu", "sigmoid": "Sigmoid",
     "mish": "Mish", "softplus": "Softplus", "softsign": "Softsign", "prelu": "PRelu",
 }  # fmt: skip
-"""Operators that mean the same under another name."""
+"""Operators with the same meaning under another name."""
 WITH_ATTRIBUTES = {
     "leaky_relu": "LeakyRelu", "elu": "Elu", "selu": "Selu", "celu": "Celu", "hard_sigmoid": "HardSigmoid",
     "thresholded_relu": "ThresholdedRelu",
 }  # fmt: skip
-"""Those whose attributes have the same names as well."""
+"""Operators whose attributes have the same names as well."""
 BOOLS = frozenset(("relax.equal", "relax.not_equal", "relax.logical_xor"))
 
 
@@ -48,7 +48,7 @@ def _with_attributes(operator: str) -> Any:
 
 
 def _too_narrow(node: Node) -> Decline | None:
-    """Attributes of ONNX's operators are f32, whatever they are applied to."""
+    """Decline attributes that f32, the type of ONNX's attributes, cannot hold."""
     if node.inputs[0].type.dtype.name != "f64":
         return None
     lost = {n: v for n, v in node.attributes.items() if isinstance(v, float) and float(np.float32(v)) != v}
@@ -115,7 +115,7 @@ def mod(g: Graph, node: Node) -> list[str]:
     x, y = node.inputs
     if not node.output.type.dtype.is_float:
         return [g.add("Mod", [x, y], fmod=0)]
-    # ONNX has the remainder of floats with the sign of the dividend only.
+    # ONNX's remainder of floats takes the sign of the dividend only.
     again = g.add("Add", [g.add("Mod", [x, y], fmod=1), y])
     return [g.add("Mod", [again, y], fmod=1)]
 
@@ -146,7 +146,7 @@ def shrink(g: Graph, node: Node) -> Any:
 
 @exports("gelu")
 def gelu(g: Graph, node: Node) -> list[str]:
-    """As exporters spell it, which providers recognize."""
+    """Export GELU in the form that exporters write and providers recognize."""
     x, kind = node["x"], node["x"].type.dtype
     one, half = g.scalar(1, kind), g.scalar(0.5, kind)
     if node["approximate"] == "tanh":

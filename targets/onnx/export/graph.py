@@ -1,4 +1,4 @@
-"""An ONNX graph that grows: nodes, constants, names."""
+"""A builder of ONNX graphs: nodes, constants, names."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from mirlo.passes.byoc.view import Value
 from mirlo.targets.onnx.dtypes import code_of
 
 OPSET = 18
-"""Providers that follow new operator sets late have this one."""
+"""The opset, which providers that adopt new ones late support too."""
 IR_VERSION = 9
 INLINE_BYTES = 1024
-"""Constants of at most so many bytes stand in the model; larger ones are handed in when it is loaded."""
+"""Constants of at most this many bytes are stored in the model; larger ones are supplied at load time."""
 
 
 @dataclass
 class Graph:
-    """Nodes in the making. Names of values are those of the view, unique in their function."""
+    """A graph under construction. Names of values are those of the view, unique in their function."""
 
     nodes: list[Any] = field(default_factory=list)
     initializers: dict[str, Any] = field(default_factory=dict)
     count: int = 0
 
     def fresh(self, hint: str = "t") -> str:
-        """A name that no value has: those of the view have no '%'."""
+        """Return an unused name; names of the view have no '%'."""
         self.count += 1
         return f"{hint}%{self.count}"
 
     def add(self, operator: str, inputs: Sequence[Value | str | None], outputs: int = 1, **attributes: Any) -> Any:
-        """A node; returns the name of its result, or a list of names."""
+        """Add a node; returns the name of its result, or a list of names."""
         from onnx import helper
 
         names = [_name(value) for value in inputs]
@@ -45,7 +45,7 @@ class Graph:
         return made[0] if outputs == 1 else made
 
     def array(self, array: Any) -> str:
-        """A constant."""
+        """Add a constant."""
         from onnx import numpy_helper
 
         plain = np.ascontiguousarray(array).reshape(np.shape(array))
@@ -54,15 +54,15 @@ class Graph:
         return name
 
     def ints(self, numbers: Sequence[int]) -> str:
-        """A vector of i64."""
+        """Add a vector of i64."""
         return self.array(np.array(numbers, np.int64))
 
     def scalar(self, number: Any, dtype: DType) -> str:
-        """A scalar of an element type."""
+        """Add a scalar of an element type."""
         return self.array(np.array(number, dtype.to_numpy()))
 
     def cast(self, value: Value | str, dtype: DType) -> str:
-        """The value in another element type."""
+        """Add a cast to an element type."""
         return str(self.add("Cast", [value], to=code_of(dtype)))
 
 
@@ -73,6 +73,6 @@ def _name(value: Value | str | None) -> str:
 
 
 def fixed_or_one_open(shape: Sequence[Any]) -> list[int] | None:
-    """A shape as numbers, -1 for a dim that is open; None where several are."""
+    """Return a shape as integers with -1 for one dynamic dim, None where several dims are dynamic."""
     numbers = [dim if isinstance(dim, int) else -1 for dim in shape]
     return numbers if numbers.count(-1) <= 1 and not (-1 in numbers and 0 in numbers) else None

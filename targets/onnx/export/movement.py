@@ -1,4 +1,4 @@
-"""Operators that move and pick elements."""
+"""Operators that move or select elements."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def gather_nd(g: Graph, node: Node) -> list[str]:
 @exports("scatter_elements")
 def scatter_elements(g: Graph, node: Node) -> Any:
     if node["x"].type.dtype.name == "f16":
-        # Sessions are made all the same: what is not implemented shows when it runs.
+        # Creating a session succeeds all the same: the missing kernel shows at run time only.
         return decline("ONNX Runtime does not scatter f16 on the CPU")
     inputs = [node["x"], node["indices"], node["updates"]]
     return [g.add("ScatterElements", inputs, axis=node["axis"], reduction=node["reduction"])]

@@ -1,4 +1,4 @@
-"""Products, convolutions, pools, images, quantization."""
+"""Contractions, pooling, images and quantization."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def einsum(g: Graph, node: Node) -> list[str]:
 
 
 def _window(node: Node) -> dict[str, Any]:
-    """Attributes that convolutions and pools share; absent ones have their defaults."""
+    """Return the attributes that convolutions and pools share, with defaults for absent ones."""
     return {
         "strides": node["strides"] or None, "pads": node["padding"] or None, "dilations": node["dilations"] or None,
     }  # fmt: skip
@@ -107,7 +107,7 @@ def grid_sample(g: Graph, node: Node) -> Any:
 
 @exports("attention")
 def attention(g: Graph, node: Node) -> Any:
-    """Spelled out; providers fuse it again."""
+    """Export attention as its parts; providers fuse it again."""
     query, key, value, mask = (node[name] for name in ("query", "key", "value", "mask"))
     kind = query.type.dtype
     if kind.name == "f64":
@@ -157,7 +157,7 @@ def quantize(g: Graph, node: Node) -> Any:
 
 
 def _zeros(g: Graph, scale: Value, quantized: Value) -> Any:
-    """A zero point says the type."""
+    """Return the zero point, which determines the quantized type."""
     shape = fixed_or_one_open(scale.type.shape)
     if shape is None or -1 in shape:
         return decline("a vector of scales must have a fixed size", scale=str(scale.type))

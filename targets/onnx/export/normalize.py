@@ -49,7 +49,7 @@ def instance_norm(g: Graph, node: Node) -> list[str]:
 
 @exports("group_norm")
 def group_norm(g: Graph, node: Node) -> Any:
-    """Groups as the channels of an instance normalization, then scale and bias per channel."""
+    """Export groups as channels of an instance normalization, then apply scale and bias per channel."""
     x, groups, kind = node["x"], node["groups"], node["x"].type.dtype
     ones, zeros = (g.array(np.full(groups, number, kind.to_numpy())) for number in (1, 0))
     grouped = g.add("Reshape", [x, g.ints([0, groups, -1])])

@@ -1,4 +1,4 @@
-"""Reductions, extremes, running sums, sorting."""
+"""Reductions, arg-extremes, cumulative sums and sorting."""
 
 from __future__ import annotations
 
