@@ -125,14 +125,14 @@ def test_every_stage_can_be_continued(tmp_path: Path) -> None:
         np.testing.assert_array_equal(mirlo.compile(stage, trust_file=True)(x), executable(x), err_msg=name)
 
 
-@needs_compiler
+@needs_c_compiler
 def test_the_size_of_a_workspace_saturates(tmp_path: Path) -> None:
     """A product of sizes that wraps would be a small workspace, and every write beyond it."""
     nodes = [node("Softmax", "x", "a", axis=1), node("Softmax", "a", "b", axis=0), node("Softmax", "b", "y", axis=1)]
     (tmp_path / "m.onnx").write_bytes(make_model(nodes, {"x": (F32, ["n", "m"])}, ["y"]).SerializeToString())
     output_of(mirlo_command("compile", tmp_path / "m.onnx", "--targets", "c", "--emit", "source", "-o", tmp_path))
     library = tmp_path / "c.so"
-    subprocess.run([str(COMPILER), "-shared", "-fPIC", "-o", library, tmp_path / "c.c", "-lm"], check=True)
+    subprocess.run([find_compiler(), "-shared", "-fPIC", "-o", library, tmp_path / "c.c", "-lm"], check=True)
     measure = ctypes.CDLL(str(library)).c_0_workspace
     measure.restype, measure.argtypes = ctypes.c_size_t, [ctypes.c_int64] * 2
     limit = ctypes.c_size_t(-1).value
