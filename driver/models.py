@@ -160,7 +160,10 @@ def _require_contained(path: Path, module: Any, pipeline: str | None) -> None:
     why = uncontained(Pipeline(pipeline)) if pipeline is not None else None
     if why is not None:
         raise ModelError(f"{path}: the file's first line {why}: {advice}")
-    if ARTIFACTS in module.operation.attributes and len(module.operation.attributes[ARTIFACTS]):
+    if ARTIFACTS not in module.operation.attributes:
+        return
+    held = module.operation.attributes[ARTIFACTS]
+    if not isinstance(held, ir.DictAttr) or len(held):
         raise ModelError(f"{path}: the module holds code that other compilers made ('{ARTIFACTS}'): {advice}")
 
 

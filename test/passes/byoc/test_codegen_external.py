@@ -149,4 +149,6 @@ def test_artifacts_that_are_none_are_refused(text: str, message: str, tmp_path: 
     path = tmp_path / "m.mlir"
     path.write_text(f"module attributes {{relax.external_artifacts = {text}}} {{}}")
     with pytest.raises(mirlo.MirloError, match=message):
+        mirlo.compile(path, trust_file=True)
+    with pytest.raises(mirlo.MirloError, match="code that other compilers made"):
         mirlo.compile(path)
