@@ -241,9 +241,10 @@ def test_quantized_matmul_with_zero_points() -> None:
 
 
 def test_quantized_conv_pads_with_the_zero_point() -> None:
+    """Weights have 7 bits: with 8, ONNX Runtime's sums of two products saturate on processors without VNNI."""
     generator = np.random.default_rng(0)
     constants = {
-        "w": generator.integers(-128, 127, (6, 4, 3, 3)).astype(I8), "sx": np.float32(0.05), "zx": U8(130),
+        "w": generator.integers(-64, 64, (6, 4, 3, 3)).astype(I8), "sx": np.float32(0.05), "zx": U8(130),
         "sw": np.float32(0.02), "zw": I8(0), "sy": np.float32(0.5), "zy": U8(100),
         "b": generator.integers(-999, 999, 6).astype(np.int32),
     }  # fmt: skip
