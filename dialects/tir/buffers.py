@@ -15,8 +15,6 @@ or a dim as text."""
 PARALLEL = "tir.parallel"
 SHARED = "tir.shared"
 """Unit attribute of a loop whose iterations may run in parallel."""
-PRIVATE = "tir.private"
-"""Unit attribute of scratch memory that each iteration of a parallel loop writes before it reads it."""
 INPLACE = "tir.inplace"
 """Attribute of a prim function: positions of the inputs that may alias its output.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref, scf
-from mirlo.dialects.tir.buffers import ALIGNMENT, PRIVATE, SHARED, buffer_bytes
+from mirlo.dialects.tir.buffers import ALIGNMENT, SHARED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.lower.coalesce import coalesce, known_index
 from mirlo.passes.memory.names import FORK
@@ -175,8 +175,7 @@ class _Outliner:
             return False
         if SHARED in value.owner.attributes:
             return False
-        # A remainder loop behind it uses the same memory.
-        return PRIVATE in value.owner.attributes or all(self._is_inside(use.owner) for use in value.uses)
+        return all(self._is_inside(use.owner) for use in value.uses)
 
     def _is_inside(self, op: Any) -> bool:
         parent = op.operation

@@ -9,7 +9,6 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.tir.buffers import PRIVATE
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.forms import Axis
 from mirlo.passes.schedule.blocks.evaluate import Memory
@@ -62,31 +61,30 @@ class BlockedPlan:
         total = prod(extent for _, extent in self.loops) * self.extent
         for value in self.local:
             elements = prod(value.type.shape) // total * self.block
-            memory.place(value, _own(memory.buffers.scratch([elements], value.type.element_type)))
+            memory.place(value, memory.buffers.scratch([elements], value.type.element_type))
         self._reuse_scores(memory)
         first, last = (BlockKernel(part, memory, self.order) for part in (self.first, self.last))
-        for kernel in (first, last):
-            if kernel.panel is not None:
-                _own(kernel.panel)
         stored = self.rows.prepare(memory)
         heads = prod(extent for _, extent in self.loops)
         step = lcm(self.first.plan.tile_columns, *self.rows.steps(memory)) if self.limit is not None else 1
 
         def blocks(head: Any) -> None:
             indices = self._indices(head, code)
-            for span in spans(self.extent, self.block):
+            parts = spans(self.extent, self.block)
 
-                def one(start: Any, count: int = span.size) -> None:
-                    needed = self._needed(code, start, count, step)
-                    first.limit, last.tiles.limits = needed, {axis.id: needed for axis in self.last.plan.reduce}
-                    first.run(indices, start, count)
-                    if self.rows.rows:
-                        code.loop(Span(0, count, 1), lambda r: self.rows.emit_row(memory, stored, r, limit=needed))
-                    else:
-                        self.rows.emit_row(memory, stored)
-                    last.run(indices, start, count)
+            def one(start: Any, part: int) -> None:
+                count = parts[part].size
+                needed = self._needed(code, start, count, step)
+                first.limit, last.tiles.limits = needed, {axis.id: needed for axis in self.last.plan.reduce}
+                first.run(indices, start, count)
+                if self.rows.rows:
+                    code.loop(Span(0, count, 1), lambda r: self.rows.emit_row(memory, stored, r, limit=needed))
+                else:
+                    self.rows.emit_row(memory, stored)
+                last.run(indices, start, count)
 
-                code.loop(span, one, parallel=heads == 1)
+            # The rest is part of the loop: scratch memory that is used inside of it only is private to each thread.
+            code.loop_with_rest(parts, one, parallel=heads == 1)
 
         code.loop(Span(0, heads, 1), blocks, parallel=True)
 
@@ -147,12 +145,6 @@ class BlockedPlan:
             if target is not None and readers and max(readers) <= target:
                 memory.share(self.weights, value)
                 return
-
-
-def _own(buffer: Any) -> Any:
-    """Make scratch memory private to each block if blocks are computed in parallel."""
-    buffer.owner.attributes[PRIVATE] = ir.UnitAttr.get()
-    return buffer
 
 
 class BlockKernel(Kernel):

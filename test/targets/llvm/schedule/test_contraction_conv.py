@@ -11,6 +11,7 @@ import pytest
 from kernels import Kernel
 
 from mirlo.dialects.tir.compute import maximum
+from mirlo.targets.llvm.machine import host_machine
 
 
 @dataclass(frozen=True)
@@ -165,12 +166,13 @@ def test_random_convolutions(seed: int) -> None:
 @pytest.mark.parametrize("size", [8, 3])
 def test_packed_weights(out: int, size: int) -> None:
     """Weights that are stored as panels, the last one filled up, are read in place."""
-    x_shape, w_shape = (1, size, size, 16), (-(-out // 32), 3, 3, 16, 32)
+    width = 2 * host_machine().lanes(4)
+    x_shape, w_shape = (1, size, size, 16), (-(-out // width), 3, 3, 16, width)
 
     def body(p: Any, x: Any, w: Any) -> Any:
         return p.reduce(
             "add", (1, size - 2, size - 2, out), (16, 3, 3),
-            lambda n, oh, ow, oc, ic, kh, kw: x[n, oh + kh, ow + kw, ic] * w[oc // 32, kh, kw, ic, oc % 32],
+            lambda n, oh, ow, oc, ic, kh, kw: x[n, oh + kh, ow + kw, ic] * w[oc // width, kh, kw, ic, oc % width],
             name="conv",
         )  # fmt: skip
 
