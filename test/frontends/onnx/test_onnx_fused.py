@@ -138,7 +138,7 @@ BESIDE_RUNTIME: dict[str, tuple[Any, dict[str, np.ndarray], dict[str, Any]]] = {
                  {"s": np.float32(0.1), "t": np.float32(0.02), "z": np.uint8(120), "u": np.uint8(100),
                   "b": numbers(7)}),
     "to float by columns": (of_microsoft("MatMulIntegerToFloat", "x w s t z u"),
-                            {"x": MATRIX.astype(np.uint8), "w": (MATRIX.T - 128).astype(np.int8)},
+                            {"x": MATRIX.astype(np.uint8), "w": (MATRIX.T // 2 - 64).astype(np.int8)},
                             {"s": np.float32(0.1), "t": np.abs(numbers(7)) + 0.1, "z": np.uint8(120),
                              "u": np.arange(7, dtype=np.int8)}),
     "grid": (of_microsoft("GridSample", "x g", mode="bicubic", padding_mode="border", align_corners=1),
