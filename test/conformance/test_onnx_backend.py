@@ -42,7 +42,8 @@ def test_suite(tmp_path: Path) -> None:
     failures = {name: outcome for name, outcome in outcomes.items() if outcome.status != PASSED}
     new = [f"{name}: {o.status}: {o.message[:300]}" for name, o in failures.items() if name not in known]
     assert not new, "cases that fail:\n" + "\n".join(new)
-    passing = sorted(set(known) - set(failures))
+    # Whose rounding is nearer to the reference's depends on the machine: these cases may pass.
+    passing = sorted(name for name in set(known) - set(failures) if not known[name].startswith("nearer to the exact"))
     assert not passing, f"listed as failures, but they pass; take them off the list: {' '.join(passing)}"
 
 
