@@ -23,5 +23,6 @@ def test_sample(tmp_path: Path) -> None:
     known = known_failures(KNOWN_FAILURES)
     bad = [o for o in outcomes if o.status != PASSED and o.name not in known]
     assert not bad, "\n".join(f"{o.name}: {o.status}: {o.message[:300]}" for o in bad)
-    mended = [o.name for o in outcomes if o.status == PASSED and o.name in known]
+    # Rounding to f16 may agree with the reference's on some machines.
+    mended = [o.name for o in outcomes if o.status == PASSED and o.name in known and "fp16" not in o.name]
     assert not mended, f"these pass now, and leave the list: {', '.join(mended)}"
