@@ -21,4 +21,5 @@ def test_example(tmp_path: Path) -> None:
 def test_benchmark() -> None:
     out = output_of(python("-m", "benchmarks.low_precision", "--seconds", 0, "--size", 64)).splitlines()
     assert [line.split()[0] for line in out[1:]] == ["matmul"] * 5 + ["network"] * 5
-    assert all(float(line.split()[-1]) < 0.2 for line in out[1:])
+    # Without VNNI, ONNX Runtime's sums of two products saturate.
+    assert all(float(line.split()[-1]) < 0.1 for line in out[1:] if "onnxruntime bytes" not in line)
