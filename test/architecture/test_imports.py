@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from commands import ROOT, output_of, python
 
+from mirlo.benchmarks.house import import_cycles
+
 SHIPPED = ("dialects", "frontends", "passes", "targets", "runtime", "driver", "tools")
 MAX_LINES = 400
 
@@ -114,40 +116,9 @@ def _module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _cycles(imports: dict[str, set[str]]) -> list[list[str]]:
-    """Sets of files that import each other: the strongly connected components of more than one file."""
-    order: list[str] = []
-    seen: set[str] = set()
-    readers: dict[str, set[str]] = {name: set() for name in imports}
-    for name in imports:
-        stack = [(name, iter(sorted(imports[name])))] if name not in seen else []
-        seen.add(name)
-        while stack:
-            current, rest = stack[-1]
-            following = next((other for other in rest if other not in seen), None)
-            if following is None:
-                order.append(stack.pop()[0])
-            else:
-                seen.add(following)
-                stack.append((following, iter(sorted(imports[following]))))
-        for other in imports[name]:
-            readers[other].add(name)
-    found: list[list[str]] = []
-    taken: set[str] = set()
-    for name in reversed(order):
-        members, waiting = [], [name] if name not in taken else []
-        taken.add(name)
-        while waiting:
-            members.append(waiting.pop())
-            waiting += (new := readers[members[-1]] - taken)
-            taken |= new
-        found += [sorted(members)] if len(members) > 1 else []
-    return found
-
-
 def test_cycles_are_found() -> None:
     imports = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": set(), "f": {"g"}, "g": {"f", "a"}}
-    assert sorted(_cycles(imports)) == [["a", "b", "c"], ["f", "g"]]
+    assert sorted(import_cycles(imports)) == [["a", "b", "c"], ["f", "g"]]
 
 
 def test_files_import_each_other_in_no_cycle() -> None:
@@ -158,7 +129,7 @@ def test_files_import_each_other_in_no_cycle() -> None:
         named = {name for _, name in _names(path)}
         imports[module] = {name if name in modules else name.rpartition(".")[0] for name in named}
         imports[module] = {name for name in imports[module] if name in modules and name != module}
-    assert not _cycles(imports)
+    assert not import_cycles(imports)
 
 
 def test_files_are_short() -> None:
