@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mirlo.driver.compile import compile as compile
+    from mirlo.driver.inference.options import ExecutionMode as ExecutionMode
+    from mirlo.driver.inference.options import GraphOptimizationLevel as GraphOptimizationLevel
+    from mirlo.driver.inference.options import SessionOptions as SessionOptions
+    from mirlo.driver.inference.session import InferenceSession as InferenceSession
+    from mirlo.driver.inference.values import OrtValue as OrtValue
     from mirlo.frontends.onnx.custom import onnx_operator as onnx_operator
     from mirlo.frontends.script.language import R as R
     from mirlo.frontends.script.language import T as T
@@ -27,10 +32,15 @@ from mirlo.runtime.locks import UNCUT
 
 _LAZY = {
     "Executable": "mirlo.runtime.executable",
+    "ExecutionMode": "mirlo.driver.inference.options",
+    "GraphOptimizationLevel": "mirlo.driver.inference.options",
+    "InferenceSession": "mirlo.driver.inference.session",
     "MirloError": "mirlo.runtime.errors",
+    "OrtValue": "mirlo.driver.inference.values",
     "Pipeline": "mirlo.passes.pipeline",
     "R": "mirlo.frontends.script.language",
     "Schedule": "mirlo.passes.schedule.words.schedule",
+    "SessionOptions": "mirlo.driver.inference.options",
     "T": "mirlo.frontends.script.language",
     "compile": "mirlo.driver.compile",
     "legalize": "mirlo.passes.rules",

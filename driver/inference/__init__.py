@@ -1,0 +1,1 @@
+"""`mirlo.InferenceSession`: compiled models behind the interface of ONNX Runtime's Python package."""
