@@ -19,14 +19,14 @@ ROUNDS, CALLS = 15, 300
 
 
 def sum_of(inputs: int) -> onnx.ModelProto:
-    """A sum of inputs of [batch, seq], and a softmax of it."""
+    """Return a sum of inputs of [batch, seq], and a softmax of it."""
     names = [f"x{i}" for i in range(inputs)]
     nodes = [helper.make_node("Sum", names, ["y"]), helper.make_node("Softmax", ["y"], ["z"])]
     return _model(nodes, names, ["y", "z"])
 
 
 def nonzero() -> onnx.ModelProto:
-    """The size of its output is known when data is."""
+    """Return a model whose output size is known when its data is."""
     return _model([helper.make_node("NonZero", ["x0"], ["y"])], ["x0"], ["y"])
 
 

@@ -22,7 +22,7 @@ PAIRS = 9
 
 
 def arrays_for(model: Any, batch: int, length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Inputs of a model of these sizes."""
+    """Return inputs of a model of these sizes."""
     made: dict[str, np.ndarray] = {}
     for value in model.graph.input:
         if length == 0:

@@ -79,7 +79,7 @@ NUMPY: dict[str, tuple[str, dict[str, Any], Callable[..., Any]]] = {
 
 
 def compiled(operator: str, attributes: dict[str, Any], elements: int) -> Any:
-    """An executable of one operator."""
+    """Return an executable of one operator."""
     with make_context(), ir.Location.unknown():
         kind = TensorType.of((elements,), "f32").to_mlir()
         module = ir.Module.create()

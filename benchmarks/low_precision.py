@@ -31,7 +31,7 @@ CALIBRATIONS = 4
 
 
 def matmul(size: int) -> Any:
-    """y = x @ w."""
+    """Build y = x @ w."""
     weight = np.random.default_rng(0).standard_normal((size, size)) / size**0.5
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
     return _model(nodes, [size, size], [size, size], {"w": weight})
@@ -82,7 +82,7 @@ def feeds(model: Any, count: int) -> Iterator[Feed]:
 
 
 def quantized(model: Any) -> Any:
-    """The model with bytes in place of floats, by ONNX Runtime's tools."""
+    """Quantize the model to int8 with ONNX Runtime's tools."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]

@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def measure(model: str, threads: int, repeat: int) -> list[Any]:
-    """The numbers of a row."""
+    """Return the figures of a row."""
     import mirlo
 
     mixed = mirlo.compile(model, TARGETS, threads=threads)
@@ -70,7 +70,7 @@ def measure(model: str, threads: int, repeat: int) -> list[Any]:
 
 
 def offloaded(model: str) -> float:
-    """The share of a model's operations that target `onednn` takes."""
+    """Return the share of a model's operations that target `onednn` takes."""
     from mirlo.dialects.bindings import ir
     from mirlo.driver.models import open_model
     from mirlo.passes.byoc.records import Placement
@@ -86,7 +86,7 @@ def offloaded(model: str) -> float:
 
 
 def _loaded(exe: Any) -> tuple[int, float]:
-    """Changes of layout in all regions, and the seconds in which their primitives are made."""
+    """Count the layout changes in all regions; return that and the seconds in which their primitives are made."""
     from mirlo.targets.onednn.native.program import Program
     from mirlo.targets.onednn.plan import read
 

@@ -1,5 +1,4 @@
-"""Puts results into docs/performance.md: `python -m benchmarks.page [--models FILE] [--peers FILE] [--compile FILE]
-[--sweep FILE] [--spaced FILE]`.
+"""Write results into docs/performance.md: `python -m benchmarks.page [--models FILE] [--peers FILE] ...`.
 
     python -m benchmarks --against onnxruntime,openvino --threads 1,2 --report models.json
     python -m benchmarks all --against onnxruntime,openvino,iree,tvm,inductor --report peers.json
@@ -9,7 +8,7 @@
     python -m benchmarks.page --spaced spaced.json
     python -m benchmarks.page --models models.json --peers peers.json --compile compile.json --sweep sweep.json
 
-Each file replaces its part of the page, between two comments, and the pictures that belong to it.
+Each file replaces its section of the page, between two comments, and the pictures that belong to it.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ PLOTTED = ("resnet50", "bert_base")
 
 
 def results_of(path: Path) -> Results:
-    """What `mirlo bench --report FILE.json` wrote."""
+    """Return what `mirlo bench --report FILE.json` wrote."""
     found = json.loads(path.read_text(encoding="utf-8"))
     rows = [ModelRow(**{**row, "engines": [EngineRow(**e) for e in row["engines"]]}) for row in found["models"]]
     return Results(rows, found["date"], found["machine"])
 
 
 def models_part(results: Results, pictures: Path) -> str:
-    """The tables, then the plots."""
+    """Return the tables, then the plots."""
     parts = [markdown(results)]
     for row in results.rows:
         if row.model in PLOTTED and row.threads == 1 and row.kernels is not None:
@@ -61,7 +60,7 @@ def spaced_part(results: Results) -> str:
 
 
 def sweep_part(path: Path, date: str, pictures: Path) -> str:
-    """The tables of the sweep and its plot."""
+    """Return the tables of the sweep and its plot."""
     from benchmarks.kernels.onednn import version
 
     rows = [Row(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
@@ -72,7 +71,7 @@ def sweep_part(path: Path, date: str, pictures: Path) -> str:
 
 
 def replaced(page: str, name: str, text: str) -> str:
-    """The page with another text between the comments of this name."""
+    """Return the page with another text between the comments of this name."""
     begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
     pattern = re.compile(f"{re.escape(begin)}\n.*?{re.escape(end)}", re.DOTALL)
     if not pattern.search(page):

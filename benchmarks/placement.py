@@ -58,7 +58,7 @@ def _row(name: str, targets: str, threads: int, repeat: int, cache: str | None) 
 
 
 def measure(model: str, targets: str, threads: int, repeat: int) -> list[Any]:
-    """The numbers of a row."""
+    """Return the figures of a row."""
     import mirlo
     from mirlo.driver.place.survey import survey
 

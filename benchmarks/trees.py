@@ -21,7 +21,7 @@ COLUMNS = ("treeids", "nodeids", "featureids", "modes", "values", "truenodeids",
 
 
 def forest(trees: int, depth: int, early: float) -> onnx.ModelProto:
-    """A regressor of random trees."""
+    """Return a regressor of random trees."""
     rng = np.random.default_rng(0)
     nodes: list[list[Any]] = []
     votes: list[tuple[int, int, float]] = []

@@ -29,7 +29,7 @@ class Turns:
         return [1000 * statistics.median(runs) for runs in self.seconds]
 
     def ratio(self, ours: int, theirs: int) -> float:
-        """The median over the rounds: what else the machine does meets both."""
+        """Return the median ratio over the rounds: other load on the machine affects both alike."""
         pairs = zip(self.seconds[ours], self.seconds[theirs], strict=True)
         return statistics.median(mine / other for mine, other in pairs)
 
@@ -48,7 +48,7 @@ def take_turns(functions: Sequence[Callable[[], Any]], repeat: int) -> Turns:
 
 
 def onnxruntime_session(model: str | bytes, threads: int) -> Any:
-    """A session on the CPU with so many threads."""
+    """Return a session on the CPU with so many threads."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -81,7 +81,7 @@ def largest_error(found: dict[str, np.ndarray], session: Any, inputs: dict[str, 
 
 
 def model_arguments(prog: str, about: str | None, models: Sequence[str], repeat: int) -> argparse.ArgumentParser:
-    """The flags that tables of models by threads have in common."""
+    """Return the flags that tables of models by threads have in common."""
     from benchmarks.models import all_names
 
     parser = argparse.ArgumentParser(prog=prog, description=about)
@@ -95,7 +95,7 @@ def model_arguments(prog: str, about: str | None, models: Sequence[str], repeat:
 
 
 def row_elsewhere(module: str, words: Sequence[Any]) -> list[Any]:
-    """The row that `python -m MODULE WORDS --here` prints as JSON, measured in a process of its own."""
+    """Return the row that `python -m MODULE WORDS --here` prints as JSON, measured in another process."""
     done = subprocess.run([sys.executable, "-m", module, *map(str, words), "--here"], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, words))}: {done.stderr.strip()}")

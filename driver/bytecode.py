@@ -90,7 +90,7 @@ def _parsed(parse: Any) -> bytes:
 
 
 def _told(error: Any) -> list[str]:
-    """The messages of an error, and their notes."""
+    """Return the messages of an error and of its notes."""
     found = []
     for diagnostic in error.error_diagnostics:
         place = find_source_position(diagnostic.location)

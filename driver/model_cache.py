@@ -123,7 +123,7 @@ def cache_key(cache: Cache | None, model: Any, target: Target, options: Mapping[
 
 
 def extended(target: Target) -> str | None:
-    """What this process added to the compiler, which no key can hold."""
+    """Return what this process added to the compiler, which no cache key covers, or None."""
     from mirlo.passes.targets import plugin_of
 
     if plugin_of(target.name) is not None:
@@ -149,7 +149,7 @@ def extended(target: Target) -> str | None:
 
 @cache
 def compiler_version() -> str:
-    """The sources of Mirlo and of the packages that extend it, and the versions of what they use."""
+    """Return a digest of the sources of Mirlo and of its plug-ins, and of the versions of their dependencies."""
     from importlib.metadata import PackageNotFoundError, distribution, entry_points
 
     parts = [sys.version]
@@ -169,14 +169,14 @@ def compiler_version() -> str:
 
 
 def _version_of(package: Any) -> str:
-    """The version of an installed package, from the line that says it: to parse the whole takes milliseconds."""
+    """Return the version of an installed package from its metadata line: parsing all metadata takes milliseconds."""
     head = package.read_text("METADATA") or ""
     line = next((line for line in head.splitlines() if line.startswith(("Version:", "version:"))), None)
     return line.partition(":")[2].strip() if line is not None else str(package.version)
 
 
 def _places_of(module: str) -> list[Path]:
-    """The folders, or the file, of a module, which is not imported."""
+    """Return the folders, or the file, of a module without importing it."""
     from importlib.util import find_spec
 
     spec = find_spec(module)
@@ -195,7 +195,7 @@ def _digest_of_sources(places: Iterable[Path]) -> str:
 
 
 def _sources_in(place: str) -> Iterator[str]:
-    """The sources of a folder, in order; or the file."""
+    """Yield the source files of a folder in order; or the file itself."""
     # With what is quick, here and below: it is nearly a thousand files, before anything else can be done.
     if not os.path.isdir(place):
         yield place

@@ -98,7 +98,7 @@ def _checked(model: OpenedModel) -> OpenedModel:
 
 
 def require_sizes(module: Any, target: str) -> None:
-    """An error if inputs of the model have dims that the target can make no code for."""
+    """Raise an error if inputs of the model have dynamic dims and the target supports none."""
     takes_symbols = find_target(target).symbolic_dims
     for function in module.body.operations:
         if function.operation.name != "func.func" or PRIM_FUNC in function.operation.attributes:
@@ -168,7 +168,7 @@ def _require_contained(path: Path, module: Any, pipeline: str | None) -> None:
 
 
 def _remaining(content: bytes) -> str | None:
-    """The pipeline that the file's first line names."""
+    """Return the pipeline that the first line of the file names, or None."""
     if content.startswith(BYTECODE_MAGIC):
         return None
     for argument in arguments_of(content.decode("utf-8", "replace")) or ():

@@ -52,7 +52,7 @@ def _read_script(path: str | os.PathLike[str]) -> Any:
 
 
 def script_text(module: Any) -> str:
-    """A module as script, which `read_module` reads."""
+    """Return a module as script, which `read_module` reads."""
     from mirlo.frontends.script.printer import script_of
 
     return script_of(module)

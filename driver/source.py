@@ -35,7 +35,7 @@ class Source:
         return [] if self.is_bytecode else self.text.split("\n")
 
     def chunks(self, split: bool) -> list[Chunk]:
-        """The parts between lines `// -----`, or all as one part."""
+        """Return the sections between lines `// -----`, or everything as one section."""
         if self.is_bytecode:
             if split:
                 raise FileError(f"{self.name}: bytecode cannot be split; leave out --split-input-file")

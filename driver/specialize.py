@@ -33,7 +33,7 @@ def compile_specialized(
 
 
 def specialized(general: Any, wanted: Sequence[Mapping[str, int]], build: Callable[[Shapes, int], Any]) -> Specialized:
-    """The model `general` with a build for each of these sizes of its symbols: `build(shapes, number)` makes one."""
+    """Return the model `general` with a build for each set of sizes; `build(shapes, number)` makes one."""
     if isinstance(wanted, Mapping) or not all(isinstance(sizes, Mapping) for sizes in wanted):
         raise ValueError(f"specialize: expected a list such as [{{'batch': 1}}], found {wanted!r}")
     if not isinstance(general, Executable) or general.artifact.externals:
@@ -51,7 +51,7 @@ def specialized(general: Any, wanted: Sequence[Mapping[str, int]], build: Callab
 
 
 def shapes_for(inputs: Sequence[TensorSpec], sizes: Mapping[str, int]) -> Shapes:
-    """The shapes of the inputs with numbers for some symbols."""
+    """Return the shapes of the inputs with values for some symbols."""
     dims = {dim: D.parse(dim) for spec in inputs for dim in spec.shape if isinstance(dim, str)}
     symbols = sorted({name for dim in dims.values() for name in D.symbols_of(dim)})
     for name, size in sizes.items():
@@ -75,7 +75,7 @@ def shapes_for(inputs: Sequence[TensorSpec], sizes: Mapping[str, int]) -> Shapes
 
 
 def _sharing(made: Executable, store: ParameterStore, digests: dict[Any, str]) -> Artifact:
-    """The artifact, its weights in the store: each is there once, whatever the builds call it."""
+    """Return the artifact with its weights in the store, where each is kept once whatever the builds call it."""
     specs = []
     for spec in made.artifact.params:
         array = made.weight(spec.name)

@@ -68,7 +68,7 @@ class Measured:
             raise FileError(f"cannot read measured strategies from '{self.cache}': {error}") from error
 
     def chooser(self, target: str, settings: str, session: Session, compile: CompileAlone) -> Callable[..., str | None]:
-        """The function that legalization asks; `settings` tell apart what compiles to different code."""
+        """Return the function that legalization calls to choose; `settings` distinguish different code."""
 
         def choose(op: Any, rules: Sequence[Rule]) -> str | None:
             names = list(dict.fromkeys(rule.name for rule in rules))
@@ -98,7 +98,7 @@ class Measured:
 
 
 def _alone(op: Any) -> Any:
-    """A module that computes this operator of its operands."""
+    """Return a module that computes this operator from its operands."""
     with op.context, ir.Location.unknown():
         module = ir.Module.create()
         kinds = [value.type for value in op.operands if not is_constant(value)]

@@ -16,7 +16,7 @@ from mirlo.extend import Artifact, CodeGenerator, ExternalFunctions, Target, con
 
 
 def one_group(match):
-    """The check of a match: True, or the reason why it is not wanted."""
+    """Check a match: return True, or why it is not wanted."""
     conv = match.op("conv")
     if conv.groups != 1:
         return decline("the accelerator convolves all channels at once", groups=conv.groups)
@@ -45,7 +45,7 @@ class Tutor(CodeGenerator):
 
 
 def step_of(step):
-    """A composite (or a lone operator) as data: what the accelerator is told."""
+    """Describe a composite (or a single operator) as data for the accelerator."""
     conv = next(node for node in step.nodes if node.op == "relax.conv")
     added = [v for node in step.nodes if node.op == "relax.add" for v in node.inputs if v.constant]
     bias = conv["bias"] or (added[0] if added else None)
@@ -58,7 +58,7 @@ def step_of(step):
 
 
 def load(artifact, context):
-    """The run time's side: functions, with a state that is made once: the weights as matrices."""
+    """Load the artifact at run time: return functions; weights are converted to matrices once."""
     told = json.loads(artifact.data)
     kind = np.float16 if artifact.metadata["half"] else np.float32
     matrices = {n: w.reshape(w.shape[0], -1).T.astype(kind) for n, w in context.params.items() if w.ndim == 4}

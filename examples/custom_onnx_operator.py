@@ -27,7 +27,7 @@ mirlo.onnx_operator("com.acme", "FancyNorm", prim_func=fancy_norm, attributes={"
 
 
 def model() -> onnx.ModelProto:
-    """A graph with the operator between others."""
+    """Build a graph with the operator between others."""
     nodes = [
         helper.make_node("Tanh", ["x"], ["t"], name="tanh"),
         helper.make_node("FancyNorm", ["t", "scale"], ["n"], name="norm", domain="com.acme", epsilon=0.5),

@@ -36,7 +36,7 @@ class Swiglu(DialectOp, name="swiglu", dialect=DIALECT):
 
     @staticmethod
     def infer(x: TensorType, gate: TensorType, *, beta: float) -> TensorType:
-        """The type of the output; what does not fit is an error at the user's node."""
+        """Infer the type of the output; an error names the user's node."""
         if x != gate:
             raise OpError(f"x and gate must have one type, got {x} and {gate}")
         return x
@@ -44,7 +44,7 @@ class Swiglu(DialectOp, name="swiglu", dialect=DIALECT):
 
 @converter("Swiglu", domain="com.example")
 def from_onnx(node: Any) -> Any:
-    """The node of an ONNX model, whose inputs and attributes it reads."""
+    """Convert the node of an ONNX model."""
     return Swiglu.make(node[0], node[1], beta=node.attr.float("beta", 1.0))
 
 
@@ -55,7 +55,7 @@ def to_tir(op: Any, b: Any) -> Any:
 
 
 def model() -> onnx.ModelProto:
-    """A graph with the operator between others."""
+    """Build a graph with the operator between others."""
     nodes = [
         helper.make_node("Tanh", ["x"], ["t"], name="tanh"),
         helper.make_node("Swiglu", ["t", "g"], ["y"], name="gated", domain="com.example", beta=2.0),

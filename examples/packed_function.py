@@ -30,7 +30,7 @@ int row_sums(DLTensor **tensors, int64_t count) { /* inputs, then outputs, which
 
 @packed("example.rank")
 def rank(x: np.ndarray, y: np.ndarray) -> None:
-    """The place of each number in its row; numpy arrays over the model's own memory."""
+    """Write the rank of each element in its row; the arrays are views of the model's memory."""
     y[:] = np.argsort(np.argsort(x, axis=1), axis=1)
 
 

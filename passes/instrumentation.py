@@ -23,22 +23,22 @@ class Instrument:
     """Whether to observe passes that other passes run (on an external module, for example)."""
 
     def begin_stage(self, op: Any, remaining: Sequence[Step]) -> None:
-        """Called before each step of the outermost level; `remaining` starts with it."""
+        """Handle the start of a step of the outermost level; `remaining` starts with it."""
 
     def before_pass(self, step: Leaf, op: Any) -> None:
-        """Called before a pass runs on one operation."""
+        """Handle a pass before it runs on one operation."""
 
     def before_verify(self, step: Leaf, op: Any) -> None:
-        """Called after a pass, before its output is verified."""
+        """Handle a pass that ran, before its output is verified."""
 
     def after_pass(self, step: Leaf, op: Any) -> None:
-        """Called after a pass and its verification."""
+        """Handle a pass after its verification."""
 
     def pass_failed(self, step: Leaf, op: Any, failure: PassFailed) -> None:
-        """Called instead of `after_pass` when the pass or the verification failed."""
+        """Handle a pass or a verification that failed; `after_pass` is not called."""
 
     def end_run(self, op: Any) -> None:
-        """Called after the last pass if none failed."""
+        """Handle the end of a pipeline of which no pass failed."""
 
 
 @dataclass

@@ -218,8 +218,7 @@ def _params(header: Fields, store: ParameterStore) -> tuple[TensorSpec, ...]:
 
 
 def with_externals(artifact: Artifact) -> tuple[dict[str, Any], bytes]:
-    """Return the code of an artifact followed by the data of its external artifacts, and the header fields to split
-    them."""
+    """Return an artifact's code and that of its external artifacts, and the header fields to split them."""
     rows = [_external_row(external) for external in artifact.externals]
     code = b"".join([artifact.code, *(external.data for external in artifact.externals)])
     return {"externals": rows, "code_bytes": len(artifact.code)}, code

@@ -83,8 +83,10 @@ class DirectCall:
         late: Set[int],
         allocates: bool,
     ) -> DirectCall | None:
-        """Return the fast path if calls of this artifact can take it; an entry that is no C function takes no
-        addresses."""
+        """Return the fast path if calls of this artifact can take it.
+
+        An entry that is no C function takes no addresses.
+        """
         if not isinstance(code.entry, EntryFunction) or code.has_memory or artifact.packed:
             return None
         if allocates and not sizes.is_dynamic:

@@ -154,8 +154,10 @@ class Executable:
         return Executable(self.artifact, self._store, device)
 
     def random_inputs(self, seed: int = 0, dims: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
-        """Return arrays that fit the inputs: normally distributed floats, integers 0 and 1; `dims` are the symbols'
-        sizes."""
+        """Return random arrays that fit the inputs; `dims` are the symbols' sizes.
+
+        Floats are normally distributed, integers are 0 and 1.
+        """
         rng = np.random.default_rng(seed)
         return {spec.name: random_input(spec, dims or {}, rng) for spec in self.inputs}
 

@@ -80,8 +80,10 @@ _LOADERS: dict[str, ExternalLoader] = {}
 
 
 def register_external_loader(format: str, loader: ExternalLoader) -> None:
-    """Register the loader of external artifacts of a format. Packages can use the entry point `mirlo.loaders`
-    instead."""
+    """Register the loader of external artifacts of a format.
+
+    Packages can use the entry point `mirlo.loaders` instead.
+    """
     _LOADERS[format] = loader
 
 

@@ -40,7 +40,7 @@ def bind(specs: Sequence[TensorSpec], positional: Sequence[Any], named: Mapping[
 
 
 def require_names(named: Mapping[str, Any]) -> None:
-    """An error unless the inputs that are given by name are a mapping from names."""
+    """Raise an error unless the inputs that are given by name are a mapping from names."""
     if not isinstance(named, Mapping):
         what = f"found a {type(named).__name__}: pass arrays in order to the model itself"
         raise InputError(f"inputs: expected a dict of arrays by input name, {what}")
@@ -64,8 +64,10 @@ def as_array(value: Any) -> np.ndarray:
 
 
 def convert(spec: TensorSpec, value: Any, dims: dict[str, int]) -> np.ndarray:
-    """Return the input's array, contiguous and of the right type; look symbolic dims up in `dims`, or add them to
-    it."""
+    """Return the input's array, contiguous and of the right type.
+
+    Sizes of symbolic dims are looked up in `dims`, or added to it.
+    """
     try:
         array = as_array(value)
     except DLPackError as problem:

@@ -25,7 +25,7 @@ def is_plain(text: str) -> bool:
 
 
 def terminal(text: str) -> str:
-    """Return text on one line, with what is not printable as escape sequences of Python: `\\x1b`, `\\n`, `\\u202e`."""
+    r"""Return text on one line, with what is not printable as escape sequences of Python: `\x1b`, `\n`, `\u202e`."""
     return text if text.isprintable() else _NOT_PLAIN.sub(_escaped, text)
 
 

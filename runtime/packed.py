@@ -36,8 +36,10 @@ def register(name: str, function: Any, override: bool = False) -> None:
 
 
 def as_c_function(name: str, function: Any) -> Any:
-    """Return the C function that generated code calls for a callable; errors of Python callables are reported by
-    name."""
+    """Return the C function that generated code calls for a callable.
+
+    Errors of Python callables are reported by name.
+    """
     # A C function is called directly by its address, whatever types ctypes declares for it.
     is_c = isinstance(function, _AnyCFunction)
     return ctypes.cast(function, CPackedFunction) if is_c else _callback(name, function)

@@ -32,11 +32,10 @@ _READERS: dict[str, Reader] = {}
 
 
 def register_reader(suffix: str, reader: Reader) -> None:
-    """Register a reader for files with this suffix (such as `.onnx`): `ParameterStore.open` calls `reader(path,
-    store)`.
+    """Register a reader for files with this suffix (such as `.onnx`).
 
-    The reader adds the tensors of the file with `add` or `add_range`, passing `source=path`, and raises
-    `ParameterError` for a file that it cannot read.
+    `ParameterStore.open` calls `reader(path, store)`. The reader adds the tensors of the file with `add` or
+    `add_range`, passing `source=path`, and raises `ParameterError` for a file that it cannot read.
     """
     if not suffix.startswith(".") or suffix != suffix.lower():
         raise ValueError(f"a reader's suffix is a dot and lower-case letters, such as '.onnx'; found '{suffix}'")
@@ -199,8 +198,10 @@ class ParameterStore:
         return name
 
     def reader(self, name: str) -> Callable[[], np.ndarray]:
-        """Return a function that returns the array of this name, even after it is discarded; it may not be
-        contiguous."""
+        """Return a function that returns the array of this name, even after it is discarded.
+
+        The array may not be contiguous.
+        """
         return self._entry(name).loose
 
     def settle(self, names: Iterable[str]) -> None:
@@ -225,8 +226,10 @@ class ParameterStore:
             self._entries[name] = replace(entry, array=held, file=None, later=None)
 
     def copy(self) -> ParameterStore:
-        """Return another store with the same arrays: adding to one, or discarding from it, does not change the
-        other."""
+        """Return another store with the same arrays.
+
+        Adding to one, or discarding from it, does not change the other.
+        """
         made = ParameterStore()
         made._entries, made._files, made.files = dict(self._entries), dict(self._files), set(self.files)
         return made
@@ -236,8 +239,10 @@ class ParameterStore:
         self._entries.pop(name, None)
 
     def open(self, path: str | os.PathLike[str]) -> None:
-        """Add the parameters of a file written by `save`, or of one whose suffix has a reader (see
-        `register_reader`)."""
+        """Add the parameters of a file written by `save`, or of one whose suffix has a reader.
+
+        `register_reader` adds readers.
+        """
         target = Path(path)
         reader = _READERS.get(target.suffix.lower())
         if reader is not None and not has_magic(target, PARAMETER_FILE):

@@ -138,7 +138,6 @@ def _parsed_kind(row: Fields, name: str, text: str) -> Kind:
 
 def read_part(row: Fields, target: str, code: bytes, store: ParameterStore) -> Artifact:
     """Return the artifact written by `part_row`."""
-
     own, externals = split_externals(row, code, store)
     return Artifact(
         target=target,

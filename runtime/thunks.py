@@ -40,7 +40,7 @@ def bind_state(functions: Mapping[str, tuple[Any, Any]]) -> tuple[dict[str, Any]
 
 
 def address_of(value: Any) -> int:
-    """The address that an integer, a pointer, a function pointer or a ctypes object stands for."""
+    """Return the address that an integer, a pointer, a function pointer or a ctypes object holds."""
     if value is None:
         return 0
     if isinstance(value, int):

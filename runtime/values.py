@@ -15,7 +15,7 @@ from mirlo.runtime.kinds import MAP, OPTIONAL, SEQUENCE, STRING, Kind
 
 
 def value_of(kind: Kind, value: Any, name: str, dims: dict[str, int]) -> Any:
-    """The value that a program works with, of what a caller gives for an input; `dims` are the sizes of symbols."""
+    """Convert what a caller gives for an input to a value of a program; `dims` are the sizes of symbols."""
     if kind.name == OPTIONAL:
         return None if value is None else value_of(_element(kind), value, name, {})
     if kind.name == SEQUENCE:

@@ -84,7 +84,7 @@ def _expectations(chunk: Chunk) -> Iterator[Expectation]:
 
 
 def _line(where: str | None, number: int, with_comment: set[int]) -> int | None:
-    """The line meant; `above` and `below` step over further such comments."""
+    """Return the line that is meant; `above` and `below` step over further such comments."""
     if where is None:
         return number
     if where == "unknown":

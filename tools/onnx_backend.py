@@ -36,7 +36,7 @@ class MirloBackendRep(BackendRep):
             self._compiled[None] = compile_model(model, threads=threads)
 
     def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:
-        """The outputs, by position and by name; inputs are a list of arrays, a dict by name, or one array."""
+        """Return the outputs, by position and by name; inputs are a list of arrays, a dict by name, or one array."""
         _refuse_options(options)
         arrays = self._arrays(inputs)
         executable = self._executable(arrays)
@@ -129,7 +129,7 @@ def _refuse_options(options: Mapping[str, Any]) -> None:
 
 
 def _model_of(node: onnx.NodeProto, inputs: Any, outputs_info: Any, version: int | None) -> onnx.ModelProto:
-    """A model of one node, with the types that its inputs have."""
+    """Return a model of one node, with the types of its inputs."""
     names = list(dict.fromkeys(name for name in node.input if name))
     arrays = [inputs[name] for name in names] if isinstance(inputs, Mapping) else list(inputs)
     if len(arrays) != len(names):

@@ -35,7 +35,7 @@ from mirlo.tools.opt_arguments import OptArguments, UsageError, nearest_flag, pa
 
 @FewerCollections()
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code."""
+    """Run the command; return the exit code."""
     with terminal_streams():
         return _main(argv)
 
@@ -100,7 +100,7 @@ def _load_plugin(name: str) -> None:
 
 
 def _tell(arguments: OptArguments) -> str | None:
-    """The text for flags that only ask."""
+    """Return the text for flags that only print information."""
     if arguments.help or arguments.list_passes:
         from mirlo.tools import opt_help
 
@@ -265,7 +265,7 @@ class OptRun:
             write_ir(module, self.arguments.output, session, header=separator, append=i > 0, **printing)
 
     def _list_params(self) -> None:
-        """What is printed must be readable from here: by the next command of a shell's pipe."""
+        """List the parameters in a form that is readable by the next command of a shell's pipe."""
         for module, session in self.outputs:
             list_params(module, os.getcwd(), session)
             lost = session.params.unsaved() if session.has_params else ()

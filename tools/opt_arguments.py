@@ -121,7 +121,7 @@ _ALIASES = {"-h": "--help"}
 
 
 def parse_arguments(argv: Sequence[str]) -> OptArguments:
-    """Flags with one dash or two; values after '=' or as the next argument; anything unknown is a pass."""
+    """Parse flags with one dash or two, with values after '=' or as the next argument; anything unknown is a pass."""
     arguments = OptArguments()
     inputs: list[str] = []
     rest = list(argv)
@@ -186,6 +186,6 @@ def _settle_inputs(arguments: OptArguments, inputs: list[str]) -> None:
 
 
 def nearest_flag(name: str) -> str | None:
-    """The flag that a misspelt one was probably meant to be."""
+    """Return the flag that a misspelt one probably means."""
     near = difflib.get_close_matches(f"--{name}", _BY_NAME, n=1, cutoff=0.75)
     return near[0] if near else None

@@ -24,7 +24,7 @@ LAYER = ("matmul", "add", "relu", "sigmoid", "softmax", "multiply", "exp", "subt
 
 
 def make_module(nodes: int) -> Any:
-    """A function of `nodes` operators: layers of different widths, one after the other."""
+    """Return a function of `nodes` operators: layers of different widths, one after the other."""
     module = ir.Module.create()
     types = [TensorType.of((8, 16), "f32").to_mlir()]
     types += [TensorType.of((_width(i), _width(i + 1)), "f32").to_mlir() for i in range(WIDTHS)]

@@ -68,7 +68,7 @@ class CompileTimes:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> CompileTimes:
-        """What `asdict` made of one."""
+        """Return what `asdict` made of one."""
         rows = [
             CompiledModel(row["model"], [Compilation(**one) for one in row["compilations"]], row["missing"])
             for row in found["rows"]
@@ -154,7 +154,7 @@ def table(times: CompileTimes) -> list[tuple[str, ...]]:
 
 
 def markdown(times: CompileTimes) -> str:
-    """The table, and what is missing from it, for a page."""
+    """Return the table, and what is missing from it, for a page."""
     versions = {one.engine: one.version for row in times.rows for one in row.compilations}
     named = ", ".join(f"{ENGINES[name].title} {version}" for name, version in versions.items())
     threads = "one thread" if times.threads == 1 else f"{times.threads} threads"

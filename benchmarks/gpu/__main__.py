@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _require_gpu(target: str) -> None:
-    """An error before minutes of compiling, where there is nothing to run it on."""
+    """Raise an error, before minutes of compilation, if there is nothing to run on."""
     if target.startswith("nvvm"):
         from mirlo.targets.nvvm.device import CudaError, first_gpu
 

@@ -128,7 +128,7 @@ def _run(unit: Unit, arguments: Any) -> dict[str, Any]:
 
 
 def _stays_there(model: Any, inputs: list[np.ndarray], found: list[np.ndarray]) -> list[dict[str, Any]]:
-    """The same with results that stay on the device, which are copied from there: what differs."""
+    """Run with results that stay on the device and are copied from there; return what differs."""
     made = model.on_device(*inputs)
     arrays = [array.numpy() for array in (made if isinstance(made, (tuple, list)) else [made])]
     differ = [n for n, (one, other) in enumerate(zip(found, arrays, strict=True)) if one.tobytes() != other.tobytes()]
@@ -137,7 +137,7 @@ def _stays_there(model: Any, inputs: list[np.ndarray], found: list[np.ndarray]) 
 
 
 def load(unit: Unit, folder: Path) -> Any:
-    """The compiled model of a unit, with its weights."""
+    """Return the compiled model of a unit, with its weights."""
     from mirlo.runtime import artifact as artifacts
     from mirlo.runtime.artifact import TensorSpec
     from mirlo.runtime.executable import Executable

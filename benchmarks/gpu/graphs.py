@@ -30,7 +30,7 @@ class Graph:
     weights: Mapping[str, Any]
 
     def __call__(self, named: Mapping[str, Any]) -> list[Any]:
-        """The outputs for inputs by name."""
+        """Return the outputs for inputs by name."""
         known = {**self.weights, **named}
         for node in self.nodes:
             given = [known[name] if name else None for name in node["inputs"]]
@@ -41,7 +41,7 @@ class Graph:
 
 
 def open_graph(torch: Any, folder: Path, facts: Mapping[str, Any], device: str) -> Graph:
-    """A graph that was written when the folder was built; in 16 bits where `half` says so."""
+    """Open a graph that was written when the folder was built; in 16 bits if `half` is set."""
     held = json.loads((folder / facts["file"]).read_text(encoding="utf-8"))
     with np.load(folder / facts["data"]) as data:
         weights = {row["name"]: _weight(torch, row, data, device, facts["half"]) for row in held["weights"]}

@@ -19,7 +19,7 @@ ROWS = 24
 
 
 def judge(kind: str, facts: Mapping[str, Any], inputs: Arrays, found: Arrays, stored: Arrays) -> float:
-    """The error of some outputs; infinite where the shape is wrong, or NaN meets a number."""
+    """Return the error of some outputs; infinite where the shape is wrong, or NaN meets a number."""
     with np.errstate(all="ignore"):
         if kind == "stored":
             return max(_stored(facts["how"], facts, _some(f, facts), s) for f, s in zip(found, stored, strict=True))
@@ -27,7 +27,7 @@ def judge(kind: str, facts: Mapping[str, Any], inputs: Arrays, found: Arrays, st
 
 
 def _some(found: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
-    """What is stored of a result: all of it, or of a large one each so many-th element."""
+    """Return what is stored of a result: all of it, or every n-th element of a large one."""
     step = facts.get("step", 1)
     return found if step == 1 else found.reshape(-1)[::step]
 
@@ -45,7 +45,7 @@ def _stored(how: str, facts: Mapping[str, Any], found: np.ndarray, wanted: np.nd
 
 
 def _spread(count: int, wanted: int = ROWS) -> np.ndarray:
-    """Some of so many rows: the first, the last, others between."""
+    """Return some of so many rows: the first, the last, others between."""
     between = np.random.PCG64(count).random_raw(max(wanted - 2, 0)) % np.uint64(max(count, 1))
     return np.unique(np.append(between.astype(np.int64), [0, count - 1]))
 
@@ -55,7 +55,7 @@ def _wide(x: np.ndarray) -> np.ndarray:
 
 
 def _product(facts: Mapping[str, Any], inputs: Arrays, found: Arrays) -> float:
-    """`turned` names the factors that are given transposed: "a", "b", "ab" or none."""
+    """Return the error of a product; `turned` names the transposed operands: "a", "b", "ab" or none."""
     a, b = inputs[0], inputs[1]
     a = a.T if "a" in facts["turned"] else a
     b = b.T if "b" in facts["turned"] else b

@@ -20,7 +20,7 @@ ROUNDS = 5
 def measured(
     unit: Unit, model: Any, inputs: Sequence[np.ndarray], folder: Path, inductor: bool = False
 ) -> dict[str, Any]:
-    """Times of a unit in microseconds, its own and of what else does the same, in turns: each of calls in one graph."""
+    """Return the times of a unit and of its peers in microseconds, measured alternately, each of calls in one graph."""
     row: dict[str, Any] = {}
     names = [spec.name for spec in model.inputs]
     try:
@@ -76,7 +76,7 @@ def _of_calls(call: Any, calls: int = 10) -> float:
 
 
 def copied_bytes_a_second(size: int, rounds: int = 10) -> float:
-    """What the device reads and writes in a second when it copies."""
+    """Return the bytes that the device reads and writes per second when it copies."""
     from mirlo.targets.nvvm.device import check, first_gpu
 
     gpu = first_gpu()

@@ -22,7 +22,7 @@ REPEAT = 10
 
 
 def torch_on_gpu() -> Any:
-    """The module, or None where it is not there or has no GPU."""
+    """Return the module, or None where it is not there or has no GPU."""
     try:
         import torch
     except (ImportError, OSError):
@@ -33,7 +33,7 @@ def torch_on_gpu() -> Any:
 def calls_of(
     peer: Mapping[str, Any] | None, names: Sequence[str], inputs: Sequence[np.ndarray], folder: Path, inductor: bool
 ) -> tuple[dict[str, Timed], str]:
-    """What else does the same, by name: functions to the seconds of a call; and why there is nothing, if so."""
+    """Return the peers that compute the same, as functions to the seconds of a call; and why there are none, if so."""
     if peer is None:
         return {}, "nothing else does the same"
     torch = torch_on_gpu()
@@ -73,7 +73,7 @@ def runtime_session(folder: Path, peer: Mapping[str, Any]) -> Any:
 
 
 def write_weights(graph: Path, file: Path) -> None:
-    """The weights of a graph that are made of seeds, one after the other, as its ONNX file says."""
+    """Write the weights of a graph that are made of seeds, in the order of its ONNX file."""
     with open(file, "wb") as written:
         for row in json.loads(graph.read_text(encoding="utf-8"))["weights"]:
             if "initializer" in row:
@@ -161,7 +161,7 @@ def _attention(torch: Any, peer: Mapping[str, Any], given: Sequence[Any]) -> Cal
 
 
 def _fastest_attention(torch: Any, call: Call) -> Call:
-    """The best of PyTorch's own choice and of cuDNN's attention, which it does not always choose."""
+    """Return the best of PyTorch's own choice and of cuDNN's attention, which it does not always choose."""
     try:
         from torch.nn.attention import SDPBackend, sdpa_kernel
     except ImportError:

@@ -11,7 +11,7 @@ Row = Mapping[str, Any]
 
 
 def one_line(unit: Unit, row: Row) -> str:
-    """A unit, while others are still running."""
+    """Format a finished unit while others are still running."""
     words = [f"{unit.group}/{unit.name}: {row['status']}"]
     if row.get("checks"):
         words.append(f"{row['checks']} checks, error {row['error']:.1e}")

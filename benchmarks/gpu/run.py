@@ -73,7 +73,7 @@ class Child:
         return self._process.poll() is None
 
     def ask(self, name: str, seconds: float) -> dict[str, Any]:
-        """The result of a unit; what happened where there is none."""
+        """Return the result of a unit, or what happened if there is none."""
         assert self._process.stdin is not None
         said: deque[str] = deque(maxlen=30)
         findings: list[str] = []

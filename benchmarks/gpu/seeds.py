@@ -33,7 +33,7 @@ def seeded(seed: int, dtype: str, shape: Sequence[int], scale: float = 0.25, low
 
 
 def weight(row: Mapping[str, Any]) -> np.ndarray:
-    """A parameter of a model: an initializer of `benchmarks.models`, its axes in another order."""
+    """Return a parameter of a model: an initializer of `benchmarks.models`, its axes in another order."""
     mean, deviation = row["seeded"]
     digest = hashlib.sha256(row["initializer"].encode()).digest()
     generator = np.random.default_rng(int.from_bytes(digest[:8], "little"))

@@ -73,7 +73,7 @@ class Kit:
 
     @staticmethod
     def read(folder: Path) -> Kit:
-        """The kit in a folder."""
+        """Return the kit in a folder."""
         try:
             found = json.loads((folder / KIT).read_text(encoding="utf-8"))
         except OSError as problem:
@@ -87,12 +87,12 @@ class Kit:
         return Kit(found["target"], found["made"], tuple(unit_of(row) for row in found["units"]))
 
     def chosen(self, only: Sequence[str]) -> list[Unit]:
-        """The units whose names or groups have one of these words in them; all of them without words."""
+        """Return the units whose names or groups contain one of these words; all of them without words."""
         return [u for u in self.units if not only or any(word in f"{u.group}/{u.name}" for word in only)]
 
 
 def unit_of(row: Mapping[str, Any]) -> Unit:
-    """A unit from its fields."""
+    """Return a unit from its fields."""
     checks = tuple(Check(**{**check, "outputs": tuple(check["outputs"])}) for check in row["checks"])
     weights = None if row["weights"] is None else tuple(row["weights"])
     return Unit(**{**row, "checks": checks, "inputs": tuple(row["inputs"]), "weights": weights})

@@ -79,7 +79,7 @@ CASES = (
 
 
 def mirlo_text(case: Case) -> str:
-    """The case as a relax function, convolutions with their channels last."""
+    """Return the case as a relax function, convolutions with their channels last."""
 
     def tensor(shape: tuple[int, ...]) -> str:
         return f"tensor<{'x'.join(map(str, shape))}xf32>"
@@ -113,7 +113,7 @@ def channels_last(array: np.ndarray) -> np.ndarray:
 
 
 def mirlo_executable(case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
-    """The case compiled, the array that it takes, and the result in ONNX's layout."""
+    """Return the case compiled, the array that it takes, and the result in ONNX's layout."""
     store = ParameterStore()
     is_conv = case.is_conv
     store.add("w", np.ascontiguousarray(np.moveaxis(w, (0, 1), (-1, -2))) if is_conv else w)
@@ -126,7 +126,7 @@ def mirlo_executable(case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray) ->
 
 
 def mirlo_runner(case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> tuple[Callable[[], float], np.ndarray]:
-    """A call that returns the seconds of the kernels, and the result."""
+    """Return a call that returns the seconds of the kernels, and the result."""
     executable, given, result = mirlo_executable(case, x, w, b)
 
     def run() -> float:
@@ -138,7 +138,7 @@ def mirlo_runner(case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> tup
 def onnxruntime_runner(
     case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray
 ) -> tuple[Callable[[], float], np.ndarray]:
-    """The same by ONNX Runtime."""
+    """Return the same for ONNX Runtime."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 

@@ -80,7 +80,7 @@ CASES = (
 
 
 def make_model(case: Case) -> Any:
-    """The case as an ONNX model; `x0`, `x1`, ... are its inputs and `y` its output."""
+    """Return the case as an ONNX model; `x0`, `x1`, ... are its inputs and `y` its output."""
     import onnx
     from onnx import helper, numpy_helper
 
@@ -111,7 +111,7 @@ def make_arrays(case: Case) -> list[np.ndarray]:
 
 
 def copy_runner(count: int) -> Callable[[], float]:
-    """A call that reads and writes this many bytes together, and returns its seconds."""
+    """Return a call that reads and writes this many bytes together, and returns its seconds."""
     source, target = (empty_aligned(np.dtype(np.uint8), (max(count // 2, 64),)) for _ in range(2))
     source[...], target[...] = 1, 0
 

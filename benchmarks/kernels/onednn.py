@@ -17,17 +17,17 @@ from mirlo.targets.onednn.native.storage import aligned
 
 
 def version() -> str:
-    """The library's."""
+    """Return the version of the library."""
     return ".".join(map(str, load_library().version))
 
 
 def onednn_runner(
     case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray
 ) -> tuple[Callable[[int], float], Callable[[], np.ndarray]]:
-    """A call that does a number of runs and returns the least of their seconds; another that gives the result.
+    """Return a function of a number of runs to the least of their seconds, and another that returns the result.
 
-    Bias and ReLU are fused. All layouts are the library's choice, weights are reordered before: what is timed is the
-    primitive, in the layouts that it likes best.
+    Bias and ReLU are fused. All layouts are the library's choice and weights are reordered before: the time is that of
+    the primitive in its preferred layouts.
     """
     load_library().handle.omp_set_num_threads(1)
     return _Primitive(case, x, w, b).runner()
@@ -82,7 +82,7 @@ class _Primitive:
         return api.make("memory_create", "memory_destroy", layout.pointer, api.engine(), data.ctypes.data)
 
     def _moved(self, array: np.ndarray, layout: desc.Desc) -> tuple[desc.Desc, np.ndarray]:
-        """The array in a layout."""
+        """Return the array in a layout."""
         source, target = np.ascontiguousarray(array, np.float32), aligned(layout.bytes)
         target[:] = 0
         self._reorder(desc.plain(array.shape, "f32"), source, layout, target)

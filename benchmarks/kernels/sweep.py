@@ -102,7 +102,7 @@ def measure(case: Case, rounds: int, seconds: float) -> Row:
 
 
 def summary(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
-    """A line for each kind: how many, the slowest, quantiles, the geometric mean, how many are below the least."""
+    """Yield a line for each kind: count, slowest, quantiles, geometric mean, how many are below the least."""
     yield ("kind", "shapes", "least", "5 %", "median", "geometric mean", f"below {LEAST_SPEED}")
     kinds = list(dict.fromkeys(row.kind for row in rows))
     for kind in [*kinds, "all"]:
@@ -114,7 +114,7 @@ def summary(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
 
 
 def markdown(rows: Sequence[Row], worst: int = 10) -> str:
-    """The summary, and the slowest shapes."""
+    """Return the summary, and the slowest shapes."""
     head, *body = summary(rows)
     tables = [[head, *body]]
     slowest = sorted(rows, key=lambda row: row.ratio)[:worst]

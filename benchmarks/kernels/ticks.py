@@ -32,7 +32,7 @@ def seconds_per_tick(executable: Any, arrays: Sequence[np.ndarray]) -> float:
 
 
 def _moment(executable: Any, arrays: Sequence[np.ndarray]) -> tuple[float, int]:
-    """A time and the counter's value: of the shortest of many calls."""
+    """Return a time and the counter's value for the shortest of many calls."""
     found = []
     for _ in range(50):
         before = time.perf_counter()

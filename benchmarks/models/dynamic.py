@@ -16,7 +16,7 @@ BATCH, SEQUENCE = "batch", "sequence"
 
 
 def with_symbols(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A model of this folder with symbolic batch (and sequence, where its inputs are tokens)."""
+    """Return a model of this folder with symbolic batch (and sequence, where its inputs are tokens)."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     tokens = made.graph.input[0].name == "input_ids"

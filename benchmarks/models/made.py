@@ -46,7 +46,7 @@ def _stem(net: Net) -> str:
 
 
 def resnet18() -> Any:
-    """Basic blocks: two 3×3 convolutions and a shortcut."""
+    """Build basic blocks: two 3×3 convolutions and a shortcut."""
     net = Net("resnet18")
     x, cin = _stem(net), 64
     for cout, first in ((64, 1), (128, 2), (256, 2), (512, 2)):

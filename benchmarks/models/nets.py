@@ -27,7 +27,7 @@ class Net:
         return name
 
     def weight(self, shape: Sequence[int], deviation: float | None = None, mean: float = 0.0) -> str:
-        """Normal values that keep the size of what flows through: divided by the root of how many are summed."""
+        """Add normal values, divided by the root of the number of summands so that activations keep their size."""
         name = f"w{len(self.weights)}"
         seed = hashlib.sha256(f"{self.name} {name}".encode()).digest()[:8]
         values = np.random.default_rng(int.from_bytes(seed, "little")).standard_normal(shape, dtype=np.float32)

@@ -20,12 +20,12 @@ MARK = '{"seeded"'
 
 
 def names() -> list[str]:
-    """The exported models."""
+    """Return the exported models."""
     return sorted(file.stem for file in GRAPHS.glob("*.onnx"))
 
 
 def all_names() -> list[str]:
-    """The exported models, then those that are built here."""
+    """Return the exported models, then those that are built here."""
     from .made import MADE
 
     return [*names(), *MADE]
@@ -56,7 +56,7 @@ def fill(name: str, path: str | os.PathLike[str]) -> Path:
 
 
 def path(name: str, cache: str | os.PathLike[str] | None = None) -> Path:
-    """The complete model as a file in a cache folder, `~/.cache/mirlo/models` unless told; filled on first use."""
+    """Return the complete model as a file in a cache folder, by default `~/.cache/mirlo/models`."""
     folder = Path(cache) if cache is not None else Path.home() / ".cache" / "mirlo" / "models"
     if name not in names():
         _maker(name)

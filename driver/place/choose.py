@@ -66,7 +66,7 @@ def choose(problem: Problem, how: str) -> Decision:
 
 
 def _key(problem: Problem) -> str | None:
-    """The model's text, and all that its times depend on."""
+    """Return a digest of the model's text and of everything that its times depend on."""
     from mirlo.driver.model_cache import compiler_version
 
     assert problem.targets.host is not None
@@ -89,7 +89,7 @@ class _Chooser:
         return self.problem.targets.host.name
 
     def survey(self, targets: Targets, nodes: str = "") -> Survey:
-        """The model placed anew, on a copy."""
+        """Return the survey of a copy of the model, placed anew."""
         opened = open_model(self.problem.module, None, self.problem.params)
         return place(opened, targets, nodes, self.problem.before)
 
@@ -131,7 +131,7 @@ class _Chooser:
         yield self.host
 
     def _assigned(self, winners: Sequence[tuple[Any, str]]) -> Nodes:
-        """The nodes of each target when every region goes to its winner."""
+        """Return the nodes of each target if every region goes to its winner."""
         nodes: dict[str, list[int]] = {}
         for region, winner in winners:
             if winner == region.target:
@@ -148,7 +148,7 @@ class _Chooser:
         return found if len(found) > 1 else []
 
     def estimated(self) -> Decision:
-        """The least cost by the figures that targets declare."""
+        """Return the placement of least cost by the figures that targets declare."""
         figures = figures_of(self.problem.targets)
         estimate = Estimate(self.by_priority.placement, figures, self.host, self.problem.threads)
         regions = []
@@ -175,7 +175,7 @@ class _Chooser:
         return estimate.elsewhere(self.singles[name], region, name)
 
     def measured(self) -> Decision:
-        """The least time, of alternatives that were compiled and run in turns."""
+        """Return the fastest of the alternatives, which are compiled and timed alternately."""
         regions = self._measured_regions() if self.regions else []
         winners = [(region, cost.best) for region, cost in zip(self.regions, regions, strict=True)]
         candidates = self.candidates(self._assigned(winners) if regions else None)
@@ -256,7 +256,7 @@ class _Chooser:
 
 
 def _require_numbers(module: Any) -> None:
-    """An error if inputs have open dims: what is best depends on them."""
+    """Raise an error if inputs have dynamic dims: the best placement depends on their sizes."""
     with module.context:
         main = main_of(module)
         for number, found in enumerate(main.type.inputs if main is not None else ()):

@@ -59,7 +59,7 @@ class Decision:
 
     @staticmethod
     def from_json(found: Mapping[str, Any]) -> Decision:
-        """The opposite of `to_json`, of what is read from disk."""
+        """Return the decision that `to_json` wrote."""
         candidates = tuple(Candidate(**candidate) for candidate in found["candidates"])
         regions = tuple(RegionCost(**region) for region in found["regions"])
         decision = Decision(found["how"], found["threads"], found["best"], candidates, regions, known=True)

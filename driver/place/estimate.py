@@ -27,7 +27,7 @@ _TYPE = re.compile(r"^(\w+)\[([\d, ]*)\]$")
 
 
 def figures_of(targets: Targets) -> dict[str, Figures]:
-    """The figures of all targets; an error names one that declares none."""
+    """Return the figures of all targets; raise an error that names a target without figures."""
     host = targets.host
     assert host is not None
     found = {target.name: target.generator.figures_beside(host.name, host.options) for target in targets.generators}
@@ -52,13 +52,13 @@ class Estimate:
     threads: int = 1
 
     def whole(self, survey: Survey) -> float:
-        """A model that was placed."""
+        """Return the cost of a model that was placed."""
         rest = [node.id for node in survey.placement.nodes if survey.placement.owner(node.id) is None]
         regions = [region for region in survey.placement.regions if region.kept]
         return self.on_host(rest) + sum(self.region(survey, region) for region in regions)
 
     def reasons(self, survey: Survey, region: RegionRecord) -> dict[str, str]:
-        """What decides the time of a region's heaviest composite, on its target and on the host."""
+        """Return what bounds the time of a region's costliest composite, on its target and on the host."""
         composites = frozenset(region.composites)
         groups = [taken.nodes for taken in survey.placement.taken if taken.function in composites]
         heaviest = max(groups, key=lambda nodes: sum(self.placement.nodes[i].flops or 0 for i in nodes), default=())
@@ -70,7 +70,7 @@ class Estimate:
         return self._given(survey, region, region.target, frozenset(region.composites))
 
     def elsewhere(self, single: Survey, region: RegionRecord, target: str) -> float:
-        """A region on another target: what that takes of it when it is alone, and the rest on the host."""
+        """Return the cost of a region on another target: the part that target takes, and the rest on the host."""
         inside = set(region.nodes)
         found = [taken for taken in single.placement.taken if inside.issuperset(taken.nodes)]
         rest = inside.difference(*(taken.nodes for taken in found))
@@ -110,7 +110,7 @@ class Estimate:
         )
 
     def _external_bytes(self, members: Sequence[NodeRecord]) -> int:
-        """What a group reads and writes: values between its nodes stay in registers or caches."""
+        """Return the bytes that a group reads and writes: values between its nodes stay in registers or caches."""
         inside = Counter(read for node in members for read in node.reads)
         size = sum(2 * bytes_of_types(n.results) if n.operator in PICKING else n.bytes or 0 for n in members)
         for node in members:
@@ -145,7 +145,7 @@ class Estimate:
 
 
 def bytes_of_types(types: Sequence[str]) -> int:
-    """The bytes of tensors, by the text of their types; 0 for those whose dims are open."""
+    """Return the bytes of tensors, given the text of their types; dynamic ones count as 0."""
     total = 0
     for text in types:
         found = _TYPE.match(text)

@@ -25,7 +25,7 @@ class Known:
         self.path = Path(path)
 
     def find(self, key: str) -> dict[str, Any] | None:
-        """What is known, if anything is."""
+        """Return the stored decision, or None."""
         return self._read().get(key)
 
     def add(self, key: str, entry: Mapping[str, Any]) -> None:

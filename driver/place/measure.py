@@ -37,7 +37,7 @@ class Timing:
 
 
 def time_in_turns(executables: Mapping[str, Any]) -> dict[str, Timing]:
-    """Times of the same model compiled in several ways; the first one is what others are compared with."""
+    """Time builds of the same model alternately; the first one is what others are compared with."""
     runs = list(executables.values())
     inputs = list(runs[0].random_inputs(0).values())
     results = [_results(run, inputs) for run in runs]

@@ -29,7 +29,7 @@ class Indexed(Placement):
         return self._about[node]
 
     def region_of(self, node: int) -> RegionRecord | None:
-        """The region that a node is in."""
+        """Return the region of a node, or None."""
         return self._regions.get(node)
 
     @cached_property
@@ -143,7 +143,7 @@ def survey(
 
 
 def divided(target: str | Sequence[str]) -> Targets:
-    """The targets of these names; an error where none of them takes parts of models."""
+    """Return the targets of these names; raise an error if none of them takes parts of models."""
     targets = Targets.parse(target)
     if not targets.generators:
         raise TargetError(
@@ -165,6 +165,6 @@ def place(opened: OpenedModel, targets: Targets, nodes: str = "", before: str = 
 
 
 def _sum(numbers: Any) -> int | None:
-    """The sum, or None where a part is not known."""
+    """Return the sum, or None if a part is unknown."""
     found = list(numbers)
     return None if None in found else sum(found)

@@ -12,12 +12,12 @@ from mirlo.dialects.core.types import TensorType
 
 
 def read_by(op: Any) -> list[Any]:
-    """The operands of an operation, and the values that its regions take from outside."""
+    """Return the operands of an operation and the values that its regions capture."""
     return list(dict.fromkeys((*op.operands, *captured(op))))
 
 
 def symbols_in(op: Any) -> set[str]:
-    """The symbols that an operation, and what is in it, names in its types."""
+    """Return the symbols in the types of an operation and of those nested in it."""
     found: set[str] = set()
 
     def visit(inner: Any) -> Any:
@@ -29,14 +29,14 @@ def symbols_in(op: Any) -> set[str]:
 
 
 def dim_symbols(value: Any) -> set[str]:
-    """The symbols in the type of a value."""
+    """Return the symbols in the type of a value."""
     kind = TensorType.from_mlir(value.type)
     shape = () if kind is None else kind.shape
     return {name for dim in shape if isinstance(dim, SymbolicDim) for name in dim.symbols()}
 
 
 def told_by(value: Any) -> set[str]:
-    """The symbols whose values the shape of a tensor tells: those that are dims of its own."""
+    """Return the symbols that the shape of a tensor determines: those that are dims on their own."""
     kind = TensorType.from_mlir(value.type)
     shape = () if kind is None else kind.shape
     return {name for dim in shape if isinstance(dim, SymbolicDim) and dim.is_symbol for name in dim.symbols()}

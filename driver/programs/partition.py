@@ -108,9 +108,9 @@ class _Cutter:
         return steps
 
     def _part(self, operations: Sequence[Any], outside: set[Any], symbols: set[str]) -> list[Step]:
-        """A part of these operations, which makes those of their results that are used outside.
+        """Return a subgraph of these operations with the results that are used outside.
 
-        `symbols` are those that types outside name: a tensor that tells what one is leaves the part, too.
+        `symbols` are those in types outside: a tensor that determines one is a result, too.
         """
         results = [value for op in operations for value in op.results if value in outside]
         if not results:
@@ -178,18 +178,18 @@ def _levels(operations: Sequence[Any], named: Sequence[set[str]], known: set[str
 
 
 def _reads(op: Any) -> list[Any]:
-    """The values that an operation needs from elsewhere; what is repeated where it is used does not count."""
+    """Return the values that an operation captures, except those of operations that are duplicated at each use."""
     return [source for value in read_by(op) if (source := source_of(value)) is not None and not is_constant(source)]
 
 
 def source_of(value: Any) -> Any:
-    """The tensor that a scalar was taken out of, else the value itself."""
+    """Return the tensor that a scalar was extracted from, else the value itself."""
     while isinstance(value, ir.OpResult) and value.owner.name == "tensor.extract":
         value = value.owner.operands[0]
     return value
 
 
 def _kind_text(mlir_type: Any) -> str:
-    """What a host function must return for this type; "" for an object, which may be anything."""
+    """Return the kind that a host function must return for this type; "" for an object of any kind."""
     found = TensorType.from_mlir(mlir_type)
     return "" if found is None else str(found)

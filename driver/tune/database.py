@@ -43,7 +43,7 @@ class Database:
         self.entries: dict[str, Entry] = self._read()
 
     def find(self, key: str) -> Mapping[str, int] | None:
-        """What was found best, for the pass `apply-tuning`."""
+        """Return the best known choices, for the pass `apply-tuning`."""
         entry = self.entries.get(key)
         return entry.values if entry is not None else None
 
@@ -93,7 +93,7 @@ def _entry(found: Any) -> Entry:
 
 
 def default_database() -> Path:
-    """The file that compilations look into when nothing else is said."""
+    """Return the database that compilations read by default."""
     from mirlo.runtime.cache import default_folder
 
     return default_folder() / "tuning.json"

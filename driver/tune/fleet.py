@@ -29,7 +29,7 @@ class Fleet:
     _remote: Any = field(default=None, init=False, repr=False)
 
     def ratios(self, task: Task, choices: Sequence[dict[str, int]], target: str, threads: int) -> Timing:
-        """Times on a worker that is free."""
+        """Return times measured by an idle worker."""
         import ray
 
         found: Timing = ray.get(self._timer().remote(task, list(choices), target, threads))

@@ -45,7 +45,7 @@ def time_inside(
     model: Any, database: Database, keys: Sequence[str], *, target: str, threads: int,
     shapes: Mapping[str, Sequence[int | str]] | None, seconds: float,
 ) -> Inside:  # fmt: skip
-    """The model with and without these entries, in turns; at least three of each, whatever time is left."""
+    """Time the model with and without these entries alternately, at least three times each, even after the deadline."""
 
     def compiled(tuning: Database) -> Any:
         return build(CompileRequest(model, target, threads, shapes, tuning=tuning))

@@ -23,7 +23,7 @@ class Measurer(Protocol):
     """Where kernels are timed: here, or on other machines."""
 
     def ratios(self, task: Task, choices: Sequence[dict[str, int]], target: str, threads: int) -> Timing:
-        """Times of the kernel with its target's own choices, and of these ones to that."""
+        """Time the kernel with its target's own choices; return the ratios of the given ones to that."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _agrees(executable: Any, inputs: Any, wanted: dict[str, Any]) -> bool:
 
 
 def compile_task(task: Task, values: dict[str, int], target: str, threads: int) -> Any:
-    """The kernel with these choices."""
+    """Compile the kernel with these choices."""
     from mirlo.dialects.bindings import ir
     from mirlo.dialects.context import make_context
     from mirlo.dialects.tir.view import prim_functions

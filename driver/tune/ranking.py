@@ -13,9 +13,9 @@ FEWEST = 12
 
 
 def promising(task: Task) -> list[int]:
-    """The positions of the choices to measure, those first that are expected to be fastest.
+    """Return the positions of the choices to measure, those expected to be fastest first.
 
-    Of what nothing is expected, a target's own order says how likely it is: it is taken to be as fast as what there is.
+    Choices without a prediction are ranked by the target's order, and are assumed to be as fast as the current best.
     """
     if not task.expected:
         return list(range(len(task.choices)))
@@ -35,7 +35,7 @@ def rank_correlation(expected: Sequence[float], measured: Sequence[float]) -> fl
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """The place of each in order; equal ones share the mean of their places."""
+    """Return the rank of each value; equal values share the mean of their ranks."""
     found = [0.0] * len(values)
     order = sorted(range(len(values)), key=lambda i: values[i])
     at = 0

@@ -217,7 +217,7 @@ class _Search:
 def search(
     task: Task, timer: Measurer, target: str, threads: int, seconds: float, tell: Tell, base: float = 0.0
 ) -> Tuned:
-    """The best choice for one kernel, which takes `base` microseconds without any."""
+    """Search the best choices for one kernel, which takes `base` microseconds without any."""
     start = time.monotonic()
     order = promising(task)
     measured: dict[int, float] = {}

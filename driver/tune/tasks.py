@@ -60,7 +60,7 @@ class Point:
 
 
 def points_of(target: str, options: CompileOptions) -> tuple[list[str], list[Point]]:
-    """The steps of a target's pipeline as text, and where among them choices are told."""
+    """Return the steps of a target's pipeline as text, and the points among them at which choices are applied."""
     chosen = find_target(target)
     if chosen.pipeline is None or chosen.space is None:
         raise TargetError(f"target '{target}' has nothing to tune: it offers no choices for its kernels")
@@ -75,9 +75,9 @@ def tasks_of(
     model: Any, target: str, threads: int, shapes: Mapping[str, Sequence[int | str]] | None = None,
     *, database: Lookup | None = None, operators: bool = False, is_known: Callable[[str], bool] = lambda key: False,
 ) -> tuple[list[Task], int]:  # fmt: skip
-    """The kernels of a model for which there is something to choose, or the operators, and how many there are in all.
+    """Return the tunable kernels or operators of a model, and how many kernels there are in all.
 
-    What `database` says of operators is heeded before there are kernels. Nothing is expected of what is known.
+    Entries of `database` for operators are applied before there are kernels. Known tasks have no prediction.
     """
     options = CompileOptions(target, threads)
     steps, points = points_of(target, options)
@@ -159,9 +159,9 @@ def _sites(module: Any) -> dict[str, list[Any]]:
 
 
 def _alone(site: Any, function: Any = None) -> Any:
-    """A module with a graph that computes an operation as the model does: its weights are constants there too.
+    """Return a module whose graph computes an operation as the model does, with its weights as constants.
 
-    Where the operation is a call, `function` is what it calls.
+    If the operation is a call, `function` is the callee.
     """
     made = ir.Module.create()
     variable = [value for value in site.operands if not is_constant(value)]
@@ -185,6 +185,6 @@ def _alone(site: Any, function: Any = None) -> Any:
 
 
 def _stand_in(value: Any) -> Any:
-    """A constant of the same type: what is in it does not matter for the time, where it lies does."""
+    """Return a constant of the same type: its content does not matter for the time, its storage does."""
     parameter = {"param": ir.StringAttr.get("weight_" + str(abs(hash(str(value.type))) % 10**8))}
     return ir.Operation.create("relax.constant", [value.type], [], parameter).results[0]

@@ -1,5 +1,4 @@
-"""Conversion of nodes to relax operations: constants, folding of shape arithmetic, converters, inlining of
-functions."""
+"""Conversion of nodes to relax operations: constants, folding of shape arithmetic, converters, inlining."""
 
 from __future__ import annotations
 

@@ -21,8 +21,10 @@ class Import(Protocol):
 
 
 class Broadcasts:
-    """The broadcast sizes of one import. Each is a symbol until the import ends, because operators may require one
-    of its dims."""
+    """The broadcast sizes of one import.
+
+    Each is a symbol until the import ends, because operators may require one of its dims.
+    """
 
     def __init__(self) -> None:
         self._made: dict[frozenset[Dim], Dim] = {}

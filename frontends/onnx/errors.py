@@ -65,7 +65,7 @@ def by_domain(known: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def what_is_supported(domain: str, operator: str, since: tuple[int, ...], names: dict[str, list[str]]) -> str:
-    """What there is in the place of an operator that is not supported."""
+    """Return what is supported instead of an operator that is not."""
     if since:
         return f"not supported in this version of the operator set, but from opset {' and '.join(map(str, since))}"
     if domain not in names:

@@ -43,8 +43,7 @@ class Expansion:
             )
 
     def instance(self, body: Any, step: Step, present: tuple[bool, ...]) -> list[Any]:
-        """Return the nodes of a function; the model's own are shared by equal calls, so that their loops are the
-        same."""
+        """Return the nodes of a function; equal calls share those of the model, so that their loops are the same."""
         call = step.proto
         if functions.local(self.model, step.domain, call.op_type, call.overload) is not body:
             return functions.instantiate(body, call, present)

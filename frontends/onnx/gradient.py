@@ -252,8 +252,10 @@ def _matmul(op: Any, g: Any) -> list[Any]:
 
 @rule("conv")
 def _conv(op: Any, g: Any) -> list[Any]:
-    """Differentiate with respect to data (transposed convolution) and weight (convolution with strides and dilations
-    exchanged)."""
+    """Differentiate with respect to data and weight.
+
+    The first is a transposed convolution, the second a convolution with strides and dilations exchanged.
+    """
     x, weight = type_of(op.x), type_of(op.weight)
     if op.data_layout != "NC*" or op.groups != 1 or not x.is_static:
         raise NodeError("the gradient of a convolution is supported with one group, channels first, and known sizes")

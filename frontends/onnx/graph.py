@@ -54,8 +54,10 @@ def steps(
 def _ordered(
     made: list[Step], producer: dict[str, int], before: set[str], wanted: Sequence[str], model: str
 ) -> list[Step]:
-    """Order nodes depth-first from the wanted values, without recursion: a graph may be tens of thousands of nodes
-    deep."""
+    """Order nodes depth-first from the wanted values.
+
+    There is no recursion: a graph may be tens of thousands of nodes deep.
+    """
     done: set[int] = set()
     open_nodes: dict[int, Iterator[str]] = {}
     for root in wanted:

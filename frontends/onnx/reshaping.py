@@ -14,8 +14,7 @@ from mirlo.frontends.onnx.errors import NodeError
 
 
 class Undivided(NodeError):
-    """Whether some dims divide the elements of a tensor is known only at run time; holds the shape with -1 for the
-    rest."""
+    """A shape whose divisibility is known only at run time, with -1 for the rest."""
 
     def __init__(self, text: str, shape: Sequence[Dim]) -> None:
         super().__init__(text)

@@ -13,10 +13,10 @@ _NOT_NAMES = frozenset({"doc_string", "metadata_props"})
 
 
 def with_plain_names(model: Any, what: str) -> Any:
-    """Return the ModelProto, or a copy in which every name that is not printable is replaced by an escaped one.
+    r"""Return the ModelProto, or a copy in which every name that is not printable is replaced by an escaped one.
 
     Names reach messages, terminals, generated sources and pages: control characters, line breaks and direction marks
-    are written as escape sequences (`\\x1b`) here, once, and the model goes by these names from then on. Refuse a model
+    are written as escape sequences (`\x1b`) here, once, and the model goes by these names from then on. Refuse a model
     in which a name is not text, or in which two names would become one.
     """
     plain = True

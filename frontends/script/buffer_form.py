@@ -299,8 +299,10 @@ class BufferForm(Interpreter):
         return super().call_word(word, node)
 
     def _call_extern(self, call: Any) -> Any:
-        """Read `T.call_extern("name", x, buffer, dtype="f32")`; a buffer is passed as a pointer, or as one to an
-        element."""
+        """Read `T.call_extern("name", x, buffer, dtype="f32")`.
+
+        A buffer is passed as a pointer, or as one to an element.
+        """
         name, *given = self.arguments(call, 1, keywords=("dtype", "pure"))
         if not isinstance(name, str):
             raise self.error(call.args[0], f"the name of a C function must be text in quotes, found {kind_of(name)}")

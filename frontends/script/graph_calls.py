@@ -158,8 +158,10 @@ class GraphCalls(Interpreter):
         return found, self.value(parts[2]) if len(parts) == 3 else UNNAMED
 
     def _call_call_tir(self, node: Any) -> Any:
-        """Read `R.call_tir(function, x, y, out=R.Tensor[...], epsilon=1e-5)`; `out` if the inputs do not determine
-        it."""
+        """Read `R.call_tir(function, x, y, out=R.Tensor[...], epsilon=1e-5)`.
+
+        `out` is needed if the inputs do not determine it.
+        """
         given = list(self._value_Tuple(ast.Tuple(elts=node.args)))
         template = given.pop(0) if given else None
         if not isinstance(template, (PrimFunc, MlirText)):
@@ -207,8 +209,7 @@ class GraphCalls(Interpreter):
             return returned(cls.build(tensors, result_types=out, function=name))
 
     def _call_const(self, node: Any) -> Any:
-        """Read `R.const(1.0, "f32")`, `R.const([1, 2], "i64")`, `R.const(0.0, "f32", shape=(4, 4))`,
-        `R.const(array)`."""
+        """Read `R.const(1.0, "f32")`, `R.const([1, 2], "i64")`, `R.const(0.0, shape=(4,))` or `R.const(array)`."""
         value = self.arguments(node, 1, 2, ("shape", "dtype"))[0]
         import numpy as np
 

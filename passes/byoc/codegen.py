@@ -70,8 +70,7 @@ class CodeGenerator:
     """Whether `codegen` runs in a separate process, so that a crash leaves the compiler running."""
 
     def patterns(self) -> Sequence[Any]:
-        """Return the patterns that the target supports, as names of composites, patterns and checks, in order of
-        priority."""
+        """Return the supported patterns in order of priority, as names of composites, patterns and checks."""
         return ()
 
     def codegen(self, module: ExternalModule) -> Artifact:
@@ -91,8 +90,10 @@ class CodeGenerator:
         return self.figures
 
     def fingerprint(self) -> str:
-        """Return what the speed depends on beside the options, such as a library version; another text invalidates
-        measurements."""
+        """Return what the speed depends on beside the options, such as a library version.
+
+        Another text invalidates measurements.
+        """
         return ""
 
     @property

@@ -116,8 +116,10 @@ def _keep_constants(artifact: ExternalArtifact, constants: Constants, session: S
 
 
 def _products_in(nested: Any, name: str) -> list[tuple[Dim, ...]]:
-    """Return the byte size of each tensor in a function as a product of dims, to be checked before foreign code
-    runs."""
+    """Return the byte size of each tensor in a function as a product of dims.
+
+    They are checked before foreign code runs.
+    """
     found: list[tuple[Dim, ...]] = []
 
     def visit(op: Any) -> Any:

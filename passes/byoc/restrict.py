@@ -41,8 +41,10 @@ def _numbers(text: str, whole: str) -> Iterable[int]:
 
 
 def as_text(nodes: Mapping[str, Iterable[int]]) -> str:
-    """Return the option's text, as ranges of nodes by target; targets without nodes are named too, as absence would
-    allow all."""
+    """Return the option's text, as ranges of nodes by target.
+
+    Targets without nodes are named too, as absence would allow all.
+    """
     return ",".join(f"{target}={_runs(sorted(found))}" for target, found in nodes.items())
 
 

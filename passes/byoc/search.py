@@ -203,8 +203,10 @@ class Match:
         return value.node.op.opview
 
     def inputs(self) -> list[Value]:
-        """Return the operands of the nodes that no node of the match defines, in order of first use; includes
-        constants."""
+        """Return the operands of the nodes that no node of the match defines, constants included.
+
+        They are in order of first use.
+        """
         read = (value for node in self.nodes for value in node.operands)
         return [v for v in dict.fromkeys(read) if v.node is None or not self.mask >> v.node.index & 1]
 

@@ -48,8 +48,10 @@ Counted = tuple[Counter[int], Seen]
 
 
 def _occurrences(pattern: Pattern, seen: Seen, known: dict[tuple[int, Seen], Counted]) -> Counted:
-    """Count how often each unlabelled object must be matched at most (one of several alternatives), and the labels
-    seen: a labelled part is matched once."""
+    """Count how often each unlabelled object must be matched at most, and return the labels seen.
+
+    Of several alternatives one counts; a labelled part is matched once.
+    """
     key = id(pattern), seen
     if key not in known:
         known[key] = _count(pattern, seen, known)

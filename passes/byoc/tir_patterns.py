@@ -98,10 +98,10 @@ def is_call_tir(name: str = "*", *operands: Pattern) -> PrimPattern:
 
 
 def elementwise(*operands: Pattern, ops: Collection[str] | None = None) -> PrimPattern:
-    """Return a pattern of an elementwise prim function; `ops`: the operations that its bodies may use, such as
-    `arith.maximumf`.
+    """Return a pattern of an elementwise prim function.
 
-    The operands are patterns of some of the call's operands in any order.
+    `ops` are the operations that its bodies may use, such as `arith.maximumf`. The operands are patterns of some of
+    the call's operands in any order.
     """
 
     def accept(node: Node, view: PrimView) -> Sequence[int] | Decline:
@@ -221,8 +221,10 @@ def _sizes(
 
 
 def equation(block: BlockView, order: Sequence[int] = (0, 1)) -> str | None:
-    """Return the einsum equation of a block of two operands, "ac,cb->ab", with a letter for each axis of the block;
-    None if an operand has other than plain indices."""
+    """Return the einsum equation of a block of two operands, "ac,cb->ab", with a letter for each axis.
+
+    Return None if an operand has other than plain indices.
+    """
     terms = []
     for operand in (*(block.inputs[i] for i in order), block.outputs[0]):
         if operand.map is None or operand.outside is not None:

@@ -34,7 +34,7 @@ class CuBlas(CodeGenerator):
         return library_figures(host, options, self.tf32)
 
     def fingerprint(self) -> str:
-        """The version of the library of this machine, if it has one."""
+        """Return the version of the installed library, or an empty text."""
         from mirlo.targets.cublas.native.library import CUBLAS
 
         return CUBLAS.version_text()
@@ -46,14 +46,14 @@ class CuBlas(CodeGenerator):
         return patterns(self.f8)
 
     def codegen(self, module: ExternalModule) -> Artifact:
-        """A plan of all regions."""
+        """Return the plan of all regions."""
         plans = [plan_of(function, product_of) for function in module.functions]
         params = tuple(dict.fromkeys(name for plan in plans for name in plan.constants.values()))
         return Artifact(FORMAT, module.names, write(plans), params, {"device": "cuda", "tf32": self.tf32})
 
 
 def product_of(values: Values, step: Step) -> Product:
-    """What the library is to multiply for a composite."""
+    """Describe the product that the library computes for a composite."""
     matmul, *rest = step.nodes
     left, right = matmul["lhs"], matmul["rhs"]
     bias, added = None, None

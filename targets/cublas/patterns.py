@@ -18,7 +18,7 @@ SMALLEST = 16
 
 
 def patterns(f8: bool = False) -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
-    """The longest first; `f8` says whether there are products of 8-bit floats."""
+    """Return the patterns, longest first; `f8` is whether products of 8-bit floats are supported."""
     product = is_op("relax.matmul")(wildcard(), wildcard()).named("matmul")
     biased = is_op("relax.add")(product, wildcard().named("bias"))
     with_added = is_op("relax.add")(product, wildcard().named("added"))
@@ -62,7 +62,7 @@ def product_check(match: Match, f8: bool = False) -> Any:
 
 
 def _epilogue(match: Match, left: TensorType, result: TensorType) -> Any:
-    """What is done with the sums: a bias along the columns, a matrix of the same shape, an activation."""
+    """Check the epilogue: a bias along the columns, a matrix of the same shape, an activation."""
     others = len(match.nodes) > 1
     if others and result.dtype != left.dtype and (len(match.nodes) > 2 or "added" not in match):
         return decline(

@@ -1,6 +1,6 @@
-"""Interpreter of host programs between launches: arithmetic, branches, loops, elements read back. Used by loaders;
-imports
-nothing of the compiler.
+"""Interpreter of host programs between launches: arithmetic, branches, loops, elements read back.
+
+Loaders use it; it imports nothing of the compiler.
 
 A number is a constant, or has a name, `%3`. Instructions are dictionaries with a field `do`:
 

@@ -68,8 +68,10 @@ def argument_types(module: Any, forks: list[Fork]) -> dict[str, list[str]]:
 
 
 def _fork_text(fork: Fork, types: list[str]) -> str:
-    """Return the text of a fork: it stores its arguments in an array; the thunk loads them and runs its part of the
-    range."""
+    """Return the text of a fork.
+
+    It stores its arguments in an array; the thunk loads them and runs its part of the range.
+    """
     count = len(types)
     stores, loads = [], []
     for i, kind in enumerate(types):

@@ -57,8 +57,10 @@ def define_calls(module: Any, calls: Sequence[PackedCall], callers: Sequence[str
 
 
 def return_on_failure(function: Any, symbols: set[str]) -> None:
-    """Branch after each call to the rest of its block or to a return: calls return a status, or a pointer that is
-    null on failure."""
+    """Branch after each call to the rest of its block or to a return.
+
+    Calls return a status, or a pointer that is null on failure.
+    """
     for block in list(function.regions[0].blocks):
         for call in [op.operation for op in block.operations]:
             if call.name == "llvm.call" and _callee(call) in symbols:

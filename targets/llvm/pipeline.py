@@ -60,8 +60,10 @@ def compile_pipeline(options: Any = None) -> str:
 
 
 def lower_pipeline() -> str:
-    """Return the pipeline from buffers to the LLVM dialect for hosts with bf16 instructions; `lower_to_llvm` serves
-    all."""
+    """Return the pipeline from buffers to the LLVM dialect for hosts with bf16 instructions.
+
+    `lower_to_llvm` serves all hosts.
+    """
     return f"builtin.module({','.join(TO_LLVM)})"
 
 

@@ -99,8 +99,10 @@ def prepare(jobs: int | None = None) -> None:
 def compile_all(
     tasks: Sequence[Task], opt_level: int, jobs: int | None = None, meanwhile: Callable[[], None] | None = None
 ) -> list[bytes]:
-    """Compile all tasks, the longest first, by workers and, after `meanwhile`, by this process; return the object
-    files."""
+    """Compile all tasks, the longest first, and return the object files.
+
+    Workers compile and, after `meanwhile`, this process does too.
+    """
     order = sorted(range(len(tasks)), key=lambda i: -len(tasks[i].text))
     count = min(helpers(jobs), len(tasks) - 1)
     if jobs is None and count > 0 and not _ready():

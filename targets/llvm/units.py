@@ -1,5 +1,4 @@
-"""Division of a planned module into units that are compiled one by one: each kernel with its private helpers, and
-the rest.
+"""Division of a planned module into units that are compiled separately: kernels with their helpers, and the rest.
 
 A unit is text, in which the kernel is called `@KERNEL` and its helpers `@KERNEL.1`, `@KERNEL.2`...: kernels that
 differ only in names are one unit. The digest of the text, and of everything else that the code depends on, is the

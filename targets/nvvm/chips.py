@@ -34,8 +34,7 @@ class Chip:
         return divmod(int("".join(c for c in self.name if c.isdigit())), 10)
 
     def runs_on(self, capability: tuple[int, int]) -> bool:
-        """Return whether machine code for this chip runs on a GPU. PTX runs on all later ones, machine code does
-        not."""
+        """Return whether machine code for this chip runs on a GPU; unlike PTX, it does not run on later ones."""
         if self.name.endswith("a"):
             return capability == self.version
         return capability[0] == self.version[0] and capability >= self.version

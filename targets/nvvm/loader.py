@@ -49,8 +49,7 @@ class Side:
         return int(self._entry.model.stream)
 
     def handle_of(self, stream: Any) -> int:
-        """Return the handle of a stream: a number, a stream of PyTorch, CuPy or `cuda.core`, or None for the default
-        one."""
+        """Return the handle of a stream: a number, one of PyTorch, CuPy or `cuda.core`, or None for the default."""
         if stream is None:
             return LEGACY
         if hasattr(stream, "__cuda_stream__"):

@@ -10,10 +10,10 @@ from mirlo.targets.nvvm.rows import Rows
 
 
 def microseconds(model: Any, repeats: int) -> float | None:
-    """Return the microseconds of a call with the last call's tensors; None if the host decides, or without a last
-    call.
+    """Return the microseconds of a call with the last call's tensors.
 
-    `repeats` calls are one graph, so nothing waits for the host. Tensors are not copied from or to the CPU.
+    Return None if the host makes decisions, or without a last call. `repeats` calls are one graph, so nothing waits
+    for the host. Tensors are not copied from or to the CPU.
     """
     with model.lock, model.gpu.entered():
         own = model.own_tensors()

@@ -30,7 +30,7 @@ LIGHT = frozenset(
 
 
 def beside(ask: Callable[[Match], Any]) -> Callable[[Match], Any]:
-    """A check of light operators: they are taken where they are between, before or after heavy ones."""
+    """Return a check of light operators: they are taken between, before or after heavy ones."""
 
     def ask_first(match: Match) -> Any:
         said = ask(match)
@@ -61,7 +61,7 @@ def _reaches_heavy(match: Match) -> bool:
 
 
 def alone(check: Check, operands: int = MAX_OPERANDS) -> Callable[[Match], Any]:
-    """A check of a match of one operation, of which so many operands are computed on."""
+    """Return a check of a match of one operation with at most so many computed operands."""
 
     def ask(match: Match) -> Any:
         node = match.nodes[0]
@@ -72,7 +72,7 @@ def alone(check: Check, operands: int = MAX_OPERANDS) -> Callable[[Match], Any]:
 
 
 def chain(check: Check) -> Callable[[Match], Any]:
-    """A check of a match of an operation and of what follows it."""
+    """Return a check of a match of an operation and its epilogue."""
 
     def ask(match: Match) -> Any:
         first, *rest = match.nodes
@@ -137,7 +137,7 @@ def attention(node: Node) -> Any:
 
 
 def instance_norm(node: Node) -> Any:
-    """A fixed number of channels."""
+    """Check an instance normalization: the number of channels is fixed."""
     found = _open_axes(node.operands[0], [1])
     return decline("the number of channels is only known to a call", found=found[0]) if found else True
 
@@ -191,7 +191,7 @@ def reduction(node: Node) -> Any:
 
 
 def strided_slice(node: Node) -> Any:
-    """Forwards, along dims whose sizes are known."""
+    """Check a slice: it goes forwards, along static dims."""
     steps = node.attribute("strides")
     if any(step < 1 for step in steps):
         return decline("a slice that goes backwards", strides=steps)

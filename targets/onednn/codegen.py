@@ -43,11 +43,11 @@ class OneDnn(CodeGenerator):
         return patterns()
 
     def fingerprint(self) -> str:
-        """The version of the library."""
+        """Return the version of the library."""
         return ".".join(map(str, load_library().version))
 
     def codegen(self, module: ExternalModule) -> Artifact:
-        """A plan of all regions."""
+        """Return the plan of all regions."""
         # Who compiles for the library should hear now that it is missing, not when the model is loaded.
         load_library()
         plan = Plan(tuple(translate(function) for function in module.functions))

@@ -30,7 +30,7 @@ def _window(node: Node, count: int) -> dict[str, tuple[int, ...]]:
 
 
 def _channels_first(node: Node, rank: int) -> tuple[int, ...] | None:
-    """The axes of an image in the library's order, where they are in another one."""
+    """Return the axes of an image in the library's order, or None if they are in that order."""
     return (0, rank - 1, *range(1, rank - 1)) if node["data_layout"] == "N*C" else None
 
 
@@ -205,7 +205,7 @@ def _pick(t: Translator, node: Node) -> Draft:
 
 
 def split(t: Translator, node: Node) -> None:
-    """The pieces of a tensor, each a slice."""
+    """Translate a split: each part is a slice."""
     begin = [0] * node["x"].type.rank
     axis = node["axis"] % len(begin)
     for piece in node.outputs:

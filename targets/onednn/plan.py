@@ -88,7 +88,7 @@ class Function:
         )
 
     def for_sizes(self, values: Sequence[int]) -> Function:
-        """The function for one call's sizes of the open dims."""
+        """Return the function for one call's sizes of the dynamic dims."""
         known = solve((text, value) for (_, _, text), value in zip(self.open_dims, values, strict=True))
         tensors = {
             name: Tensor(tuple(evaluate(dim, known) for dim in tensor.shape), tensor.dtype)
@@ -110,13 +110,13 @@ class Plan:
 
 
 def write(plan: Plan) -> bytes:
-    """The plan as JSON."""
+    """Write the plan as JSON."""
     document = {"version": VERSION, "functions": [_function_json(function) for function in plan.functions]}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
 def read(data: bytes) -> Plan:
-    """A plan from its JSON."""
+    """Read a plan from its JSON."""
     try:
         document = json.loads(data)
         version = document["version"]

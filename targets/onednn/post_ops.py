@@ -64,7 +64,7 @@ NEGATE = PostOp("eltwise", "linear", -1.0)
 
 
 def with_number(op: str, number: float, is_second: bool) -> tuple[PostOp, ...] | None:
-    """A binary operator with a constant number as one operand, or None if that is no function of the library."""
+    """Return a binary operator with a constant as one operand, or None if the library has no such function."""
     if op == "relax.divide":
         return _one("linear", 1 / number) if is_second and number else None
     if op == "relax.subtract" and not is_second:
@@ -79,7 +79,7 @@ def with_number(op: str, number: float, is_second: bool) -> tuple[PostOp, ...] |
 
 
 def with_operand(op: str, operand: str, is_second: bool) -> tuple[PostOp, ...] | None:
-    """A binary operator with an operand that broadcasts, or None if that is no function of the library."""
+    """Return a binary operator with an operand that broadcasts, or None if the library has no such function."""
     if op == "relax.divide" and not is_second:
         return None
     if op == "relax.subtract" and not is_second:

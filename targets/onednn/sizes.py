@@ -29,7 +29,7 @@ def _parsed(text: str) -> ast.expr:
 
 @lru_cache(maxsize=4096)
 def symbols(text: str) -> frozenset[str]:
-    """The symbols of a dim."""
+    """Return the symbols of a dim."""
     return frozenset(_symbols(_parsed(text)))
 
 
@@ -40,7 +40,7 @@ def _symbols(node: ast.expr) -> Iterable[str]:
 
 
 def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
-    """The number that a dim is for these sizes of symbols."""
+    """Evaluate a dim for these sizes of symbols."""
     return dim if isinstance(dim, int) else _evaluate(_parsed(dim), sizes)
 
 
@@ -60,7 +60,7 @@ def _evaluate(node: ast.expr, sizes: Mapping[str, int]) -> int:
 
 
 def solve(dims: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """The sizes of symbols, from what some dims are: those that are a symbol, then those with one unknown left."""
+    """Solve dims of known values for their symbols: plain symbols first, then dims with one unknown left."""
     left = dict(dims)
     sizes = {text: value for text, value in left.items() if symbols(text) == {text}}
     progress = True
@@ -78,7 +78,7 @@ def solve(dims: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def _root(text: str, name: str, value: int, sizes: Mapping[str, int]) -> int | None:
-    """The symbol for which a dim comes to a value, if the dim is linear in it."""
+    """Return the symbol's value for which a dim has this value, if the dim is linear in it."""
     at = [evaluate(text, {**sizes, name: trial}) for trial in range(3)]
     slope = at[1] - at[0]
     if slope == 0 or at[2] - at[1] != slope or (value - at[0]) % slope:
@@ -87,7 +87,7 @@ def _root(text: str, name: str, value: int, sizes: Mapping[str, int]) -> int | N
 
 
 def untold(given: Iterable[str], wanted: Iterable[str]) -> set[str]:
-    """The symbols of `wanted` dims that `given` ones do not determine."""
+    """Return the symbols of `wanted` dims that `given` ones do not determine."""
     listed = list(given)
     names = sorted({name for text in listed for name in symbols(text)})
     # Any sizes show it; different primes make no two products equal.

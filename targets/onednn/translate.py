@@ -12,7 +12,7 @@ from mirlo.targets.onednn.translator import Draft, TranslationError, Translator
 
 
 def translate(function: ExternalFunction) -> plan.Function:
-    """A region as a function of the plan."""
+    """Translate a region to a function of the plan."""
     translator = Translator(function)
     for step in function.steps:
         _translate_step(translator, step.nodes)
@@ -36,7 +36,7 @@ def _translate_step(translator: Translator, nodes: Sequence[Node]) -> None:
 
 
 def _with_bias(translator: Translator, draft: Draft) -> Draft:
-    """An added constant with one number per channel is the bias of a contraction that has none."""
+    """Make an added constant with one value per channel the bias of a contraction that has none."""
     if draft.op not in ("convolution", "deconvolution", "matmul") or "bias" in draft.operands or not draft.post_ops:
         return draft
     post = draft.post_ops[0]

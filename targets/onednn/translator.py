@@ -45,7 +45,7 @@ class Translator:
         self._names: dict[Value, str] = {}
 
     def value(self, value: Value) -> str:
-        """The name of a value."""
+        """Return the name of a value."""
         known = self._names.get(value)
         if known is None:
             known = self._names[value] = self.new(shape_of(value))
@@ -54,37 +54,37 @@ class Translator:
         return known
 
     def new(self, shape: Sequence[int]) -> str:
-        """A name for a new value of this shape."""
+        """Return a name for a new value of this shape."""
         name = f"t{self._made}"
         self._made += 1
         self.tensors[name] = plan.Tensor(tuple(shape), "f32")
         return name
 
     def literal(self, array: np.ndarray) -> str:
-        """A constant of the plan's own."""
+        """Add a constant that the plan owns."""
         name = self.new(array.shape)
         self.literals[name] = array.astype(np.float32)
         return name
 
     def add(self, op: str, operands: dict[str, str], shape: Sequence[int], **attributes: Any) -> str:
-        """A node; the name of its result."""
+        """Add a node; return the name of its result."""
         name = self.new(shape)
         self.nodes.append(plan.Node(op, operands, name, attributes))
         return name
 
     def reshaped(self, name: str, shape: Sequence[int]) -> str:
-        """A view of a value under another shape."""
+        """Add a view of a value under another shape."""
         return name if self.tensors[name].shape == tuple(shape) else self.add("reshape", {"x": name}, shape)
 
     def permuted(self, name: str, axes: Sequence[int]) -> str:
-        """A view of a value with its axes in another order."""
+        """Add a view of a value with its axes in another order."""
         if tuple(axes) == tuple(range(len(axes))):
             return name
         shape = self.tensors[name].shape
         return self.add("permute", {"x": name}, [shape[axis] for axis in axes], axes=tuple(axes))
 
     def post_ops(self, node: Node, value: Value, axes: tuple[int, ...] | None = None) -> tuple[plan.PostOp, ...]:
-        """An elementwise operator on a value, as what follows it."""
+        """Return an elementwise operator on a value as post-ops."""
         if node.op in ELTWISE:
             return ELTWISE[node.op](node.attributes)
         if node.op not in BINARY:
@@ -101,7 +101,7 @@ class Translator:
         return made
 
     def _operand(self, value: Value, shape: tuple[int, ...], axes: tuple[int, ...] | None) -> str:
-        """The second operand of a binary operator, as the library orders the axes of the first."""
+        """Return the second operand of a binary operator, in the library's order of axes of the first."""
         name = self.value(value)
         if axes is None:
             return name
@@ -127,7 +127,7 @@ class Translator:
             self.nodes.append(plan.Node("reshape", {"x": name}, result))
 
     def finished(self) -> plan.Function:
-        """The function; a result that is returned twice, or not computed here, is a copy."""
+        """Return the function; a result that is returned twice, or not computed here, is copied."""
         inputs = tuple(self.value(value) for value in self.function.inputs)
         outputs: list[str] = []
         for value in self.function.outputs:
@@ -141,12 +141,12 @@ class Translator:
 
 
 def shape_of(value: Value) -> tuple[Any, ...]:
-    """The shape of a value: numbers, and what only a call knows as text."""
+    """Return the shape of a value: integers, and dynamic dims as text."""
     return tuple(dim if isinstance(dim, int) else str(dim) for dim in value.type.shape)
 
 
 def number_of(value: Value) -> float | None:
-    """The number that a constant is, if it has one element."""
+    """Return the value of a constant with one element, or None."""
     if value.constant is None or value.type.rank and any(dim != 1 for dim in shape_of(value)):
         return None
     array = value.array

@@ -68,8 +68,10 @@ def open_session(model: bytes, options: Any, provider: str, provider_options: Ma
 
 @lru_cache(maxsize=4096)
 def objection_to(model: bytes, provider: str, provider_options: tuple[tuple[str, str], ...]) -> Decline | None:
-    """Decline a model of one operator that ONNX Runtime cannot run; a trial session finds out, as no table lists its
-    kernels."""
+    """Decline a model of one operator that ONNX Runtime cannot run.
+
+    A trial session finds out, as no table lists its kernels.
+    """
     runtime = onnxruntime()
     options, _ = session_options(1, {})
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -15,7 +15,7 @@ from commands import ROOT
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What setup.py tells setuptools, which need not be installed where the tests run."""
+    """Return what setup.py passes to setuptools, which need not be installed."""
     told: dict[str, Any] = {}
     names = ("setuptools", "setuptools.command", "setuptools.command.build_py")
     for name in names:

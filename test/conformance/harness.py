@@ -30,7 +30,7 @@ class Shape:
     """More than 1 for a vector of two dimensions."""
 
     def of(self, element: str) -> str:
-        """The MLIR type of an operand."""
+        """Return the MLIR type of an operand."""
         if not self.lanes:
             return element
         columns = f"{self.lanes // self.rows}x{element}"
@@ -41,7 +41,7 @@ VECTORS, SCALARS, TILES = Shape(), Shape(lanes=0), Shape(rows=2)
 
 
 def loop_text(name: str, dtypes: Sequence[str], count: int, shape: Shape = VECTORS) -> str:
-    """A function that applies `tir.<name>` to `count` elements of its buffers."""
+    """Return a function that applies `tir.<name>` to `count` elements of its buffers."""
     row = INTRINSICS[name]
     elements = [dtype(d).mlir for d in dtypes]
     result = "i1" if row.result == "bool" else elements[0]
@@ -84,7 +84,7 @@ func.func @apply({parameters}, %out: memref<{count}x{stored}>) attributes {{no_i
 
 
 def lowered(text: str) -> Any:
-    """The module of this text in the LLVM dialect, with the context current."""
+    """Return the module of this text in the LLVM dialect, with the context current."""
     module = ir.Module.parse(text)
     Lowering(("llvm", "default")).run(module.operation)
     lower_to_llvm(module)
@@ -121,7 +121,7 @@ class Compiled:
         self._function(ctypes.addressof(packed))
 
     def object_file(self, path: Path) -> bytes:
-        """The object code, of one compiled with `keep_object`."""
+        """Return the object code, of one compiled with `keep_object`."""
         self._engine.dump_to_object_file(str(path))
         return path.read_bytes()
 

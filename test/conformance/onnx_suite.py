@@ -79,7 +79,7 @@ class Outcome:
 
 
 def load_suite() -> dict[str, unittest.TestCase]:
-    """The cases of the suite for the CPU, by name; whole models, which take longest, come first."""
+    """Return the cases of the suite for the CPU, by name; whole models, which take longest, come first."""
     from onnx.backend.test import BackendTest
 
     from mirlo.onnx_backend import MirloBackend
@@ -138,7 +138,7 @@ class _Worker:
         self.pipe.send(name)
 
     def poll(self) -> Outcome | None:
-        """The outcome of the running case, if there is one by now."""
+        """Return the outcome of the running case, if there is one by now."""
         assert self.running is not None
         name, seconds = self.running, time.monotonic() - self.began
         outcome = None
@@ -195,7 +195,7 @@ def _run(case: unittest.TestCase) -> tuple[str, str]:
 
 
 def known_failures(listed: Path = KNOWN_FAILURES) -> dict[str, str]:
-    """The cases that are known to fail, with the reason."""
+    """Return the cases that are known to fail, with the reason."""
     found: dict[str, str] = {}
     reason = ""
     if not listed.exists():
@@ -209,7 +209,7 @@ def known_failures(listed: Path = KNOWN_FAILURES) -> dict[str, str]:
 
 
 def listed_version() -> str:
-    """The version of onnx whose cases the list is about."""
+    """Return the version of onnx whose cases the list is about."""
     found = re.search(r"\(onnx (\S+)\)", KNOWN_FAILURES.read_text(encoding="utf-8"))
     return found[1] if found else ""
 
@@ -221,7 +221,7 @@ def onnx_version() -> str:
 
 
 def known_failures_text(failures: Mapping[str, str], cases: int) -> str:
-    """The file of known failures, of reasons by name."""
+    """Return the file of known failures, of reasons by name."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in failures.items():
         by_reason[reason].append(name)

@@ -61,7 +61,7 @@ class SymbolicBackend(MirloBackend):
 
 
 def with_symbols(model: onnx.ModelProto) -> tuple[onnx.ModelProto, set[str]]:
-    """The model with symbols for the dims of its inputs, and these."""
+    """Return the model with symbols for the dims of its inputs, and these."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     held = {tensor.name for tensor in model.graph.initializer}
@@ -87,7 +87,7 @@ def with_symbols(model: onnx.ModelProto) -> tuple[onnx.ModelProto, set[str]]:
 
 
 def load_suite() -> dict[str, unittest.TestCase]:
-    """The cases by name."""
+    """Return the cases by name."""
     from onnx.backend.test import BackendTest
 
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()):

@@ -35,7 +35,7 @@ def measure(name: str, kind: str, count: int) -> float:
 
 
 def meanings() -> str:
-    """The table of all intrinsics."""
+    """Return the table of all intrinsics."""
     letters = ("x", "y", "z")
     lines = ["| intrinsic | operands | meaning |", "| --- | --- | --- |"]
     for row in INTRINSICS.values():
@@ -45,7 +45,7 @@ def meanings() -> str:
 
 
 def errors() -> str:
-    """The table of the errors of the floating-point intrinsics on target llvm."""
+    """Return the table of the errors of the floating-point intrinsics on target llvm."""
     lines = ["| intrinsic | " + " | ".join(KINDS) + " |", "| --- |" + " --- |" * len(KINDS)]
     for name in FLOAT:
         if INTRINSICS[name].result == "bool":
@@ -60,7 +60,7 @@ def errors() -> str:
 
 
 def documented(page: str) -> dict[tuple[str, str], float]:
-    """The errors that the page claims, by intrinsic and format."""
+    """Return the errors that the page claims, by intrinsic and format."""
     found = {}
     for line in page[_section(page, "errors")].splitlines()[2:]:
         name, *cells = (cell.strip(" `") for cell in line.strip("|").split("|"))
@@ -77,7 +77,7 @@ def _section(page: str, name: str) -> slice:
 
 
 def rewritten(page: str, **sections: Callable[[], str]) -> str:
-    """The page with these sections made anew."""
+    """Return the page with these sections made anew."""
     for name, make in sections.items():
         place = _section(page, name)
         page = page[: place.start] + make() + page[place.stop :]

@@ -28,7 +28,7 @@ OWN_TESTS = {"fma", "nextafter", "ldexp"}
 
 @pytest.fixture(autouse=True)
 def _silent_numpy() -> Iterator[None]:
-    """References overflow and meet NaN by intention."""
+    """Silence numpy: references overflow and meet NaN intentionally."""
     with np.errstate(all="ignore"):
         yield
 

@@ -23,7 +23,7 @@ REFUSALS = (ValueError, IndexError, RuntimeError)
 
 
 def infer(name: str, *operands: Any, **given: Any) -> Any:
-    """What the operator makes of these operands: shapes of f32, `TensorType`s, None, or lists of them."""
+    """Return the inferred results for these operands: shapes of f32, `TensorType`s, None, or lists of them."""
     op = relax.OPS[name]
     values = {key: declared.default for key, declared in op._attributes.items()} | given
     assert values.keys() == op._attributes.keys() and REQUIRED not in values.values()

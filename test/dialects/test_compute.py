@@ -36,7 +36,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def value_of(expr: Expr, axes: list[int]) -> int:
-    """What an index expression is for these axes."""
+    """Evaluate an index expression for these axes."""
     if expr.op == "axis":
         return axes[expr.data]
     if expr.op == "const":

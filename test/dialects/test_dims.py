@@ -14,7 +14,7 @@ NAMES = ("batch", "n", "past.length")
 
 
 def random_dim(rng: random.Random, depth: int = 3) -> tuple[D.Dim, str]:
-    """A dim, built by operators, and a Python expression that says the same."""
+    """Return a dim, built by operators, and a Python expression that says the same."""
     if depth == 0 or rng.random() < 0.25:
         if rng.random() < 0.4:
             number = rng.randint(0, 9)

@@ -73,7 +73,7 @@ def sized(operand: Any, sizes: dict[str, int]) -> Any:
 
 
 def with_sizes(attributes: dict[str, Any], sizes: dict[str, int]) -> dict[str, Any]:
-    """The attributes with dims instead of text in shapes, and numbers instead of the symbols in them."""
+    """Return the attributes with dims instead of text in shapes, and numbers instead of the symbols in them."""
     return {key: sized(value, sizes).shape if key in ("shape", "sizes") else value for key, value in attributes.items()}
 
 

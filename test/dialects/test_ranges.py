@@ -16,7 +16,7 @@ DIMS = 3
 
 
 def random_affine(rng: random.Random, depth: int) -> tuple[str, str]:
-    """An expression in the syntax of affine maps, and in that of Python."""
+    """Return an expression in the syntax of affine maps, and in that of Python."""
     if depth == 0 or rng.random() < 0.2:
         position = rng.randrange(DIMS)
         number = str(rng.randint(0, 5))

@@ -36,7 +36,7 @@ def bytecode() -> bytes:
 
 
 def damaged(seed: int, content: bytes) -> bytes:
-    """The content with one to four bytes changed, or cut off somewhere."""
+    """Return the content with one to four bytes changed, or cut off somewhere."""
     source, made = random.Random(seed), bytearray(content)
     if seed % 10 == 0:
         return content[: source.randrange(5, len(content))]

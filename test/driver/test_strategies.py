@@ -24,7 +24,7 @@ from mirlo.tools.explain.model import explain_model
 
 
 def _module(shapes: list[tuple[int, ...]], name: str, **attributes: Any) -> Any:
-    """A module of one operator, in the current context."""
+    """Return a module of one operator, in the current context."""
     module = ir.Module.create()
     types = [TensorType.of(shape, "f32").to_mlir() for shape in shapes]
     with ir.InsertionPoint(module.body):

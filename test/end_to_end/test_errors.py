@@ -14,7 +14,7 @@ from mirlo.tools.cli import main
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of bad models, and one good one with its compiled form."""
+    """Return a folder of bad models, and one good one with its compiled form."""
     made = tmp_path_factory.mktemp("bad")
     write_all(made)
     assert main(["compile", str(made / "good.onnx"), "-o", str(made / "good.mirlo")]) == 0

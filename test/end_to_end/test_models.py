@@ -40,7 +40,7 @@ def _reference(model: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray
 
 
 def _run_compiled(model: Path, inputs: dict[str, np.ndarray], folder: Path) -> dict[str, np.ndarray]:
-    """Outputs of a model, compiled or not, by `mirlo run` in a process of its own."""
+    """Return the outputs of a model, compiled or not, computed by `mirlo run` in another process."""
     arguments: list[object] = []
     for name, array in inputs.items():
         np.save(folder / f"{name}.npy", array)
@@ -104,5 +104,5 @@ def test_every_stage_can_be_saved_parsed_and_continued(tmp_path: Path) -> None:
 
 
 def _functions(path: Path) -> list[str]:
-    """The IR without the line that names the files of the weights."""
+    """Return the IR without the line that names the files of the weights."""
     return [line for line in path.read_text().splitlines() if "relax.params" not in line]

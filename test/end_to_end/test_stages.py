@@ -18,7 +18,7 @@ from mirlo.tools.opt import main
 
 
 def small_model(path: Path) -> None:
-    """A convolution, constants to fold, and a matmul, with weights in the file."""
+    """Write a convolution, constants to fold, and a matmul, with weights in the file."""
     generator = np.random.default_rng(0)
 
     def weight(name: str, *shape: int) -> onnx.TensorProto:
@@ -45,7 +45,7 @@ def small_model(path: Path) -> None:
 
 
 def result_of(path: Path) -> str:
-    """The text of a module without the names of its parameter files."""
+    """Return the text of a module without the names of its parameter files."""
     return re.sub(r"relax\.params = \[[^\]]*\]", "", path.read_text())
 
 

@@ -17,11 +17,11 @@ from mirlo.passes.upstream_names import UPSTREAM_NAMES
 
 
 def nothing(self: Any, op: Any, session: Any) -> None:
-    """A pass's run that does nothing."""
+    """Do nothing, as a pass's run."""
 
 
 def declare(**members: Any) -> type[Pass]:
-    """A pass class with these members, not registered yet."""
+    """Return a pass class with these members, not registered yet."""
     annotations = members.pop("annotations", {})
     body = {"__doc__": "Nothing.", "name": "registry-test", "run": nothing, "__module__": __name__}
     body |= members

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "test" / "plugin"
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package installed."""
+    """Return a folder with the package installed."""
     folder = tmp_path_factory.mktemp("site")
     source = tmp_path_factory.mktemp("source")
     for path in [PACKAGE / "pyproject.toml", *(PACKAGE / "mirlo_npu").glob("*.py")]:
@@ -63,7 +63,7 @@ def test_passes_of_it_run_alone(site: Path, tmp_path: Path) -> None:
 
 
 def _broken(folder: Path, package: str, entry_points: str, code: str = "") -> Path:
-    """A folder in which a package is installed that has these entry points."""
+    """Return a folder in which a package is installed that has these entry points."""
     info = folder / package / f"{package}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")

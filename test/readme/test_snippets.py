@@ -26,7 +26,7 @@ def _blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the model that the snippets are about, and the commands on the path."""
+    """Return a folder with the model that the snippets are about, and the commands on the path."""
     (tmp_path / "mobilenetv2.onnx").symlink_to(benchmark_model("mobilenetv2"))
     commands = tmp_path / "bin"
     commands.mkdir()
@@ -64,7 +64,7 @@ def test_python(folder: Path) -> None:
 
 
 def _run_node(folder: Path, operator: str, plugin: str, names: str) -> tuple[np.ndarray, ...]:
-    """The inputs and the output of a model of one node, run with a plug-in."""
+    """Return the inputs and the output of a model of one node, run with a plug-in."""
     (folder / "plugin.py").write_text(plugin)
     node = helper.make_node(operator, list(names), ["y"], name="node", domain="com.mine")
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, 50]) for name in (*names, "y")]

@@ -73,7 +73,7 @@ done:
 
 @cache
 def compile_ir(text: str, triple: str | None = None) -> bytes:
-    """An object file."""
+    """Return an object file."""
     if triple:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
@@ -112,13 +112,13 @@ def weights(count: int = 8) -> ParameterStore:
 
 @pytest.fixture
 def affine() -> Callable[[int], Executable]:
-    """Makes the executable of y = (a + w) * b on vectors of a length, w = 0, 1, 2..."""
+    """Make the executable of y = (a + w) * b on vectors of a length, w = 0, 1, 2..."""
     return lambda count=8: Executable(affine_artifact(count), weights(count))
 
 
 @pytest.fixture
 def artifact() -> Artifact:
-    """The artifact of y = (a + w) * b on vectors of 8."""
+    """Return the artifact of y = (a + w) * b on vectors of 8."""
     return affine_artifact()
 
 
@@ -136,7 +136,7 @@ def object_code() -> Callable[..., bytes]:
 
 @pytest.fixture
 def make_artifact() -> Callable[..., Artifact]:
-    """An artifact whose entry function has the given body in LLVM IR."""
+    """Return an artifact whose entry function has the given body in LLVM IR."""
 
     def make(body: str, declarations: str = "", **fields) -> Artifact:
         code = compile_ir(f"{declarations}\n{ENTRY} {{\n{body}\n}}")

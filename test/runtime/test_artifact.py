@@ -200,7 +200,7 @@ ODD_VALUES = (None, True, -1, 0, 2**70, 1e300, "", "\ud800", [], {}, [[]], [{}],
 
 
 def leaves(value: object, path: tuple = ()) -> list[tuple]:
-    """The places of a JSON value, of objects and lists too."""
+    """Return the paths of a JSON value, of objects and lists too."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path, *(place for key, item in items for place in leaves(item, (*path, key)))]
 

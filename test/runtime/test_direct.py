@@ -40,7 +40,7 @@ def several():
 
 @pytest.fixture(scope="module")
 def asking():
-    """The sizes of the first output and of something inside are known when data is; that of the second before."""
+    """Return an executable with two data-dependent sizes, of the first output and inside, and one known before."""
     nodes = [
         helper.make_node("NonZero", ["x"], ["where"]),
         helper.make_node("Transpose", ["where"], ["turned"], perm=[1, 0]),

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are sen
 
 
 def _loop(limit: int | None, going: str = "c") -> onnx.ModelProto:
-    """A loop that adds 1 while the input `c` holds, at most `limit` times."""
+    """Return a loop that adds 1 while the input `c` holds, at most `limit` times."""
     value = helper.make_tensor_value_info
     body = helper.make_graph(
         [node("Add", "v one", "w"), node("Identity", "keep", "more")],

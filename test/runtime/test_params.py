@@ -179,7 +179,7 @@ def test_newer_version_and_truncation(tmp_path: Path):
 
 
 def signed(header: dict | str | bytes, data: bytes = b"") -> bytes:
-    """A file whose prefix and checksum are right, as someone hostile would write it."""
+    """Return a file whose prefix and checksum are right, as an attacker would write it."""
     from mirlo.runtime import container
 
     text = header if isinstance(header, bytes) else json.dumps(header).encode()

@@ -30,7 +30,7 @@ class Case:
     """Whether tokens come before heads in memory, as models have them: transposes stand around it."""
 
     def text(self, dtype: str = "f32") -> str:
-        """A module of it."""
+        """Return a module that computes the case."""
 
         def tensor(shape: Shape, kind: str = dtype) -> str:
             sizes = "x".join("?" if isinstance(dim, str) else str(dim) for dim in shape)
@@ -67,7 +67,7 @@ class Case:
         }}"""
 
     def at(self, **sizes: int) -> Case:
-        """The case with these sizes in place of names."""
+        """Return the case with these sizes in place of names."""
 
         def known(shape: Shape | None) -> Any:
             return None if shape is None else tuple(sizes.get(dim, dim) for dim in shape)

@@ -27,11 +27,11 @@ def mirlo(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[s
 
 
 def output_of(done: subprocess.CompletedProcess[str]) -> str:
-    """Standard output of a command that must have succeeded."""
+    """Return the standard output of a command that must have succeeded."""
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def benchmark_model(name: str) -> Path:
-    """A model of `benchmarks/models` with its weights."""
+    """Return a model of `benchmarks/models` with its weights."""
     return Path(output_of(python("-m", "benchmarks.models", name, "--cache", MODELS)).strip())

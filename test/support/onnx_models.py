@@ -23,7 +23,7 @@ def make_model(
     functions: Sequence[Any] = (),
     output_types: Values | None = None,
 ) -> onnx.ModelProto:
-    """A model of these nodes; outputs have no declared shape unless told."""
+    """Return a model of these nodes; outputs have no declared shape by default."""
     declared = output_types or {}
     graph = helper.make_graph(
         list(nodes),

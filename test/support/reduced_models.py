@@ -19,7 +19,7 @@ LAST = {"bert_base": "layer_norm_2", "gpt2": "layer_norm_2", "vit_base": "layer_
 
 
 def reduced(name: str, folder: Path) -> Path:
-    """A benchmark model, reduced, as a file."""
+    """Return a benchmark model, reduced, as a file."""
     model = onnx.load(benchmark_model(name))
     if name in LAST:
         extractor = onnx.utils.Extractor(model)

@@ -11,7 +11,7 @@ from mirlo.benchmarks.models.seeded import GRAPHS, MARK
 
 
 def weightless_model(name: str, folder: Path) -> Path:
-    """The model `name` as a file in a folder."""
+    """Return the model `name` as a file in a folder."""
     model = onnx.load(GRAPHS / f"{name}.onnx")
     largest = 0
     for tensor in model.graph.initializer:

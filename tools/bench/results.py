@@ -41,7 +41,7 @@ class Results:
         return sorted({(row.threads, row.gap) for row in self.rows})
 
     def mean_ratio(self, engine: str, threads: int, gap: float = 0.0) -> float | None:
-        """The geometric mean of Mirlo's time by the engine's, over the models that both ran."""
+        """Return the geometric mean of Mirlo's time by the engine's, over the models that both ran."""
         rows = [row.engine(engine) for row in self.rows if (row.threads, row.gap) == (threads, gap)]
         found = [row.ratio for row in rows if row is not None]
         return math.exp(sum(map(math.log, found)) / len(found)) if found else None

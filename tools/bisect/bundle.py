@@ -35,8 +35,10 @@ def write_bundle(
     folder: Path, part: Part, expected: Mapping[str, Any], culprit: Culprit | None, settings: Settings, against: str,
     facts: Mapping[str, Any],
 ) -> str:  # fmt: skip
-    """Write the submodel, its inputs, the expected outputs and the IR around the pass; return the command to replay
-    it."""
+    """Write the submodel, its inputs, the expected outputs and the IR around the pass.
+
+    Return the command to replay it.
+    """
     import onnx
 
     _prepare(folder)

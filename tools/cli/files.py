@@ -21,7 +21,7 @@ def load_plugins(names: list[str]) -> None:
 
 
 def require_file(path: str) -> None:
-    """An error unless there is such a file."""
+    """Raise an error unless there is such a file."""
     if not Path(path).is_file():
         raise CommandError(f"'{path}' {'is not a file' if Path(path).exists() else 'does not exist'}")
 
@@ -35,7 +35,7 @@ def is_compiled(path: str) -> bool:
 
 
 def read_array(path: str, name: str) -> Any:
-    """The array in a `.npy` file, for the input of a name."""
+    """Read the array in a `.npy` file, for the input of this name."""
     import numpy as np
 
     try:
@@ -67,7 +67,7 @@ def write_arrays(folder: str, arrays: dict[str, Any]) -> list[Path]:
 
 
 def _file_name(name: str, taken: set[str]) -> str:
-    """A name that any file system takes: those of tensors hold slashes, colons and worse."""
+    """Return a name that any file system takes: those of tensors may hold slashes, colons and worse."""
     base = file_name(name) or "output"
     found, count = base, 0
     while found in taken:

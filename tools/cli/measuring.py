@@ -83,7 +83,7 @@ def _others() -> list[str]:
 
 
 def engine_names(text: str) -> tuple[str, ...]:
-    """What `--against` says."""
+    """Parse the value of `--against`."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
         if name not in _others():
@@ -107,7 +107,7 @@ def _counts(text: str, positive: Callable[[str], int]) -> tuple[int, ...]:
 
 
 def interpreter_of(text: str) -> tuple[str, str]:
-    """What `--python` says: an engine, and the interpreter that has it."""
+    """Parse the value of `--python`: an engine, and the interpreter that has it."""
     name, equals, path = text.partition("=")
     if not equals or name not in _others():
         raise argparse.ArgumentTypeError(f"expected NAME=PATH with one of {', '.join(_others())}, found '{text}'")
@@ -115,7 +115,7 @@ def interpreter_of(text: str) -> tuple[str, str]:
 
 
 def add_cache_flags(group: Any, positive: Callable[[str], int]) -> None:
-    """What commands that compile say about the cache and processes."""
+    """Add the flags for the cache and processes to a command that compiles."""
     group.add_argument("--cache-dir", metavar="DIR", help="the folder of the cache (default: see 'mirlo cache path')")
     group.add_argument("--no-cache", action="store_true", help="compile everything, and keep nothing")
     group.add_argument("--jobs", metavar="N", type=positive, help="processes that compile (default: one a core)")

@@ -77,7 +77,7 @@ def _refuse_compilation(arguments: Arguments) -> None:
 
 
 def _inputs(executable: Executable, given: Mapping[str, Any], arguments: Arguments) -> dict[str, Any]:
-    """The arrays given, random ones for the rest."""
+    """Return the given arrays, and random ones for other inputs."""
     from mirlo.runtime.inputs import bind, convert
 
     specs = {spec.name: spec for spec in executable.inputs}
@@ -111,7 +111,7 @@ def _inputs(executable: Executable, given: Mapping[str, Any], arguments: Argumen
 
 
 def _sizes_of_dims(executable: Executable, arguments: Arguments) -> dict[str, int]:
-    """The sizes of dims that the command line gives for a model that is compiled already."""
+    """Return the sizes of dims that the command line gives for a compiled model."""
     known = {dim for spec in executable.inputs for dim in spec.shape if isinstance(dim, str)}
     for name, _ in arguments.dim:
         if name not in known:
@@ -160,7 +160,7 @@ def _first_values(array: Any) -> str:
 
 
 def _latency(executable: Executable, inputs: Mapping[str, Any], repeat: int) -> str:
-    """Timed runs after the one that gave the outputs."""
+    """Time runs after the one that gave the outputs."""
     seconds = []
     for _ in range(repeat):
         start = time.perf_counter()

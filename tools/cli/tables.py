@@ -24,12 +24,12 @@ def columns(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> lis
 
 
 def number(value: float) -> str:
-    """A number in a few characters; whole ones without a point."""
+    """Format a number in a few characters; integers without a point."""
     return f"{value:.0f}" if abs(value) < 1e6 and value == int(value) else f"{value:.5g}"
 
 
 def bytes_text(count: int) -> str:
-    """A count of bytes as people write it."""
+    """Format a count of bytes with a unit."""
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if count >= size:
             return f"{count / size:.1f} {unit}"

@@ -69,7 +69,7 @@ def execute(arguments: Arguments) -> None:
 
 
 def _list(database: Database, as_json: bool) -> None:
-    """What is known by now."""
+    """Print the entries of the database."""
     entries = sorted(database.entries.items(), key=lambda entry: (entry[1].function, entry[0]))
     if as_json:
         print(json.dumps({key: vars(entry) for key, entry in entries}, indent=2))

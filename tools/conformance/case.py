@@ -88,7 +88,7 @@ class Draw:
 
 
 def wide(array: np.ndarray) -> np.ndarray:
-    """The numbers in the type that references compute in: f64, i64 or bool."""
+    """Convert to the type in which references compute: f64, i64 or bool."""
     if array.dtype.kind in "iu":
         return array.astype(np.int64)
     return array if array.dtype == np.bool_ else array.astype(np.float64)
@@ -104,7 +104,7 @@ class Table:
         self.makers.setdefault(name, []).append((maker, kinds))
 
     def cases(self, operator: str, kind: str) -> list[Case]:
-        """The cases of an operator for an element type; always the same ones."""
+        """Return the cases of an operator for an element type; they are always the same."""
         seed = zlib.crc32(f"{operator} {kind}".encode())
         draw = Draw(dtype(kind), np.random.default_rng(seed))
         with np.errstate(all="ignore"):

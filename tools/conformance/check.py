@@ -140,7 +140,7 @@ _REASON = re.compile(
 
 
 def _not_computed(error: str) -> Verdict:
-    """A decline where rules say why; anything else is a failure."""
+    """Return a decline if the error lists the reasons of rules, else a failure."""
     reasons = _REASON.findall(error)
     if reasons:
         return Verdict(DECLINED, "; ".join(dict.fromkeys(one or other for one, other in reasons)))
@@ -155,7 +155,7 @@ def _intrinsic_checks(name: str) -> Iterable[tuple[str, Program, Callable[[Outco
 
 
 def intrinsic_kinds(name: str) -> tuple[str, ...]:
-    """The element types on which an intrinsic is tried."""
+    """Return the element types on which an intrinsic is tried."""
     return INT_KINDS if INTRINSICS[name].operands == "int" else tuple(FORMATS)
 
 
@@ -205,14 +205,14 @@ def _judge_intrinsic(name: str, kind: str, arrays: Sequence[np.ndarray], outcome
 
 
 def intrinsic_bound(name: str, kind: str) -> float | None:
-    """The units in the last place by which an intrinsic may be off; None where it is exact."""
+    """Return the allowed error of an intrinsic in units in the last place; None if it must be exact."""
     if name in INTEGER or INTRINSICS[name].result == "bool":
         return None
     return FLOAT[name].ulp.get(kind, NARROW_ULP) if name in FLOAT else NARROW_ULP
 
 
 def intrinsic_reference(name: str, arrays: Sequence[np.ndarray]) -> Any:
-    """What an intrinsic is, in the widest float there is or in integers."""
+    """Compute an intrinsic in the widest float type there is, or in integers."""
     if name in INTEGER:
         bits = 8 * arrays[0].dtype.itemsize
         return np.array([wrapped(INTEGER[name](bits, *map(int, row)), bits) for row in zip(*arrays, strict=True)])

@@ -16,7 +16,7 @@ _SIGNED = (*FLOATS, "i8", "i32", "i64")
 
 
 def each(function: Callable[[float], float]) -> Function:
-    """A function of Python's on every element."""
+    """Apply a function on Python numbers to each element."""
     return np.vectorize(function, otypes=[np.float64])
 
 

@@ -13,7 +13,7 @@ WIDE = np.longdouble
 
 
 def relative_error(got: np.ndarray, expected: np.ndarray, least: float = 1.0) -> float:
-    """The largest difference, relative to the largest element or to `least`; infinite where NaN and numbers meet."""
+    """Return the largest difference, relative to the largest element or to `least`; infinite if NaN meets a number."""
     wanted = expected.astype(np.float64)
     same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
     if same.all():

@@ -19,7 +19,7 @@ def totals(matrix: Matrix) -> str:
 
 
 def text_lines(matrix: Matrix) -> Iterator[str]:
-    """A row for each operator, the reasons of what is not ok below, then the totals."""
+    """Yield a row for each operator, the reasons for what is not ok, then the totals."""
     from mirlo.tools.cli.tables import columns
 
     rows: list[tuple[str, ...]] = [("", *COLUMNS)]
@@ -45,7 +45,7 @@ def _notes(matrix: Matrix) -> Iterator[str]:
 
 
 def markdown(matrix: Matrix) -> str:
-    """The page of a target."""
+    """Return the page of a target."""
     operators = [entry for entry in matrix.entries if entry.name.startswith("relax.")]
     intrinsics = [entry for entry in matrix.entries if entry.name.startswith("tir.")]
     lines = [

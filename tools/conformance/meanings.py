@@ -148,7 +148,7 @@ def _unsigned(x: int, bits: int) -> int:
 
 
 def wrapped(x: int, bits: int) -> int:
-    """x modulo 2^bits, as a signed number."""
+    """Return x modulo 2^bits as a signed integer."""
     x = _unsigned(x, bits)
     return x - (1 << bits) if x >> (bits - 1) else x
 

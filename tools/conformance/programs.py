@@ -57,7 +57,7 @@ def operator_program(operator: str, case: Case) -> Program:
 
 
 def intrinsic_program(name: str, arrays: Sequence[np.ndarray]) -> Program:
-    """A prim function that applies an intrinsic to each element."""
+    """Return a prim function that applies an intrinsic to each element."""
     symbol = "kernel_" + "_".join([name, *(str(array.dtype) for array in arrays)])
 
     def emit(values: list[Any]) -> list[Any]:
@@ -72,14 +72,14 @@ def intrinsic_program(name: str, arrays: Sequence[np.ndarray]) -> Program:
 
 
 def tensor_type(array: np.ndarray) -> TensorType:
-    """The type of a tensor that holds the array."""
+    """Return the type of a tensor that holds the array."""
     found = dtype_of_numpy(array.dtype)
     assert found is not None, array.dtype
     return TensorType(array.shape, found)
 
 
 def run(programs: Sequence[Program], target: str, tell: Callable[[int], None]) -> list[Outcome]:
-    """The outcome of each program; `tell` hears how many are done."""
+    """Run each program; `tell` is called with the number of finished ones."""
     outcomes: list[Outcome] = []
     for first in range(0, len(programs), BATCH):
         batch = programs[first : first + BATCH]
@@ -109,7 +109,7 @@ def _run_together(programs: Sequence[Program], target: str) -> list[Outcome]:
 
 
 def module_of(programs: Sequence[Program]) -> tuple[Any, list[int]]:
-    """A module whose function computes all programs, one after the other, and how many results each of them has."""
+    """Return a module whose function computes all programs in order, and the number of results of each."""
     module = ir.Module.create()
     types = [tensor_type(array).to_mlir() for program in programs for array in program.arrays]
     with ir.InsertionPoint(module.body):

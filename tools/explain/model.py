@@ -149,7 +149,7 @@ def _intrinsics(function: Any) -> list[tuple[str, str]]:
 
 
 def _labels(location: Any) -> list[str]:
-    """The names in a location, or its places in files where there are none."""
+    """Return the names in a location, or its positions in files if there are none."""
     names = names_of(location)
     if names:
         return names
@@ -158,7 +158,7 @@ def _labels(location: Any) -> list[str]:
 
 
 def _calls(module: Any) -> list[tuple[str, list[str]]]:
-    """The kernels that graph functions call, and the nodes that each call computes."""
+    """Return the kernels that graph functions call, and the nodes that each call computes."""
     found = []
     for function in module.body.operations:
         if function.operation.name != "func.func" or is_prim_func(function):

@@ -18,7 +18,7 @@ class UnknownNode(MirloError):
 
 
 def only_node(explanation: Explanation, name: str) -> Explanation:
-    """The part of an explanation that is about one node and its kernels."""
+    """Return the part of an explanation that is about one node and its kernels."""
     nodes = [node for node in explanation.nodes if node.name == name]
     if not nodes:
         names = [node.name for node in explanation.nodes]
@@ -39,7 +39,7 @@ def text_lines(explanation: Explanation) -> Iterator[str]:
 
 
 def _size_text(size: Any) -> str:
-    """A size in bytes; where it depends on symbols, how."""
+    """Format a size in bytes, which may depend on symbols."""
     return bytes_text(size) if isinstance(size, int) else f"{size} bytes"
 
 

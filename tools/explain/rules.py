@@ -33,7 +33,7 @@ class RuleChain:
 
 
 def rule_chains(name: str, target: str) -> list[RuleChain]:
-    """The chains that a name stands for: `relax.softmax`, `tir.exp`, `schedule`, or `exp` for an operator and more."""
+    """Return the chains of a name: `relax.softmax`, `tir.exp`, `schedule`, or `exp` for an operator and more."""
     from mirlo.dialects.context import load_installed_dialects
     from mirlo.passes.targets import chain
 
@@ -82,7 +82,7 @@ def _unknown(name: str, subjects: dict[str, str]) -> str:
 
 
 def chain_lines(chain: RuleChain) -> list[str]:
-    """A chain as text: a line for each rule, in order."""
+    """Format a chain as text: a line for each rule, in order."""
     from mirlo.tools.cli.tables import columns
 
     way = " → ".join(chain.targets)
@@ -99,7 +99,7 @@ def chain_lines(chain: RuleChain) -> list[str]:
 
 
 def chain_json(chain: RuleChain) -> dict[str, Any]:
-    """A chain for programs."""
+    """Return a chain as JSON."""
     rules = [rule_json(rule) for rule in chain.rules]
     return {"name": chain.name, "rules_for": chain.what, "chain": list(chain.targets), "rules": rules}
 

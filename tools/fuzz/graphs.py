@@ -31,7 +31,7 @@ class RandomGraph:
 
 
 def random_graph(seed: int, most_nodes: int = MOST_NODES) -> RandomGraph:
-    """The random graph of this seed; the same one each time."""
+    """Return the random graph of this seed."""
     pool = Pool(seed)
     planners = load_planners()
     weights = np.array([weight for weight, _ in planners])
@@ -65,7 +65,7 @@ def random_graph(seed: int, most_nodes: int = MOST_NODES) -> RandomGraph:
 
 
 def _results(plan: Plan, index: int) -> list[Value] | None:
-    """What the node computes; None where that is not fit for a comparison."""
+    """Return the results of the node; None if they are not fit for a comparison."""
     from onnx.reference import ReferenceEvaluator
 
     names = [f"v{index}_{i}" for i in range(plan.outputs)]
@@ -137,7 +137,7 @@ def _node(plan: Plan, results: list[Value], index: int) -> Any:
 
 
 def _single(node: Any, plan: Plan, outputs: list[str]) -> Any:
-    """The node as a model: the evaluator wants to know the operator set."""
+    """Return the node as a model, which tells the evaluator the operator set."""
     from onnx import helper
 
     inputs = {value.name: _info(value) for value in plan.inputs if value is not None}

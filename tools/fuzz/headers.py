@@ -113,7 +113,7 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def _signed(data: bytes, header: dict[str, Any], header_bytes: int, code_bytes: int, resealed: bool) -> bytes:
-    """The file with another header: sizes and checksum fit, and the seal, where it is asked for and can be made."""
+    """Return the file with another header; sizes and checksum fit, and the signature if one is wanted and possible."""
     code_start = container.aligned(64 + header_bytes)
     code = data[code_start : code_start + code_bytes]
     tensors = data[container.aligned(code_start + code_bytes) :]

@@ -30,7 +30,7 @@ class Verdict:
 
 
 def broken_file(seed: int) -> tuple[bytes, str]:
-    """The bytes of this seed, and which mutation made them."""
+    """Return the bytes of this seed and the name of the mutation that made them."""
     rng = np.random.default_rng([seed, 1])
     # Few graphs, many ways to break each: growing one takes longer than breaking it.
     model = random_graph(seed // 20, SMALL_GRAPH).model
@@ -209,7 +209,7 @@ def _versions(model: Any, rng: Any) -> bytes:
 
 
 def _nest(model: Any, rng: Any) -> bytes:
-    """The graph as a branch of itself, many times over."""
+    """Nest the graph as a branch of itself many times."""
     import onnx
 
     for _ in range(int(rng.integers(1, 12))):

@@ -145,7 +145,7 @@ def model_with(texts: dict[str, str]) -> Any:
 
 
 def _branch(text: Callable[[str, str], str] = lambda place, plain: plain) -> Any:
-    """A graph of a branch: it reads the value `d` of the graph around it."""
+    """Return the graph of a branch, which captures the value `d` of the surrounding graph."""
     from onnx import TensorProto, helper
 
     name = text("subgraph", "inner")

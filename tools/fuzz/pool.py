@@ -83,7 +83,7 @@ class Pool:
         return items[int(self.rng.integers(len(items)))]
 
     def number(self, low: int, high: int) -> int:
-        """A number from `low` to `high`, both included."""
+        """Draw an integer from `low` to `high`, both included."""
         return int(self.rng.integers(low, high + 1))
 
     def shape(self, low: int = 0, high: int = 4) -> tuple[int, ...]:
@@ -105,7 +105,7 @@ class Pool:
         return (np.round(self.rng.uniform(low, high, shape) * 16) / 16).astype(kind)
 
     def leaf(self, array: np.ndarray, constant: bool | None = None) -> Value:
-        """A new input of the graph, or a constant."""
+        """Add an input of the graph, or a constant."""
         constant = self.chance(0.4) if constant is None else constant
         owned = self.constants if constant else self.inputs
         value = Value(f"{'c' if constant else 'x'}{len(owned)}", np.asarray(array), True)
@@ -114,7 +114,7 @@ class Pool:
         return value
 
     def constant(self, array: Any) -> Value:
-        """A constant that only the node at hand reads: axes, shapes, indices."""
+        """Add a constant that only the current node reads: axes, shapes, indices."""
         value = Value(f"c{len(self.constants)}", np.asarray(array), True)
         self.constants.append(value)
         return value
@@ -129,7 +129,7 @@ class Pool:
         return value
 
     def find(self, fits: Callable[[Value], bool]) -> Value | None:
-        """A value that fits; the newer, the likelier: graphs are to be deep."""
+        """Draw a value that fits; newer ones are likelier, so that graphs are deep."""
         found = [value for value in self.values if fits(value)]
         if not found:
             return None
@@ -137,7 +137,7 @@ class Pool:
         return found[int(self.rng.choice(len(found), p=weights / weights.sum()))]
 
     def floats(self, low: int = 0, high: int = 4, exact: bool = False, dtype: Any = None) -> Value:
-        """A tensor of floats whose rank is from `low` to `high`."""
+        """Draw a tensor of floats whose rank is from `low` to `high`."""
 
         def fits(value: Value) -> bool:
             right = value.is_float if dtype is None else value.dtype == dtype
@@ -147,12 +147,12 @@ class Pool:
         return found or self.leaf(self.array(self.shape(low, high), dtype or self.choice(FLOATS)))
 
     def of_shape(self, shape: Sequence[int], dtype: Any) -> Value:
-        """A tensor of this shape and type."""
+        """Draw a tensor of this shape and type."""
         found = self.find(lambda v: v.shape == tuple(shape) and v.dtype == dtype) if self.chance(0.6) else None
         return found or self.leaf(self.array(shape, dtype))
 
     def any(self, low: int = 0, high: int = 5, kinds: str = "fiub", exact: bool = False) -> Value:
-        """A tensor of any type of these kinds."""
+        """Draw a tensor of any type of these kinds."""
 
         def fits(value: Value) -> bool:
             right = value.dtype.kind in kinds and low <= value.rank <= high
@@ -168,7 +168,7 @@ class Pool:
         return self.leaf(self.array(self.shape(low, min(high, 4)), dtype))
 
     def broadcastable(self, other: Value, dtype: Any = None) -> Value:
-        """A tensor that broadcasts with another one, in either direction."""
+        """Draw a tensor that broadcasts with another one, in either direction."""
         shape = list(other.shape)
         for axis in range(len(shape)):
             if self.chance(0.3):

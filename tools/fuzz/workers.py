@@ -36,9 +36,9 @@ def run_jobs(
     memory: int | None = None,
     seconds: float | None = None,
 ) -> Generator[Outcome, None, None]:
-    """The outcome of each job, in the order in which they end. `memory` bounds the address space of a process.
+    """Yield the outcome of each job in order of completion; `memory` limits the address space of a process.
 
-    After `seconds` no job is begun, and those that run are given up: there may be any number of seeds.
+    After `seconds` no job is started, and running ones are stopped: there may be any number of seeds.
     """
     workers: list[_Worker] = []
     try:
@@ -108,7 +108,7 @@ class _Worker:
         return Outcome(self.left.pop(0), result, None, seconds)
 
     def stop(self, why: str | None) -> Outcome:
-        """The process is at its end, or is put to it."""
+        """End the process, or reap one that has ended."""
         if why is not None:
             self._kill()
         self._finish()

@@ -15,7 +15,7 @@ _POSITION = re.compile(r":(\d+:\d+)$")
 
 
 def label(node: NodeRecord) -> str:
-    """What a node is called: its name in the model, or where it stands in its file."""
+    """Return the name of a node in the model, or its position in the file."""
     if node.names:
         return "/".join(node.names)
     position = _POSITION.search(node.place)
@@ -51,7 +51,7 @@ def as_json(survey: Survey) -> dict[str, Any]:
 
 
 def dumped(found: Mapping[str, Any]) -> str:
-    """The text of a file: sorted, a line for each value."""
+    """Format a file: sorted, one line per value."""
     return json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 

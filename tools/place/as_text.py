@@ -16,7 +16,7 @@ TITLES = (
 
 
 def totals(survey: Survey) -> Iterator[str]:
-    """A row for each target."""
+    """Yield a row for each target."""
     whole = survey.total
     rows: list[tuple[str, ...]] = [TITLES]
     for name, share in survey.shares.items():
@@ -43,7 +43,7 @@ def cells(share: Share, whole: Share) -> tuple[str, ...]:
 
 
 def regions(survey: Survey) -> Iterator[str]:
-    """The regions, those that were given back, and the neighbours that did not become one."""
+    """Yield the regions, those that were given back, and neighbours that did not become one."""
     rows = []
     for region in survey.placement.regions:
         moved = f"{size(region.bytes_in)} in", f"{size(region.bytes_out)} out"
@@ -109,7 +109,7 @@ def report(survey: Survey, attempts: bool = False) -> Iterator[str]:
 
 
 def amount(count: int | None) -> str:
-    """A number of operations as people say it."""
+    """Format a number of operations with a unit."""
     if count is None:
         return "?"
     for unit, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
@@ -119,5 +119,5 @@ def amount(count: int | None) -> str:
 
 
 def size(count: int | None) -> str:
-    """A number of bytes; a question mark where a dim is open."""
+    """Format a number of bytes; a question mark if a dim is dynamic."""
     return "?" if count is None else bytes_text(count)

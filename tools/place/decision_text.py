@@ -11,7 +11,7 @@ TITLES = ("alternative", "given away", "ms", "by the first")
 
 
 def candidate_rows(decision: Decision) -> list[tuple[str, ...]]:
-    """The alternatives as people read them."""
+    """Return the alternatives as rows of text."""
     rows: list[tuple[str, ...]] = []
     for candidate in decision.candidates:
         given = str(sum(map(len, candidate.nodes.values())))
@@ -26,7 +26,7 @@ def candidate_rows(decision: Decision) -> list[tuple[str, ...]]:
 
 
 def decision_lines(decision: Decision) -> Iterator[str]:
-    """The comparison as text."""
+    """Format the comparison as text."""
     known = ", measured before" if decision.known else ""
     threads = "1 thread" if decision.threads == 1 else f"{decision.threads} threads"
     yield f"alternatives, cost {decision.how}, {threads}{known}:"

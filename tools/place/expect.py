@@ -17,7 +17,7 @@ Key = tuple[str, str, int]
 
 
 def read_expected(path: str | Path) -> dict[str, Any]:
-    """What an earlier `--report FILE.json` wrote."""
+    """Read what an earlier `--report FILE.json` wrote."""
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -32,7 +32,7 @@ def read_expected(path: str | Path) -> dict[str, Any]:
 
 
 def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """A line for each thing that is not as expected: who has which node first, totals, then all others."""
+    """Return a line for each difference: first the targets of nodes, then totals, then all others."""
     lines = [*_targets(expected, found), *_nodes(expected, found), *_totals(expected, found)]
     if not lines:
         # What is left is in how patterns were tried, or in regions: the place in the file tells.
@@ -41,7 +41,7 @@ def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
 
 
 def shown(lines: Sequence[str]) -> str:
-    """The first ones, and how many more there are."""
+    """Return the first lines, and how many more there are."""
     more = [f"  and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
     return "\n".join([*(f"  {line}" for line in lines[:SHOWN]), *more])
 

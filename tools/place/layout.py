@@ -67,7 +67,7 @@ class _Plan:
     x: list[float] = field(default_factory=list)
 
     def rank(self) -> None:
-        """The layer of each box."""
+        """Assign a layer to each box."""
         count = len(self.boxes)
         users: list[list[int]] = [[] for _ in range(count)]
         waiting = [len(found) for found in self.reads]
@@ -122,7 +122,7 @@ class _Plan:
         self.ways[first, last] = way
 
     def order(self) -> None:
-        """The order in each layer, by the mean position of neighbours, down and up."""
+        """Order each layer by the mean position of neighbours, down and up."""
         position = [0.0] * len(self.above)
         for layer in self.layers:
             _number(layer, position)
@@ -205,7 +205,7 @@ def _mean(values: Sequence[float], default: float) -> float:
 
 
 def _monotone(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The numbers closest to those wanted that do not decrease (pool adjacent violators)."""
+    """Return the non-decreasing numbers closest to those wanted (pool adjacent violators)."""
     pools: list[list[float]] = []
     for value, weight in zip(wanted, weights, strict=True):
         pools.append([value, weight, 1])

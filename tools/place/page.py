@@ -25,7 +25,7 @@ LONGEST = 34
 
 
 def page(survey: Survey, title: str) -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     found = as_json(survey)
     rows = [[name or "nobody", *cells(share, survey.total)] for name, share in survey.shares.items()]
     levels = {name: _level(survey, name) for name in LEVELS}
@@ -47,7 +47,7 @@ def page(survey: Survey, title: str) -> str:
 
 
 def _costs(decision: Decision | None) -> dict[str, Any] | None:
-    """The alternatives that were compared."""
+    """Return the alternatives that were compared."""
     if decision is None:
         return None
     rows = candidate_rows(decision)
@@ -59,12 +59,12 @@ def _first(levels: Mapping[str, Any]) -> str:
 
 
 def _told(node: dict[str, Any]) -> dict[str, Any]:
-    """What the page tells of a node, numbers as people read them."""
+    """Return what the page shows of a node, numbers formatted."""
     return {**node, "flops": amount(node["flops"])}
 
 
 def _level(survey: Survey, name: str) -> dict[str, Any]:
-    """A drawing: of operators, of composites and the operators outside them, or of regions and those."""
+    """Return a drawing: of operators, of composites and the operators outside them, or of regions and those."""
     owner: dict[str, Callable[[int], Any]] = {
         "regions": survey.placement.region_of, "composites": survey.placement.owner, "operators": lambda _: None,
     }  # fmt: skip
@@ -99,7 +99,7 @@ def _frame(box: Box) -> list[float]:
 
 
 def _lines(survey: Survey, members: Sequence[int], level: str) -> tuple[str, str]:
-    """The two lines of a box."""
+    """Return the two lines of a box."""
     nodes = [survey.placement.nodes[i] for i in members]
     if level == "regions" and (region := survey.placement.region_of(members[0])) is not None:
         return region.function, f"{len(nodes)} operators, {amount(region.flops)} FLOPs"

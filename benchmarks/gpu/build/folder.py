@@ -53,7 +53,7 @@ class Folder:
             (path / name).unlink(missing_ok=True)
 
     def compile(self, text: str, options: str = "", library: str = "") -> Any:
-        """A module of text, compiled for the target of the folder, where a library is named with that before it."""
+        """Compile a module of text for the folder's target; a library is named before it."""
         import mirlo
         from mirlo.dialects.bindings import ir
         from mirlo.dialects.context import make_context
@@ -66,7 +66,7 @@ class Folder:
         return made
 
     def add(self, executable: Any, name: str, group: str, **facts: Any) -> None:
-        """A unit of a compiled model; `arrays` are what it carries along."""
+        """Add a unit of a compiled model; `arrays` are stored with it."""
         number = len(self.units)
         model = f"models/{number:03}.mirlo"
         if facts.get("weights") is None:
@@ -83,14 +83,14 @@ class Folder:
         self.tell(f"{group}/{name}")
 
     def try_add(self, name: str, group: str, make: Callable[[], Any], **facts: Any) -> None:
-        """The same, where what does not compile is noted and left out."""
+        """Add a unit, or note why it does not compile and leave it out."""
         try:
             self.add(make(), name, group, **facts)
         except MirloError as problem:
             self.left_out.append((f"{group}/{name}", str(problem).splitlines()[0]))
 
     def add_copy(self, size: int = 1 << 30) -> None:
-        """The unit that measures how fast the device copies, where that is an NVIDIA GPU."""
+        """Add the unit that measures the copy bandwidth of an NVIDIA GPU."""
         if not self.target.startswith("nvvm"):
             return
         self.units.append(Unit("copies", "copy", "", (), (), moved=float(size), is_small=False))
@@ -110,12 +110,12 @@ class Folder:
 
 
 def _plain(array: np.ndarray) -> np.ndarray:
-    """An array as numpy stores it without other packages: narrow floats as bytes of their size."""
+    """Return an array as numpy stores it without other packages: narrow floats as bytes of their size."""
     return array if array.dtype.kind in "biufV" and array.dtype.isbuiltin == 1 else array.view(f"V{array.itemsize}")
 
 
 def with_options(target: str, options: str) -> str:
-    """A target with more options in its braces."""
+    """Return a target with more options in its braces."""
     if not options:
         return target
     name, _, given = target.partition("{")
@@ -140,7 +140,7 @@ def copy_library(target: Path) -> None:
 
 
 def _say_installed(folder: Path) -> None:
-    """What Python reads of an installed package: models find their loaders there."""
+    """Write the metadata of an installed package, in which models find their loaders."""
     points = entry_points(group="mirlo.loaders")
     rows = "".join(f"{point.name} = {point.value}\n" for point in points)
     folder.mkdir()
@@ -149,5 +149,5 @@ def _say_installed(folder: Path) -> None:
 
 
 def stored(name: str, outputs: Sequence[int], keys: Sequence[str], bound: float, how: str, **facts: Any) -> Check:
-    """A check against arrays that the unit carries along."""
+    """Return a check against arrays that the unit carries along."""
     return Check(name, tuple(outputs), "stored", bound, {"how": how, "keys": list(keys), **facts})

@@ -44,7 +44,7 @@ def add_product(
     folder: Folder, form: str, size: Sequence[int], turned: str = "", is_measured: bool = True, options: str = "",
     library: str = "",
 ) -> None:  # fmt: skip
-    """A product of m x k by k x n, the factors in `turned` given transposed."""
+    """Add a product of m x k by k x n; the operands in `turned` are given transposed."""
     kind = FORMATS[form]
     m, n, k = size
     shapes = [(k, m) if "a" in turned else (m, k), (n, k) if "b" in turned else (k, n)]
@@ -117,7 +117,7 @@ def add_convolution(
     folder: Folder, dtype: str, images: int, side: int, channels: int, out: int, window: int = 3, strides: int = 1,
     is_measured: bool = True,
 ) -> None:  # fmt: skip
-    """A convolution of images, channels last."""
+    """Add a convolution of images, channels last."""
     pad = window // 2
     made = (side + 2 * pad - window) // strides + 1
     x, w = _tensor((images, side, side, channels), dtype), _tensor((window, window, channels, out), dtype)

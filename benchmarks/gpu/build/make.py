@@ -121,7 +121,7 @@ def _convolutions(folder: Folder, options: Options) -> None:
 
 
 def _libraries(folder: Folder, options: Options) -> None:
-    """The same by NVIDIA's libraries, through their targets: PyTorch brings them, or their own wheels."""
+    """Add the same by NVIDIA's libraries through their targets: PyTorch ships them, or their own wheels."""
     if not options.target.startswith("nvvm"):
         return
     for form in ("f16", "bf16", "f32"):
@@ -162,7 +162,7 @@ GROUPS: dict[str, Callable[[Folder, Options], None]] = {
 
 
 def _add_wheels(target: Path, options: Options) -> None:
-    """Packages for another machine, unpacked: they are found there where nothing can be installed."""
+    """Unpack packages for the other machine, where nothing may be installed."""
     if not options.wheels:
         return
     asked = ["--python-version", options.python] if options.python else []

@@ -30,7 +30,7 @@ BOUND = 1e-4
 def add_model(
     folder: Folder, name: str, cache: str | None = None, options: str = "", precision: str | None = None
 ) -> None:
-    """A unit of one model: what it computes is compared with ONNX Runtime, its time is that of whole calls."""
+    """Add a unit of one model: outputs are compared with ONNX Runtime, times are those of whole calls."""
     import mirlo
 
     from ...models import path
@@ -59,7 +59,7 @@ def add_model(
 
 
 def reference(model: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Inputs, and what ONNX Runtime makes of them."""
+    """Return inputs and the outputs of ONNX Runtime."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
@@ -77,7 +77,7 @@ def reference(model: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]
 
 
 def seeded_weights(executable: Any, file: Path) -> Callable[[Path], tuple[dict[str, Any], ...]]:
-    """What writes the model without the weights that seeds give, and lists all of them."""
+    """Return a function that writes the model without the weights that seeds give, and lists all of them."""
 
     def write(target: Path) -> tuple[dict[str, Any], ...]:
         artifact, store = executable.artifact, executable._store
@@ -101,7 +101,7 @@ def seeded_weights(executable: Any, file: Path) -> Callable[[Path], tuple[dict[s
 
 
 def _initializers(file: Path, dtype: str) -> dict[tuple[int, bytes], list[dict[str, Any]]]:
-    """The weights of a benchmark model that come from seeds, by what identifies their numbers in any order."""
+    """Return the weights of a benchmark model that come from seeds, by what identifies their values in any order."""
     import onnx
 
     from ...models.seeded import GRAPHS, MARK
@@ -125,7 +125,7 @@ def _identity(array: np.ndarray) -> tuple[int, bytes]:
 
 
 def _found(array: np.ndarray, known: dict[tuple[int, bytes], list[dict[str, Any]]]) -> dict[str, Any] | None:
-    """The initializer that a parameter is, and how its axes lie."""
+    """Return the initializer that a parameter is, and the order of its axes."""
     for row in known.get(_identity(array), ()):
         original = weight(row)
         for axes in itertools.permutations(range(original.ndim)):

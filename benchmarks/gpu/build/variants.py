@@ -29,7 +29,7 @@ class Variant:
 
 
 def add_variants(folder: Folder, only: str = "") -> None:
-    """A unit of each; what the CPU makes of it goes along."""
+    """Add a unit of each variant, with the outputs of the CPU."""
     for variant in _variants():
         if only in variant.name:
             _add(folder, variant)

@@ -16,8 +16,10 @@ from mirlo.frontends.onnx.runtime_sizes import positions, shape_vector
 
 @converter("AffineGrid", since=20)
 def affine_grid(node: Node) -> Any:
-    """Convert AffineGrid: theta [N, 2, 3] or [N, 3, 4]; the grid sizes [N, C, (D,) H, W] are constants or run-time
-    values."""
+    """Convert AffineGrid: theta [N, 2, 3] or [N, 3, 4].
+
+    The grid sizes [N, C, (D,) H, W] are constants or run-time values.
+    """
     theta, corners = node.type(0), node.attr.bool("align_corners", 0)
     sizes = node.dims(1)
     count = len(sizes) - 2

@@ -204,8 +204,10 @@ def _angles(size: int, count: int, length: int) -> np.ndarray:
 
 
 def _matrix(size: int, parts: int, length: int, inverse: bool, onesided: bool) -> np.ndarray:
-    """Return [size * parts, count * 2], which maps values to their complex transform; elements beyond `length` are
-    cut off."""
+    """Return [size * parts, count * 2], which maps values to their complex transform.
+
+    Elements beyond `length` are cut off.
+    """
     count = length // 2 + 1 if onesided else length
     angles = _angles(size, count, length)
     real, imaginary = np.cos(angles), (1 if inverse else -1) * np.sin(angles)

@@ -139,8 +139,10 @@ def qlinear_concat(node: Node) -> Any:
 
 @converter("QGemm", domain=DOMAIN)
 def qgemm(node: Node) -> Any:
-    """Convert to alpha * A' * B' + C. C is i32, in units of alpha and the two scales; without an output scale, Y is
-    real."""
+    """Convert to alpha * A' * B' + C.
+
+    C is i32, in units of alpha and the two scales; without an output scale, Y is real.
+    """
     transposed = node.attr.bool("transB", 0)
     product = node.emit(
         "matmul",

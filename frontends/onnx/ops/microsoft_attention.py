@@ -51,8 +51,10 @@ def _activated(node: Node, value: Any) -> Any:
 
 @converter("EmbedLayerNormalization", domain=DOMAIN)
 def embed_layer_normalization(node: Node) -> Any:
-    """Convert; inputs: token ids, segment ids, embeddings of words, positions, segments, gamma, beta, mask, position
-    ids."""
+    """Convert EmbedLayerNormalization.
+
+    The inputs are token ids, segment ids, embeddings of words, positions, segments, gamma, beta, mask, position ids.
+    """
     batch, length = node.type(0).shape
     total = node.emit("gather", node[2], node[0], axis=0)
     if node.has(8):

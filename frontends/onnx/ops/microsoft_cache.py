@@ -90,8 +90,10 @@ def _rotated(node: Node, x: Any, places: _Places) -> Any:
 
 
 def _room(node: Node, length: Dim) -> Dim:
-    """Return the cache length afterwards: unchanged, or that of the longest sequence; if dynamic, with room for new
-    tokens."""
+    """Return the cache length afterwards: unchanged, or that of the longest sequence.
+
+    If it is dynamic, it has room for the new tokens.
+    """
     before = node.type(PAST_KEY).shape[2]
     declared = node.declared(1)
     if node.value(TOTAL).is_constant:

@@ -13,7 +13,10 @@ from mirlo.frontends.onnx.registry import converter
 
 @converter("DynamicQuantizeLSTM", domain=DOMAIN)
 def dynamic_quantize_lstm(node: Node) -> Any:
-    """Inputs: those of LSTM, with W and R transposed and quantized; scale and zero point of W, of R."""
+    """Convert DynamicQuantizeLSTM.
+
+    The inputs are those of LSTM, with W and R transposed and quantized, then scale and zero point of W and of R.
+    """
 
     def pick(index: int, at: int) -> Any:
         """Scale and zero point are one value for each direction, or one for each of its columns."""

@@ -17,7 +17,7 @@ DOMAIN = "ai.onnx.ml"
 
 
 def as_float(node: Node, index: int = 0) -> Any:
-    """An input as f32, as most of these operators compute."""
+    """Return an input as f32, in which most of these operators compute."""
     return node[index] if node.type(index).dtype.name == "f32" else node.emit("cast", node[index], dtype="f32")
 
 
@@ -160,7 +160,7 @@ def _keys_or_values(node: Node, what: str) -> np.ndarray:
 
 
 def _default(node: Node, values: np.ndarray) -> Any:
-    """What a value of no key becomes; defaults for other types have no effect."""
+    """Return the default for values that are not among the keys; defaults of other types have no effect."""
     node.attr.ignore("default_float", "default_int64", "default_string")
     if "default_tensor" in node.attr:
         tensor = node.attr.tensor("default_tensor")
@@ -181,7 +181,7 @@ def _ssa(node: Node, values: Sequence[Any]) -> Any:
 
 
 def places_of_numbers(node: Node, x: Any, keys: np.ndarray) -> Any:
-    """The last place of each element among the keys, -1 where it is none of them."""
+    """Return the last index of each element among the keys, or -1."""
     kept, last = np.unique(keys[::-1], return_index=True)
     found = node.emit("find_sorted", x, node.constant(kept, type_of(x)))
     places = np.concatenate([len(keys) - 1 - last, [-1]])
@@ -195,7 +195,7 @@ def chosen_numbers(node: Node, places: Any, values: np.ndarray, default: Any) ->
 
 
 def chosen_strings(node: Node, places: Any, words: Sequence[str], default: str | None) -> Any:
-    """The words at these places; -1 is the default."""
+    """Return the words at these indices; -1 is the default."""
     table = strings("", np.array([*words, *([] if default is None else [default])], dtype=object))
     kind = Kind(STRING, _shape_text(places))
     return node.host("mirlo.string.take", node.builder.any_ssa(table), places, results=[kind])

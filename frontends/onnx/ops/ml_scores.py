@@ -16,7 +16,7 @@ PROBIT_A, PROBIT_B = 0.147, 2 / (np.pi * 0.147)
 
 
 def transformed(node: Node, scores: Any, transform: str) -> Any:
-    """The scores [N, targets] after a transform."""
+    """Transform the scores [N, targets]."""
     kind = type_of(scores)
     if transform == "NONE":
         return scores
@@ -51,10 +51,10 @@ def _probit(node: Node, scores: Any) -> Any:
 def classified(
     node: Node, scores: Any, labels: Sequence[Any], transform: str, threshold: float, mirrored: bool | None = None
 ) -> tuple[Any, Any]:
-    """The label of the best class, and the scores of all: of one score for two classes, the other is made.
+    """Return the label of the best class and the scores of all classes.
 
-    A single score above the threshold is for the second class; the first one's is 1 - score, or -score where
-    `mirrored` (if not said: where the threshold is 0).
+    If there is one score for two classes, a score above the threshold selects the second class. The first one's score
+    is 1 - score, or -score if `mirrored` (by default: if the threshold is 0).
     """
     found = type_of(scores)
     count = found.shape[1]

@@ -80,7 +80,7 @@ def _forest(node: Node) -> Forest:
 
 
 def _without_members(table: np.ndarray, splits: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Tests of membership as chains of tests for equality; NaN ends the members of a node."""
+    """Rewrite membership tests to chains of equality tests; NaN ends the members of a node."""
     rows, bounds = list(map(list, table)), list(splits)
     sets: list[list[Any]] = [[]]
     for value in members:
@@ -159,7 +159,7 @@ def _scores(node: Node, forest: Forest, aggregate: str, base: np.ndarray | None)
 def _breadth_first(
     nodes: np.ndarray, thresholds: np.ndarray, roots: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The trees with their nodes level by level, what most rows read close together; small numbers where they fit."""
+    """Order the nodes of the trees by level, so that nodes of most rows are close; use small integers if they fit."""
     order: list[int] = []
     seen = np.zeros(len(nodes), bool)
     for root in roots[roots >= 0]:

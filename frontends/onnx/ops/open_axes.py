@@ -43,8 +43,10 @@ def _count(node: Node) -> int:
 
 
 def _kept(node: Node, rank: int) -> tuple[Any, Any, Any]:
-    """Return, for each axis, whether it is not listed, and its rank among those (0 if listed); and whether the list
-    has no duplicates."""
+    """Return, for each axis, whether it is not listed and its rank among those (0 if listed).
+
+    The third result is whether the list has no duplicates.
+    """
     count = _count(node)
     listed = by_axis(node, numbers(node, np.ones(count)), vector(node, 1), rank)
     kept = node.emit("equal", listed, numbers(node, 0))

@@ -32,8 +32,10 @@ OF_BOOLS = {"ReduceMax": "reduce_any", "ReduceMin": "reduce_all"}
 
 @converter(*REDUCTIONS)
 def reduce(node: Node) -> Any:
-    """Convert a reduction: axes are an attribute in older opsets, an input in newer ones; none means all, or with a
-    flag nothing."""
+    """Convert a reduction: axes are an attribute in older opsets, an input in newer ones.
+
+    Without axes, all are reduced, or with a flag none.
+    """
     shape = declared_shape(node, 1)
     if shape is not None and node.type(1).elements:
         return _reduce_of_run_time(node, shape)

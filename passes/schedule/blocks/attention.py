@@ -273,8 +273,10 @@ class _Finder:
         )
 
     def _elementwise(self, block: BlockView, loops: list[int], known: set[Any]) -> Place | Decline:
-        """Match an elementwise block over these loops that reads, of the group's values, only `known` ones
-        elementwise."""
+        """Match an elementwise block over these loops.
+
+        Of the group's values, it may read only `known` ones, elementwise.
+        """
         if block.is_reduction or len(block.outputs) != 1:
             return decline("not an elementwise block", block=block.name)
         axes = self._axes_of_input(block, loops, known) or self._axes(block, loops, None)
@@ -291,8 +293,10 @@ class _Finder:
         return place
 
     def _axes_of_input(self, block: BlockView, loops: Sequence[int], known: set[Any]) -> list[int] | None:
-        """Match each axis to a loop by a read of a tensor over all loops; the block may list its axes in another
-        order."""
+        """Match each axis to a loop by a read of a tensor over all loops.
+
+        The block may list its axes in another order.
+        """
         for operand in block.inputs:
             made = self.loops.get(operand.value) if operand.value in known else None
             if made is not None and len(made) == len(loops) and operand.map is not None:

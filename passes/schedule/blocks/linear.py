@@ -1,5 +1,4 @@
-"""Index expressions over loop axes: a constant plus multiples of axes, and floor divisions that cannot be
-simplified.
+"""Index expressions over loop axes: a constant plus multiples of axes, and floor divisions that remain.
 
 Affine maps of blocks are read into this form; loops are split, merged and cut by substitution. The result shows how
 an access moves along each loop: not at all, by one element, by a stride, or non-linearly.
@@ -158,8 +157,10 @@ EXTREMES = ("arith.maxsi", "arith.minsi")
 
 
 def arithmetic(name: str, a: Linear, b: Linear, extents: Sequence[Any]) -> Linear | None:
-    """Return the result of an index operation if it is an index expression; min and max only if one operand always
-    wins."""
+    """Return the result of an index operation if it is an index expression.
+
+    For min and max this is so only if one operand always wins.
+    """
     if name == "arith.addi":
         return a + b
     if name == "arith.subi":

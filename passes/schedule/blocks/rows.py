@@ -69,8 +69,7 @@ class Rows:
 
     @property
     def in_step(self) -> bool:
-        """Return whether all loops cover the same elements, and each reads results of the others at its own element
-        only."""
+        """Return whether all loops cover the same elements and read each other's results only elementwise."""
         start = len(self.rows)
         if len({walk.space.extents[start:] for walk in self.walks if len(walk.space.extents) > start}) > 1:
             return False
@@ -86,8 +85,10 @@ class Rows:
         return True
 
     def _stored(self) -> set[Any]:
-        """Return the values that are stored: those with users outside of the group, and elements that a later loop
-        reads."""
+        """Return the values that are stored.
+
+        These are values with users outside of the group, and elements that a later loop reads.
+        """
         stored = set(self.group.kept)
         for i, walk in enumerate(self.walks):
             for block in walk.blocks:

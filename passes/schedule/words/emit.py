@@ -180,8 +180,10 @@ class _Emitter:
     def _tiled_step(
         self, memory: list[Index], steps: list[int | None], leaf: Leaf, loop: Loop, access: Access
     ) -> int | None:
-        """Return the step of a loop within one tile of a packed buffer: the quotient is constant, the remainder
-        moves."""
+        """Return the step of a loop within one tile of a packed buffer.
+
+        The quotient is constant, the remainder moves.
+        """
         if access.outside is not None:
             return None
         rest = {other.name: (0, 0) for other in around(leaf)} | {loop.name: (0, loop.extent - 1)}

@@ -1,5 +1,4 @@
-"""Memory of a schedule's buffers: as large as one iteration of the loops around all uses needs, in the requested
-order."""
+"""Memory of a schedule's buffers: what one iteration of the loops around all uses needs, in the requested order."""
 
 from __future__ import annotations
 

@@ -114,8 +114,10 @@ class Schedule:
     # Loops
 
     def split(self, loop: str, factors: Sequence[int | None]) -> list[str]:
-        """Split a loop into several, outermost first; a factor of None is inferred. Iterations past the end do
-        nothing."""
+        """Split a loop into several, outermost first; a factor of None is inferred.
+
+        Iterations past the end do nothing.
+        """
         return self._said("split", (loop, tuple(factors)), [
             made.name for made in loops.split(self._root, self._loop(loop), list(factors))
         ])  # fmt: skip
@@ -175,22 +177,28 @@ class Schedule:
         self._said("compute_inline", (block,), None)
 
     def cache_read(self, block: str, buffer: str | int, scope: str = "") -> str:
-        """Let a block read a copy of a buffer (its name, or the index of the block's operand); return the name of
-        the copying block, which `compute_at` moves inwards. In scope `local` the copy is on the stack."""
+        """Let a block read a copy of a buffer (its name, or the index of the block's operand).
+
+        Return the name of the copying block, which `compute_at` moves inwards. In scope `local` the copy is on stack.
+        """
         leaf = self._leaf(block)
         source = leaf.reads[buffer].buffer if isinstance(buffer, int) and buffer < len(leaf.reads) else None
         source = source or self._buffer(str(buffer))
         return self._said("cache_read", (block, buffer, scope), blocks.cache_read(self._root, leaf, source, scope).name)
 
     def cache_write(self, block: str, scope: str = "") -> str:
-        """Let a block write a copy of its result; return the name of the block that copies the result back, which
-        `reverse_compute_at` moves inwards."""
+        """Let a block write a copy of its result.
+
+        Return the name of the block that copies the result back, which `reverse_compute_at` moves inwards.
+        """
         made = blocks.cache_write(self._root, self._leaf(block), scope)
         return self._said("cache_write", (block, scope), made.name)
 
     def pack(self, buffer: str, order: Sequence[int] = (), tiles: Sequence[Sequence[int]] = ()) -> None:
-        """Store a buffer that is no parameter in another order of its dims, slowest first, with tiled dims:
-        `tiles=((1, 16),)` makes 16 columns contiguous."""
+        """Store a buffer that is no parameter in another order of its dims, slowest first, with tiled dims.
+
+        With `tiles=((1, 16),)`, 16 columns are contiguous.
+        """
         found = self._buffer(buffer)
         rank = len(found.shape)
         if found.is_parameter:

@@ -39,8 +39,10 @@ def axes_of(axes: Any, rank: int) -> list[int]:
 
 @contextmanager
 def rows(w: Writer, x: Value, axes: list[int], keepdims: bool) -> Iterator[tuple[list[str], list[str]]]:
-    """Emit loops over the axes that are not reduced; yields the index of the result and that of x, with `r0`... for
-    reduced axes."""
+    """Emit loops over the axes that are not reduced.
+
+    Yield the index of the result and that of x, with `r0`... for reduced axes.
+    """
     extents = dims(x)
     kept = [axis for axis in range(len(extents)) if axis not in axes]
     with w.loops([extents[axis] for axis in kept]) as index:

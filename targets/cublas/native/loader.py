@@ -9,6 +9,6 @@ from mirlo.targets.cublas.plan import Product
 
 
 def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
-    """The functions of a plan."""
+    """Return the functions of a plan."""
     tf32 = bool(artifact.metadata.get("tf32"))
     return CUBLAS.functions(artifact, context, (Product,), lambda product: ProductCall(product, tf32))

@@ -63,7 +63,7 @@ class ProductCall:
         )
 
     def _matrix(self, kind: int, size: tuple[int, int], apart: int) -> Any:
-        """A matrix in columns without gaps, and how far apart those of a batch lie: not at all where they share it."""
+        """Return a contiguous column-major matrix; `apart` is the stride of a batch, 0 if the batch shares it."""
         rows, columns = size
         made = ctypes.c_void_p()
         sizes = (ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows))
@@ -91,7 +91,7 @@ class ProductCall:
         CUBLAS.check(started, f"multiplying {product.m} x {product.k} by {product.k} x {product.n}")
 
     def _algorithm(self, handle: Any, addresses: Sequence[int]) -> Algorithm:
-        """What the heuristics choose for tensors that are aligned so."""
+        """Return what the heuristics choose for tensors of this alignment."""
         key = tuple(min(address & -address, MOST_ALIGNED) if address else MOST_ALIGNED for address in addresses)
         found = self._algorithms.get(key)
         if found is not None:

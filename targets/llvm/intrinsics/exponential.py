@@ -1,5 +1,4 @@
-"""exp, exp2 and sigmoid for machines with a vector instruction that scales by powers of two: no clamps, no slow
-paths."""
+"""exp, exp2 and sigmoid for machines whose vectors scale by powers of two: no clamps, no slow paths."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Outputs of two to four channels whose planes are separate in the operands: vectors along a plane, then
-interleaved.
+"""Outputs of two to four channels whose planes are separate in the operands.
 
-Images in channels-last order are an example: three vectors of channels become three vectors of the output.
+Vectors are read along a plane, then interleaved. Images in channels-last order are an example: three vectors of
+channels become three vectors of the output.
 """
 
 from __future__ import annotations

@@ -160,9 +160,11 @@ class TurnedSweep:
         return row_bytes % way == 0 and step * self.element_bytes % way != 0
 
     def _may_stream(self) -> bool:
-        """Return whether tiles consist of whole lines of an output that exceeds the caches: fetched before they are
-        overwritten, they would cost half as much again. Whether the output is aligned to lines is known at run
-        time."""
+        """Return whether tiles consist of whole lines of an output that exceeds the caches.
+
+        Fetched before they are overwritten, they would cost half as much again. Whether the output is aligned to
+        lines is known at run time.
+        """
         outputs = self._outputs()
         if len(outputs) != 1 or self.is_crowded:
             return False

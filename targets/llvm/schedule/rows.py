@@ -32,8 +32,10 @@ class RowsPlan(Rows):
         level([])
 
     def emit_row(self, memory: Memory, stored: set[Any], *indices: Any, limit: Any = None) -> None:
-        """Emit the row at these indices; with `limit`, a multiple of `steps` or the end, only the elements before
-        it."""
+        """Emit the row at these indices.
+
+        With `limit`, a multiple of `steps` or the end, emit only the elements before it.
+        """
         held: dict[Any, Any] = {}
         for walk in self.walks:
             sweep = self._sweep(walk, memory, stored, held)

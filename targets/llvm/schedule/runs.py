@@ -32,8 +32,10 @@ _LOADED_TOGETHER = 4
 
 @dataclass(frozen=True)
 class Runs:
-    """A space whose last loops are `far`, the next stride of an operand's runs, `near`, that of the output's runs,
-    and the run."""
+    """The iteration space of a copy by runs.
+
+    Its last loops are `far`, the next stride of an operand's runs, `near`, that of the output's runs, and the run.
+    """
 
     space: Space
     far: int

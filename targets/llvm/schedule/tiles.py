@@ -1,5 +1,4 @@
-"""The order of square tiles over two loops, one operand having unit stride along the first and another along the
-second.
+"""The order of square tiles over two loops along which two operands have unit stride, one along each.
 
 Caches fetch lines in pairs: the requested line, and soon after it the other line of the pair. A traversal along
 either operand requests the second line of a pair of the other operand right away, before it has arrived, or long

@@ -30,7 +30,7 @@ MIN_ELEMENTS = 1 << 16
 
 
 def plan_wide_points(group: Group) -> PointsPlan | Decline:
-    """The plan of all GPUs, with as many elements a thread as fill an access."""
+    """Return the plan of all GPUs, with as many elements per thread as fill an access."""
     plan = plan_points(group)
     if isinstance(plan, Decline):
         return plan

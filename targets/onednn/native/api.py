@@ -49,7 +49,7 @@ MULTIPLE_SRC = 1024
 
 
 def post_op_source(index: int) -> int:
-    """The argument that is the second operand of binary post-op number `index`."""
+    """Return the argument index of the second operand of binary post-op number `index`."""
     return 32768 * (index + 1) | SRC_1
 
 
@@ -110,7 +110,7 @@ _PROTOTYPES: dict[str, list[Any]] = {
 
 @cache
 def functions() -> dict[str, Any]:
-    """The functions that return a status, by name without `dnnl_`, typed."""
+    """Return the typed functions that return a status, by name without `dnnl_`."""
     handle = load_library().handle
     table = {}
     for name, types in _PROTOTYPES.items():
@@ -122,7 +122,7 @@ def functions() -> dict[str, Any]:
 
 @cache
 def plain_functions() -> Any:
-    """The library with those functions typed that do not return a status."""
+    """Return the library, with types for the functions that do not return a status."""
     handle = load_library().handle
     handle.dnnl_memory_desc_get_size.argtypes, handle.dnnl_memory_desc_get_size.restype = [_P], c_size_t
     handle.dnnl_memory_desc_equal.argtypes, handle.dnnl_memory_desc_equal.restype = [_P, _P], c_int
@@ -169,13 +169,13 @@ def make(create: str, destroy: str, *arguments: Any) -> Owned:
 
 
 def dims(values: Any) -> Any:
-    """An array of dimensions for a call."""
+    """Return an array of dims for a call."""
     return (c_int64 * len(values))(*values)
 
 
 @cache
 def engine() -> int:
-    """The library's engine for the CPU, one for the process."""
+    """Return the library's engine for the CPU, one per process."""
     out = c_void_p()
     call("engine_create", ctypes.byref(out), 1, 0)
     assert out.value is not None

@@ -41,7 +41,7 @@ class Memories:
     packed: dict[str, list[Value]] = field(default_factory=dict)
 
     def value(self, key: str, array: np.ndarray, tensor: Tensor) -> Value:
-        """The constant as it is stored."""
+        """Return the constant as it is stored."""
         known = self.packed.setdefault(key, [])
         if not known:
             array = np.ascontiguousarray(array)
@@ -92,11 +92,11 @@ class Builder:
     # What makers ask.
 
     def tensor(self, name: str) -> Tensor:
-        """The type of a value."""
+        """Return the type of a value."""
         return self.function.tensors[name]
 
     def preferred(self, name: str) -> Desc:
-        """The layout in which the readers of a value find it as they want it, if it is not blocked."""
+        """Return the layout that the readers of a value prefer, if it is not blocked."""
         return self._preferred[name][0]
 
     def is_last_use(self, name: str) -> bool:
@@ -104,7 +104,7 @@ class Builder:
         return self._last_use[name] <= self._number
 
     def in_layout(self, value: Value, desc: Desc) -> Value:
-        """The value in this layout."""
+        """Reorder the value to this layout if needed."""
         if value.desc == desc:
             return value
         for known in value.converted:
@@ -115,11 +115,11 @@ class Builder:
         return made
 
     def plainly(self, value: Value) -> Value:
-        """The value in row-major layout."""
+        """Return the value in row-major layout."""
         return self.in_layout(value, plain(value.desc.shape, value.desc.dtype))
 
     def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
-        """The value under another shape; reordered first if its layout does not allow that."""
+        """Return the value under another shape; it is reordered first if its layout does not allow that."""
         shape = tuple(shape) or (1,)
         if shape == value.desc.shape:
             return value
@@ -131,7 +131,7 @@ class Builder:
         return self._view(value, desc)
 
     def sliced(self, value: Value, begin: Sequence[int], steps: Sequence[int], shape: Sequence[int]) -> Value:
-        """Some of the elements; nothing moves, unless the layout has blocks."""
+        """Return a slice; nothing is copied unless the layout is blocked."""
         if value.desc.strides is None:
             value = self.plainly(value)
         strides = value.desc.strides
@@ -141,11 +141,11 @@ class Builder:
         return self._view(value, desc, value.offset + first * ITEM_BYTES)
 
     def dense(self, value: Value) -> Value:
-        """The value without room between its elements, which elementwise primitives do not expect."""
+        """Return the value without gaps between its elements: elementwise primitives do not expect gaps."""
         return value if value.desc.is_dense else self.plainly(value)
 
     def permuted(self, value: Value, axes: Sequence[int]) -> Value:
-        """The value with its axes in another order; nothing moves."""
+        """Return the value with its axes in another order; nothing is copied."""
         return self._view(value, value.desc.permuted(axes))
 
     def result(self, name: str, desc: Desc, over: Value | None = None) -> Value:
@@ -212,26 +212,26 @@ def attributes(post_ops: api.Owned | None = None) -> api.Owned:
 
 
 def primitive_desc(kind: str, *arguments: Any) -> api.Owned:
-    """A primitive descriptor of the library."""
+    """Create a primitive descriptor of the library."""
     return api.make(f"{kind}_primitive_desc_create", "primitive_desc_destroy", *arguments)
 
 
 def reorder_desc(source: Desc, target: Desc) -> api.Owned:
-    """The primitive that brings a tensor from one layout to another."""
+    """Create the descriptor of a reorder from one layout to another."""
     attr = attributes()
     engine = api.engine()
     return primitive_desc("reorder", source.pointer, engine, target.pointer, engine, attr.pointer)
 
 
 def implementation(descriptor: api.Owned) -> str:
-    """The library's name for what it chose."""
+    """Return the library's name of the implementation that it chose."""
     text = ctypes.c_char_p()
     api.call("primitive_desc_query", descriptor.pointer, api.QUERY_IMPL_INFO, 0, ctypes.byref(text))
     return (text.value or b"").decode()
 
 
 def chosen(descriptor: api.Owned, what: int, like: Desc, index: int = 0) -> Desc:
-    """The layout that a primitive chose for the tensor that was given as `like`."""
+    """Return the layout that a primitive chose for the tensor that was given as `like`."""
     return of_primitive(descriptor.pointer, what, index, like.shape, like.dtype)
 
 

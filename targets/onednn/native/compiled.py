@@ -78,7 +78,7 @@ class Compiled:
         }
 
     def _table(self, builder: Builder, context: Context) -> CallTable:
-        """The steps as what native code reads."""
+        """Return the steps in the form that native code reads."""
         made: dict[int, api.Owned] = {}
         boundary: list[tuple[int, int, int]] = []
 

@@ -59,7 +59,7 @@ class Desc:
         return True
 
     def reshaped(self, shape: Sequence[int]) -> Desc | None:
-        """The same memory under another shape, or None if this layout does not allow it."""
+        """Return the same memory under another shape, or None if this layout does not allow it."""
         if tuple(shape) == self.shape:
             return self
         if math.prod(shape) != math.prod(self.shape):
@@ -71,7 +71,7 @@ class Desc:
         return None if steps is None else strided(shape, self.dtype, steps)
 
     def permuted(self, axes: Sequence[int]) -> Desc:
-        """The same memory with its axes in another order: axis i of the result is axis `axes[i]` of this one."""
+        """Return the same memory with its axes in another order: axis i of the result is axis `axes[i]`."""
         if tuple(axes) == tuple(range(len(axes))):
             return self
         strides = self.strides
@@ -121,10 +121,10 @@ def reshaped_strides(shape: Sequence[int], strides: Sequence[int], wanted: Seque
 
 
 def strided(shape: Sequence[int], dtype: str, strides: Sequence[int]) -> Desc:
-    """A layout without blocks.
+    """Return a layout without blocks.
 
-    The step of a dim of 1 says nothing, but the library goes by it, and has slow ways for orders that it does not know:
-    it is made what it would be if the dim were outside of those that follow it.
+    The stride of a dim of 1 has no meaning, but the library takes it into account and is slow for orders that it does
+    not know: it is set as if the dim were outside of those that follow it.
     """
     strides, extent = list(strides), 1
     for axis in reversed(range(len(shape))):
@@ -149,7 +149,7 @@ def plain(shape: Sequence[int], dtype: str) -> Desc:
 
 
 def anyhow(shape: Sequence[int], dtype: str) -> Desc:
-    """A layout that the library chooses."""
+    """Return a layout that the library chooses."""
     made = api.make(
         "memory_desc_create_with_tag", "memory_desc_destroy",
         len(shape), api.dims(shape), api.DATA_TYPES[dtype], api.FORMAT_ANY,
@@ -158,7 +158,7 @@ def anyhow(shape: Sequence[int], dtype: str) -> Desc:
 
 
 def of_primitive(primitive_desc: int, what: int, index: int, shape: Sequence[int], dtype: str) -> Desc:
-    """The layout that a primitive chose for one of its tensors."""
+    """Return the layout that a primitive chose for one of its tensors."""
     pointer = api.plain_functions().dnnl_primitive_desc_query_md(primitive_desc, what, index)
     return Desc(api.make("memory_desc_clone", "memory_desc_destroy", pointer), shape, dtype)
 

@@ -53,7 +53,7 @@ _lock = make_lock()
 
 
 def load_library() -> Library:
-    """The library of this process; an error says what to install if there is none."""
+    """Load the library once per process; raise an error that says what to install if there is none."""
     with _lock:
         return _load()
 

@@ -73,7 +73,7 @@ class OpenFunction:
         """Sizes, table and what it is made of; calls take turns, so that what is dropped is not in use."""
 
     def _miss(self, tensors: Any) -> int | None:
-        """Called by native code for sizes that are new: the address of a table, or null."""
+        """Build the table for new sizes when native code calls; return its address, or None."""
         try:
             shapes = ctypes.cast(tensors, ctypes.POINTER(ctypes.POINTER(DLTensor)))
             values = [shapes[number].contents.shape[axis] for number, axis, _ in self.function.open_dims]

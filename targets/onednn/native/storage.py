@@ -50,7 +50,7 @@ class Value:
     """Other tensors in the same memory."""
 
     def seen_as(self, desc: Desc) -> Value:
-        """The same memory in another way."""
+        """Return a view of the same memory."""
         return Value(desc, self.storage, self.offset)
 
     @property

@@ -78,7 +78,7 @@ class _State(ctypes.Structure):
     ]
 
     def set_entries(self, entries: Sequence[tuple[Any, Any]]) -> None:
-        """The tables that are known, each with its sizes."""
+        """Set the known tables, each with its sizes."""
         array = (_Entry * len(entries))(*[_Entry(sizes, ctypes.pointer(table)) for sizes, table in entries])
         self.entries, self.nentries = array, len(array)
 
@@ -100,19 +100,19 @@ class Trampoline:
         _alive.add(self)
 
     def add(self, name: str, tensors: int, tables: Sequence[CallTable]) -> None:
-        """A function of fixed shapes, with a table for each context."""
+        """Add a function of fixed shapes, with a table for each context."""
         pointers = [ctypes.pointer(native_table(table)) for table in tables]
         array = (ctypes.POINTER(_Table) * len(pointers))(*pointers)
         self._states[name] = _State(tensors=tensors, tables=array)
 
     def add_open(self, name: str, tensors: int, dims: Sequence[tuple[int, int, str]], miss: Any) -> _State:
-        """A function whose tables are made when they are needed."""
+        """Add a function whose tables are made when they are needed."""
         axes = (_Axis * len(dims))(*[_Axis(tensor, axis) for tensor, axis, _ in dims])
         self._states[name] = _State(tensors=tensors, naxes=len(axes), axes=axes, miss=miss)
         return self._states[name]
 
     def bind(self) -> dict[str, Any]:
-        """The functions that were added, by name."""
+        """Return the functions that were added, by name."""
         entry = self._engine.get_function_address("entry")
         functions, self._thunks = bind_state({name: (entry, state) for name, state in self._states.items()})
         return functions
@@ -136,7 +136,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def native_table(table: CallTable) -> Any:
-    """The table in memory."""
+    """Write the table to memory that native code reads."""
     bound = (_Bound * len(table.boundary))(*[_Bound(*row) for row in table.boundary])
     steps = (_Step * len(table.steps))(*[_Step(*row) for row in table.steps])
     return _Table(table.stream, len(bound), bound, len(steps), steps)

@@ -26,7 +26,7 @@ needs_onednn = pytest.mark.skipif(not is_available(), reason="the oneDNN library
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A residual block, a head with attention-like products, and operators that only some targets have."""
+    """Return a residual block, a head with attention-like products, and operators that only some targets have."""
     rng = np.random.default_rng(0)
     shapes = {
         "w1": (8, 4, 3, 3),

@@ -18,7 +18,7 @@ def context() -> Any:
 
 @pytest.fixture
 def imported(context: Any) -> Callable[..., str]:
-    """The verified IR of a model."""
+    """Return the verified IR of a model."""
 
     def run(model: Any, **options: Any) -> str:
         module, _ = import_model(model, context=context, **options)

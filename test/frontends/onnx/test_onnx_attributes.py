@@ -95,7 +95,7 @@ def _changed(declared: Any, present: Any) -> Iterator[Any]:
 
 
 def _imported(model: Any) -> str:
-    """The IR of a model, or what is wrong with it."""
+    """Return the IR of a model, or its error."""
     try:
         with make_context() as context:
             module, store = import_model(model, context=context)

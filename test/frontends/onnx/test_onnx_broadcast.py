@@ -28,7 +28,7 @@ def model_of(
 
 
 def assert_like_onnxruntime(model: onnx.ModelProto, cases: list[dict[str, tuple[int, ...]]]) -> None:
-    """The same values, and errors for the same sizes."""
+    """Check that values are the same, and that the same sizes are errors."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     oracle = onnxruntime.InferenceSession(model.SerializeToString(), options)
@@ -56,7 +56,7 @@ def assert_like_onnxruntime(model: onnx.ModelProto, cases: list[dict[str, tuple[
 
 
 def slices(rng: random.Random, of: str, name: str, rank: int) -> tuple[list[onnx.NodeProto], dict[str, Any]]:
-    """A slice along some axes, of which most keep one element, all, or all but one."""
+    """Return a slice along some axes, of which most keep one element, all, or all but one."""
     axes = sorted(rng.sample(range(rank), rng.randint(1, rank)))
     bounds = [
         rng.choice([(0, 1, 1), (-1, FAR, 1), (0, FAR, 1), (1, FAR, 1), (0, -1, 1), (1, 2, 1), (-2, -1, 1), (0, 3, 2),

@@ -46,7 +46,7 @@ def cases() -> tuple[tuple[str, onnx.ModelProto], ...]:
 
 
 def changes(model: onnx.ModelProto) -> Iterator[Change]:
-    """The model with one thing changed, and what that is."""
+    """Return the model with one thing changed, and what that is."""
     for i, value in enumerate(model.graph.input):
         if value.type.HasField("tensor_type"):
             yield from _other_shapes(model, i, [dim.dim_value for dim in value.type.tensor_type.shape.dim])
@@ -103,7 +103,7 @@ def _other_attributes(model: onnx.ModelProto, i: int, k: int, attribute: Any) ->
 
 
 def trouble(group: int, groups: int, share: int) -> list[str]:
-    """What was raised that is no error for users, of a part of the cases and changes."""
+    """Return the exceptions, in a share of the cases and changes, that are no errors for users."""
     context, found = make_context(), []
     for name, model in cases()[group::groups]:
         for what, changed in changes(model):

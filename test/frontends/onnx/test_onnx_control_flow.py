@@ -40,7 +40,7 @@ def model_of(
 
 
 def assert_like_reference(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> None:
-    """The reference evaluator takes no loop without a condition: models that it is to run have one."""
+    """Compare with the reference evaluator, which takes no loop without a condition: models have one."""
     expected = ReferenceEvaluator(model).run(None, inputs)
     found = mirlo.compile(model).run(inputs)
     for got, wanted in zip(found.values(), expected, strict=True):

@@ -14,7 +14,7 @@ IMPORTS = '<ir_version: 8, opset_import: ["": 18, "ai.onnx.preview.training": 1]
 
 
 def differentiated(body: str, *arrays: np.ndarray) -> None:
-    """The gradient of the sum of y, made by the nodes of `body` from x0, x1, ..., is the slope that f64 shows."""
+    """Compare the gradient of the sum of y, computed by the nodes of `body` from x0, x1, ..., with its slope in f64."""
     names = [f"x{i}" for i in range(len(arrays))]
     listed = ", ".join(f"double{list(a.shape) or ''} {n}" for a, n in zip(arrays, names, strict=True))
     wanted = ", ".join(f"double{list(a.shape) or ''} d{n}" for a, n in zip(arrays, names, strict=True))

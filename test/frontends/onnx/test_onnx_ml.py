@@ -33,7 +33,7 @@ def model(operator: str, given: dict[str, Any], outputs: dict[str, int], version
 def same(
     operator: str, *given: Any, outputs: dict[str, int] | None = None, version: int = 3, **attributes: Any
 ) -> None:
-    """What Mirlo and ONNX Runtime make of one node is equal."""
+    """Check that Mirlo and ONNX Runtime compute the same for one node."""
     named = {f"x{i}": array for i, array in enumerate(given)}
     made = model(operator, named, outputs or {"y": TensorProto.FLOAT}, version, **attributes)
     options = onnxruntime.SessionOptions()

@@ -66,7 +66,7 @@ def _array(item: Any) -> np.ndarray:
 
 
 def _with_constants(model: onnx.ModelProto, given: list[np.ndarray]) -> tuple[onnx.ModelProto, list[np.ndarray]]:
-    """Inputs that tell a shape, axes and the like become initializers, which is what exporters make of them."""
+    """Return the model with shapes, axes and the like as initializers, as exporters write them."""
     if not _needs_constants(model):
         return model, given
     tells = [i for i, array in enumerate(given) if array.ndim <= 1 and (i or array.dtype.kind == "i" or len(given) > 2)]

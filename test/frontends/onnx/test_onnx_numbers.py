@@ -296,7 +296,7 @@ def test_sequences() -> None:
 
 
 def test_loop_of_known_length() -> None:
-    """x is doubled in each round; the states are collected, and a condition stops the loop early."""
+    """Double x in each iteration; collect the states, and stop the loop early by a condition."""
     body = helper.make_graph(
         [node("Add", "state state", "next"), node("Less", "round three", "more"), node("Identity", "next", "seen")],
         "body",

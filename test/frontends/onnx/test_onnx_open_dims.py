@@ -27,7 +27,7 @@ def model_of(
 
 
 def assert_like_reference(model: onnx.ModelProto, *shapes: dict[str, tuple[int, ...]]) -> None:
-    """The same for each of these shapes of the inputs, from one compilation."""
+    """Compare for each of these shapes of the inputs, with one compilation."""
     compiled, reference = mirlo.compile(model), ReferenceEvaluator(model)
     random = np.random.default_rng(0)
     for sizes in shapes:

@@ -30,7 +30,7 @@ def model_of(
 
 
 def layer(operator: str, direction: str, gates: int, **attributes: Any) -> onnx.ModelProto:
-    """A layer of 6 to 4, whose sequences have lengths of their own."""
+    """Return a layer of 6 to 4, whose sequences have lengths of their own."""
     random = np.random.default_rng(0)
     directions = 2 if direction == "bidirectional" else 1
 
@@ -70,7 +70,7 @@ def test_layers(operator: str, direction: str, gates: int, attributes: dict[str,
 
 
 def adder(given: str = "x") -> onnx.GraphProto:
-    """The sum so far, which is carried and collected."""
+    """Return the running sum, which is carried and collected."""
     nodes = [helper.make_node("Add", ["s", given], ["t"]), helper.make_node("Identity", ["t"], ["u"])]
     return helper.make_graph(
         nodes, "adder", [value(n, F32, [2]) for n in ("s", given)], [value(n, F32, [2]) for n in "tu"]

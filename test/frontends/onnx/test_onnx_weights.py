@@ -214,7 +214,7 @@ def test_bad_tensors(context: Any, change: Any, part: str) -> None:
 
 
 def sturdy_model() -> bytes:
-    """Some of everything that the reader looks at."""
+    """Return a model with some of everything that the reader checks."""
     then = helper.make_graph([node("Relu", "h", "t")], "t", [], [helper.make_tensor_value_info("t", F32, None)])
     other = helper.make_graph([node("Tanh", "h", "e")], "e", [], [helper.make_tensor_value_info("e", F32, None)])
     body = helper.make_function("my", "F", ["a"], ["b"], [node("Neg", "a", "b")], [helper.make_opsetid("", 18)])

@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 @pytest.fixture
 def example(monkeypatch):
-    """Loads an example, with registries that forget what it registers."""
+    """Load an example, with registries that forget what it registers."""
     from mirlo.frontends.onnx.registry import CONVERTERS
     from mirlo.passes.legalize.legalize import load_default_rules
     from mirlo.passes.rules import LEGALIZE

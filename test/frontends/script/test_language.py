@@ -21,7 +21,7 @@ DT = T.types("DT")
 
 
 def _run(template, *arrays, out, **attributes):
-    """The result of a prim function on arrays, through a module with nothing but its call."""
+    """Return the result of a prim function on arrays, through a module with nothing but its call."""
     types = [TensorType.of(a.shape, _name(a.dtype)) for a in arrays]
     with make_context(), ir.Location.unknown():
         function, _ = template.specialize(types, [out], template.name, attributes)

@@ -21,7 +21,7 @@ class _Generator:
         self.buffers = {"x": (ROWS, COLUMNS), "w": (COLUMNS,), "s": (ROWS,)}
 
     def index(self, depth: int, size: int, names: str) -> str:
-        """An index into a dim of a size."""
+        """Return an index into a dim of a size."""
         choices = [f"{n} % {size}" for n in names] + [f"({n} * 3 + 1) % {size}" for n in names]
         choices += [f"T.min({n} // 2, {size - 1})" for n in names]
         if depth > 0:
@@ -59,7 +59,7 @@ class _Generator:
         return f"{name}[{', '.join(self.index(1, d, names) for d in shape)}]"
 
     def nest(self, name: str, last: bool) -> list[str]:
-        """A loop nest that fills a buffer."""
+        """Return a loop nest that fills a buffer."""
         kind = self.random.choice(["map"] if last else ["map", "map", "sum", "max"])
         if kind == "map":
             lines = [f"for i, j in T.grid({ROWS}, {COLUMNS}):", f"    {name}[i, j] = {self.scalar(3, 'ij')}"]
@@ -78,7 +78,7 @@ class _Generator:
         return lines
 
     def module(self) -> tuple[str, str]:
-        """The same function to be raised, and kept as loops."""
+        """Return the same function to be raised, and kept as loops."""
         lines: list[str] = []
         for number in range(self.random.randint(0, 2)):
             nest = self.nest(f"t{number}", False)

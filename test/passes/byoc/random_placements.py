@@ -24,7 +24,7 @@ KIND = "tensor<4xf32>"
 
 
 def random_graph(rng: random.Random) -> str:
-    """The text of a function: operators on vectors, some of two results, some values unused."""
+    """Return the text of a function: operators on vectors, some of two results, some values unused."""
     values = [f"%a{i}" for i in range(rng.randint(1, 3))]
     arguments = ", ".join(f"{value}: {KIND}" for value in values)
     lines = []
@@ -56,7 +56,7 @@ def random_tables(rng: random.Random) -> dict[str, list[Entry]]:
 
 
 def random_pattern(rng: random.Random) -> Any:
-    """A tree, a chain, a fork or a diamond."""
+    """Return a tree, a chain, a fork or a diamond."""
     kind = rng.random()
     if kind < 0.12:
         steps = rng.sample([*UNARY], 2)
@@ -80,7 +80,7 @@ def _operator(rng: random.Random) -> Any:
 
 
 def _reads(rng: random.Random, value: Any) -> Any:
-    """An operator that reads a value."""
+    """Return an operator that reads a value."""
     if rng.random() < 0.5:
         return is_op(*(f"relax.{name}" for name in rng.sample([*UNARY], 3)))(value)
     return is_op(*(f"relax.{name}" for name in rng.sample([*BINARY], 2)))(value, wildcard())
@@ -102,7 +102,7 @@ def _tree(rng: random.Random, depth: int) -> Any:
 
 
 def random_image_graph(rng: random.Random) -> tuple[str, dict[str, np.ndarray]]:
-    """The text of a function on images, with residuals, and its weights."""
+    """Return the text of a function on images, with residuals, and its weights."""
     channels = 2
     kind = f"tensor<1x{channels}x4x4xf32>"
     values, lines, weights = ["%a0"], [], {}
@@ -138,7 +138,7 @@ def _conv(op: Any, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def _windowed(op: Any, x: np.ndarray, reduced: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:
-    """A function of all windows, which have the size of their padding or none."""
+    """Return a function of all windows, which have the size of their padding or none."""
     image = x if op.data_layout == "NC*" else x.transpose(0, 3, 1, 2)
     amount = (size - 1) // 2
     fill = 0.0 if op.operation.name == "relax.conv" else -np.inf
@@ -155,7 +155,7 @@ IMAGES: dict[str, Callable[..., np.ndarray]] = {
 
 
 def evaluate(module: Any, inputs: list[np.ndarray], params: Any = None) -> list[np.ndarray]:
-    """What `main` returns; calls of composites, regions and functions of external modules are followed."""
+    """Evaluate `main`; calls of composites, regions and functions of external modules are followed."""
     nested = {name: functions_of(found) for name, found in external_modules(module).items()}
     return Evaluator(nested, params).run(functions_of(module)["main"], inputs, functions_of(module))
 

@@ -19,7 +19,7 @@ GRAPHS, CHUNK = 2000, 100
 
 
 def divided(seed: int, text: str) -> tuple[ir.Module, Placement]:
-    """The graph of a seed, partitioned by patterns of this seed."""
+    """Return the graph of a seed, partitioned by patterns of this seed."""
     rng = random.Random(seed)
     tables = random_tables(rng)
     limits = Limits(max_nodes=rng.choice([0, 0, 3, 6]), max_regions=rng.choice([0, 0, 2]), min_nodes=rng.choice([0, 2]))

@@ -18,7 +18,7 @@ KINDS += [FusionKind.REDUCE, FusionKind.ROW, FusionKind.CONTRACTION, FusionKind.
 
 
 def random_nodes(seed: int) -> list[FusionNode]:
-    """A graph whose nodes read up to three of the values before them; some are returned."""
+    """Return a graph whose nodes read up to three of the values before them; some are returned."""
     random = np.random.default_rng(seed)
     nodes: list[FusionNode] = []
     for i in range(int(random.integers(2, 80))):

@@ -64,7 +64,7 @@ class Graph:
     described: list[str] = field(default_factory=list)
 
     def reference(self, array: np.ndarray) -> np.ndarray:
-        """The array as it is calculated with here."""
+        """Return the array as the reference computes with it."""
         return np.asarray(array, np.float64 if self.dtype.is_float else np.int32)
 
     def numbers(self, shape: tuple[int, ...]) -> np.ndarray:
@@ -74,7 +74,7 @@ class Graph:
         return self.random.standard_normal(shape).astype(np.float32)
 
     def integer(self, low: int, high: int) -> int:
-        """A number from low to high - 1."""
+        """Return a number from low to high - 1."""
         return int(self.random.integers(low, high))
 
     def choice(self, options: Any) -> Any:
@@ -84,7 +84,7 @@ class Graph:
         return bool(self.random.random() < probability)
 
     def pick(self, wanted: Callable[[Node], bool] = lambda node: True) -> Node | None:
-        """A value that fits, rather a late one."""
+        """Return a value that fits, preferably a recent one."""
         fitting = [node for node in self.nodes if wanted(node)]
         if not fitting:
             return None
@@ -102,7 +102,7 @@ class Graph:
         return made
 
     def constant(self, shape: tuple[int, ...], scale: float = 1.0, offset: float = 0.0, splat: bool = False) -> Node:
-        """A parameter, or a small constant in the IR, or one number for all elements."""
+        """Return a parameter, or a small constant in the IR, or one number for all elements."""
         numbers = self.numbers(shape)
         if splat:
             numbers = np.full(shape, self.choice([0, 1, 2, -1]), numbers.dtype)
@@ -124,14 +124,14 @@ class Graph:
         return Node(value, self.reference(array) if found == self.dtype else array)
 
     def broadcast_operand(self, shape: tuple[int, ...]) -> Node:
-        """A constant that broadcasts to a shape."""
+        """Return a constant that broadcasts to a shape."""
         cut = shape[self.integer(0, len(shape) + 1) :]
         kept = tuple(dim if self.flip(0.7) else 1 for dim in cut)
         return self.constant(kept, splat=self.flip(0.2))
 
 
 def new_graph(seed: int, element: str = "f32") -> Graph:
-    """A function with some inputs, in the current context."""
+    """Return a function with some inputs, in the current context."""
     module = ir.Module.create()
     random = np.random.default_rng(seed)
     with ir.InsertionPoint(module.body):

@@ -201,7 +201,7 @@ def layer_norm(g: Graph) -> None:
 
 
 def spelled_norm(g: Graph) -> None:
-    """A layer norm or an RMS norm in single steps, with a scale that may fit the row."""
+    """Add a layer norm or an RMS norm in single steps, with a scale that may fit the row."""
     x = g.pick(lambda n: n.rank >= 1 and n.shape[-1] >= 8 and n.array.std(-1).min() > 0.05)
     if x is None:
         return
@@ -278,7 +278,7 @@ def conv(g: Graph) -> None:
 
 
 def convolved(x: np.ndarray, weight: np.ndarray, stride: int, padding: int, groups: int) -> np.ndarray:
-    """A two-dimensional convolution, by windows."""
+    """Return a two-dimensional convolution, by windows."""
     windows = _windows(np.pad(x, [(0, 0), (0, 0), (padding,) * 2, (padding,) * 2]), weight.shape[2], stride)
     n, c, h, w, k, _ = windows.shape
     split = windows.reshape(n, groups, c // groups, h, w, k, k)
@@ -327,7 +327,7 @@ def batch_norm(g: Graph) -> None:
 
 
 def _affine(g: Graph, x: Node, axis: int) -> None:
-    """A multiplication and an addition by constants along one axis."""
+    """Add a multiplication and an addition by constants along one axis."""
     shape = [1] * x.rank
     shape[axis] = x.shape[axis]
     cut = shape[axis % x.rank :] if g.flip() else shape

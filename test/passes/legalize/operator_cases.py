@@ -57,7 +57,7 @@ class Case:
 
 
 def run(cases: Sequence[Case]) -> list[tuple[np.ndarray, ...]]:
-    """The results of all cases, computed by one compiled module."""
+    """Return the results of all cases, computed by one compiled module."""
     with make_context(), ir.Location.unknown():
         module = ir.Module.create()
         types = [_type(a).to_mlir() for case in cases for a in case.arrays]
@@ -128,7 +128,7 @@ Reference = Callable[..., Any]
 
 
 def f32(*shape: int, seed: int = 0, scale: float = 1.0) -> np.ndarray:
-    """Normally distributed numbers."""
+    """Return normally distributed numbers."""
     return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(np.float32)
 
 

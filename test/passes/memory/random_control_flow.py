@@ -107,7 +107,7 @@ class Program:
         return names, f"{base}:{count}" if count > 1 else base, ", ".join([KIND] * count)
 
     def body(self, names: list[str], count: int) -> tuple[list[str], Run]:
-        """The operations of a region; the tensors that it gives."""
+        """Return the operations of a region and the tensors that it yields."""
         self.depth += 1
         known, run = self.block(names, self.random.randint(0, 4))
         given = [self.pick(known) for _ in range(count)]
@@ -154,7 +154,7 @@ class Program:
         return made, run
 
     def repeated(self, names: list[str]) -> tuple[list[str], Run]:
-        """A loop whose condition is a tensor that it carries: the number of the rounds that are left."""
+        """Return a loop whose condition is a tensor that it carries: the number of remaining iterations."""
         made, left, types = self.results()
         inits = [self.pick(names) for _ in made]
         before, after = ([self.name() for _ in made] for _ in range(2))
@@ -197,7 +197,7 @@ class Program:
 
 
 def random_program(seed: int) -> tuple[str, Callable[..., list[np.ndarray]]]:
-    """The text of a module, and a function of the four inputs that gives what it computes."""
+    """Return the text of a module, and a function of the four inputs that computes its results."""
     program = Program(random.Random(seed))
     known, run = program.block(["%x", "%y"], program.random.randint(3, 9))
     returned = [program.pick(known) for _ in range(program.random.randint(1, 4))]

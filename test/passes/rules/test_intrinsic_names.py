@@ -20,7 +20,7 @@ TEXT = """func.func @f(%x: f32) -> f32 {
 
 
 def lower(given: dict[str, Any], target: str = "llvm") -> str:
-    """The module after the pass, with these rules for it."""
+    """Return the module after the pass, with these rules for it."""
     session = Session(options={"intrinsics": given})
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(TEXT)
@@ -30,7 +30,7 @@ def lower(given: dict[str, Any], target: str = "llvm") -> str:
 
 @pytest.fixture
 def rules() -> Iterator[None]:
-    """What a test registers is gone after it."""
+    """Unregister after a test what it registers."""
     kept = {key: list(value) for key, value in INTRINSIC._rules.items()}
     yield
     INTRINSIC._rules.clear()

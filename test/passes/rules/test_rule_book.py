@@ -17,7 +17,7 @@ from mirlo.passes.session import Session
 
 
 def _rule(op: Any, b: Any) -> Any:
-    """What it does.
+    """Return what it does.
 
     And more.
     """
@@ -45,7 +45,7 @@ def test_order_is_chain_then_priority_after_the_callers_own() -> None:
 def test_a_rule_knows_its_place_and_what_it_does() -> None:
     rule = RuleBook("test").add("op", "llvm", _rule)
     assert rule.place.endswith(f"test_rule_book.py:{_rule.__code__.co_firstlineno}")
-    assert (rule.summary, str(rule)) == ("What it does.", "_rule for op on llvm")
+    assert (rule.summary, str(rule)) == ("Return what it does.", "_rule for op on llvm")
 
 
 def test_two_rules_of_one_name() -> None:

@@ -24,7 +24,7 @@ MODULE = f"""func.func @main(%q: tensor<{Q}>, %k: tensor<{K}>, %v: tensor<{V}>, 
 
 
 def blocks() -> str:
-    """The prim function of an attention, as text."""
+    """Return the prim function of an attention, as text."""
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(MODULE)
         Pipeline("builtin.module(legalize{target=gpu})").run(module, Session(), [])

@@ -45,7 +45,7 @@ PLAIN = "builtin.module(schedule,lower-loops,lower-intrinsics,plan-memory)"
 
 
 def run(schedule, **options):
-    """The result of the model with this schedule, next to what it should be."""
+    """Return the result of the model with this schedule, and the expected one."""
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((M, K), dtype=np.float32), rng.standard_normal((K, N), dtype=np.float32)
     found = mirlo.compile(model, pipeline=PLAIN, schedules={"product": schedule}, cache=False, **options)(a, b)

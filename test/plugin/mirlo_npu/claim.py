@@ -34,7 +34,7 @@ class Claim(Pass):
 
 
 def claimed(conv):
-    """The unit's operation for a convolution."""
+    """Return the unit's operation for a convolution."""
     return Conv.make(
         conv.x, conv.weight, conv.bias, strides=conv.strides or (1, 1), padding=conv.padding or (0, 0, 0, 0)
     )

@@ -92,7 +92,7 @@ def define_driver():
 
 
 def load(artifact):
-    """A whole model for the target: the code is the CPU's, with calls of the driver."""
+    """Load a whole model for the target: the code is the CPU's, with calls of the driver."""
     define_driver()
     return load_llvm(artifact)
 

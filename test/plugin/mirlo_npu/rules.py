@@ -29,7 +29,7 @@ def matmul(op, b):
 
 @legalize("npu.gemm", target="npu")
 def gemm(op, b):
-    """A call of the unit's driver."""
+    """Lower to a call of the unit's driver."""
 
     def body(loops, x, weight, y):
         (rows, depth), columns = x.shape, weight.shape[1]
@@ -40,7 +40,7 @@ def gemm(op, b):
 
 @legalize("npu.conv", target="npu")
 def conv(op, b):
-    """An image after the other through the unit's queues, which hand each other tokens."""
+    """Lower a convolution: one image after the other through the unit's queues, which exchange tokens."""
     strides, padding, relu = op.strides, op.padding, int(op.relu)
 
     def body(loops, x, weight, bias, y):
@@ -83,5 +83,5 @@ def conv(op, b):
 
 @intrinsic("exp", target="npu")
 def exp(op, b):
-    """The unit's table of exponentials."""
+    """Lower to the unit's table of exponentials."""
     return b.call_extern("NpuExp", "f32", *op.nums) if op.dtype == "f32" else decline("the table is of f32")

@@ -9,7 +9,7 @@ from mirlo.extend import Pipeline, Target, find_target
 
 
 def pipeline(options):
-    """The CPU's pipeline, with products claimed first and the rules of this target."""
+    """Return the CPU's pipeline, with products claimed first and the rules of this target."""
     edited = Pipeline.named("llvm", options).for_target("npu")
     return str(edited.insert_before("legalize", "npu-claim,remove-dead"))
 

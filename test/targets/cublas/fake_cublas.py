@@ -114,7 +114,7 @@ class FakeCublas:
 
 
 def _matrices(kind: dict[Any, Any], address: int) -> np.ndarray:
-    """The matrices in columns at an address: batch, rows, columns."""
+    """Return the matrices in columns at an address: batch, rows, columns."""
     dtype = np.dtype(TYPES[kind["kind"]])
     batch, apart = kind.get(5, 1), kind.get(6, 0)
     size = kind["leading"] * kind["columns"]

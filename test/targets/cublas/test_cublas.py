@@ -135,7 +135,7 @@ def test_what_is_not_taken(driver: Any, lt: FakeCublas) -> None:
 
 
 def module(kinds: list[str], body: str, out: str) -> Any:
-    """A module of a body in which %0, %1 ... are tensors of these types."""
+    """Return a module of a body in which %0, %1 ... are tensors of these types."""
     arguments = ", ".join(f"%{i}: tensor<{kind}>" for i, kind in enumerate(kinds))
     return ir.Module.parse(f"func.func @main({arguments}) -> tensor<{out}> {{\n{body}\n}}")
 

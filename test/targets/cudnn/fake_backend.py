@@ -37,7 +37,7 @@ class FakeBackend:
     stream: int
 
     def begin(self) -> None:
-        """The state of a new library."""
+        """Set the state of a new library."""
         self.descriptors: dict[int, dict[str, Any]] = {}
         self.engines = [(3, 1 << 30), (3, 4096), (2, 0)]
         """The mode that names an engine, and the scratch memory that it wants."""

@@ -29,7 +29,7 @@ DTYPES: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": 
 
 
 def module(q: str, k: str, v: str, out: str, mask: str = "", flags: str = "") -> str:
-    """An attention of tensors of these types."""
+    """Return an attention of tensors of these types."""
     kinds = [q, k, v, *([mask] if mask else [])]
     arguments = ", ".join(f"%{i}: tensor<{kind}>" for i, kind in enumerate(kinds))
     names, types = ", ".join(f"%{i}" for i in range(len(kinds))), ", ".join(f"tensor<{kind}>" for kind in kinds)

@@ -23,7 +23,7 @@ Body = Callable[..., Any]
 
 
 def prim_program(name: str, body: Body, arrays: Sequence[np.ndarray]) -> Program:
-    """A call of the prim function that `body(p, *tensors)` builds."""
+    """Return a call of the prim function that `body(p, *tensors)` builds."""
 
     def emit(values: list[Any]) -> list[Any]:
         prim = PrimBuilder(name, [tensor_type(array) for array in arrays], ir.Location.unknown())
@@ -40,7 +40,7 @@ def prim_program(name: str, body: Body, arrays: Sequence[np.ndarray]) -> Program
 
 
 def assert_agree(programs: Sequence[Program], target: str) -> None:
-    """The programs compute on the target what they compute on the CPU."""
+    """Check that the programs compute on the target what they compute on the CPU."""
     found, wanted = run(programs, target, lambda done: None), run(programs, "llvm", lambda done: None)
     for program, here, there in zip(programs, found, wanted, strict=True):
         assert here.error is None and there.error is None, f"{program.name}: {here.error or there.error}"
@@ -55,7 +55,7 @@ def assert_agree(programs: Sequence[Program], target: str) -> None:
 
 
 def stages_of(program: Program, target: str) -> str:
-    """The names of the plans that compute a program on a target."""
+    """Return the names of the plans that compute a program on a target."""
     with make_context(), ir.Location.unknown():
         module, _ = module_of([program])
         text = str(find_target(target).pipeline(SimpleNamespace(target_options="")))  # type: ignore[misc]

@@ -13,7 +13,7 @@ COUNT = 300
 
 @pytest.fixture
 def functions(monkeypatch):
-    """The number of arguments of each function that LLVM is given with a body, by name."""
+    """Return the number of arguments of each function that LLVM is given with a body, by name."""
     found = {}
     original = object_code._object_code
 

@@ -25,14 +25,14 @@ def needs_ptxas() -> pytest.MarkDecorator:
 
 
 def ptx_of(programs: Sequence[Program], chip: str) -> str:
-    """The PTX of programs; empty if they need no kernel."""
+    """Return the PTX of programs; empty if they need no kernel."""
     with make_context(), ir.Location.unknown():
         module, _ = module_of(programs)
         return ptx_of_module(module, chip)
 
 
 def ptx_of_module(module: Any, chip: str, others: str = "") -> str:
-    """The PTX of a module, by the chip and other options of the target."""
+    """Return the PTX of a module, by the chip and other options of the target."""
     run_pipeline(module, chip, others)
     artifact = emit(module, find_chip(chip))
     places = {tuple(kernel["code"]) for kernel in artifact.metadata["kernels"].values()}
@@ -47,6 +47,6 @@ def run_pipeline(module: Any, chip: str, others: str = "") -> None:
 
 
 def assemble(programs: Sequence[Program], chip: str) -> Assembled | None:
-    """What ptxas makes of programs."""
+    """Return what ptxas makes of programs."""
     ptx = ptx_of(programs, chip)
     return run_ptxas(ptx, find_chip(chip)) if ptx else None

@@ -10,5 +10,5 @@ from cuda_driver import fake_driver
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A driver of two GPUs that runs the kernels of what is compiled next."""
+    """Return a driver of two GPUs that runs the kernels of what is compiled next."""
     yield from fake_driver(monkeypatch)

@@ -11,7 +11,7 @@ from mirlo.targets.nvvm import device, options
 
 
 def fake_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedDriver]:
-    """A driver of two GPUs that executes the PTX of what is compiled next."""
+    """Return a driver of two GPUs that executes the PTX of what is compiled next."""
     with emulated(gpus=2) as made:
         # Code is made for the chip that tests name, not for the one that stands in.
         _forget_chips()

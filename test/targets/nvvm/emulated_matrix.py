@@ -47,7 +47,7 @@ An empty cell is an element type that the operator does not have, or that is not
 
 
 def sample(number: int, kinds: list[str]) -> str:
-    """The element type that one operator of many is checked on by the tests."""
+    """Return the element type that one operator of many is checked on by the tests."""
     return kinds[number % len(kinds)]
 
 
@@ -84,7 +84,7 @@ def executed(chip: str, only: Iterable[str] | None = None) -> Matrix:
 
 
 def page(matrix: Matrix, chips: Iterable[str], counts: Iterable[str]) -> str:
-    """The page: the matrix of the first of these chips, and the totals of each."""
+    """Return the page: the matrix of the first of these chips, and the totals of each."""
     lines = [f"- `{chip}`: {count}" for chip, count in zip(chips, counts, strict=True)]
     _, _, rest = markdown(matrix).partition("\n## ")
     first = next(iter(chips))
@@ -92,7 +92,7 @@ def page(matrix: Matrix, chips: Iterable[str], counts: Iterable[str]) -> str:
 
 
 def counted(matrix: Matrix) -> str:
-    """The totals in words."""
+    """Return the totals in words."""
     return totals(matrix).removeprefix("nvvm: ") + "."
 
 

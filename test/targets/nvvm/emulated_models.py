@@ -27,7 +27,7 @@ TOLERANCE = 1e-4
 
 
 def error(name: str, chip: str, folder: Path) -> float:
-    """The largest error of a model's outputs, each relative to its largest value."""
+    """Return the largest error of a model's outputs, each relative to its largest value."""
     path = reduced(name, folder)
     try:
         inputs, expected = reference(path)

@@ -22,7 +22,7 @@ from mirlo.targets.nvvm.options import parse_options
 def run_on_emulator(
     text: str, arrays: list[np.ndarray], options: str = "chip=sm_80", result_type: Any = None
 ) -> tuple[np.ndarray, str]:
-    """The one result of a module, seen as this type or that of its first input, and the schedules of its functions.
+    """Return the one result of a module, viewed as this type or its first input's, and the schedules of its functions.
 
     Races on shared memory are found as well.
     """
@@ -45,7 +45,7 @@ def run_on_emulator(
 
 
 def spec_type(spec: Any) -> Any:
-    """The type of numpy that an input has."""
+    """Return the type of numpy that an input has."""
     from mirlo.runtime.dtypes import numpy_dtype
 
     return numpy_dtype(spec.dtype)

@@ -217,7 +217,7 @@ class FakeDriver:
         return self._now(stream, self._work(function, sizes, list(zip(values, kinds, strict=True)), shared))
 
     def _work(self, function: str, sizes: list[int], given: list[tuple[Any, Any]], shared: int) -> Action:
-        """What executes a kernel."""
+        """Return what executes a kernel."""
         raise NotImplementedError
 
     def cuStreamBeginCapture(self, stream: int, mode: int) -> tuple[Any]:

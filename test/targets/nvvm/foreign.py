@@ -45,7 +45,7 @@ class Foreign:
         return event
 
     def numpy(self) -> np.ndarray:
-        """What it holds when its library's stream is done."""
+        """Return the content when its library's stream is done."""
         self.driver.streams.run(self.stream)
         return self.bytes_now()
 
@@ -71,7 +71,7 @@ class Interfaced:
 
 
 def taken(driver: FakeDriver, array: Any, stream: int) -> list[np.ndarray]:
-    """What another library reads of an array that is handed to its stream, when the stream gets to it: one array."""
+    """Return what another library reads of an array passed to its stream, when the stream reaches it."""
     tensor, owner, _ = tensor_of(array, stream=stream)
     found: list[np.ndarray] = []
     address, shape = tensor.data, tuple(tensor.shape[: tensor.ndim])

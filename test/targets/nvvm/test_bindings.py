@@ -25,7 +25,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the library."""
+    """Return the folder of the library."""
     folder = tmp_path_factory.mktemp("driver")
     made = ["-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), str(SOURCES / "libcuda.c")]
     subprocess.run(["cc", "-Wall", "-Werror", *made], check=True)
@@ -33,7 +33,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _given(what: str, library: Path, tmp_path: Path) -> tuple[list[str], str]:
-    """What the driver was given in a test, and what that wrote."""
+    """Return what the driver received in a test, and what that wrote."""
     log = tmp_path / "log"
     folders = os.pathsep.join([str(PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])])
     variables = {**os.environ, "STAND_IN_LOG": str(log), "LD_LIBRARY_PATH": str(library), "PYTHONPATH": folders}

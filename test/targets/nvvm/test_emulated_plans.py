@@ -44,7 +44,7 @@ def tensor(array: np.ndarray, kind: str) -> str:
 
 
 def multiply(kind: str, size: tuple[int, int, int], turned: str, target: str) -> None:
-    """A product, the factors in `turned` given transposed, agrees with numpy's."""
+    """Check that a product, its operands in `turned` given transposed, agrees with numpy's."""
     m, n, k = size
     a, b = values(kind, m, k), values(kind, k, n)
     given = [np.ascontiguousarray(x.T if side in turned else x) for x, side in ((a, "a"), (b, "b"))]

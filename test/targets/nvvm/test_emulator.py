@@ -17,7 +17,7 @@ LOADS = {2: "b16 %h", 4: "b32 %r", 8: "b64 %d"}
 
 
 def kernel(body: str, arrays: int = 2, shared: str = "", target: str = "sm_90a") -> str:
-    """A kernel of arrays, whose addresses are in `%d90` and so on, with the thread's number in `%r90`."""
+    """Return a kernel on arrays whose addresses are in `%d90` and so on, with the thread's index in `%r90`."""
     params = ", ".join(f".param .u64 p{i}" for i in range(arrays))
     loads = " ".join(f"ld.param.u64 %d{90 + i}, [p{i}];" for i in range(arrays))
     head = f"{HEAD.format(target=target)}{shared}\n.visible .entry k({params})"
@@ -25,7 +25,7 @@ def kernel(body: str, arrays: int = 2, shared: str = "", target: str = "sm_90a")
 
 
 def apply(text: str, *arrays: Any, result: Any = np.uint32, target: str = "sm_90a") -> np.ndarray:
-    """An instruction, by elements: `$0` is the result, `$1` ... the operands in registers of their sizes."""
+    """Apply an instruction elementwise: `$0` is the result, `$1` ... the operands in registers of their sizes."""
     given = [np.asarray(array) for array in arrays]
     made = np.zeros(len(given[0]), result)
     body = []
@@ -237,7 +237,7 @@ IN_SHARED = "mov.u32 %r92, s; add.u32 %r91, %r91, %r92;\n"
 
 
 def broken(body: str, shared: str = "", **more: Any) -> str:
-    """What is said of a kernel that is wrong."""
+    """Return the error of a wrong kernel."""
     text = PLACE + (IN_SHARED if shared else "") + body
     with pytest.raises((KernelError, PtxError)) as raised:
         run_kernel(kernel(text, 1, shared, **more), "k", 1, 64, [np.zeros(64, np.uint32)])

@@ -28,7 +28,7 @@ TF32 = "chip=sm_80 tf32=true"
 
 
 def product(left: tuple[str, str], right: tuple[str, str], result: str, kind: str, turned: str = "") -> str:
-    """A module that multiplies two matrices, given as shape and element type; those in `turned` the other way round."""
+    """Return a module that multiplies two matrices, given as shape and element type; `turned` ones are transposed."""
     lines, names = [], ["%0", "%1"]
     shapes = [left, right]
     for i, side in enumerate("ab"):
@@ -56,7 +56,7 @@ def values(kind: str, *shape: int) -> np.ndarray:
 
 
 def run(left: str, right: str, kind: str, size: tuple[int, int, int], options: str, turned: str = "") -> Any:
-    """What the kernel makes, what numpy makes of the same factors, and the schedule."""
+    """Return the kernel's result, numpy's, and the schedule."""
     m, n, k = size
     a, b = values(left, m, k), values(right, k, n)
     given = [np.ascontiguousarray(x.T if side in turned else x) for x, side in ((a, "a"), (b, "b"))]

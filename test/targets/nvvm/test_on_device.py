@@ -43,7 +43,7 @@ def close(found: Any, wanted: np.ndarray) -> None:
 
 
 def copies(driver: FakeDriver) -> list[str]:
-    """The copies between the CPU and the GPU that were asked for."""
+    """Return the requested copies between the CPU and the GPU."""
     return [name for name in driver.calls if name.startswith(("cuMemcpyHtoD", "cuMemcpyDtoH"))]
 
 

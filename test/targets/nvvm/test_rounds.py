@@ -17,7 +17,7 @@ from mirlo.targets.nvvm.schedule import multiplyadd, products, tensorcore
 
 
 def on_few_units(monkeypatch: pytest.MonkeyPatch, units: int, which: int = 0) -> None:
-    """A chip of so few units that small products have several rounds; the rest in two parts where that is possible."""
+    """Use a chip of so few units that small products have several rounds, the rest in two parts where possible."""
 
     def forced(plan: Any, roles: Any, _: int, way: Any, shape_of: Any) -> Any:
         shape = shape_of(plan)

@@ -31,7 +31,7 @@ class Best:
 
 
 def scheduled(text: str, options: str, values: dict[str, int]) -> tuple[str, list[dict[str, int]]]:
-    """The kernel as text where measurements found this, and what was offered."""
+    """Return the kernel as text for these measured choices, and the choices that were offered."""
     target = find_target("nvvm")
     asked = SimpleNamespace(target_options=options)
     assert target.pipeline is not None and target.space is not None

@@ -18,7 +18,7 @@ KINDS = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "i8": np.int8, "f64": np
 
 
 def permuted(shape: tuple[int, ...], axes: tuple[int, ...], dtype: str, add: bool = False) -> str:
-    """A permutation, to which another tensor is added."""
+    """Return a permutation, to which another tensor is added."""
     made = tuple(shape[axis] for axis in axes)
     given, result = (f"tensor<{'x'.join(map(str, dims))}x{dtype}>" for dims in (shape, made))
     order = ", ".join(map(str, axes))

@@ -59,7 +59,7 @@ def why_not(module: Any) -> str:
 
 
 def run(kind: str, result: str, size: tuple[int, int, int], turned: str, options: str = "") -> Any:
-    """What the kernel makes, and the factors."""
+    """Return the kernel's result and the operands."""
     m, n, k = size
     a, b = values(kind, m, k), values(kind, k, n)
     given = [np.ascontiguousarray(x.T if side in turned else x) for x, side in ((a, "a"), (b, "b"))]

@@ -26,14 +26,14 @@ def positive(*shape: int) -> np.ndarray:
 
 
 def after_conv(*nodes: Any, **constants: Any) -> Any:
-    """A convolution of `x` to `a`, then nodes from `a` to `y`."""
+    """Return a convolution of `x` to `a`, then nodes from `a` to `y`."""
     weight = random(8, 8, 3, 3) * 0.1
     start = node("Conv", "x w", "a", pads=[1, 1, 1, 1])
     return make_model([start, *nodes], {"x": (F32, IMAGE)}, ["y"], {"w": weight, **constants})
 
 
 def after_matmul(*nodes: Any, rows: tuple[int, ...] = (2, 6), **constants: Any) -> Any:
-    """A product of `x` [rows, 16] with a constant, `a` [rows, 24], then nodes from `a` to `y`."""
+    """Return a product of `x` [rows, 16] with a constant, `a` [rows, 24], then nodes from `a` to `y`."""
     start = node("MatMul", "x w", "a")
     return make_model([start, *nodes], {"x": (F32, (*rows, 16))}, ["y"], {"w": random(16, 24) * 0.2, **constants})
 

@@ -24,7 +24,7 @@ needs_library = pytest.mark.skipif(not is_available(), reason="the oneDNN librar
 
 
 def images() -> Any:
-    """A residual block and what follows it, of a batch of images."""
+    """Return a residual block and what follows it, of a batch of images."""
     nodes = [
         node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
         node("Relu", "a", "b"),

@@ -26,7 +26,7 @@ def model(x: R.Tensor[(8, 64), R.f32]):
 
 @pytest.fixture
 def buffers(monkeypatch: pytest.MonkeyPatch) -> list[Buffer]:
-    """What a device makes whose memory is far."""
+    """Return the buffers of a device whose memory is not the host's."""
     make, made = Device.buffer, []  # type: ignore[var-annotated]
 
     def far(self: Device, size: int, host: bool = False) -> Buffer:

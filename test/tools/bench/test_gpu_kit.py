@@ -26,7 +26,7 @@ NEEDED = ("numpy", "ml_dtypes", "llvmlite", "cuda")
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of small units, whose target is this machine's CPU."""
+    """Return a folder of small units, whose target is this machine's CPU."""
     folder = tmp_path_factory.mktemp("kit") / "folder"
     said = output_of(python("-m", "benchmarks.gpu", "--build", folder, "--target", "llvm", "--groups", "first"))
     assert " units, " in said.splitlines()[-1]
@@ -35,13 +35,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def kit(built: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+    """Copy the folder."""
     return shutil.copytree(built, tmp_path / "kit")
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of packages that has what a machine with a GPU has, and nothing of the compiler."""
+    """Return a folder of packages that a machine with a GPU has, without the compiler."""
     folder = tmp_path_factory.mktemp("bare")
     for name in NEEDED:
         spec = find_spec(name)

@@ -128,7 +128,7 @@ def test_open_dims_must_be_given(model: Path) -> None:
 
 
 def _amplifying(folder: Path, names: list[str], x: np.ndarray) -> None:
-    """Sums, whose rounding is not the oracle's, then operators that amplify it."""
+    """Write sums, whose rounding is not the oracle's, then operators that amplify it."""
     nodes = [
         helper.make_node("ReduceSum", ["x", "axes"], ["v0"], name="total", keepdims=0),
         *(helper.make_node(name, [f"v{i}"], [f"v{i + 1}"], name=f"step{i}") for i, name in enumerate(names)),

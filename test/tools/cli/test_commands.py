@@ -24,7 +24,7 @@ WEIGHT = np.arange(32, dtype=np.float32).reshape(8, 4) / 8
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model of two inputs and two outputs, and its compiled form."""
+    """Return a folder with a model of two inputs and two outputs, and its compiled form."""
     folder = tmp_path_factory.mktemp("models")
     nodes = [
         helper.make_node("MatMul", ["image/x", "w"], ["m"], name="head/MatMul"),

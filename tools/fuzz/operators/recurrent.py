@@ -41,7 +41,7 @@ def grid_sample(pool: Pool) -> Plan:
 
 @plans()
 def rotated(pool: Pool) -> Plan:
-    """A discrete Fourier transform."""
+    """Add a discrete Fourier transform."""
     x = pool.floats(2, 3, dtype=np.float32)
     parts = pool.leaf(pool.array((*x.shape[:2], pool.choice((1, 2))), np.float32))
     return Plan("DFT", (parts, None, pool.constant(np.int64(1))), {"inverse": 0})

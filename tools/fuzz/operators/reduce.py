@@ -11,7 +11,7 @@ SUMS = ("ReduceSum", "ReduceMean", "ReduceL1", "ReduceL2", "ReduceSumSquare", "R
 
 
 def axes_of(pool: Pool, x: Value) -> list[int]:
-    """Some axes, counted from either end."""
+    """Draw some axes, counted from either end."""
     count = pool.number(1, x.rank)
     axes = [int(axis) for axis in pool.rng.permutation(x.rank)[:count]]
     return [axis - x.rank if pool.chance(0.3) else axis for axis in axes]

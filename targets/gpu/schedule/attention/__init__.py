@@ -110,8 +110,10 @@ def attention(kernel: Any, context: Any) -> Any:
 
 
 def build_attention(kernel: Any, plan: Planner, around: Sequence[Planner] = ()) -> Any:
-    """Build the buffer form of an attention function; plans in `around` are tried on other blocks if sizes are
-    static."""
+    """Build the buffer form of an attention function.
+
+    Plans in `around` are tried on other blocks if sizes are static.
+    """
     plans: list[Any] = []
 
     def kept(group: Group) -> Any:

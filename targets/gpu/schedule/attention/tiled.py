@@ -65,8 +65,10 @@ class Tile:
 
     @property
     def shared_numbers(self) -> int:
-        """Return the elements of shared memory: k-steps of both operands or of the values, weights, and exchanged
-        values."""
+        """Return the elements of shared memory.
+
+        They hold k-steps of both operands or of the values, weights, and exchanged values.
+        """
         stage = DEPTH * max(self.height + self.width, self.columns)
         return stage + self.height * self.width + self.height * self.across
 

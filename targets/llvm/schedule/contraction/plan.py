@@ -212,8 +212,10 @@ def _flatten(groups: Iterable[Iterable[Form | None]]) -> list[Form]:
 def _sides(
     contraction: Contraction, lane_axis: Axis, spatial: list[Axis], allow_edge: bool
 ) -> tuple[Side, Side] | Decline:
-    """Return the row operand, whose elements are broadcast, and the column operand, whose vectors run along the
-    lanes."""
+    """Return the row operand and the column operand.
+
+    Elements of the row operand are broadcast; vectors of the column operand run along the lanes.
+    """
     operands = [(contraction.product.lhs, contraction.lhs), (contraction.product.rhs, contraction.rhs)]
     forms = [row_major(access.dims, access.shape) for _, access in operands]
     if any(not forms[0].stride(axis) and not forms[1].stride(axis) for axis in spatial):

@@ -1,5 +1,4 @@
-"""Operands of a contraction as the kernel reads them; accesses out of bounds are skipped, or read from a padded
-copy."""
+"""Operands of a contraction as the kernel reads them: out of bounds they are skipped, or read from a padded copy."""
 
 from __future__ import annotations
 

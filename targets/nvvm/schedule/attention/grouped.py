@@ -140,7 +140,6 @@ def _is_simple(found: Attention, keys: int) -> bool:
 
 def choose_tile(found: Attention, factors: Factors, chip: Chip) -> GroupTile | None:
     """Return the tile with the lowest estimated time, counting wasted products."""
-
     keys = known(found.keys)
 
     def cost(tile: GroupTile, speed: float) -> float:

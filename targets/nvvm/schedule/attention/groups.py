@@ -1,10 +1,9 @@
-"""Attention by warpgroups (`wgmma`, sm_90a): a producer copies queries, keys and values; consumers have 64 rows
-each.
+"""Attention by warpgroups (`wgmma`, sm_90a): a producer copies queries, keys and values for the consumers.
 
-Thread blocks are persistent and process tiles of rows, those with the most keys first; the first keys of the next
-tile are in flight while rows are finished. The scores of the next keys and the product of the weights with the
-values are in flight together. While a warpgroup computes weights from scores, in registers, another one uses the
-matrix units: they alternate.
+A consumer has 64 rows. Thread blocks are persistent and process tiles of rows, those with the most keys first; the
+first keys of the next tile are in flight while rows are finished. The scores of the next keys and the product of
+the weights with the values are in flight together. While a warpgroup computes weights from scores, in registers,
+another one uses the matrix units: they alternate.
 """
 
 from __future__ import annotations

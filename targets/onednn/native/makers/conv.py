@@ -52,7 +52,7 @@ def convolution(builder: Builder, node: Node) -> Value:
 
 
 def _accumulated(builder: Builder, post_ops: PostOps, x: Value, target: Desc) -> Operand | None:
-    """The residual, if the result may take its place."""
+    """Return the residual if the result may take its place."""
     residual = post_ops.residual
     if residual is None or not builder.is_last_use(residual.name):
         return None

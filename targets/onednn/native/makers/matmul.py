@@ -62,7 +62,10 @@ def matmul(builder: Builder, node: Node) -> Value:
 def _best(
     builder: Builder, node: Node, post_ops: PostOps, x: Value, weight: Value, bias: Value | None, shape: tuple[int, ...]
 ) -> _Choice:
-    """The first good choice: operands as they lie and the result as its reader wants it, else row-major."""
+    """Return the first good choice.
+
+    Operands are tried in their layout and the result in the one that its reader prefers, then row-major.
+    """
     dtype = builder.tensor(node.result).dtype
     row_major = plain(shape, dtype)
     wanted = builder.preferred(node.result).reshaped(shape)
@@ -116,7 +119,7 @@ def _can_flatten(builder: Builder, node: Node) -> bool:
 
 
 def _flat_shape(shape: tuple[int, ...], final: tuple[int, ...]) -> tuple[int, int] | None:
-    """The shape of an operand that broadcasts to `final` when all dims of that but the last are one."""
+    """Return the shape of an operand that broadcasts to `final` when all dims of that but the last are one."""
     shape = (1,) * (len(final) - len(shape)) + shape
     if all(dim == 1 for dim in shape[:-1]):
         return 1, shape[-1]

@@ -70,7 +70,7 @@ class PostOps:
         return attr
 
     def arguments(self, builder: Builder, descriptor: api.Owned, accumulate: Operand | None = None) -> dict[int, Value]:
-        """The operands in the layouts that the primitive chose."""
+        """Return the operands in the layouts that the primitive chose."""
         found = {}
         for entry in self.operands:
             if entry is accumulate:
@@ -84,7 +84,7 @@ class PostOps:
 
 
 def broadcastable(builder: Builder, value: Value, shape: Sequence[int]) -> Value:
-    """An operand with leading dims of 1, so that it has the rank of what it broadcasts to; row-major if smaller."""
+    """Return an operand with leading dims of 1 up to the rank that it broadcasts to; row-major if smaller."""
     missing = len(shape) - len(value.desc.shape)
     value = builder.reshaped(value, (1,) * missing + value.desc.shape) if missing > 0 else value
     if missing < 0:
@@ -95,9 +95,10 @@ def broadcastable(builder: Builder, value: Value, shape: Sequence[int]) -> Value
 def fused(
     builder: Builder, post_ops: PostOps, describe: Callable[[api.Owned], api.Owned]
 ) -> tuple[api.Owned, PostOps, tuple[PostOp, ...]]:
-    """The best primitive descriptor: with the post-ops if the library has a good implementation that takes them.
+    """Return the best primitive descriptor and the post-ops that it does not include.
 
-    The third is what is left to be done by separate steps.
+    It includes the post-ops if the library has a good implementation with them. The third result is what is left to
+    separate steps.
     """
     try:
         descriptor = describe(post_ops.attributes())
@@ -134,6 +135,6 @@ def apart(
 
 
 def residual_layout(post_ops: PostOps, like: Desc) -> Desc:
-    """The layout to ask for: that of a residual which the library made, else its choice."""
+    """Return the layout to request: that of a residual which the library made, else its choice."""
     residual = post_ops.residual
     return residual.value.desc if residual is not None and residual.value.storage.kind == "arena" else like

@@ -89,7 +89,7 @@ table("empty")
 
 @rewriter(add(wildcard().named("a"), is_op("relax.negative")(wildcard().named("b"))), name="subtract")
 def subtract(match, b):
-    """a + -b is a - b; addition commutes."""
+    """Rewrite a + -b to a - b; addition commutes."""
     return b.emit(OPS["subtract"], match["a"].mlir, match["b"].mlir)
 
 
@@ -103,7 +103,7 @@ def exp_of_log(match, b):
 
 @rewriter(relu(wildcard()).named("r"), name="forever")
 def forever(match, b):
-    """Matches its own result."""
+    """Match the result of this very rewrite."""
     return b.emit(OPS["relu"], match["r"].mlir)
 
 

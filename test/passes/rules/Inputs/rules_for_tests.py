@@ -77,7 +77,7 @@ def _add(number: float) -> Any:
 
 
 def only_for(size: int, number: float) -> Any:
-    """A rule for operands of one size, which adds a number."""
+    """Return a rule for operands of one size, which adds a number."""
 
     def sized(op: Any, b: Any) -> Any:
         return _add(number)(op, b) if op.x.type.shape[0] == size else decline("another size", wanted=size)
@@ -117,17 +117,17 @@ def of_two_functions(op: Any, b: Any) -> Any:
 
 
 def of_a_packed_function(op: Any, b: Any) -> Any:
-    """A function of the run time."""
+    """Return a function of the run time."""
     return b.call_packed("test.relu", op.x)
 
 
 def of_a_c_function(op: Any, b: Any) -> Any:
-    """A C function on the buffers."""
+    """Return a C function on the buffers."""
     return b.call_loops(lambda loops, x, y: loops.call_extern("c_relu", x, y, *x.shape), op.x)
 
 
 def of_a_c_number(op: Any, b: Any) -> Any:
-    """A C function of numbers, which returns one."""
+    """Return a C function of numbers, which returns one."""
 
     def body(loops: Any, x: Any, y: Any) -> None:
         for i in loops.range(*x.shape):

@@ -33,7 +33,7 @@ def attention(q: tuple[int, ...], k: tuple[int, ...], dtype: str = "f16", size: 
 
 
 def turned(step: Attention) -> Attention:
-    """The same with the heads of a token side by side."""
+    """Return the same attention with the heads of a token contiguous."""
     lying = {}
     for name, shape in (("q", step.q_shape), ("k", step.k_shape), ("v", step.v_shape), ("y", step.q_shape)):
         found = contiguous(tuple(shape[i] for i in (0, 2, 1, 3)))

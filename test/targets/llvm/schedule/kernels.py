@@ -22,7 +22,7 @@ Body = Callable[..., Any]
 
 
 def contiguous(shape: Sequence[int], element: Any) -> np.ndarray:
-    """An array aligned to a cache line, as the run time's are."""
+    """Return an array aligned to a cache line, as the run time's are."""
     count, kind = int(np.prod(shape)), np.dtype(element)
     held = np.zeros(count * kind.itemsize + 64, np.uint8)
     start = -held.ctypes.data % 64
@@ -61,7 +61,7 @@ class Kernel:
         self._function: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.engine.raw_lookup("kernel"))
 
     def bind(self, *arrays: np.ndarray) -> tuple[Callable[[], None], list[np.ndarray]]:
-        """A call without arguments on these arrays, and the arrays it writes."""
+        """Return a call without arguments on these arrays, and the arrays it writes."""
         outputs = [contiguous(shape, element) for shape, element in self.outputs]
         held = [*arrays, *outputs, *([self._workspace] if self._workspace.size else [])]
         pointers = [ctypes.c_void_p(array.ctypes.data) for array in held]

@@ -62,7 +62,7 @@ class Kernel:
         self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._engine.raw_lookup("kernel"))
 
     def pack(self, arrays: Sequence[np.ndarray]) -> tuple[Callable[[], None], list[np.ndarray]]:
-        """A call on these inputs without overhead, and the arrays that it writes."""
+        """Return a call on these inputs without overhead, and the arrays that it writes."""
         results = [_aligned(t) for t in self.outputs]
         scratch = [self._workspace[(-self._workspace.ctypes.data) % 64 :]] if self._has_workspace else []
         every = [*arrays, *results, *scratch]
@@ -86,7 +86,7 @@ class Kernel:
 
 
 def _aligned(kind: TensorType) -> np.ndarray:
-    """An array of this type that starts at a cache line, filled with what no kernel should leave."""
+    """Return an array of this type aligned to a cache line, filled with values that no kernel should leave."""
     dtype, count = kind.dtype.to_numpy(), int(np.prod(kind.static_shape, dtype=np.int64))
     memory = np.full(count * dtype.itemsize + 64, 0xA5, np.uint8)
     start = (-memory.ctypes.data) % 64

@@ -29,7 +29,7 @@ def _random(dtype: str, *shape: int) -> np.ndarray:
 
 
 def _compiled(text: str, folder: Path, machine: str | None = None, **params: np.ndarray) -> tuple[Any, str]:
-    """What is compiled from IR, and what its schedules say."""
+    """Return the executable of IR, and the notes of its schedules."""
     path = folder / "given.mlir"
     path.write_text(text)
     store = ParameterStore()
@@ -138,7 +138,7 @@ def test_convolutions_of_bytes(name: str, signs: str, tmp_path: Path) -> None:
 
 
 def _convolution(x: np.ndarray, w: np.ndarray, attributes: str) -> np.ndarray:
-    """The sums of products, one tap after the other."""
+    """Return the sums of products, one tap after the other."""
     pad = 1 if "padding" in attributes else 0
     stride = 2 if "strides" in attributes else 1
     groups = int(re.search(r"groups = (\d+)", attributes).group(1)) if "groups" in attributes else 1  # type: ignore[union-attr]

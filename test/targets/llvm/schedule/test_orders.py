@@ -50,7 +50,7 @@ class Always(Database):
 
 
 def _run(text: str, values: dict[str, int], threads: int = 1) -> np.ndarray:
-    """What the function gives for random numbers, with these choices."""
+    """Return the function's result for random values, with these choices."""
     store = ParameterStore()
     rng = np.random.default_rng(1)
     with make_context(), ir.Location.unknown():
@@ -97,7 +97,7 @@ def test_lanes_may_run_along_the_sum_or_not(dot: int) -> None:
 
 
 def _scheduled(text: str, values: dict[str, int], threads: int = 1) -> str:
-    """The function after `schedule`."""
+    """Return the function after `schedule`."""
     from mirlo.passes.pipeline import Pipeline
     from mirlo.passes.schedule.tuned import TUNING
     from mirlo.passes.session import Session

@@ -52,7 +52,7 @@ class BulkCopies:
         self._under_way.append(made)
 
     def read(self, box: TensorMap, coordinates: list[int]) -> Array:
-        """The bytes of a box; what is outside of the tensor is zero."""
+        """Return the bytes of a box; what is outside of the tensor is zero."""
         inside, offset = np.ones(box.box, np.bool_).T, np.zeros(box.box, np.int64).T
         for axis, (size, first) in enumerate(zip(box.box, coordinates, strict=True)):
             index = first + np.arange(size)
@@ -148,7 +148,7 @@ def copy_box(p: Preparation, i: Instruction) -> Step:
 
 
 def _map_at(group: Group, address: int) -> TensorMap:
-    """The map at a generic address, which is one of a parameter's."""
+    """Return the map at a generic address, which is one of a parameter's."""
     given = group.batch.params
     if address % 64 or address + BYTES > len(given):
         raise KernelError(f"there is no tensor map at {address:#x}")

@@ -43,7 +43,7 @@ class ClusterBarrier:
         self.settle()
 
     def wait(self, group: Group, then: int) -> list[Group]:
-        """The threads that go on at once; the others wait."""
+        """Return the threads that go on at once; the others wait."""
         if (self._arrived[group.tids] < 0).any():
             raise KernelError("a thread waits at the cluster's barrier, and has not arrived")
         self._waiting.append((group, then))

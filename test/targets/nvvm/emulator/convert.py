@@ -19,7 +19,7 @@ _NARROW = {"e4m3x2": "e4m3", "e5m2x2": "e5m2", "f16x2": "f16", "bf16x2": "bf16"}
 
 
 def convert_builder(p: Preparation, i: Instruction) -> Step:
-    """The step of a conversion."""
+    """Return the step of a conversion."""
     kinds = [m for m in i.modifiers if m in _KINDS]
     if len(kinds) != 2:
         raise PtxError(f"{i.opcode} is not known")
@@ -77,7 +77,7 @@ def _to_integer(x: Array, dtype: np.dtype) -> Array:
 
 
 def _round_integer(x: Array, target: str) -> Array:
-    """Rounded once, to the nearest."""
+    """Round once, to the nearest."""
     dtype = TYPES[target]
     if target in ("f32", "f64"):
         return x.astype(dtype)
@@ -155,7 +155,7 @@ def round_tf32_away(x: Array) -> Array:
 
 
 def round_tf32_even(x: Array) -> Array:
-    """The same, ties to even."""
+    """Return the same, ties to even."""
     bits = x.view(np.uint32)
     made = (bits + np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(x), made, bits).view(np.float32)

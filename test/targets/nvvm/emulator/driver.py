@@ -42,7 +42,7 @@ class EmulatedMaps:
         return status
 
     def given(self, encoded: Any) -> bytes:
-        """The bytes of a map that a launch is given."""
+        """Return the bytes of a map that a launch is given."""
         return ctypes.string_at(encoded.getPtr(), BYTES)
 
 
@@ -133,14 +133,14 @@ class EmulatedDriver(FakeDriver):
         return run
 
     def _memory(self, ranges: Ranges | None) -> GlobalMemory:
-        """What a kernel may use: the ranges that it is given, all memory of the GPU where these are not known."""
+        """Return what a kernel may use: the ranges that it is given, or all memory of the GPU."""
         memory = GlobalMemory()
         for address, size in _joined(self._sizes.items() if ranges is None else ranges):
             memory.add(address, size, f"the range at {address:#x}", GRANULE)
         return memory
 
     def range_of(self, model: Any, where: list[Any], address: int) -> tuple[int, int]:
-        """The address and the size of what a step of a program gives to a kernel."""
+        """Return the address and the size of what a step of a program gives to a kernel."""
         space, number, offset, size = where
         if size < 0 and space == "tensor":
             # All of a tensor whose size the call tells.

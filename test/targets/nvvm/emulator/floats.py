@@ -18,7 +18,7 @@ NARROW = ("f16", "bf16", "f16x2", "bf16x2")
 
 
 def _extreme(sign_of_zero: np.ufunc, smaller: bool) -> Function:
-    """The smaller or larger number: not NaN where there is a number, and zeros ordered by their signs."""
+    """Return the smaller or larger number: not NaN where there is a number, and zeros ordered by their signs."""
 
     def function(a: Array, b: Array) -> Array:
         bits = np.dtype(f"u{a.dtype.itemsize}")
@@ -42,7 +42,7 @@ APPROXIMATE: dict[str, Function] = {
 
 
 def _narrowly(function: Function, kind: str) -> Function:
-    """An operation on a narrow format: computed in f32, which is wide enough that rounding twice does no harm."""
+    """Return a low-precision operation, computed in f32: rounding twice does no harm there."""
     if kind not in NARROW:
         return function
     dtype = TYPES[kind]
@@ -63,7 +63,7 @@ KNOWN = ("rn", "ftz", "sat", "relu", "NaN", "approx")
 
 
 def _finished(i: Instruction, function: Function) -> Function:
-    """What modifiers ask for around an operation."""
+    """Wrap a function in what the instruction's modifiers require."""
     for modifier in i.modifiers[:-1]:
         if modifier not in KNOWN:
             raise PtxError(f".{modifier} of {i.name} is not known")
@@ -89,7 +89,7 @@ MIXED = ("add", "sub", "fma")
 
 
 def _mixed(p: Preparation, i: Instruction) -> Step:
-    """Sums in f32 of what is narrower, which loses nothing on the way to it."""
+    """Add values of lower precision in f32; their conversion to f32 is exact."""
     narrow = [p.read(operand, i.kind) for operand in i.operands[1:-1]]
     total, write = p.read(i.operands[-1], "f32"), p.write(i.operands[0])
     for modifier in i.modifiers[:-2]:
@@ -164,7 +164,7 @@ def _sign(p: Preparation, i: Instruction) -> Step:
 
 
 def _copysign(p: Preparation, i: Instruction) -> Step:
-    """The sign of the first on the second."""
+    """Return the sign of the first on the second."""
     kind = f"b{8 * TYPES[i.kind].itemsize}"
     mask = TYPES[kind].type(1 << (8 * TYPES[i.kind].itemsize - 1))
     a, b = (p.read(operand, kind) for operand in i.operands[1:])
@@ -183,7 +183,7 @@ def _testp(p: Preparation, i: Instruction) -> Step:
 
 
 def float_builder(i: Instruction, version: tuple[int, int]) -> Builder | None:
-    """What makes the step of an instruction on floating-point numbers; None for others."""
+    """Return the function that prepares a step of an instruction on floating-point numbers; None for others."""
     name = i.name
     mixed = len(i.modifiers) > 1 and i.modifiers[-2] == "f32"
     if mixed or i.kind == "f32x2":

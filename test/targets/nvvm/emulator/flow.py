@@ -28,7 +28,7 @@ class BasicBlock:
 
 
 def registers_of(operand: Operand) -> Iterator[str]:
-    """The registers that an operand names."""
+    """Return the registers that an operand names."""
     if isinstance(operand, Reg):
         yield operand.name
     elif isinstance(operand, Not):
@@ -61,13 +61,13 @@ CARRY = "%carry"
 
 
 def results_of(instruction: Instruction) -> set[str]:
-    """The registers that an instruction writes."""
+    """Return the registers that an instruction writes."""
     found = set(registers_of(instruction.operands[0])) if writes(instruction) else set()
     return found | {CARRY} if instruction.has("cc") else found
 
 
 def arguments_of(instruction: Instruction) -> set[str]:
-    """The registers that it reads."""
+    """Return the registers that it reads."""
     rest = instruction.operands[1:] if writes(instruction) else instruction.operands
     found = {name for operand in rest for name in registers_of(operand)}
     if instruction.name in ("addc", "subc", "madc"):
@@ -81,7 +81,7 @@ def arguments_of(instruction: Instruction) -> set[str]:
 
 
 def basic_blocks(function: Function, meets: frozenset[str]) -> list[BasicBlock]:
-    """The blocks of a function; instructions whose names are in `meets` begin one and end one: threads wait there."""
+    """Return the blocks of a function; instructions named in `meets` begin one and end one: threads wait there."""
     body = function.body
     starts = {0, *function.labels.values()}
     for i, instruction in enumerate(body):
@@ -99,7 +99,7 @@ def basic_blocks(function: Function, meets: frozenset[str]) -> list[BasicBlock]:
 
 
 def _targets(function: Function, last: Instruction, i: int, number: dict[int, int], count: int) -> Iterator[int]:
-    """The jump's target first, then the block behind."""
+    """Return the jump's target first, then the block behind."""
     if last.name == "bra":
         (label,) = last.operands
         assert isinstance(label, Symbol)

@@ -67,7 +67,7 @@ def _place(array: Array) -> int:
 
 
 def fma(a: Array, b: Array, c: Array) -> Array:
-    """`a * b + c` in f32 or f64, rounded once."""
+    """Return `a * b + c` in f32 or f64, rounded once."""
     shape = max(a.shape, b.shape, c.shape)
     given = [x if x.shape == shape and x.flags.c_contiguous else np.ascontiguousarray(np.broadcast_to(x, shape))
              for x in (a, b, c)]  # fmt: skip
@@ -77,7 +77,7 @@ def fma(a: Array, b: Array, c: Array) -> Array:
 
 
 def fma_narrow(a: Array, b: Array, c: Array) -> Array:
-    """The same for formats of up to 16 bits: the sum of the exact product is rounded to odd, then once more."""
+    """Return `a * b + c` for formats of up to 16 bits: the exact product's sum is rounded to odd, then once more."""
     wide = np.float64
     product, addend = a.astype(wide) * b.astype(wide), c.astype(wide)
     total = product + addend

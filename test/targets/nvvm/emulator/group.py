@@ -35,7 +35,7 @@ class Group:
         return values if len(values) == len(self.tids) else np.broadcast_to(values, self.tids.shape)
 
     def part(self, mask: Array, live: Iterable[int], at: int) -> Group:
-        """The threads that a mask chooses, with the registers that they still need."""
+        """Return the threads that a mask chooses, with the registers that they still need."""
         regs: list[Any] = [None] * len(self.regs)
         size = len(self.tids)
         for i in live:
@@ -45,7 +45,7 @@ class Group:
 
 
 def merged(groups: Sequence[Group], live: Iterable[int]) -> Group:
-    """Groups that have come to the same place as one; `live`: the registers that are still needed."""
+    """Merge groups that reached the same instruction; `live`: the registers that are still needed."""
     first = groups[0]
     tids = np.sort(np.concatenate([group.tids for group in groups]))
     places = [np.searchsorted(tids, group.tids) for group in groups]

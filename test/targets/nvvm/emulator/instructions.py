@@ -24,7 +24,7 @@ MEETING = frozenset(WAITS) | WHOLE_WARPS | {"mbarrier"}
 
 
 def builder_of(p: Preparation, i: Instruction) -> Step:
-    """What executes an instruction."""
+    """Return the step that executes an instruction."""
     if _meets_in_warp(i):
         return lambda group: None
     for table in TABLES:

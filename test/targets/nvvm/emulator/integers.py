@@ -53,7 +53,7 @@ def _bit_count(a: Array) -> Array:
 
 
 def _highest(a: Array) -> Array:
-    """The number of the highest bit that is set; -1 without one."""
+    """Return the number of the highest bit that is set; -1 without one."""
     bytes_ = np.ascontiguousarray(a).view(np.uint8).reshape(len(a), -1)[:, ::-1]
     bits = np.unpackbits(bytes_, axis=1)
     count = bits.shape[1]
@@ -71,7 +71,7 @@ def _reversed(a: Array) -> Array:
 
 
 def high_half(a: Array, b: Array) -> Array:
-    """The upper half of the product."""
+    """Return the upper half of the product."""
     size = a.dtype.itemsize
     if size < 8:
         wide = np.dtype(f"{a.dtype.kind}{2 * size}")
@@ -101,7 +101,7 @@ COUNTS: dict[str, Function] = {
 
 
 def wide_kind(kind: str) -> str:
-    """The type of twice the size."""
+    """Return the type of twice the size."""
     return f"{kind[0]}{2 * int(kind[1:])}"
 
 
@@ -125,7 +125,7 @@ def _binary(p: Preparation, i: Instruction) -> Step:
 
 
 def _with_carry(p: Preparation, i: Instruction) -> Step:
-    """Sums of several words: what is carried from one to the next, borrowed for differences."""
+    """Add or subtract words of a longer integer, with the carry or borrow."""
     size = TYPES[i.kind].itemsize
     kind, subtracts, reads = f"u{8 * size}", i.name.startswith("sub"), i.name in ("addc", "subc", "madc")
     factors = [p.read(operand, i.kind) for operand in i.operands[1:]]
@@ -266,7 +266,7 @@ def _lop3(p: Preparation, i: Instruction) -> Step:
 
 
 def _shf(p: Preparation, i: Instruction) -> Step:
-    """A shift of two words side by side; of the result the upper (left) or the lower (right) word."""
+    """Return a shift of two words side by side; of the result the upper (left) or the lower (right) word."""
     left, wraps = i.modifiers[0] == "l", i.modifiers[1] == "wrap"
     a, b, count = (p.read(operand, "b32") for operand in i.operands[1:])
     write = p.write(i.operands[0])
@@ -299,7 +299,7 @@ KNOWN = ("lo", "hi", "wide", "sat", "cc", "l", "r", "wrap", "clamp", "u32", "s32
 
 
 def integer_builder(i: Instruction) -> Builder | None:
-    """What makes the step of an instruction on integers; None for others."""
+    """Return the function that prepares a step of an instruction on integers; None for others."""
     name = i.name
     for modifier in i.modifiers[:-1]:
         if modifier not in KNOWN:

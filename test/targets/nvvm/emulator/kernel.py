@@ -58,7 +58,7 @@ class Kernel:
         self.registers = len(p.numbers)
 
     def instruction(self, at: int) -> Instruction:
-        """The first instruction of a basic block."""
+        """Return the first instruction of a basic block."""
         return self.blocks[at].instructions[0]
 
 
@@ -196,7 +196,7 @@ def _branch_by_index(p: Preparation, i: Instruction, block: BasicBlock) -> Endin
 
 
 def _guarded(p: Preparation, i: Instruction, step: Step) -> Step:
-    """A step for those threads of a group whose predicate says so."""
+    """Return a step for those threads of a group whose predicate says so."""
     if i.guard is None:
         return step
     condition = p.read(i.guard, "pred")

@@ -71,11 +71,11 @@ class Batch:
         self._executed = 0
 
     def block_of(self, group: Group) -> Array:
-        """The number in the batch of each thread's block."""
+        """Return the index in the batch of each thread's block."""
         return group.tids // self.block_size
 
     def block_of_threads(self, tids: Array) -> Array:
-        """The same of threads."""
+        """Return the index in the batch of these threads' blocks."""
         return tids // self.block_size
 
     def load_shared(self, group: Group, blocks: Array, addresses: Array, size: int) -> Array:
@@ -146,7 +146,7 @@ class Batch:
             return
 
     def _meet(self, group: Group, code: Code) -> Group | None:
-        """The threads whose warps are here as far as the instruction needs them; the others stay until they are."""
+        """Return the threads whose warps have arrived as far as the instruction needs them; the others wait."""
         assert code.meets is not None
         if group.size == len(self.alive):
             return group
@@ -166,14 +166,14 @@ class Batch:
         return group.part(ready, code.live, group.at) if ready.any() else None
 
     def alive_lanes(self, group: Group) -> Array:
-        """The lanes of each thread's warp that have not ended, as masks."""
+        """Return the lanes of each thread's warp that have not ended, as masks."""
         masks = np.zeros(self.count * self.warps_per_block, np.uint32)
         lanes = np.uint32(1) << self.threads["%laneid"]
         np.bitwise_or.at(masks, self.warp_of[self.alive], lanes[self.alive])
         return masks[self.warp_of[group.tids]]
 
     def in_cluster(self, group: Group, addresses: Array) -> tuple[Array, Array]:
-        """The block and the place there of addresses in the shared memory of a cluster: they have the rank above."""
+        """Return the block, and the offset there, of addresses in the shared memory of a cluster: the rank is above."""
         ranks = (addresses >> np.uint64(RANK_SHIFT)).astype(np.int64)
         own = self.block_of(group)
         # A plain address is the block's own memory; those of `mapa` have the rank plus one above.

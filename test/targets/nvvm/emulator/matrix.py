@@ -100,7 +100,7 @@ class Fragment:
 
 
 def _a_fragment(depth: int, size: int) -> Fragment:
-    """The first factor, 16 lines: of the registers two are one below the other, then two to the right."""
+    """Return the layout of the left operand, 16 rows: registers are two rows apart, then two columns."""
     each = 4 // size
     elements = np.arange(16 * depth // 32)
     register, part = elements // each, elements % each
@@ -110,7 +110,7 @@ def _a_fragment(depth: int, size: int) -> Fragment:
 
 
 def _b_fragment(depth: int, size: int) -> Fragment:
-    """The second one, 8 columns: a lane's numbers are of one column."""
+    """Return the layout of the right operand, 8 columns: a lane's values are in one column."""
     each = 4 // size
     elements = np.arange(8 * depth // 32)
     register, part = elements // each, elements % each
@@ -119,7 +119,7 @@ def _b_fragment(depth: int, size: int) -> Fragment:
 
 
 def _c_fragment() -> Fragment:
-    """The sums, 16 lines by 8 columns."""
+    """Return the layout of the accumulators, 16 rows by 8 columns."""
     elements = np.arange(4)
     rows = LANES[:, None] // 4 + 8 * (elements // 2)
     return Fragment(rows, LANES[:, None] % 4 * 2 + elements % 2)
@@ -135,7 +135,7 @@ _FROM = {"e4m3": (8, 9), "e5m2": (8, 9)}
 
 
 def _gathered(group: Group, reads: list[object], kind: str, fragment: Fragment, shape: tuple[int, int]) -> Array:
-    """A matrix for each warp, from the registers of its lanes."""
+    """Return a matrix for each warp, from the registers of its lanes."""
     warps = group.size // 32
     words = np.stack([group.spread(read(group)) for read in reads], 1)  # type: ignore[operator]
     numbers = np.ascontiguousarray(words).view(TYPES[kind]).reshape(warps, 32, -1)
@@ -154,7 +154,7 @@ def exactly(numbers: Array, kind: str) -> Array:
 
 
 def truncated_to_tf32(numbers: Array) -> Array:
-    """The bits below tf32's are not looked at."""
+    """Clear the bits below those of tf32."""
     return (numbers.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 

@@ -45,7 +45,7 @@ class MBarriers:
         self._waiting: list[tuple[Group, Array, Array]] = []
 
     def state(self, key: Key) -> State:
-        """The barrier at a place."""
+        """Return the barrier at an address."""
         found = self._states.get(key)
         if found is None:
             raise KernelError(f"there is no mbarrier at {key[1]} of the shared memory of block {key[0]}")

@@ -58,7 +58,7 @@ class GlobalMemory:
         self._ranges.insert(at, Range(address, data, name, len(data) if size is None else size))
 
     def find(self, addresses: Array, size: int, writes: bool) -> Range | None:
-        """The range that has all elements; None where there are several, an error where there is none for one."""
+        """Return the range of all elements, None if there are several; raise an error if one has none."""
         low, high = int(addresses.min()), int(addresses.max())
         if self._fits(low, high + size, writes):
             return self._ranges[bisect_right(self._starts, low) - 1]
@@ -103,13 +103,13 @@ class GlobalMemory:
             self.store(part, values[mask] if len(values) > 1 else values, size)
 
     def _parts(self, addresses: Array) -> list[tuple[Array, Array]]:
-        """Accesses to several ranges, by range."""
+        """Split accesses to several ranges by range."""
         which = np.searchsorted(np.array(self._starts, np.uint64), addresses, side="right")
         return [(which == one, addresses[which == one]) for one in np.unique(which)]
 
 
 def check_alignment(addresses: Array, size: int) -> None:
-    """An error where an access is not at a multiple of its size."""
+    """Raise an error if an access is not at a multiple of its size."""
     if size > 1:
         off = addresses & addresses.dtype.type(size - 1)
         if off.any():
@@ -178,7 +178,7 @@ class Windows:
             part[part == WRITTEN] = BY_COPY
 
     def check_for_units(self, at: Array) -> None:
-        """An error where bytes are not there that the matrix units read."""
+        """Raise an error if bytes are not there that the matrix units read."""
         known = self.known[at]
         if (known == BY_COPY).all():
             return

@@ -144,7 +144,7 @@ _TABLE: dict[str, Builder] = {
 
 
 def move_builder(name: str, kind: str) -> Builder | None:
-    """What makes the step of one of these instructions; None for others."""
+    """Return the function that prepares a step of one of these instructions; None for others."""
     if name == "cvt":
         return convert_builder
     if kind == "pred" and (name in _JOIN or name == "not"):

@@ -39,7 +39,7 @@ Token = tuple[str, str, int]
 
 
 def parse(text: str) -> Module:
-    """The module that a text is."""
+    """Parse the module of a text."""
     return _Parser(text).module()
 
 
@@ -122,7 +122,7 @@ class _Parser:
         return made
 
     def _variables(self, space: str) -> list[Variable]:
-        """What a declaration declares, after its space."""
+        """Parse a declaration after its state space."""
         alignment, size = self._kind_of_variable()
         found = []
         while True:
@@ -139,7 +139,7 @@ class _Parser:
         return found
 
     def _kind_of_variable(self) -> tuple[int, int]:
-        """The alignment, 0 where it is not said, and the bytes of an element."""
+        """Parse the alignment, 0 by default, and the bytes of an element."""
         alignment, size, lanes = 0, 0, 1
         while self.token.startswith("."):
             word = self.next()

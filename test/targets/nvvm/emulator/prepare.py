@@ -33,7 +33,7 @@ class Preparation:
         self._kinds: dict[str, Any] = {}
 
     def number(self, name: str) -> int:
-        """The place of a register."""
+        """Return the index of a register."""
         if name not in self.numbers:
             self.numbers[name] = len(self.numbers)
         return self.numbers[name]
@@ -50,7 +50,7 @@ class Preparation:
         return found
 
     def read(self, operand: Operand, kind: str) -> Read:
-        """The values of an operand as a type."""
+        """Return the values of an operand as a type."""
         if isinstance(operand, Imm):
             value = _constant(operand, kind)
             return lambda group: value
@@ -92,11 +92,11 @@ class Preparation:
         return write
 
     def parts(self, operand: Operand) -> tuple[Operand, ...]:
-        """The parts of a vector; a single one is its own."""
+        """Return the parts of a vector; a single operand is its own part."""
         return operand.parts if isinstance(operand, Vector) else (operand,)
 
     def address(self, operand: Operand, wide: bool = True) -> Read:
-        """The addresses of `[base + offset]`, in 64 bits; `wide`: whether the base may be a register of 64."""
+        """Return the addresses of `[base + offset]`, in 64 bits; `wide`: whether the base may be a register of 64."""
         if not isinstance(operand, Address):
             raise PtxError(f"expected an address, found {operand}")
         if not isinstance(operand.base, Reg):

@@ -76,7 +76,7 @@ class Races:
         self._read[places] = 0
 
     def write_of_copy(self, places: Array) -> None:
-        """A copy comes: whether it may was seen when it was begun."""
+        """Record the write of a copy: whether it may happen was checked when it was issued."""
         self._writer[places] = self.copies
         self._written[places] = self._known[self.copies, self.copies]
         self._read[places] = 0

@@ -54,7 +54,7 @@ class TensorMap:
 
 
 def unpacked(data: bytes) -> TensorMap:
-    """The map in 128 bytes."""
+    """Unpack the 128 bytes of a tensor map."""
     magic, kind, rank, swizzle, address, *rest = _FORM.unpack_from(data)
     if magic != _MAGIC:
         raise KernelError("there is no tensor map")
@@ -65,7 +65,7 @@ def unpacked(data: bytes) -> TensorMap:
 def encode(
     target: int, kind: int, rank: int, address: int, dims: Any, strides: Any, box: Any, steps: Any, *rest: int
 ) -> tuple[int, TensorMap | None]:
-    """What the driver answers, `CUresult` and the map."""
+    """Return what the driver does: `CUresult` and the tensor map."""
     interleave, swizzle, promotion, fill = rest
     if kind not in SIZES or not 1 <= rank <= 5 or target % 64 or address % 16:
         return _INVALID, None

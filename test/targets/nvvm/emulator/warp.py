@@ -25,14 +25,14 @@ def places_of_lanes(group: Group) -> Array:
 
 
 def check_members(group: Group, mask: Array) -> None:
-    """An error where a thread executes what it is not a member of."""
+    """Raise an error if a thread executes what it is not a member of."""
     lanes = group.batch.threads["%laneid"][group.tids]
     if (mask >> lanes & np.uint32(1) == 0).any():
         raise KernelError("a thread that is not in the mask of members executes the instruction")
 
 
 def _source_lane(mode: str, lane: Array, offset: Array, control: Array) -> tuple[Array, Array]:
-    """The lane that is read, and whether it is in range."""
+    """Return the lane that is read, and whether it is in range."""
     b, c, segment = offset & 31, control & 31, control >> 8 & 31
     most, least = lane & segment | c & ~segment & 31, lane & segment
     if mode == "up":
@@ -75,7 +75,7 @@ def _shfl(p: Preparation, i: Instruction) -> Step:
 
 
 def per_warp(group: Group, values: Array, fill: object, function: Callable[[Array], Array]) -> Array:
-    """A function of the 32 values of each warp, `fill` for threads that are elsewhere; its result for each thread."""
+    """Apply a function to the 32 values of each warp, `fill` for absent threads; return each thread's result."""
     places = places_of_lanes(group)
     spread = np.where(places >= 0, group.spread(values)[places], np.array(fill, values.dtype))
     return function(spread)[group.batch.warp_of[group.tids]]

@@ -36,7 +36,7 @@ class Described:
 
 
 def described(bits: int) -> Described:
-    """A matrix descriptor."""
+    """Decode a matrix descriptor."""
     if bits >> 49 & 7:
         raise KernelError("descriptors with a base offset are not known")
     fields = (bits & 0x3FFF, bits >> 16 & 0x3FFF, bits >> 32 & 0x3FFF)
@@ -90,7 +90,7 @@ class Products:
         """Groups that were closed."""
 
     def sums(self, group: Group, registers: tuple[int, ...], keeps: bool) -> Array:
-        """The sums so far, of products under way or in registers; nobody looks at them where they are not kept."""
+        """Return the accumulators of products in flight or in registers; they are unused if they are not kept."""
         made = np.zeros((group.size, len(registers)), np.uint32)
         for first in range(0, group.size, WARPGROUP):
             mine = slice(first, first + WARPGROUP)
@@ -163,7 +163,7 @@ class Products:
 
 
 def _factor(group: Group, bits: list[int], lines: int, kind: str, across: bool, read: list[Read]) -> Array:
-    """A factor of each warpgroup, from shared memory."""
+    """Return an operand of each warpgroup from shared memory."""
     size, depth = TYPES[kind].itemsize, _DEPTHS[kind]
     blocks = group.batch.block_of(group)[::WARPGROUP].tolist()
     shared = group.batch.shared
@@ -182,7 +182,7 @@ def _factor(group: Group, bits: list[int], lines: int, kind: str, across: bool, 
 
 
 def _from_registers(group: Group, words: list[Array], kind: str) -> Array:
-    """The first factor, 16 lines a warp, as the fragments of `mma` have it."""
+    """Return the left operand, 16 rows per warp, in the fragments of `mma`."""
     size, depth = TYPES[kind].itemsize, _DEPTHS[kind]
     each = 4 // size
     numbers = np.ascontiguousarray(np.stack(words, 1)).view(TYPES[kind]).reshape(-1, 4, 32, 4, each)
@@ -215,7 +215,7 @@ def _from_sums(values: Array, columns: int) -> Array:
 
 
 def _uniform(group: Group, values: Array) -> list[int]:
-    """A value of each warpgroup, which all its threads must have."""
+    """Return a value of each warpgroup, which all its threads must have."""
     rows = group.spread(values).reshape(-1, WARPGROUP)
     if (rows != rows[:, :1]).any():
         raise KernelError("threads of a warpgroup have different descriptors")
@@ -223,7 +223,7 @@ def _uniform(group: Group, values: Array) -> list[int]:
 
 
 def check_warpgroups(group: Group) -> None:
-    """An error where not all threads of a warpgroup are here, in order."""
+    """Raise an error if not all threads of a warpgroup are here, in order."""
     size = group.batch.block_size
     rows = group.tids.reshape(-1, WARPGROUP) if group.size % WARPGROUP == 0 else group.tids[None]
     if rows.shape[1] != WARPGROUP or (rows[:, 0] % size % WARPGROUP).any() or (np.diff(rows, axis=1) != 1).any():
@@ -282,7 +282,7 @@ def _numbers_of(p: Preparation, operand: Any) -> tuple[int, ...]:
 
 
 def _check_fence(group: Group, registers: tuple[int, ...]) -> None:
-    """An error where a register was written after the last fence."""
+    """Raise an error if a register was written after the last fence."""
     for n in registers:
         now = group.regs[n]
         if now is not None and now is not group.fenced[n]:
@@ -290,7 +290,7 @@ def _check_fence(group: Group, registers: tuple[int, ...]) -> None:
 
 
 def _flags(flags: list[int], kind: str, in_registers: bool) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The signs of the factors, and which are transposed."""
+    """Return the signs of the operands, and which are transposed."""
     values = [flag - (1 << 64) if flag >> 63 else flag for flag in flags]
     count = 2 if kind in ("tf32", "e4m3", "e5m2") else 0 if kind in ("s8", "u8") else 3 if in_registers else 4
     if len(values) != count or any(v not in (-1, 1) for v in values[:2]) or any(v not in (0, 1) for v in values[2:]):

@@ -37,7 +37,7 @@ def on_the_cpu() -> None:
 
 
 def on_the_device() -> None:
-    """A result that stays there, in the order of the caller's stream, and that is handed on."""
+    """Check a result that stays on the device, in the order of the caller's stream, and that is passed on."""
     compiled = mirlo.compile(summed, target="nvvm", cache=False)
     made = compiled.on_device(np.zeros((5, 64), np.float32), stream=77)
     made.__dlpack__(stream=2)

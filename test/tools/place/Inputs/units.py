@@ -10,7 +10,7 @@ from mirlo.extend import CodeGenerator, Target, conv_bias_activation, decline, i
 
 
 def small(match: Any) -> Any:
-    """The unit has few accumulators."""
+    """Decline: the unit has few accumulators."""
     channels = match["weight"].type.shape[0]
     return channels <= 4 or decline("the unit has 4 accumulators", channels=channels)
 
