@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import os
-import subprocess
-import sys
-import tempfile
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import execution_engine, ir
+from mirlo.dialects.bindings import ir
 from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.registry import PassError
 from mirlo.targets.llvm import packed, runtime_calls
 from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks
 from mirlo.targets.llvm.intrinsics.x86 import missing_instruction
 from mirlo.targets.llvm.machine import host_features
+from mirlo.targets.llvm.machine_code import OBJECT, generate
 from mirlo.targets.llvm.pipeline import lower_to_llvm
+from mirlo.targets.llvm.processor import host_processor
 
 ENTRY = "mirlo_entry"
 MAIN = "main"
@@ -46,11 +42,8 @@ class Entry:
         return bool(self.packed) or self.allocator is not None
 
 
-def compile_text(text: str, opt_level: int, entry: Entry | None = None, used: list[Any] | None = None) -> bytes:
-    """Compile the text of a unit, parsed in the current context, to an object file.
-
-    LLVM's engine is appended to `used`, if given: freeing it takes milliseconds, which a caller may defer.
-    """
+def compile_text(text: str, opt_level: int, entry: Entry | None = None, form: str = OBJECT) -> bytes:
+    """Compile the text of a unit, parsed in the current context, to an object file or another form of code."""
     lacked = missing_instruction(text, host_features())
     if lacked is not None:
         raise PassError(
@@ -58,11 +51,11 @@ def compile_text(text: str, opt_level: int, entry: Entry | None = None, used: li
             "made for another machine; leave out the option 'machine' of passes, or name one that runs here"
         )
     with ir.Location.unknown():
-        return compile_module(ir.Module.parse(text), opt_level, entry, used)
+        return compile_module(ir.Module.parse(text), opt_level, entry, form)
 
 
-def compile_module(module: Any, opt_level: int, entry: Entry | None = None, used: list[Any] | None = None) -> bytes:
-    """Compile a module, which is consumed, to an object file; `entry` is given for the module with `main`."""
+def compile_module(module: Any, opt_level: int, entry: Entry | None = None, form: str = OBJECT) -> bytes:
+    """Compile a module, which is consumed; `entry` is given for the module with `main`."""
     forks = find_forks(module)
     calls = packed.find_calls(module, entry.packed) if entry is not None else []
     exported = _public(module)
@@ -77,7 +70,7 @@ def compile_module(module: Any, opt_level: int, entry: Entry | None = None, used
         _add_entry(module, entry)
         exported = {ENTRY: None}
         _hide_others(module, exported)
-    return _object_code(module, opt_level, next(iter(exported)), [] if used is None else used)
+    return generate(module, host_processor(), opt_level, form)
 
 
 def _lower(module: Any) -> None:
@@ -105,7 +98,7 @@ def _public(module: Any) -> dict[str, None]:
 
 
 def _hide_others(module: Any, exported: Container[str]) -> None:
-    """Make functions without external callers private: the engine makes a wrapper for every public one."""
+    """Make functions without external callers private: LLVM drops those that it inlines."""
     internal = ir.Attribute.parse("#llvm.linkage<internal>")
     for op in module.body.operations:
         attributes = op.operation.attributes
@@ -207,89 +200,3 @@ def _entry_of(table: Any, position: int, is_loaded: bool) -> Any:
 
 def _symbol(op: Any) -> str:
     return str(ir.StringAttr(op.operation.attributes["sym_name"]).value)
-
-
-_NEVER_CALLED = ctypes.CFUNCTYPE(None)(lambda: None)
-
-
-def _externals(module: Any) -> list[str]:
-    """Return the functions that the module declares but does not define."""
-    return [
-        ir.StringAttr(op.operation.attributes["sym_name"]).value
-        for op in module.body.operations
-        if op.operation.name == "llvm.func" and not len(op.operation.regions[0].blocks)
-    ]
-
-
-def _object_code(module: Any, opt_level: int, exported: str, used: list[Any]) -> bytes:
-    """Compile to machine code of this host, as an object file."""
-    try:
-        externals = _externals(module)
-        engine = execution_engine.ExecutionEngine(module, opt_level=opt_level)
-        used.append(engine)
-        for name in externals:
-            # The engine links what it compiles; the actual functions are resolved when the object is loaded.
-            engine.raw_register_runtime(name, ctypes.cast(_NEVER_CALLED, ctypes.c_void_p))
-        # The lookup of a symbol makes the engine compile; without it the object is empty.
-        engine.raw_lookup(exported)
-        return _dump(engine)
-    except RuntimeError as error:
-        raise PassError(f"LLVM made no code: {error}") from error
-
-
-def _dump(engine: Any) -> bytes:
-    """Return the object file that an engine has compiled."""
-    if _has_file_limit() and os.path.isdir("/proc/self/fd"):
-        return _dump_through_pipe(engine)
-    with _scratch_file() as path:
-        engine.dump_to_object_file(path)
-        with open(path, "rb") as file:
-            return file.read()
-
-
-def _has_file_limit() -> bool:
-    """Return whether file sizes are limited (`ulimit -f`): LLVM aborts the process at the limit."""
-    try:
-        import resource
-    except ImportError:
-        return False
-    return resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
-
-
-_COLLECT = "import sys; content = sys.stdin.buffer.read(); sys.stdout.buffer.write(content)"
-
-
-def _dump_through_pipe(engine: Any) -> bytes:
-    """Return the object file through a pipe, which has no size limit, read by another process."""
-    source, target = os.pipe()
-    try:
-        command = [sys.executable, "-S", "-c", _COLLECT]
-        collector = subprocess.Popen(command, stdin=source, stdout=subprocess.PIPE)
-        os.close(source)
-        source = -1
-        engine.dump_to_object_file(f"/proc/self/fd/{target}")
-        os.close(target)
-        target = -1
-        return collector.communicate()[0]
-    finally:
-        for handle in (source, target):
-            if handle >= 0:
-                os.close(handle)
-
-
-@contextlib.contextmanager
-def _scratch_file() -> Iterator[str]:
-    """Yield the path of a temporary file, in memory where the system can: on disk it may take milliseconds."""
-    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
-        handle = os.memfd_create("mirlo.o")
-        try:
-            yield f"/proc/self/fd/{handle}"
-        finally:
-            os.close(handle)
-        return
-    handle, path = tempfile.mkstemp(suffix=".o")
-    os.close(handle)
-    try:
-        yield path
-    finally:
-        os.unlink(path)

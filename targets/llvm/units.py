@@ -23,7 +23,16 @@ from mirlo.targets.llvm.object_code import MAIN, PROFILED, SIZES, Entry
 _PLACEHOLDER = "KERNEL"
 _TOKENS = re.compile(r'@"((?:[^"\\]|\\.)*)"|"(?:[^"\\]|\\.)*"|@([A-Za-z_$.][\w$.-]*)')
 """Symbol references; strings are matched too, so that nothing in them is taken for one."""
-_CODE = ("object_code.py", "units.py", "pipeline.py", "bfloat16.py", "forks.py", "packed.py", "runtime_calls.py")
+_CODE = (
+    "object_code.py",
+    "machine_code.py",
+    "units.py",
+    "pipeline.py",
+    "bfloat16.py",
+    "forks.py",
+    "packed.py",
+    "runtime_calls.py",
+)
 """The files that determine the object file of a unit: their content is part of every key."""
 SMALL = 100_000
 """Characters of all kernels below which a model is not divided."""

@@ -16,8 +16,6 @@ from typing import Any, BinaryIO
 
 IDLE_SECONDS = 60.0
 """Seconds without a task after which the process ends."""
-MOST_USED = 64
-"""Most LLVM engines, of one or two megabytes each, that wait to be freed until there is no task."""
 LENGTH = struct.Struct("<Q")
 
 
@@ -69,7 +67,6 @@ def main() -> None:
     coming: queue.SimpleQueue[Any] = queue.SimpleQueue()
     # The sender of a task blocks until it is read, and may only then read an answer.
     threading.Thread(target=_read_all, args=(tasks, coming), daemon=True).start()
-    used: list[Any] = []
     while True:
         try:
             task = coming.get(timeout=IDLE_SECONDS)
@@ -80,12 +77,10 @@ def main() -> None:
         text, opt_level, entry = task
         try:
             with context:
-                answer: tuple[bytes | None, str | None] = compile_text(text, opt_level, entry, used), None
+                answer: tuple[bytes | None, str | None] = compile_text(text, opt_level, entry), None
         except (PassError, ir.MLIRError) as error:
             answer = None, str(error)
         send(answers, answer)
-        while used and (coming.empty() or len(used) > MOST_USED):
-            used.pop()
 
 
 def _read_all(stream: BinaryIO, coming: queue.SimpleQueue[Any]) -> None:

@@ -16,10 +16,10 @@ from mirlo.dialects.bindings import ir, llvm, passmanager
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
+from mirlo.targets.llvm_text import readable_by_older
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.entry import describe, take_maps
 from mirlo.targets.nvvm.libdevice import link
-from mirlo.targets.nvvm.llvmtext import readable_by_older
 from mirlo.targets.nvvm.positions import compare_narrow
 from mirlo.targets.nvvm.sharing import leave_to_launch, place_shared
 

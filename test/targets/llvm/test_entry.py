@@ -15,7 +15,7 @@ COUNT = 300
 def functions(monkeypatch):
     """Return the number of arguments of each function that LLVM is given with a body, by name."""
     found = {}
-    original = object_code._object_code
+    original = object_code.generate
 
     def record(module, *rest):
         for op in module.body.operations:
@@ -24,7 +24,7 @@ def functions(monkeypatch):
                 found[name] = len(op.operation.regions[0].blocks[0].arguments)
         return original(module, *rest)
 
-    monkeypatch.setattr(object_code, "_object_code", record)
+    monkeypatch.setattr(object_code, "generate", record)
     return found
 
 

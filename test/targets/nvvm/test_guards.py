@@ -17,9 +17,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import PassError
+from mirlo.targets.llvm_text import readable_by_older
 from mirlo.targets.nvvm import device, options
 from mirlo.targets.nvvm.chips import find_chip
-from mirlo.targets.nvvm.llvmtext import readable_by_older
 from mirlo.targets.nvvm.options import chosen_chip, parse_options, planned_for
 from mirlo.targets.nvvm.ptx import assemble, check_translated
 

@@ -1,0 +1,72 @@
+"""From the LLVM dialect to machine code: LLVM IR as text, optimized by llvmlite's LLVM, then an object file.
+
+Every form of code is made here: the object files that Mirlo loads, and the LLVM IR, assembly and object files that it
+writes for other tools. Object files are position independent, for the default code model: linkers make shared
+libraries of them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from mirlo.dialects.bindings import llvm
+from mirlo.passes.registry import PassError
+from mirlo.targets.llvm.processor import Processor
+from mirlo.targets.llvm_text import readable_by_older
+
+OBJECT, ASSEMBLY, LLVM_IR = FORMS = ("obj", "asm", "llvm-ir")
+"""The forms of code."""
+
+
+def generate(module: Any, processor: Processor, opt_level: int, form: str = OBJECT) -> bytes:
+    """Compile a module of the LLVM dialect to a form of code; `LLVM_IR` is optimized."""
+    try:
+        return emit(optimized(to_llvm_ir(module), processor, opt_level), processor, opt_level, form)
+    except RuntimeError as error:
+        raise PassError(f"LLVM made no code: {error}") from error
+
+
+def to_llvm_ir(module: Any) -> str:
+    """Translate a module of the LLVM dialect to LLVM IR that llvmlite's LLVM reads."""
+    return readable_by_older(llvm.translate_module_to_llvmir(module.operation))
+
+
+def optimized(text: str, processor: Processor, opt_level: int) -> Any:
+    """Parse LLVM IR and optimize it for a processor; return llvmlite's module."""
+    binding = llvmlite()
+    machine = target_machine(processor, opt_level)
+    # A context of its own, which is freed with the module: the global one keeps every type and constant.
+    module = binding.parse_assembly(text, binding.create_context())
+    module.triple, module.data_layout = processor.triple, str(machine.target_data)
+    options = binding.create_pipeline_tuning_options(speed_level=opt_level)
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def emit(module: Any, processor: Processor, opt_level: int, form: str) -> bytes:
+    """Return the code of llvmlite's module in one of the forms."""
+    if form == LLVM_IR:
+        return str(module).encode()
+    machine = target_machine(processor, opt_level)
+    return machine.emit_object(module) if form == OBJECT else machine.emit_assembly(module).encode()
+
+
+@cache
+def target_machine(processor: Processor, opt_level: int) -> Any:
+    """Return LLVM's back end for a processor."""
+    target = llvmlite().Target.from_triple(processor.triple)
+    return target.create_target_machine(
+        cpu=processor.cpu, features=processor.features, opt=opt_level, reloc="pic", codemodel="default"
+    )
+
+
+@cache
+def llvmlite() -> Any:
+    """Return llvmlite's bindings with all of its back ends."""
+    import llvmlite.binding as binding
+
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    return binding

@@ -1,0 +1,82 @@
+"""The forms of code of a module in the LLVM dialect."""
+
+import re
+import struct
+
+import pytest
+
+from mirlo.dialects.bindings import ir, new_context
+from mirlo.passes.registry import PassError
+from mirlo.targets.llvm.machine_code import FORMS, generate
+from mirlo.targets.llvm.processor import Processor, host_processor
+
+SCALE = """
+llvm.mlir.global internal constant @table(dense<[1.5, -2.25, 0.1]> : tensor<3xf32>) : !llvm.array<3 x f32>
+llvm.func @other(f32) -> f32
+llvm.func @scale(%i: i64, %x: f32) -> f32 {
+  %table = llvm.mlir.addressof @table : !llvm.ptr
+  %slot = llvm.getelementptr %table[%i] : (!llvm.ptr, i64) -> !llvm.ptr, f32
+  %factor = llvm.load %slot : !llvm.ptr -> f32
+  %y = llvm.fmul %factor, %x : f32
+  %z = llvm.call @other(%y) : (f32) -> f32
+  %sum = llvm.fadd %z, %y : f32
+  llvm.return %sum : f32
+}
+"""
+LINUX = {
+    "x86_64": Processor("x86_64-unknown-linux-gnu", "x86-64-v3", ""),
+    "aarch64": Processor("aarch64-unknown-linux-gnu", "neoverse-n1", ""),
+    "riscv64": Processor("riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d"),
+}
+
+
+def _code(processor: Processor, form: str, text: str = SCALE) -> bytes:
+    with new_context(), ir.Location.unknown():
+        return generate(ir.Module.parse(text), processor, 2, form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", LINUX)
+def test_each_form_for_each_processor(name: str, form: str) -> None:
+    code = _code(LINUX[name], form)
+    if form == "obj":
+        machines = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
+        assert code[:4] == b"\x7fELF"
+        assert struct.unpack_from("<H", code, 18)[0] == machines[name]
+    elif form == "asm":
+        assert re.search(rb"^scale:", code, re.MULTILINE)
+    else:
+        assert b"define float @scale(" in code and f'target triple = "{LINUX[name].triple}"'.encode() in code
+
+
+def _relocations(code: bytes) -> set[int]:
+    """Return the types of all relocations of an ELF object file."""
+    sections, size, count = struct.unpack_from("<Q", code, 40)[0], *struct.unpack_from("<HH", code, 58)
+    found = set()
+    for i in range(count):
+        kind, offset, length = (
+            struct.unpack_from(form, code, sections + i * size + at)[0]
+            for form, at in (("<I", 4), ("<Q", 24), ("<Q", 32))
+        )
+        if kind == 4:
+            found |= {struct.unpack_from("<I", code, at + 8)[0] for at in range(offset, offset + length, 24)}
+    return found
+
+
+def test_code_is_position_independent() -> None:
+    # R_X86_64_PC32, R_X86_64_PLT32, R_X86_64_REX_GOTPCRELX and its like: none is an absolute address (1, 10, 11).
+    found = _relocations(_code(LINUX["x86_64"], "obj"))
+    assert found and not found & {1, 10, 11}
+
+
+def test_products_are_not_fused_into_sums() -> None:
+    assert b"vfmadd" not in _code(LINUX["x86_64"], "asm")
+
+
+def test_text_that_llvm_refuses_is_an_error() -> None:
+    with pytest.raises(PassError, match="LLVM made no code: .*nosuch"):
+        _code(Processor("nosuch-unknown-linux-gnu", "", ""), "obj")
+
+
+def test_host_has_the_features_that_it_names() -> None:
+    assert b"scale" in _code(host_processor(), "asm")
