@@ -19,6 +19,7 @@ setup(
     package_dir={"mirlo": "."},
     package_data={
         "mirlo": ["py.typed"],
+        "mirlo.dialects": ["stubs/*.pyi"],
         "mirlo.frontends.onnx": ["*.txt"],
         "mirlo.runtime": ["*.ll"],
         "mirlo.targets.onednn.native": ["*.ll"],

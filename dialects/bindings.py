@@ -9,7 +9,12 @@ from __future__ import annotations
 import importlib
 import sys
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mirlo.dialects.stubs import (
+        ir,
+    )
 
 PACKAGES = ("mlir", "torch_mlir")
 """Packages that may contain the bindings, in order of preference. A package is used if it has the API that Mirlo
@@ -42,7 +47,8 @@ def _find_package() -> str:
 
 
 PACKAGE = _find_package()
-ir: Any = importlib.import_module(f"{PACKAGE}.ir")
+if not TYPE_CHECKING:
+    ir = importlib.import_module(f"{PACKAGE}.ir")
 
 
 def _leave_views_out(namespace: str) -> None:
@@ -77,7 +83,7 @@ def __getattr__(name: str) -> Any:
     return module
 
 
-def new_context(dialects: tuple[str, ...] = BUILT_DIALECTS) -> Any:
+def new_context(dialects: tuple[str, ...] = BUILT_DIALECTS) -> ir.Context:
     """Return a context with these upstream dialects; others are loaded when text or a pass needs them.
 
     Loading all of them eagerly, as the bindings do, makes context creation and every pass several times slower.
@@ -90,7 +96,7 @@ def new_context(dialects: tuple[str, ...] = BUILT_DIALECTS) -> Any:
     return context
 
 
-def load_irdl(module: Any) -> None:
+def load_irdl(module: ir.Module) -> None:
     """Load the dialects that an IRDL module defines into its context."""
     # Importing the dialect's module would also create the classes of IRDL operations, which are slow and unused.
     importlib.import_module(f"{PACKAGE}._mlir_libs._mlirDialectsIRDL").load_dialects(module)

@@ -122,7 +122,7 @@ class DialectOp(ir.OpView):
         if cls._result_layout.segments:
             grouped = [types] if len(cls._result_layout.fields) == 1 else types
             _, sizes = cls._result_layout.flatten(grouped, lambda t: t, cls.OPERATION_NAME)
-            attributes["resultSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
+            attributes["resultSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes or [])
         op = ir.Operation.create(
             cls.OPERATION_NAME, results=types, operands=flat, attributes=attributes, regions=cls.REGIONS, loc=loc, ip=ip
         )

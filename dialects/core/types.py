@@ -170,9 +170,9 @@ def ranked_tensor(shape: Sequence[Dim], element: Any) -> Any:
     """Return a `tensor<...>` of this MLIR element type; symbolic dims are in its encoding."""
     _require_sizes(shape)
     _require_elements(shape)
-    if all(isinstance(dim, int) for dim in shape):
-        return ir.RankedTensorType.get(list(shape), element)
     sizes = [dim if isinstance(dim, int) else ir.ShapedType.get_dynamic_size() for dim in shape]
+    if all(isinstance(dim, int) for dim in shape):
+        return ir.RankedTensorType.get(sizes, element)
     return ir.RankedTensorType.get(sizes, element, dims_attribute(tuple(shape)))
 
 

@@ -115,11 +115,11 @@ def _outputs(infer: Infer, types: Sequence[TensorType], attributes: Mapping[str,
 
 def _insert(function: Any) -> str:
     """Add the function to the module under construction and return its name."""
-    owner = ir.InsertionPoint.current.block.owner
-    while owner.operation.name != "builtin.module":
-        owner = owner.operation.parent
-    owner.operation.regions[0].blocks[0].append(function.operation)
-    return ir.StringAttr(ir.SymbolTable(owner.operation).insert(function.operation)).value
+    owner = ir.InsertionPoint.current.block.owner.operation
+    while owner.name != "builtin.module" and owner.parent is not None:
+        owner = owner.parent.operation
+    owner.regions[0].blocks[0].append(function.operation)
+    return ir.StringAttr(ir.SymbolTable(owner).insert(function.operation)).value
 
 
 def _results(made: Any) -> Any:

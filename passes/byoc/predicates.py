@@ -103,9 +103,8 @@ def argument_name(value: Value) -> str:
     """Return the user's name of a function argument, or its index."""
     mlir = value.mlir
     function = mlir.owner.owner.operation if isinstance(mlir, ir.BlockArgument) else None
-    attributes = function.attributes if function is not None and function.name == "func.func" else {}
-    if "arg_attrs" in attributes:
-        entry = list(attributes["arg_attrs"])[value.number]
+    if function is not None and function.name == "func.func" and "arg_attrs" in function.attributes:
+        entry = list(function.attributes["arg_attrs"])[value.number]
         if "relax.name" in entry:
             return ir.StringAttr(entry["relax.name"]).value
     return f"%{value.number}"

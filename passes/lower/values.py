@@ -119,6 +119,7 @@ class ValueBuilder:
     def _make_constant(self, kind: str, number: float | int) -> Any:
         mlir_type = self.type(kind)
         element = mlir_type.element_type if self.shape is not None else mlir_type
+        attribute: ir.Attribute
         if kind in FORMATS:
             attribute = ir.FloatAttr.get(element, float(number))
         else:

@@ -137,7 +137,7 @@ class PlannedFunction:
             memref.CopyOp(source, target)
             return
         count = self.size(D.product(dims))
-        for_loop(0, count, 1, lambda i: memref.StoreOp(memref.LoadOp(source, [i]).result, target, [i]) and None)
+        for_loop(0, count, 1, lambda i: memref.StoreOp(memref.LoadOp(source, [i]).result, target, [i]))
 
     def size(self, dim: Dim) -> Any:
         """Return the value of a dim at the insertion point."""

@@ -25,11 +25,11 @@ def for_loop(
     lower: Any,
     upper: Any,
     step: int,
-    body: Callable[..., Sequence[Any] | None],
-    carried: Sequence[Any] = (),
+    body: Callable[..., Any],
+    carried: Sequence[ir.Value] = (),
     parallel: bool = False,
 ) -> list[Any]:
-    """Emit an `scf.for`; `body(i, *carried)` returns the next carried values. Return the final ones."""
+    """Emit an `scf.for`; `body(i, *carried)` returns the next carried values, if any are. Return the final ones."""
     low = index(lower) if isinstance(lower, (int, SymbolicDim)) else lower
     high = index(upper) if isinstance(upper, (int, SymbolicDim)) else upper
     loop = scf.ForOp(low, high, index(step), list(carried))
@@ -37,7 +37,7 @@ def for_loop(
         loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
     with ir.InsertionPoint(loop.body):
         following = body(loop.induction_variable, *list(loop.inner_iter_args))
-        scf.YieldOp(list(following or ()))
+        scf.YieldOp(list(following) if carried else [])
     return list(loop.results)
 
 

@@ -21,9 +21,7 @@ def hoist_copies(work: list[Any]) -> list[Any]:
                 total = extents[0]
                 for extent in extents[1:]:
                     total = arith.MulIOp(total, extent).result
-                for_loop(
-                    0, total, 1, lambda i, a=source, b=target: memref.StoreOp(memref.LoadOp(a, [i]), b, [i]) and None
-                )
+                for_loop(0, total, 1, lambda i, a=source, b=target: memref.StoreOp(memref.LoadOp(a, [i]), b, [i]))
         left.pop(0).erase()
     return left
 

@@ -50,15 +50,14 @@ def describe(function: Any, maps: Sequence[int], together: int | None = None) ->
     `together` is the number of resident blocks per multiprocessor, if all blocks of a launch are resident.
     """
     i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
-    aligned = {"llvm.align": ir.IntegerAttr.get(i64, ALIGNMENT)}
-    by_value = {
+    aligned: dict[str, ir.Attribute] = {"llvm.align": ir.IntegerAttr.get(i64, ALIGNMENT)}
+    by_value: dict[str, ir.Attribute] = {
         "llvm.align": ir.IntegerAttr.get(i64, MAP_ALIGNMENT), "nvvm.grid_constant": ir.UnitAttr.get(),
         "llvm.byval": ir.TypeAttr.get(ir.Type.parse(f"!llvm.array<{MAP_BYTES} x i8>")),
     }  # fmt: skip
     arguments = function.regions[0].blocks[0].arguments
     known = [by_value if i in maps else {} if _is_number(a) else aligned for i, a in enumerate(arguments)]
-    attributes = list(map(ir.DictAttr.get, known))
-    function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(one) for one in known])
     if find(function, "nvvm.mapa"):
         function.attributes["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([CLUSTER, 1, 1])
     if "nvvm.maxntid" not in function.attributes:

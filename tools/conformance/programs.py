@@ -65,6 +65,7 @@ def intrinsic_program(name: str, arrays: Sequence[np.ndarray]) -> Program:
         prim = PrimBuilder(symbol, types, ir.Location.unknown())
         output = prim.compute(types[0].static_shape, lambda i: call(name, *(x[i] for x in prim.inputs)), name=name)
         module = ir.InsertionPoint.current.block.owner.operation.parent
+        assert module is not None
         module.regions[0].blocks[0].append(prim.finish(output).operation)
         return [CallTir.make(values, result_types=[output.type], callee=symbol)]
 

@@ -255,7 +255,7 @@ class PrimBuilder:
         self, block: Any, accesses: list[BlockAccess], values: list[Expr], reduces: bool, combine: Any, rank: int
     ) -> None:
         index = ir.IndexType.get()
-        types = [index] * rank
+        types: list[ir.Type] = [index] * rank
         types += [a.tensor.value.type if a.map is None else a.tensor.value.type.element_type for a in accesses]
         if reduces:
             types += [ir.Type.parse(v.dtype.storage) for v in values]

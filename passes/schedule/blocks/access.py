@@ -203,6 +203,7 @@ def _inside(point: LanePoint, dim: Linear, size: Dim) -> Any:
     """Emit 0 ≤ dim < size: per lane, or once for all lanes."""
     value = point.index(dim)
     i64 = ir.IntegerType.get_signless(64)
+    kind: ir.Type
     if is_vector(value):
         kind = ir.VectorType.get([point.lanes], ir.IntegerType.get_signless(1))
     else:

@@ -106,6 +106,7 @@ class Linear:
         """Return the `ir.AffineExpr` in which the axes are the dims at these positions."""
         result = ir.AffineExpr.get_constant(self.constant)
         for term, coefficient in self.terms.items():
+            value: ir.AffineExpr
             if isinstance(term, FloorDiv):
                 value = ir.AffineExpr.get_floor_div(term.inner.expression(positions), term.divisor)
             else:

@@ -1,0 +1,13 @@
+"""Types of the parts of `mlir.dialects.vector` that Mirlo uses, for type checkers."""
+
+from typing import Any
+
+from mirlo.dialects.stubs import ir
+
+def __getattr__(name: str) -> Any: ...
+
+class LoadOp(ir.OpView):
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+class StoreOp(ir.OpView):
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
