@@ -87,14 +87,14 @@ def offloaded(model: str) -> float:
 
 def _loaded(exe: Any) -> tuple[int, float]:
     """Count the layout changes in all regions; return that and the seconds in which their primitives are made."""
-    from mirlo.targets.onednn.native.program import Program
+    from mirlo.targets.onednn.native.program import OneDnnProgram
     from mirlo.targets.onednn.plan import read
 
     reorders, seconds = 0, 0.0
     for artifact in exe.artifact.externals:
         params = {name: exe._store.get(name) for name in artifact.params}
         start = time.perf_counter()
-        program = Program(read(artifact.data), params, exe.artifact.threads)
+        program = OneDnnProgram(read(artifact.data), params, exe.artifact.threads)
         seconds += time.perf_counter() - start
         reorders += sum(report.reorders for report in program.reports.values())
     return reorders, seconds

@@ -12,7 +12,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.driver.models import OpenedModel, open_model, require_sizes
 from mirlo.driver.programs.detect import needs_program
 from mirlo.driver.request import CompileFunction, CompileRequest
-from mirlo.driver.stages import ReleaseWeights, SaveStages, Steps
+from mirlo.driver.stages import PipelineProgress, ReleaseWeights, SaveStages
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.instrumentation import Instrument
@@ -126,7 +126,7 @@ class Compiler:
 
     def _instruments(self, folder: Path | None) -> list[Instrument]:
         session = self.model.session
-        instruments: list[Instrument] = [Steps(self.request.progress)]
+        instruments: list[Instrument] = [PipelineProgress(self.request.progress)]
         if session.options[RELEASE]:
             instruments.append(ReleaseWeights(session))
         if folder is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from mirlo.dialects.bindings import ir
-from mirlo.driver.source import Source
+from mirlo.driver.source import SourceFile
 from mirlo.passes.locations import PARSED_TEXT, SourcePosition, find_source_position, names_of
 from mirlo.passes.pass_failed import PassFailed
 from mirlo.runtime.names import terminal
@@ -30,7 +30,7 @@ class Diagnostic:
 class Diagnostics:
     """Where the diagnostics of one input end up: printed at once, or kept to be compared."""
 
-    source: Source
+    source: SourceFile
     keep: bool = False
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     kept: list[Diagnostic] = field(default_factory=list)
@@ -94,7 +94,7 @@ class Diagnostics:
         return place
 
 
-def render(diagnostic: Diagnostic, source: Source) -> str:
+def render(diagnostic: Diagnostic, source: SourceFile) -> str:
     """`file:3:5: error: message`, then the line with a caret where it is one of the source."""
     place = diagnostic.place
     names = ", ".join(f'"{terminal(name)}"' for name in diagnostic.names)

@@ -180,9 +180,9 @@ def _remaining(content: bytes) -> str | None:
 
 def _syntax_errors(path: Path, content: bytes, error: ir.MLIRError) -> str:
     from mirlo.driver.diagnostics import Diagnostic, find_source_position, render
-    from mirlo.driver.source import Source
+    from mirlo.driver.source import SourceFile
 
-    source = Source(str(path), content)
+    source = SourceFile(str(path), content)
     found = [
         Diagnostic(d.severity.name.lower(), d.message, find_source_position(d.location))
         for d in error.error_diagnostics

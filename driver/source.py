@@ -13,7 +13,7 @@ SPLIT_MARKER = re.compile(r"^// -----[ \t]*\r?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """One input file."""
 
     name: str
@@ -53,7 +53,7 @@ class Source:
 class Chunk:
     """A part of a source that is parsed by itself."""
 
-    source: Source
+    source: SourceFile
     first_line: int
     """How many lines of the source come before."""
     content: str | bytes
@@ -70,12 +70,12 @@ class Chunk:
         return list(enumerate(self.content.split("\n"), self.first_line + 1))
 
 
-def read_source(path: str) -> Source:
+def read_source(path: str) -> SourceFile:
     """Read a file, or standard input for `-`."""
     if path == "-":
-        return Source("<stdin>", sys.stdin.buffer.read())
+        return SourceFile("<stdin>", sys.stdin.buffer.read())
     try:
         with open(path, "rb") as file:
-            return Source(path, file.read())
+            return SourceFile(path, file.read())
     except OSError as error:
         raise FileError(f"cannot read '{path}': {error.strerror or error}") from None

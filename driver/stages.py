@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Steps(Instrument):
+class PipelineProgress(Instrument):
     """Tells the progress of a pipeline."""
 
     progress: Callable[[str], None]

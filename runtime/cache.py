@@ -45,7 +45,7 @@ each."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """A file of the cache."""
 
     kind: str
@@ -143,18 +143,18 @@ class Cache:
         os.replace(temporary, self.folder / "limit")
         self.trim()
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CacheEntry]:
         """Return all entries, least recently used first."""
         return sorted((e for kind in KINDS for e in self._scan(self.folder / kind, kind)), key=lambda e: e.used)
 
-    def trim(self) -> list[Entry]:
+    def trim(self) -> list[CacheEntry]:
         """Evict the least recently used entries until the cache is well within its limit."""
         _untrimmed[self.folder] = 0
         with contextlib.suppress(OSError):
             self._looked.touch()
         entries, limit = self.entries(), self.max_bytes()
         total = sum(entry.bytes for entry in entries)
-        removed: list[Entry] = []
+        removed: list[CacheEntry] = []
         if total > limit:
             for entry in entries:
                 if total <= limit * _KEEP:
@@ -165,14 +165,14 @@ class Cache:
         self._remove_stale()
         return removed
 
-    def clear(self) -> list[Entry]:
+    def clear(self) -> list[CacheEntry]:
         """Remove every entry."""
         entries = self.entries()
         for entry in entries:
             _remove(entry.path)
         return entries
 
-    def verify(self) -> list[Entry]:
+    def verify(self) -> list[CacheEntry]:
         """Read every entry; remove and return the damaged ones."""
         damaged = [entry for entry in self.entries() if not entry.is_whole()]
         for entry in damaged:
@@ -216,7 +216,7 @@ class Cache:
         except OSError:
             return True
 
-    def _candidates(self, kind: str, key: str) -> list[Entry]:
+    def _candidates(self, kind: str, key: str) -> list[CacheEntry]:
         if not self._is_safe:
             return []
         folder = self.folder / kind / key[:2]
@@ -228,7 +228,7 @@ class Cache:
                 return []
         return found
 
-    def _scan(self, folder: Path, kind: str) -> Iterator[Entry]:
+    def _scan(self, folder: Path, kind: str) -> Iterator[CacheEntry]:
         try:
             groups = [Path(found.path) for found in os.scandir(folder) if found.is_dir(follow_symlinks=False)]
         except OSError:
@@ -236,12 +236,12 @@ class Cache:
         for group in groups:
             yield from _scan_folder(group, kind, "")
 
-    def _used(self, entry: Entry) -> None:
+    def _used(self, entry: CacheEntry) -> None:
         self.counts.hits += 1
         with contextlib.suppress(OSError):
             os.utime(entry.path)
 
-    def _damaged(self, entry: Entry) -> None:
+    def _damaged(self, entry: CacheEntry) -> None:
         self.counts.damaged += 1
         _remove(entry.path)
 
@@ -342,7 +342,7 @@ def _digest_of_blocks(block: Callable[[int], bytes | memoryview], size: int) -> 
     return hashlib.sha256(b"".join(leaves) + str(size).encode()).hexdigest()[:40]
 
 
-def _scan_folder(folder: Path, kind: str, prefix: str) -> list[Entry]:
+def _scan_folder(folder: Path, kind: str, prefix: str) -> list[CacheEntry]:
     found = []
     try:
         for item in os.scandir(folder):
@@ -353,7 +353,7 @@ def _scan_folder(folder: Path, kind: str, prefix: str) -> list[Entry]:
                 status = item.stat()
                 if not stat.S_ISREG(status.st_mode):
                     continue
-                found.append(Entry(kind, key, digest, Path(item.path), status.st_size, status.st_mtime))
+                found.append(CacheEntry(kind, key, digest, Path(item.path), status.st_size, status.st_mtime))
     except OSError:
         pass
     return found

@@ -12,7 +12,7 @@ PART, HOST, IF, WHILE = "part", "host", "if", "while"
 
 
 @dataclass(frozen=True)
-class Step:
+class ProgramStep:
     """One step of a program and its registers.
 
     Input 0 of `if` is the condition that selects one of two blocks. The inputs of `while` are the initial
@@ -30,18 +30,18 @@ class Step:
     """Required kinds of the results of a host function; "" for any."""
     source: str = ""
     """The name of the user's node."""
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[CompiledBlock, ...] = ()
 
 
 @dataclass(frozen=True)
-class Block:
+class CompiledBlock:
     """Steps, the registers of their arguments, and those of the results."""
 
     arguments: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ProgramStep, ...]
     results: tuple[int, ...]
 
-    def all_steps(self) -> Iterator[Step]:
+    def all_steps(self) -> Iterator[ProgramStep]:
         """Yield the steps, including those of nested blocks."""
         for step in self.steps:
             yield step
@@ -67,7 +67,7 @@ class CompiledProgram:
     target: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    body: Block
+    body: CompiledBlock
     registers: int
     parts: tuple[Artifact, ...]
     constants: Mapping[int, str] = field(default_factory=dict)

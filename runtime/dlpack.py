@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.runtime.dtypes import ElementType, element_type_of, element_type_of_dlpack, numpy_dtype
+from mirlo.runtime.dtypes import ArrayDType, element_type_of, element_type_of_dlpack, numpy_dtype
 
 _CPU_DEVICES = {1: "cpu", 3: "cuda_host", 11: "rocm_host"}
 _DEVICE_NAMES = {**_CPU_DEVICES, 2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda_managed"}
@@ -75,7 +75,7 @@ def array_of_tensor(tensor: DLTensor, owner: Any = None, read_only: bool = False
     return array if array.dtype == dtype else array.view(dtype)
 
 
-def element_of(tensor: DLTensor) -> ElementType:
+def element_of(tensor: DLTensor) -> ArrayDType:
     """Return the element type of a tensor."""
     code, bits, lanes = tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes
     element = element_type_of_dlpack(code, bits) if lanes == 1 else None
@@ -118,7 +118,7 @@ def tensor_of(value: Any, **how: Any) -> tuple[DLTensor, Any, bool]:
     raise DLPackError("its __dlpack__ gave no DLPack capsule")
 
 
-def data_type_of(element: ElementType) -> DLDataType:
+def data_type_of(element: ArrayDType) -> DLDataType:
     """Return the DLPack data type of an element type."""
     # DLPack packs types narrower than 8 bits; Mirlo stores and exports them as whole bytes.
     code = element.dlpack_code if element.dlpack_code is not None else int(element.name.startswith("u"))

@@ -15,14 +15,14 @@ from mirlo.runtime.dlpack import (
     DLTensor,
     data_type_of,
 )
-from mirlo.runtime.dtypes import ElementType
+from mirlo.runtime.dtypes import ArrayDType
 
 _exported: dict[int, tuple[Any, ...]] = {}
 """Exported tensors by address, each with the owner of its memory."""
 
 
 def capsule_of(
-    address: int, device: tuple[int, int], shape: Sequence[int], element: ElementType, owner: Any, versioned: bool
+    address: int, device: tuple[int, int], shape: Sequence[int], element: ArrayDType, owner: Any, versioned: bool
 ) -> Any:
     """Return a capsule over contiguous memory; `owner` lives until the consumer calls the deleter."""
     dims = (ctypes.c_int64 * len(shape))(*shape)

@@ -15,7 +15,7 @@ MAX_RANK = 64 if int(np.__version__.split(".")[0]) >= 2 else 32
 
 
 @dataclass(frozen=True)
-class ElementType:
+class ArrayDType:
     """An element type of an array; in memory every element takes at least one byte."""
 
     name: str
@@ -60,7 +60,7 @@ _ROWS = (
     ("u2", "uint2", 2, None),
     ("bool", "bool", 8, _BOOL),
 )
-ELEMENT_TYPES = {row[0]: ElementType(*row) for row in _ROWS}
+ELEMENT_TYPES = {row[0]: ArrayDType(*row) for row in _ROWS}
 _BY_NUMPY = {row.numpy_name: row for row in ELEMENT_TYPES.values()}
 _BY_DLPACK = {(row.dlpack_code, row.dlpack_bits): row for row in ELEMENT_TYPES.values() if row.dlpack_code is not None}
 
@@ -76,11 +76,11 @@ def numpy_dtype(name: str) -> np.dtype:
     return np.dtype(getattr(ml_dtypes, numpy_name))
 
 
-def element_type_of(dtype: np.dtype) -> ElementType | None:
+def element_type_of(dtype: np.dtype) -> ArrayDType | None:
     """Return the element type of a numpy type in any byte order; None if Mirlo has none."""
     return _BY_NUMPY.get(dtype.name)
 
 
-def element_type_of_dlpack(code: int, bits: int) -> ElementType | None:
+def element_type_of_dlpack(code: int, bits: int) -> ArrayDType | None:
     """Return the element type of a DLPack data type of one lane; None if Mirlo has none."""
     return _BY_DLPACK.get((code, bits))

@@ -31,7 +31,7 @@ from mirlo.runtime.sizes import Allocations, Sizes
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryUse:
     """The memory of an executable, in bytes."""
 
     weights_bytes: int
@@ -103,9 +103,9 @@ class Executable:
         return self.artifact.outputs
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> MemoryUse:
         """Return the bytes of the weights (shared by all calls) and of the arena of a call."""
-        return Memory(self._store.nbytes, self.artifact.arena_bytes, self._code.device_arena, self._sizes.is_dynamic)
+        return MemoryUse(self._store.nbytes, self.artifact.arena_bytes, self._code.device_arena, self._sizes.is_dynamic)
 
     def weight(self, name: str) -> np.ndarray:
         """Return a weight by its name in `artifact.params`; it must not be written."""

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from mirlo.runtime.artifact import KernelInfo, TensorSpec
-from mirlo.runtime.compiled_program import HOST, IF, PART, Block, CompiledProgram, Port, Step
+from mirlo.runtime.compiled_program import HOST, IF, PART, CompiledBlock, CompiledProgram, Port, ProgramStep
 from mirlo.runtime.errors import InputError, PackedFunctionError
-from mirlo.runtime.executable import Executable, Memory
+from mirlo.runtime.executable import Executable, MemoryUse
 from mirlo.runtime.host import resolve_host
 from mirlo.runtime.inputs import random_input, require_names
 from mirlo.runtime.kinds import MAP, Kind, parse_kind
@@ -54,11 +54,11 @@ class Program:
         return self.compiled.outputs
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> MemoryUse:
         """Return the bytes of the weights and of the arenas of all modules."""
         used = {spec.name for artifact in self.compiled.parts for spec in artifact.params}
         used |= set(self.compiled.constants.values())
-        return Memory(
+        return MemoryUse(
             sum(self._store.get(name).nbytes for name in used),
             sum(artifact.arena_bytes for artifact in self.compiled.parts),
         )
@@ -144,7 +144,7 @@ class Program:
         # copied.
         return [_own(port.kind, value) for port, value in zip(self.outputs, results, strict=True)]
 
-    def _run(self, block: Block, registers: list[Any], stamps: np.ndarray | None = None) -> list[Any]:
+    def _run(self, block: CompiledBlock, registers: list[Any], stamps: np.ndarray | None = None) -> list[Any]:
         for i, step in enumerate(block.steps):
             if stamps is not None:
                 stamps[i] = time.perf_counter_ns()
@@ -155,7 +155,7 @@ class Program:
             stamps[len(block.steps)] = time.perf_counter_ns()
         return [registers[i] for i in block.results]
 
-    def _step(self, step: Step, registers: list[Any]) -> Sequence[Any]:
+    def _step(self, step: ProgramStep, registers: list[Any]) -> Sequence[Any]:
         if step.kind == PART:
             made = self._parts[step.part](*(registers[i] for i in step.inputs))
             return made if isinstance(made, tuple) else (made,)
@@ -165,7 +165,7 @@ class Program:
             return self._run(step.blocks[0 if registers[step.inputs[0]].item() else 1], registers)
         return self._loop(step, registers)
 
-    def _loop(self, step: Step, registers: list[Any]) -> list[Any]:
+    def _loop(self, step: ProgramStep, registers: list[Any]) -> list[Any]:
         before, after = step.blocks
         values = [registers[i] for i in step.inputs]
         while True:
@@ -180,7 +180,7 @@ class Program:
 class _HostCall:
     """A host function with its keyword arguments, whose results are checked."""
 
-    def __init__(self, step: Step, function: Any) -> None:
+    def __init__(self, step: ProgramStep, function: Any) -> None:
         self.step = step
         self.function = function
         self.options = json.loads(step.options)
@@ -208,7 +208,7 @@ def _assign(places: Sequence[int], values: Sequence[Any], registers: list[Any]) 
         registers[register] = value
 
 
-def _label(step: Step) -> str:
+def _label(step: ProgramStep) -> str:
     return {PART: f"part_{step.part}", HOST: step.function}.get(step.kind, step.kind)
 
 

@@ -18,7 +18,7 @@ from mirlo.runtime.artifact import (
     split_externals,
     with_externals,
 )
-from mirlo.runtime.compiled_program import HOST, IF, PART, WHILE, Block, CompiledProgram, Port, Step
+from mirlo.runtime.compiled_program import HOST, IF, PART, WHILE, CompiledBlock, CompiledProgram, Port, ProgramStep
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.fields import Fields
 from mirlo.runtime.kinds import Kind, parse_kind
@@ -168,11 +168,11 @@ class _Reader:
             raise row.fail(f"{row.place}.{name}", f"a register below {self.registers}", found)
         return found
 
-    def block(self, row: Fields, depth: int = 0) -> Block:
+    def block(self, row: Fields, depth: int = 0) -> CompiledBlock:
         if depth > _DEEPEST:
             raise row.fail(f"{row.place}.steps", f"blocks nested at most {_DEEPEST} deep", depth)
         steps = tuple(self._step(step, depth) for step in row.each("steps"))
-        return Block(self._list(row, "arguments"), steps, self._list(row, "results"))
+        return CompiledBlock(self._list(row, "arguments"), steps, self._list(row, "results"))
 
     def _list(self, row: Fields, name: str) -> tuple[int, ...]:
         found = row.counts(name)
@@ -181,7 +181,7 @@ class _Reader:
                 raise row.fail(f"{row.place}.{name}", f"registers below {self.registers}", number)
         return found
 
-    def _step(self, row: Fields, depth: int) -> Step:
+    def _step(self, row: Fields, depth: int) -> ProgramStep:
         kind, part = row.text("kind"), row.count("part")
         blocks = tuple(self.block(block, depth + 1) for block in row.each("blocks"))
         if kind not in _BLOCKS or len(blocks) != _BLOCKS[kind]:
@@ -192,7 +192,7 @@ class _Reader:
         for text in kinds:
             if text:
                 _parsed_kind(row, "kinds", text)
-        step = Step(
+        step = ProgramStep(
             kind, self._list(row, "inputs"), self._list(row, "outputs"), part, row.name("function"),
             row.json_object("options"), kinds, row.text("source"), blocks,
         )  # fmt: skip
@@ -201,7 +201,7 @@ class _Reader:
             raise row.fail(row.place, problem, [len(step.inputs), len(step.outputs)])
         return step
 
-    def _mismatch(self, step: Step) -> str | None:
+    def _mismatch(self, step: ProgramStep) -> str | None:
         """Return the requirement that a step's registers violate; None if they fit."""
         takes, gives = len(step.inputs), len(step.outputs)
         if step.kind == PART:

@@ -13,7 +13,7 @@ import numpy as np
 from mirlo.runtime import artifact as artifacts
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import ArtifactError
-from mirlo.runtime.executable import Executable, Memory
+from mirlo.runtime.executable import Executable, MemoryUse
 from mirlo.runtime.fields import Fields
 from mirlo.runtime.inputs import bind
 from mirlo.runtime.locks import make_lock
@@ -111,11 +111,11 @@ class Specialized(Executable):
         return [dict(each.dims) for each in self.shape_counts[:most]]
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> MemoryUse:
         """Return the memory of all builds: the weights, each once, and the largest arena."""
         every = [super().memory, *(build.memory for build in self.builds)]
         names = {spec.name: self._array(spec.name) for each in self._artifacts() for spec in each.params}
-        return Memory(
+        return MemoryUse(
             sum(array.nbytes for array in names.values()),
             max(each.arena_bytes for each in every),
             sum(each.device_arena_bytes for each in every),

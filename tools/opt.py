@@ -16,7 +16,7 @@ from mirlo.driver.bytecode import parse_bytes
 from mirlo.driver.diagnostics import Diagnostics
 from mirlo.driver.garbage import FewerCollections
 from mirlo.driver.modules import load_params, read_module, script_text, write_script
-from mirlo.driver.source import Chunk, Source, read_source
+from mirlo.driver.source import Chunk, SourceFile, read_source
 from mirlo.passes.files import FileError, list_params, write_ir
 from mirlo.passes.instrumentation import Instrument, PrintIR, SaveIR
 from mirlo.passes.pipeline import PassFailed, Pipeline, PipelineError
@@ -114,7 +114,7 @@ def _tell(arguments: OptArguments) -> str | None:
     return None
 
 
-def _from_reproducer(arguments: OptArguments, source: Source) -> OptArguments:
+def _from_reproducer(arguments: OptArguments, source: SourceFile) -> OptArguments:
     recorded = None if source.is_bytecode else arguments_of(source.text)
     if recorded is None:
         raise FileError(f"{source.name} is no reproducer: its first line does not start with '// configuration: '")

@@ -61,15 +61,15 @@ class Flag(NamedTuple):
     help: str
 
 
-class Kind(NamedTuple):
+class FlagKind(NamedTuple):
     """What follows a flag."""
 
     label: str
     is_list: bool = False
 
 
-FILE, TEXT, TARGET, NUMBER = Kind("FILE"), Kind("TEXT"), Kind("TARGET"), Kind("N")
-FOLDER, PASSES, FILES = Kind("DIR"), Kind("PASS,...", is_list=True), Kind("FILE,...", is_list=True)
+FILE, TEXT, TARGET, NUMBER = FlagKind("FILE"), FlagKind("TEXT"), FlagKind("TARGET"), FlagKind("N")
+FOLDER, PASSES, FILES = FlagKind("DIR"), FlagKind("PASS,...", is_list=True), FlagKind("FILE,...", is_list=True)
 
 FLAGS: dict[str, list[Flag]] = {
     "Input and output": [
@@ -134,7 +134,7 @@ def parse_arguments(argv: Sequence[str]) -> OptArguments:
         flag = _find_flag(name)
         if flag is None:
             arguments.passes.append((name.lstrip("-"), value))
-        elif isinstance(flag.value, Kind):
+        elif isinstance(flag.value, FlagKind):
             if not has_value:
                 if not rest:
                     raise UsageError(f"flag '{flag.name}' needs a value: {flag.name}={flag.value.label}")

@@ -10,7 +10,7 @@ from mirlo.passes.pipeline_parser import unknown_pass
 from mirlo.passes.registry import Pass, find_pass, load_all, summary
 from mirlo.passes.upstream import default_options, find_upstream
 from mirlo.passes.upstream_names import UPSTREAM_NAMES
-from mirlo.tools.opt_arguments import FLAGS, Kind, UsageError
+from mirlo.tools.opt_arguments import FLAGS, FlagKind, UsageError
 
 USAGE = """\
 usage: mirlo-opt [FILE] [--PASS[=OPTIONS] ...] [--pass-pipeline=TEXT] [flags]
@@ -24,7 +24,7 @@ def overall_help() -> str:
     for title, flags in FLAGS.items():
         lines.append(f"{title}:")
         for flag in flags:
-            value = f"={flag.value.label}" if isinstance(flag.value, Kind) else ""
+            value = f"={flag.value.label}" if isinstance(flag.value, FlagKind) else ""
             lines.append(f"  {flag.name + value:<44} {flag.help}")
         lines.append("")
     lines.append("Each pass is a flag too, with its options as value: --fold-constant=limit=4, --canonicalize.")

@@ -27,7 +27,7 @@ TOLERANCE = 0.02
 
 
 @dataclass(frozen=True)
-class Timing:
+class PlacementTiming:
     """The time of one alternative."""
 
     microseconds: float
@@ -36,7 +36,7 @@ class Timing:
     agrees: bool = True
 
 
-def time_in_turns(executables: Mapping[str, Any]) -> dict[str, Timing]:
+def time_in_turns(executables: Mapping[str, Any]) -> dict[str, PlacementTiming]:
     """Time builds of the same model alternately; the first one is what others are compared with."""
     runs = list(executables.values())
     inputs = list(runs[0].random_inputs(0).values())
@@ -55,7 +55,7 @@ def time_in_turns(executables: Mapping[str, Any]) -> dict[str, Timing]:
     timings = {}
     for name, found, fits in zip(executables, times, agree, strict=True):
         ratios = [one / other for one, other in zip(found, base, strict=False)]
-        timings[name] = Timing(statistics.median(found), statistics.median(ratios), fits)
+        timings[name] = PlacementTiming(statistics.median(found), statistics.median(ratios), fits)
     return timings
 
 

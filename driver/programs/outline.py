@@ -42,7 +42,7 @@ def told_by(value: Any) -> set[str]:
     return {name for dim in shape if isinstance(dim, SymbolicDim) and dim.is_symbol for name in dim.symbols()}
 
 
-class Outliner:
+class ProgramOutliner:
     """A module with a function `@main` of copies of these operations, and the values that it takes."""
 
     def __init__(self, operations: Sequence[Any], results: Sequence[Any], visible: Sequence[Any]):

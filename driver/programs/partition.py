@@ -14,12 +14,12 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.driver.programs.detect import CALL, is_host, main_of
-from mirlo.driver.programs.outline import Outliner, dim_symbols, read_by, symbols_in, told_by
+from mirlo.driver.programs.outline import ProgramOutliner, dim_symbols, read_by, symbols_in, told_by
 from mirlo.passes.graph.constants import constant_value, is_constant
 from mirlo.passes.locations import node_of
 from mirlo.passes.memory.storage_assignment import BIND
 from mirlo.passes.session import Session
-from mirlo.runtime.compiled_program import HOST, IF, PART, WHILE, Block, Step
+from mirlo.runtime.compiled_program import HOST, IF, PART, WHILE, CompiledBlock, ProgramStep
 from mirlo.runtime.errors import MirloError
 
 CARRIED_ALONG = ("relax.constant", "tensor.extract")
@@ -31,21 +31,21 @@ class ProgramError(MirloError, ValueError):
 
 
 @dataclass
-class Draft:
+class ProgramDraft:
     """What a module was cut into: the steps, and a module for each part."""
 
-    body: Block
+    body: CompiledBlock
     registers: int
     constants: dict[int, str]
     parts: list[Any]
 
 
-def partition(module: Any, session: Session) -> Draft:
+def partition(module: Any, session: Session) -> ProgramDraft:
     """Cut the function `@main` of a module; the parts are modules of its context."""
     main = main_of(module)
     cutter = _Cutter(session)
     body = cutter.block(main.operation.regions[0].blocks[0])
-    return Draft(body, cutter.count, cutter.constants, cutter.parts)
+    return ProgramDraft(body, cutter.count, cutter.constants, cutter.parts)
 
 
 @dataclass
@@ -80,20 +80,20 @@ class _Cutter:
             self.count += 1
         return self.registers[value]
 
-    def block(self, block: Any) -> Block:
+    def block(self, block: Any) -> CompiledBlock:
         seen = len(self.visible)
         arguments = tuple(self.new(argument) for argument in block.arguments)
         *operations, terminator = [op.operation for op in block.operations]
         steps = tuple(self._steps([op for op in operations if op.name not in CARRIED_ALONG], terminator))
         results = tuple(self.register(value) for value in terminator.operands)
         del self.visible[seen:]
-        return Block(arguments, steps, results)
+        return CompiledBlock(arguments, steps, results)
 
-    def _steps(self, operations: Sequence[Any], terminator: Any) -> list[Step]:
+    def _steps(self, operations: Sequence[Any], terminator: Any) -> list[ProgramStep]:
         reads = [_reads(op) for op in operations]
         named = [symbols_in(op) for op in operations]
         levels = _levels(operations, named, {name for value in self.visible for name in dim_symbols(value)})
-        steps: list[Step] = []
+        steps: list[ProgramStep] = []
         for level in range(max(levels, default=-1) + 1):
             members = [i for i, found in enumerate(levels) if found == level and not is_host(operations[i])]
             if members:
@@ -107,7 +107,7 @@ class _Cutter:
                     steps.append(self._host(op))
         return steps
 
-    def _part(self, operations: Sequence[Any], outside: set[Any], symbols: set[str]) -> list[Step]:
+    def _part(self, operations: Sequence[Any], outside: set[Any], symbols: set[str]) -> list[ProgramStep]:
         """Return a subgraph of these operations with the results that are used outside.
 
         `symbols` are those in types outside: a tensor that determines one is a result, too.
@@ -124,18 +124,18 @@ class _Cutter:
         for value in results:
             if TensorType.from_mlir(value.type) is None:
                 raise ProgramError(f"a value of type {value.type} cannot be handed from a part to a host function")
-        outliner = Outliner(operations, results, self.visible)
+        outliner = ProgramOutliner(operations, results, self.visible)
         text = outliner.module.operation.get_asm()
         if text not in self.known:
             self.known[text] = len(self.parts)
             self.parts.append(outliner.module)
         inputs = tuple(self.register(value) for value in outliner.inputs)
-        return [Step(PART, inputs, tuple(map(self.new, results)), part=self.known[text])]
+        return [ProgramStep(PART, inputs, tuple(map(self.new, results)), part=self.known[text])]
 
-    def _host(self, op: Any) -> Step:
+    def _host(self, op: Any) -> ProgramStep:
         if op.name == CALL:
             view = op.opview
-            return Step(
+            return ProgramStep(
                 HOST,
                 tuple(map(self.register, op.operands)),
                 tuple(map(self.new, op.results)),
@@ -149,7 +149,7 @@ class _Cutter:
         inputs = tuple(map(self.register, op.operands))
         blocks = tuple(self.block(region.blocks[0]) for region in op.regions)
         kind = IF if op.name == "scf.if" else WHILE
-        return Step(kind, inputs, tuple(map(self.new, op.results)), blocks=blocks)
+        return ProgramStep(kind, inputs, tuple(map(self.new, op.results)), blocks=blocks)
 
 
 def _levels(operations: Sequence[Any], named: Sequence[set[str]], known: set[str]) -> list[int]:

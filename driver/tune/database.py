@@ -21,7 +21,7 @@ class DatabaseError(MirloError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class TuningEntry:
     """What is known of a kernel."""
 
     values: dict[str, int]
@@ -40,7 +40,7 @@ class Database:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.entries: dict[str, Entry] = self._read()
+        self.entries: dict[str, TuningEntry] = self._read()
 
     def find(self, key: str) -> Mapping[str, int] | None:
         """Return the best known choices, for the pass `apply-tuning`."""
@@ -53,7 +53,7 @@ class Database:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def add(self, key: str, entry: Entry) -> None:
+    def add(self, key: str, entry: TuningEntry) -> None:
         """Keep an entry, in the file too; what others added in the meantime stays."""
         self.entries = {**self._read(), **self.entries, key: entry}
         content = {"version": VERSION, "entries": {name: asdict(found) for name, found in self.entries.items()}}
@@ -71,7 +71,7 @@ class Database:
         chosen = sorted((key, sorted(entry.values.items())) for key, entry in self.entries.items() if entry.values)
         return hashlib.sha256(json.dumps(chosen).encode()).hexdigest()[:16]
 
-    def _read(self) -> dict[str, Entry]:
+    def _read(self) -> dict[str, TuningEntry]:
         if not self.path.exists():
             return {}
         try:
@@ -85,9 +85,9 @@ class Database:
             raise DatabaseError(f"'{self.path}' is no database of 'mirlo tune': {error}; delete it") from error
 
 
-def _entry(found: Any) -> Entry:
+def _entry(found: Any) -> TuningEntry:
     values = {str(name): int(value) for name, value in found["values"].items()}
-    return Entry(
+    return TuningEntry(
         values, float(found["ratio"]), float(found["microseconds"]), str(found["function"]), int(found["trials"])
     )
 

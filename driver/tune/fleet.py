@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirlo.driver.tune.measure import Timing, time_choices
-from mirlo.driver.tune.tasks import Task
+from mirlo.driver.tune.measure import ChoiceTiming, time_choices
+from mirlo.driver.tune.tasks import TuningTask
 from mirlo.runtime.errors import MirloError
 
 
@@ -28,11 +28,11 @@ class Fleet:
     cpus: float = 1.0
     _remote: Any = field(default=None, init=False, repr=False)
 
-    def ratios(self, task: Task, choices: Sequence[dict[str, int]], target: str, threads: int) -> Timing:
+    def ratios(self, task: TuningTask, choices: Sequence[dict[str, int]], target: str, threads: int) -> ChoiceTiming:
         """Return times measured by an idle worker."""
         import ray
 
-        found: Timing = ray.get(self._timer().remote(task, list(choices), target, threads))
+        found: ChoiceTiming = ray.get(self._timer().remote(task, list(choices), target, threads))
         return found
 
     def _timer(self) -> Any:

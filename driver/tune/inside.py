@@ -11,7 +11,7 @@ from typing import Any
 
 from mirlo.driver.build import build
 from mirlo.driver.request import CompileRequest
-from mirlo.driver.tune.database import Database, Entry
+from mirlo.driver.tune.database import Database, TuningEntry
 
 ROUNDS = 9
 REPEATS = 2
@@ -38,7 +38,7 @@ class Without(Database):
 
     def __init__(self, database: Database, keys: Sequence[str]) -> None:
         self.path = database.path
-        self.entries: dict[str, Entry] = {k: entry for k, entry in database.entries.items() if k not in set(keys)}
+        self.entries: dict[str, TuningEntry] = {k: entry for k, entry in database.entries.items() if k not in set(keys)}
 
 
 def time_inside(

@@ -11,7 +11,7 @@ import numpy as np
 
 from mirlo.driver.build import build
 from mirlo.driver.request import CompileRequest
-from mirlo.driver.tune.tasks import Task
+from mirlo.driver.tune.tasks import TuningTask
 from mirlo.runtime.errors import MirloError
 
 SECONDS = 0.12
@@ -22,12 +22,12 @@ ROUNDS = 7
 class Measurer(Protocol):
     """Where kernels are timed: here, or on other machines."""
 
-    def ratios(self, task: Task, choices: Sequence[dict[str, int]], target: str, threads: int) -> Timing:
+    def ratios(self, task: TuningTask, choices: Sequence[dict[str, int]], target: str, threads: int) -> ChoiceTiming:
         """Time the kernel with its target's own choices; return the ratios of the given ones to that."""
 
 
 @dataclass(frozen=True)
-class Timing:
+class ChoiceTiming:
     """Microseconds without choices, and for each choice the ratio to that; None where it cannot be compiled."""
 
     microseconds: float
@@ -38,11 +38,11 @@ class Timing:
 class Local:
     """Times kernels in this process."""
 
-    def ratios(self, task: Task, choices: Sequence[dict[str, int]], target: str, threads: int) -> Timing:
+    def ratios(self, task: TuningTask, choices: Sequence[dict[str, int]], target: str, threads: int) -> ChoiceTiming:
         return time_choices(task, choices, target, threads)
 
 
-def time_choices(task: Task, choices: Sequence[dict[str, int]], target: str, threads: int) -> Timing:
+def time_choices(task: TuningTask, choices: Sequence[dict[str, int]], target: str, threads: int) -> ChoiceTiming:
     """Compile the kernel once for each choice and time them in turns."""
     own = compile_task(task, {}, target, threads)
     others = [_compiled(task, choice, target, threads) for choice in choices]
@@ -60,10 +60,10 @@ def time_choices(task: Task, choices: Sequence[dict[str, int]], target: str, thr
         None if not found else statistics.median([time / first for time, first in zip(found, times[0], strict=True)])
         for found in times[1:]
     )
-    return Timing(base, ratios)
+    return ChoiceTiming(base, ratios)
 
 
-def _compiled(task: Task, choice: dict[str, int], target: str, threads: int) -> Any:
+def _compiled(task: TuningTask, choice: dict[str, int], target: str, threads: int) -> Any:
     try:
         return compile_task(task, choice, target, threads)
     except MirloError:
@@ -79,7 +79,7 @@ def _agrees(executable: Any, inputs: Any, wanted: dict[str, Any]) -> bool:
     )
 
 
-def compile_task(task: Task, values: dict[str, int], target: str, threads: int) -> Any:
+def compile_task(task: TuningTask, values: dict[str, int], target: str, threads: int) -> Any:
     """Compile the kernel with these choices."""
     from mirlo.dialects.bindings import ir
     from mirlo.dialects.context import make_context

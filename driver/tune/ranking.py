@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.driver.tune.tasks import Task
+from mirlo.driver.tune.tasks import TuningTask
 
 PROMISING = 1.3
 """Choices that are expected to take longer than this part of the time without them are not measured."""
@@ -12,7 +12,7 @@ FEWEST = 12
 """Measured choices from which on it means something how well their order was foreseen."""
 
 
-def promising(task: Task) -> list[int]:
+def promising(task: TuningTask) -> list[int]:
     """Return the positions of the choices to measure, those expected to be fastest first.
 
     Choices without a prediction are ranked by the target's order, and are assumed to be as fast as the current best.

@@ -13,11 +13,11 @@ from itertools import combinations
 from typing import Any
 
 from mirlo.driver.request import CompileRequest
-from mirlo.driver.tune.database import Database, Entry, default_database
+from mirlo.driver.tune.database import Database, TuningEntry, default_database
 from mirlo.driver.tune.inside import time_inside
 from mirlo.driver.tune.measure import Local, Measurer
 from mirlo.driver.tune.ranking import promising, rank_correlation
-from mirlo.driver.tune.tasks import Task, tasks_of
+from mirlo.driver.tune.tasks import TuningTask, tasks_of
 from mirlo.passes.targets import TargetError
 
 WORTH = 0.97
@@ -52,7 +52,7 @@ class Tuned:
 
 
 @dataclass
-class Report:
+class TuningReport:
     """What became of a model."""
 
     kernels: int
@@ -89,7 +89,7 @@ def tune(
     seconds: float = 60.0,
     measurer: Measurer | None = None,
     tell: Tell = lambda text: None,
-) -> Report:
+) -> TuningReport:
     """Search for faster kernels within a time budget; what is found goes into the database.
 
     What was measured before, for this model or another, is not measured again. A choice is kept only where it was
@@ -127,7 +127,7 @@ class _Search:
     tell: Tell
     start: float
     seconds: float
-    report: Report = field(default_factory=lambda: Report(0))
+    report: TuningReport = field(default_factory=lambda: TuningReport(0))
 
     def run(self, operators: bool, share: float) -> None:
         """Search through the operators of the model, or through its kernels, for a share of the whole time."""
@@ -145,8 +145,8 @@ class _Search:
             self.tell("measuring inside of the model")
             self._confirm(winners, operators)
 
-    def _searched(self, tasks: Sequence[Task], until: float, operators: bool) -> list[tuple[Task, Tuned]]:
-        waiting: list[tuple[float, Task]] = []
+    def _searched(self, tasks: Sequence[TuningTask], until: float, operators: bool) -> list[tuple[TuningTask, Tuned]]:
+        waiting: list[tuple[float, TuningTask]] = []
         known = 0
         for position, task in enumerate(tasks):
             if task.key in self.database:
@@ -172,7 +172,7 @@ class _Search:
             waiting.append((self.timer.ratios(task, (), self.target, self.threads).microseconds * task.calls, task))
         waiting.sort(key=lambda entry: -entry[0])
         whole = sum(cost for cost, _ in waiting) or 1.0
-        found: list[tuple[Task, Tuned]] = []
+        found: list[tuple[TuningTask, Tuned]] = []
         for position, (cost, task) in enumerate(waiting):
             left = until - time.monotonic()
             if left <= 0:
@@ -190,11 +190,11 @@ class _Search:
         self.report.left += len(tasks) - known - len(found)
         return found
 
-    def _keep(self, task: Task, result: Tuned) -> None:
-        entry = Entry(result.values, result.ratio, result.microseconds, task.function, result.trials)
+    def _keep(self, task: TuningTask, result: Tuned) -> None:
+        entry = TuningEntry(result.values, result.ratio, result.microseconds, task.function, result.trials)
         self.database.add(task.key, entry)
 
-    def _confirm(self, winners: Sequence[tuple[Task, Tuned]], operators: bool) -> None:
+    def _confirm(self, winners: Sequence[tuple[TuningTask, Tuned]], operators: bool) -> None:
         """Let go of what is no faster inside of the model: of single kernels, or of all operators at once."""
         inside = time_inside(
             self.model, self.database, [task.key for task, _ in winners], target=self.target, threads=self.threads,
@@ -215,7 +215,7 @@ class _Search:
 
 
 def search(
-    task: Task, timer: Measurer, target: str, threads: int, seconds: float, tell: Tell, base: float = 0.0
+    task: TuningTask, timer: Measurer, target: str, threads: int, seconds: float, tell: Tell, base: float = 0.0
 ) -> Tuned:
     """Search the best choices for one kernel, which takes `base` microseconds without any."""
     start = time.monotonic()
@@ -247,14 +247,14 @@ def search(
     return Tuned(task.function, task.calls, base, 1.0, {}, trials, foreseen=foreseen)
 
 
-def _together(task: Task, measured: Mapping[int, float]) -> list[dict[str, int]]:
+def _together(task: TuningTask, measured: Mapping[int, float]) -> list[dict[str, int]]:
     """Choices of different things that were each faster, both at once."""
     winners = sorted((i for i, ratio in measured.items() if ratio < 1.0), key=lambda i: measured[i])
     pairs = [(task.choices[i], task.choices[j]) for i, j in combinations(winners, 2)]
     return [{**first, **second} for first, second in pairs if not set(first) & set(second)][:BATCH]
 
 
-def _foreseen(task: Task, measured: Mapping[int, float]) -> float | None:
+def _foreseen(task: TuningTask, measured: Mapping[int, float]) -> float | None:
     if not task.expected:
         return None
     told = [(cost, ratio) for i, ratio in measured.items() if (cost := task.expected[i]) is not None]

@@ -27,7 +27,7 @@ from mirlo.passes.targets import CompileOptions, Target, TargetError, find_targe
 
 
 @dataclass(frozen=True)
-class Task:
+class TuningTask:
     """A kernel, or an operator, to tune."""
 
     key: str
@@ -48,7 +48,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Point:
+class TuningPoint:
     """A place in a target's pipeline where choices are told."""
 
     at: int
@@ -59,13 +59,13 @@ class Point:
         return self.step.operators.split()
 
 
-def points_of(target: str, options: CompileOptions) -> tuple[list[str], list[Point]]:
+def points_of(target: str, options: CompileOptions) -> tuple[list[str], list[TuningPoint]]:
     """Return the steps of a target's pipeline as text, and the points among them at which choices are applied."""
     chosen = find_target(target)
     if chosen.pipeline is None or chosen.space is None:
         raise TargetError(f"target '{target}' has nothing to tune: it offers no choices for its kernels")
     pipeline = Pipeline(chosen.pipeline(options))
-    points = [Point(at, step) for at, step in enumerate(pipeline) if isinstance(step, ApplyTuning)]
+    points = [TuningPoint(at, step) for at, step in enumerate(pipeline) if isinstance(step, ApplyTuning)]
     if not points:
         raise TargetError(f"target '{target}' has nothing to tune: its pipeline has no pass '{ApplyTuning.name}'")
     return [str(step) for step in pipeline], points
@@ -74,7 +74,7 @@ def points_of(target: str, options: CompileOptions) -> tuple[list[str], list[Poi
 def tasks_of(
     model: Any, target: str, threads: int, shapes: Mapping[str, Sequence[int | str]] | None = None,
     *, database: Lookup | None = None, operators: bool = False, is_known: Callable[[str], bool] = lambda key: False,
-) -> tuple[list[Task], int]:  # fmt: skip
+) -> tuple[list[TuningTask], int]:  # fmt: skip
     """Return the tunable kernels or operators of a model, and how many kernels there are in all.
 
     Entries of `database` for operators are applied before there are kernels. Known tasks have no prediction.
@@ -93,7 +93,7 @@ def tasks_of(
         Pipeline(f"builtin.module({','.join(steps[: point.at])})").run(module, session)
         subjects = _operators(module, point) if operators else _kernels(module, session)
         rest = f"builtin.module({','.join(steps[point.at + 1 :])})"
-        tasks: dict[str, Task] = {}
+        tasks: dict[str, TuningTask] = {}
         for subject in subjects:
             key = tuning_key(subject.op, target, threads)
             if key in tasks or not subject.calls:
@@ -105,7 +105,7 @@ def tasks_of(
             expected = () if is_known(key) else _expected(chosen, subject.op, choices, options)
             alone = str(_alone(subject.site, None if operators else subject.op))
             operator = subject.op.name if operators else None
-            tasks[key] = Task(key, subject.name, subject.calls, alone, rest, tuple(choices), expected, operator)
+            tasks[key] = TuningTask(key, subject.name, subject.calls, alone, rest, tuple(choices), expected, operator)
     return list(tasks.values()), len(subjects)
 
 
@@ -132,7 +132,7 @@ def _kernels(module: Any, session: Any) -> list[Subject]:
     return found
 
 
-def _operators(module: Any, point: Point) -> list[Subject]:
+def _operators(module: Any, point: TuningPoint) -> list[Subject]:
     ops = operations_named(module, point.operators)
     keys = [tuning_key(op, point.step.target, point.step.threads) for op in ops]
     calls = Counter(keys)

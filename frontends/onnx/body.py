@@ -22,7 +22,7 @@ from mirlo.frontends.onnx.equations import Solved, solve, taken_for_equal
 from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError
 from mirlo.frontends.onnx.expansion import Expansion, RoundsTooMany
 from mirlo.frontends.onnx.fold import fold
-from mirlo.frontends.onnx.graph import Step, steps
+from mirlo.frontends.onnx.graph import NamedNode, steps
 from mirlo.frontends.onnx.inputs import identifier
 from mirlo.frontends.onnx.kinds import STRING_CODE
 from mirlo.frontends.onnx.model import LoadedModel
@@ -32,7 +32,7 @@ from mirlo.frontends.onnx.runtime_sizes import bind, bind_unknown, known_sizes, 
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.strings import MOVERS, moved
 from mirlo.frontends.onnx.validity import complaint
-from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, Value, constant, strings
+from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, TensorValue, constant, strings
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.kinds import STRING
 from mirlo.runtime.params import ParameterStore
@@ -54,14 +54,14 @@ class Skipped(Exception):
 class Observer:
     """Receives the outcome of each node, and may replace values that could not be made."""
 
-    def imported(self, step: Step, scope: Scope) -> None:
+    def imported(self, step: NamedNode, scope: Scope) -> None:
         """Handle an imported node: by a converter, by folding, or by its function body."""
 
-    def failed(self, step: Step, scope: Scope, problem: str) -> Sequence[AnyValue | None]:
+    def failed(self, step: NamedNode, scope: Scope, problem: str) -> Sequence[AnyValue | None]:
         """Handle a node that cannot be imported; return replacements for its outputs."""
         return [None] * len(step.proto.output)
 
-    def skipped(self, step: Step, scope: Scope) -> Sequence[AnyValue | None]:
+    def skipped(self, step: NamedNode, scope: Scope) -> Sequence[AnyValue | None]:
         """Handle a node that needs a value that could not be made; return replacements for its outputs."""
         return [None] * len(step.proto.output)
 
@@ -87,7 +87,7 @@ class Body:
         self._names: dict[Any, tuple[str, Any]] = {}
         """Parameter names by the address of the elements, so that a tensor is stored once. The arrays are kept, so
         that addresses are not reused."""
-        self._steps: list[tuple[Step, Scope]] = []
+        self._steps: list[tuple[NamedNode, Scope]] = []
         """The nodes being imported, each inside of the previous one."""
         self.solvable: set[str] = set()
         """Input symbols that may be replaced by what operators require."""
@@ -108,7 +108,7 @@ class Body:
     # Interface for nodes (node.Builder)
 
     def ssa(self, value: AnyValue) -> Any:
-        if not isinstance(value, Value):
+        if not isinstance(value, TensorValue):
             raise NodeError(f"'{value.name}' is {value}, where a tensor is needed")
         return self.any_ssa(value)
 
@@ -168,14 +168,14 @@ class Body:
         scope.values.update(zip((value.name for value in graph.input), given, strict=False))
         return self.graph(graph, scope)
 
-    def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
+    def choose(self, condition: TensorValue, then_graph: Any, else_graph: Any) -> list[Any]:
         return regions.choose(self, condition, then_graph, else_graph)
 
     def repeat(
         self,
         round_: loops.Round | Any,
-        limit: Value | None,
-        going: Value | None,
+        limit: TensorValue | None,
+        going: TensorValue | None,
         carried: Sequence[AnyValue],
         room: Dim | None = None,
     ) -> list[Any]:
@@ -212,7 +212,7 @@ class Body:
             raise Skipped
         return [value for value in found if value is not None]
 
-    def _step(self, step: Step, scope: Scope) -> None:
+    def _step(self, step: NamedNode, scope: Scope) -> None:
         names = step.proto.output
         inputs = [scope.find(name) if name else None for name in step.proto.input]
         values: Sequence[AnyValue | None] = [None] * len(names)
@@ -243,12 +243,14 @@ class Body:
         self._steps.pop()
         for name, value in zip(names, values, strict=False):
             if value is not None and value.region is None:
-                is_constant = value.is_constant if isinstance(value, Value) else _is_text(value)
+                is_constant = value.is_constant if isinstance(value, TensorValue) else _is_text(value)
                 value.region = 0 if is_constant else len(self._regions)
             if name:
                 scope.values[name] = value
 
-    def _convert_agreeing(self, step: Step, inputs: list[AnyValue | None], scope: Scope) -> Sequence[AnyValue | None]:
+    def _convert_agreeing(
+        self, step: NamedNode, inputs: list[AnyValue | None], scope: Scope
+    ) -> Sequence[AnyValue | None]:
         """Convert a node; solve for dims that it requires to be equal, or else assume them equal."""
         for _ in range(MOST_AGREED):
             try:
@@ -261,7 +263,7 @@ class Body:
                 inputs = agreed
         return self._convert(step, inputs, scope)
 
-    def _convert(self, step: Step, inputs: list[AnyValue | None], scope: Scope) -> Sequence[AnyValue | None]:
+    def _convert(self, step: NamedNode, inputs: list[AnyValue | None], scope: Scope) -> Sequence[AnyValue | None]:
         domain, operator, outputs = step.domain, step.proto.op_type, list(step.proto.output)
         local = functions.local(self.model, domain, operator, step.proto.overload)
         if local is not None:
@@ -292,7 +294,7 @@ class Body:
         return [_as_value(name, result) for name, result in zip(outputs, results, strict=False)]
 
     def _expand(
-        self, body: Any, step: Step, inputs: Sequence[AnyValue | None], scope: Scope
+        self, body: Any, step: NamedNode, inputs: Sequence[AnyValue | None], scope: Scope
     ) -> Sequence[AnyValue | None]:
         """Import a function's nodes in place of the node that calls it."""
         if scope.depth >= functions.EXPANSION_DEPTH:
@@ -310,7 +312,7 @@ class Body:
 
     # Values
 
-    def _make(self, value: Value | ObjectValue) -> Any:
+    def _make(self, value: TensorValue | ObjectValue) -> Any:
         """Return the SSA value of a known value."""
         if isinstance(value, ObjectValue):
             assert value.strings is not None
@@ -319,14 +321,14 @@ class Body:
         assert value.known is not None
         if value.compute is not None:
             made = value.compute()
-            return self.ssa(made) if isinstance(made, Value) else made
+            return self.ssa(made) if isinstance(made, TensorValue) else made
         if value.known.size <= INLINE_ELEMENTS:
             attributes = {"value": make_dense(value.known, value.type)}
         else:
             attributes = {"param": self._parameter(value)}
         return relax_op("constant").make(**attributes, result_types=[value.type])
 
-    def _parameter(self, value: Value) -> str:
+    def _parameter(self, value: TensorValue) -> str:
         """Add the elements of a value to the parameter store; keep the model's name if it is free."""
         assert value.known is not None
         array = value.known
@@ -341,7 +343,7 @@ class Body:
         return self._names[place][0]
 
     @contextmanager
-    def _region_of(self, value: Value | ObjectValue) -> Iterator[None]:
+    def _region_of(self, value: TensorValue | ObjectValue) -> Iterator[None]:
         """Insert into the region that a value belongs to, where all its users see it."""
         depth = len(self._regions) if value.region is None else value.region
         if depth >= len(self._regions):
@@ -369,7 +371,7 @@ class Body:
         return len(self._regions)
 
     def _invalid(
-        self, step: Step, scope: Scope, inputs: Sequence[AnyValue | None], error: Exception
+        self, step: NamedNode, scope: Scope, inputs: Sequence[AnyValue | None], error: Exception
     ) -> OnnxImportError:
         """Return why a node is not valid over which a converter raised by mistake; raise if it is valid."""
         text = complaint(step.proto, scope.opsets.get(step.domain, 1), inputs)
@@ -380,7 +382,7 @@ class Body:
         said = str(error) if isinstance(error, OpMistake) else f"its converter raised {describe_raised(error)}"
         raise ConverterError(self._problem(step, inputs, NodeError(said))) from error
 
-    def _problem(self, step: Step, inputs: Sequence[AnyValue | None], error: Exception) -> str:
+    def _problem(self, step: NamedNode, inputs: Sequence[AnyValue | None], error: Exception) -> str:
         listed = ", ".join(f"'{value.name}' {value}" if value else "none" for value in inputs)
         text = str(error).removeprefix(f"{self.model.name}: ")
         return f"{self.model.name}: node '{step.name}' ({step.proto.op_type}): {text} [inputs: {listed or 'none'}]"
@@ -406,9 +408,9 @@ def _declared_shapes(graph: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _as_value(name: str, result: Any) -> AnyValue | None:
-    if result is None or isinstance(result, (Value, ListValue, OptionalValue, ObjectValue)):
+    if result is None or isinstance(result, (TensorValue, ListValue, OptionalValue, ObjectValue)):
         return result
-    return Value(name, type_of(result), ir=result)
+    return TensorValue(name, type_of(result), ir=result)
 
 
 def _is_text(value: AnyValue) -> bool:

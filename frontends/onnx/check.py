@@ -13,13 +13,13 @@ from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.body import Observer
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, by_domain, domain_name, what_is_supported
-from mirlo.frontends.onnx.graph import Step
+from mirlo.frontends.onnx.graph import NamedNode
 from mirlo.frontends.onnx.importer import build_main, new_module
 from mirlo.frontends.onnx.inputs import Shapes
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.support import unsupported_nodes
-from mirlo.frontends.onnx.values import AnyValue, Value
+from mirlo.frontends.onnx.values import AnyValue, TensorValue
 from mirlo.runtime.params import ParameterStore
 
 SUPPORTED, UNSUPPORTED, REFUSED, UNKNOWN, UNUSED = "supported", "unsupported", "refused", "unknown", "unused"
@@ -93,8 +93,8 @@ def check_model(model: models.Source, *, shapes: Shapes | None = None) -> ModelC
     return check
 
 
-def _top_steps(proto: Any) -> list[Step]:
-    return [Step(node, node.name or f"{node.op_type}_{i}", i) for i, node in enumerate(proto.graph.node)]
+def _top_steps(proto: Any) -> list[NamedNode]:
+    return [NamedNode(node, node.name or f"{node.op_type}_{i}", i) for i, node in enumerate(proto.graph.node)]
 
 
 @dataclass
@@ -109,18 +109,18 @@ class _Watch(Observer):
     inner: list[tuple[str, str]] = field(default_factory=list)
     """Problems of nodes in function bodies and subgraphs, by the name of the outer node."""
 
-    def imported(self, step: Step, scope: Scope) -> None:
+    def imported(self, step: NamedNode, scope: Scope) -> None:
         if _is_top(scope):
             self.done.add(step.index)
 
-    def failed(self, step: Step, scope: Scope, problem: str) -> Sequence[AnyValue | None]:
+    def failed(self, step: NamedNode, scope: Scope, problem: str) -> Sequence[AnyValue | None]:
         if not _is_top(scope):
             self.inner.append((step.name, problem))
             return super().failed(step, scope, problem)
         self.problems[step.index] = problem
         return self._stand_ins(step)
 
-    def skipped(self, step: Step, scope: Scope) -> Sequence[AnyValue | None]:
+    def skipped(self, step: NamedNode, scope: Scope) -> Sequence[AnyValue | None]:
         if not _is_top(scope):
             return super().skipped(step, scope)
         inside = [f"'{name}' in it: {text}" for name, text in self.inner if name.startswith(f"{step.name}/")]
@@ -131,20 +131,20 @@ class _Watch(Observer):
             self.skipped_nodes[step.index] = ", ".join(f"'{name}'" for name in missing)
         return self._stand_ins(step)
 
-    def _stand_ins(self, step: Step) -> list[AnyValue | None]:
+    def _stand_ins(self, step: NamedNode) -> list[AnyValue | None]:
         return [self._stand_in(name) for name in step.proto.output]
 
-    def _stand_in(self, name: str) -> Value | None:
+    def _stand_in(self, name: str) -> TensorValue | None:
         found = self.types.get(name)
         if found is None:
             return None
         made = ir.Operation.create("builtin.unrealized_conversion_cast", results=[found.to_mlir()])
-        return Value(name, found, ir=made.result)
+        return TensorValue(name, found, ir=made.result)
 
     def failed_nodes(self) -> bool:
         return bool(self.problems or self.skipped_nodes)
 
-    def report(self, step: Step, opsets: dict[str, int]) -> NodeCheck:
+    def report(self, step: NamedNode, opsets: dict[str, int]) -> NodeCheck:
         inside = [text for name, text in self.unsupported.items() if name.startswith(f"{step.name}/")]
         if step.name in self.unsupported:
             state, reason = UNSUPPORTED, self.unsupported[step.name]

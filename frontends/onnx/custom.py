@@ -18,7 +18,7 @@ Infer = Callable[..., Any]
 """Maps input types, and attributes as keywords, to the output type or a tuple of types."""
 
 
-class PrimTemplate(Protocol):
+class SpecializablePrim(Protocol):
     """A prim function with symbols (`@mirlo.prim_func`)."""
 
     @property
@@ -41,7 +41,7 @@ def onnx_operator(
     domain: str,
     operator: str,
     *,
-    prim_func: PrimTemplate | None = None,
+    prim_func: SpecializablePrim | None = None,
     packed: str | None = None,
     infer: Infer | None = None,
     attributes: Mapping[str, Any] | None = None,

@@ -16,7 +16,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.node import relax_op
-from mirlo.frontends.onnx.values import AnyValue, Value
+from mirlo.frontends.onnx.values import AnyValue, TensorValue
 
 MOST = 64
 """Most equations to solve."""
@@ -85,15 +85,15 @@ def taken_for_equal(left: Dim, right: Dim, inputs: Sequence[AnyValue | None], ss
     if left is D.UNKNOWN or right is D.UNKNOWN or isinstance(left - right, int):
         return None
     for old, new in ((left, right), (right, left)):
-        found = [isinstance(value, Value) and value.known is None and old in value.type.shape for value in inputs]
+        found = [isinstance(value, TensorValue) and value.known is None and old in value.type.shape for value in inputs]
         if not isinstance(old, int) and any(found):
             return [_with_dim(value, old, new, ssa) if f else value for value, f in zip(inputs, found, strict=True)]
     return None
 
 
-def _with_dim(value: Any, old: Dim, new: Dim, ssa: Any) -> Value:
+def _with_dim(value: Any, old: Dim, new: Dim, ssa: Any) -> TensorValue:
     kind = value.type.with_shape([new if dim == old else dim for dim in value.type.shape])
-    return Value(value.name, kind, ir=relax_op("reshape").make(ssa(value), shape=kind.shape), region=value.region)
+    return TensorValue(value.name, kind, ir=relax_op("reshape").make(ssa(value), shape=kind.shape), region=value.region)
 
 
 def with_solutions(types: Mapping[str, Any], solutions: Mapping[str, Dim]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mirlo.frontends.onnx import functions
 from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
-from mirlo.frontends.onnx.graph import Step
+from mirlo.frontends.onnx.graph import NamedNode
 from mirlo.frontends.onnx.model import LoadedModel
 
 Key = tuple[str, str, str]
@@ -32,7 +32,7 @@ class Expansion:
         self._instances: dict[Any, tuple[Any, list[Any]]] = {}
         """The nodes of functions called in the same way before, with the function."""
 
-    def count(self, caller: Step) -> None:
+    def count(self, caller: NamedNode) -> None:
         """Count a node inside of the function, loop or branch `caller`."""
         self.nodes += 1
         if self.nodes > functions.EXPANDED_NODES:
@@ -42,7 +42,7 @@ class Expansion:
                 "rounds that are known, are copied at each place"
             )
 
-    def instance(self, body: Any, step: Step, present: tuple[bool, ...]) -> list[Any]:
+    def instance(self, body: Any, step: NamedNode, present: tuple[bool, ...]) -> list[Any]:
         """Return the nodes of a function; equal calls share those of the model, so that their loops are the same."""
         call = step.proto
         if functions.local(self.model, step.domain, call.op_type, call.overload) is not body:

@@ -15,7 +15,7 @@ from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.frontends.onnx.dimensions import Undecided
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import FOLDERS
-from mirlo.frontends.onnx.values import Value, constant, symbolic
+from mirlo.frontends.onnx.values import TensorValue, constant, symbolic
 
 FOLD_ELEMENTS = 1024
 """Most elements of a folded value."""
@@ -27,7 +27,7 @@ _OF_TYPE_AND_FIRST = ("CastLike",)
 """Operators that need the elements of their first input and the type of the second."""
 
 
-def fold(node: Node, compute: Callable[[], Any]) -> list[Value] | None:
+def fold(node: Node, compute: Callable[[], Any]) -> list[TensorValue] | None:
     """Return the outputs of a node if they can be folded. `compute` makes the operation in its place."""
     function = FOLDERS.find("", node.operator, node.opset)
     if function is None or (node.operator not in _OF_TYPES and not _is_known(node)):
@@ -59,7 +59,7 @@ def known(node: Node, index: int) -> np.ndarray:
 def _is_known(node: Node) -> bool:
     inputs = node.inputs[:1] if node.operator in _OF_TYPE_AND_FIRST else node.inputs
     values = [value for value in inputs if value is not None]
-    arrays = [value.known for value in values if isinstance(value, Value) and value.known is not None]
+    arrays = [value.known for value in values if isinstance(value, TensorValue) and value.known is not None]
     return bool(values) and len(arrays) == len(values) and sum(array.size for array in arrays) <= FOLD_ELEMENTS
 
 
@@ -67,5 +67,5 @@ def _dtype_of(node: Node) -> DType:
     """Return the element type of a result on dims: that of its operands, or int64 if they come from a shape."""
     if node.operator in _OF_TYPES:
         return DTYPES["i64"]
-    symbolic_inputs = [value for value in node.inputs if isinstance(value, Value) and value.is_symbolic]
+    symbolic_inputs = [value for value in node.inputs if isinstance(value, TensorValue) and value.is_symbolic]
     return symbolic_inputs[0].type.dtype if symbolic_inputs else DTYPES["i64"]

@@ -12,7 +12,7 @@ _GRAPH, _GRAPHS = 5, 10
 
 
 @dataclass(frozen=True)
-class Step:
+class NamedNode:
     """A node, with its name in messages."""
 
     proto: Any
@@ -26,13 +26,15 @@ class Step:
 
 def steps(
     nodes: Sequence[Any], own: Iterable[str], outer: Iterable[str], wanted: Sequence[str], model: str, prefix: str = ""
-) -> list[Step]:
+) -> list[NamedNode]:
     """Return the nodes that the wanted values need, in topological order.
 
     `own` are the names of the graph's inputs and initializers, `outer` those of the enclosing graphs.
     """
     defined = set(own)
-    made = [Step(node, prefix + (node.name or f"{node.op_type}_{index}"), index) for index, node in enumerate(nodes)]
+    made = [
+        NamedNode(node, prefix + (node.name or f"{node.op_type}_{index}"), index) for index, node in enumerate(nodes)
+    ]
     producer: dict[str, int] = {}
     for step in made:
         for output in step.proto.output:
@@ -52,8 +54,8 @@ def steps(
 
 
 def _ordered(
-    made: list[Step], producer: dict[str, int], before: set[str], wanted: Sequence[str], model: str
-) -> list[Step]:
+    made: list[NamedNode], producer: dict[str, int], before: set[str], wanted: Sequence[str], model: str
+) -> list[NamedNode]:
     """Order nodes depth-first from the wanted values.
 
     There is no recursion: a graph may be tens of thousands of nodes deep.
@@ -90,7 +92,7 @@ def _ordered(
     return [made[i] for i in _sorted(order, made, producer)]
 
 
-def _sorted(needed: Sequence[int], made: list[Step], producer: dict[str, int]) -> list[int]:
+def _sorted(needed: Sequence[int], made: list[NamedNode], producer: dict[str, int]) -> list[int]:
     """Sort nodes that the file does not list in topological order, as it should."""
     waiting = {i: {producer[n] for n in read_names(made[i].proto) if n in producer} for i in needed}
     users: dict[int, list[int]] = {}
@@ -127,14 +129,14 @@ def captured(graph: Any) -> list[str]:
     return [name for name in reads if name not in own]
 
 
-def _undefined(step: Step, name: str, known: list[str], model: str) -> OnnxImportError:
+def _undefined(step: NamedNode, name: str, known: list[str], model: str) -> OnnxImportError:
     return OnnxImportError(
         f"{model}: node '{step.name}' ({step.proto.op_type}) reads '{name}', which nothing defines: "
         f"{nearest(name, known)}"
     )
 
 
-def _cycle(made: list[Step], stack: list[int], start: int, model: str) -> OnnxImportError:
+def _cycle(made: list[NamedNode], stack: list[int], start: int, model: str) -> OnnxImportError:
     loop = [made[i].name for i in stack[stack.index(start) :]]
     loop.reverse()
     return OnnxImportError(f"{model}: the graph has a cycle: {list_names(loop, 10)} depend on one another")

@@ -25,7 +25,7 @@ from mirlo.frontends.onnx.params import file_tensors
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.support import unsupported_nodes
-from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Value
+from mirlo.frontends.onnx.values import AnyValue, ObjectValue, TensorValue
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.params import ParameterStore
 
@@ -108,7 +108,7 @@ def build_main(
         if isinstance(found, Kind):
             scope.define(ObjectValue(name, found, ir=argument, region=0))
         else:
-            scope.define(Value(name, found, ir=argument, region=0))
+            scope.define(TensorValue(name, found, ir=argument, region=0))
     with ir.InsertionPoint(block):
         body = Body(model, store, dict(file_tensors(model)), trusts_declared=not shapes, observer=observer)
         dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
@@ -173,7 +173,7 @@ def _check_output(value: AnyValue, declared: Any, model: str) -> None:
     if case is None or (case == "tensor_type" and not tensor.elem_type):
         return
     what = f"{model}: output '{declared.name}'"
-    if not isinstance(value, Value):
+    if not isinstance(value, TensorValue):
         said = kind_of_proto(declared.type, what)
         if join(said, value.kind) is None:
             raise OnnxImportError(f"{what} is declared {said}, but the nodes that compute it make it {value}")

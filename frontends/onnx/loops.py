@@ -19,7 +19,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import join, kind_of_proto, tensor_kind, tensor_type, without_shapes
 from mirlo.frontends.onnx.node import relax_op, type_of
 from mirlo.frontends.onnx.objects import object_of
-from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Value, constant
+from mirlo.frontends.onnx.values import AnyValue, ObjectValue, TensorValue, constant
 from mirlo.runtime.kinds import Kind
 
 ATTEMPTS = 8
@@ -29,7 +29,7 @@ ATTEMPTS = 8
 class Round:
     """One iteration of a loop."""
 
-    make: Callable[[Value, Value, list[AnyValue]], tuple[AnyValue, list[AnyValue], list[AnyValue]]]
+    make: Callable[[TensorValue, TensorValue, list[AnyValue]], tuple[AnyValue, list[AnyValue], list[AnyValue]]]
     """Map the iteration number, whether it is wanted, and the carried values to whether to continue, the next
     carried values, and the scan outputs."""
     carried: Sequence[Any] = ()
@@ -43,7 +43,9 @@ class Round:
 def round_of_graph(body: Any, graph: Any, carried: int) -> Round:
     """Return the iteration that the body of ONNX's Loop defines."""
 
-    def make(count: Value, going: Value, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+    def make(
+        count: TensorValue, going: TensorValue, values: list[AnyValue]
+    ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         condition, *results = body.branch(graph, [count, going, *values])
         return condition, results[:carried], results[carried:]
 
@@ -53,8 +55,8 @@ def round_of_graph(body: Any, graph: Any, carried: int) -> Round:
 def repeat(
     body: Any,
     round_: Round,
-    limit: Value | None,
-    going: Value | None,
+    limit: TensorValue | None,
+    going: TensorValue | None,
     carried: Sequence[AnyValue],
     room: Dim | None = None,
 ) -> list[Any]:
@@ -103,7 +105,7 @@ def _collected_types(body: Any, round_: Round, inits: Sequence[Any], kinds: list
     _, after = (region.blocks.append(*types) for region in probe.regions)
     with body.inside(probe, after):
         _, _, collected = _imported(body, round_, after, kinds)
-        values = [value for value in collected if isinstance(value, Value)]
+        values = [value for value in collected if isinstance(value, TensorValue)]
         if len(values) < len(collected):
             raise NodeError("a loop can collect tensors only, but its body gives objects beside what it carries")
         found = [_as_declared(value.type, _at(round_.collected, i)) for i, value in enumerate(values)]
@@ -127,15 +129,17 @@ def _rows(room: Dim, row: TensorType) -> Any:
     return relax_op("full").make(shape=(room, *row.shape), value=0, dtype=row.dtype)
 
 
-def _imported(body: Any, round_: Round, block: Any, kinds: list[Kind]) -> tuple[Value, list[AnyValue], list[AnyValue]]:
+def _imported(
+    body: Any, round_: Round, block: Any, kinds: list[Kind]
+) -> tuple[TensorValue, list[AnyValue], list[AnyValue]]:
     """Import an iteration into its block: whether to continue, carried values, scan outputs."""
     arguments = list(block.arguments)
-    count, going = (Value("", type_of(x), ir=x) for x in arguments[:2])
+    count, going = (TensorValue("", type_of(x), ir=x) for x in arguments[:2])
     given = [value_of(x, kind) for x, kind in zip(arguments[2:], kinds, strict=False)]
     for value in (count, going, *given):
         value.region = body.depth
     condition, results, collected = round_.make(count, going, given)
-    if not isinstance(condition, Value):
+    if not isinstance(condition, TensorValue):
         raise NodeError(f"the body's condition is {condition}, where a tensor is needed")
     return condition, results, collected
 
@@ -177,7 +181,7 @@ def from_the_end(length: Dim, number: Any) -> Any:
 def _conformed(body: Any, value: AnyValue, kind: Kind) -> AnyValue:
     """Return a tensor as one of a kind whose dims only the call can confirm, with a check."""
     wanted = tensor_type(kind)
-    if wanted is None or not isinstance(value, Value) or value.type == wanted or not _may_be(value.type, wanted):
+    if wanted is None or not isinstance(value, TensorValue) or value.type == wanted or not _may_be(value.type, wanted):
         return value
     found = body.ssa(value)
     actual = relax_op("dims_tensor").make(dims=value.type.shape)
@@ -189,7 +193,7 @@ def _conformed(body: Any, value: AnyValue, kind: Kind) -> AnyValue:
     relax_op("bind_dims").build(checked, symbols=names, bounds=[UNKNOWN] * wanted.rank, what=what, result_types=[])
     zeros, ones = [0] * wanted.rank, [1] * wanted.rank
     made = relax_op("slice_dims").make(found, begin=zeros, shape=wanted.shape, strides=ones)
-    return Value(value.name, wanted, ir=made)
+    return TensorValue(value.name, wanted, ir=made)
 
 
 def _may_be(found: TensorType, wanted: TensorType) -> bool:
@@ -215,7 +219,7 @@ def of_kind(body: Any, value: AnyValue, kind: Kind) -> Any:
     return body.ssa(value) if tensor_type(kind) is not None else object_of(value, body.any_ssa)
 
 
-def scalar_of(body: Any, value: Value, name: str) -> Any:
+def scalar_of(body: Any, value: TensorValue, name: str) -> Any:
     """Return a tensor of one element as rank 0; the call checks its size if necessary."""
     if value.type.elements != 1 and not (D.symbols_of(value.type.elements) and value.type.elements is not D.UNKNOWN):
         raise NodeError(f"'{name}' must have one element, got {value.type}")
@@ -226,12 +230,12 @@ def scalar_of(body: Any, value: Value, name: str) -> Any:
 def value_of(made: Any, kind: Kind) -> AnyValue:
     """Wrap an SSA value of this kind."""
     found = tensor_type(kind)
-    return ObjectValue("", kind, ir=made) if found is None else Value("", found, ir=made)
+    return ObjectValue("", kind, ir=made) if found is None else TensorValue("", found, ir=made)
 
 
 def _carried_kind(value: AnyValue, graph_input: Any) -> Kind:
     """Return the kind of a carried value; the body's element types are used for sequences."""
-    if isinstance(value, Value):
+    if isinstance(value, TensorValue):
         return value.kind
     if graph_input is not None and graph_input.type.WhichOneof("value") in ("sequence_type", "optional_type"):
         said = kind_of_proto(graph_input.type, f"'{graph_input.name}'")

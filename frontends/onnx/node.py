@@ -18,11 +18,11 @@ from mirlo.frontends.onnx.errors import NodeError, nearest
 from mirlo.frontends.onnx.expansion import Expansion
 from mirlo.frontends.onnx.objects import call_host
 from mirlo.frontends.onnx.signature import Signature
-from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, Value, as_dim, constant
+from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, TensorValue, as_dim, constant
 from mirlo.runtime.kinds import SEQUENCE, STRING, Kind
 
 
-class Builder(Protocol):
+class NodeImporter(Protocol):
     """The interface of an import that nodes use."""
 
     expansion: Expansion
@@ -64,14 +64,14 @@ class Builder(Protocol):
     def is_bound_to_data(self, *dims: Dim) -> bool:
         """Return whether a solvable data-dependent size is part of one of these dims."""
 
-    def choose(self, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
+    def choose(self, condition: TensorValue, then_graph: Any, else_graph: Any) -> list[Any]:
         """Import two graphs as the branches of an scf.if; return its results."""
 
     def repeat(
         self,
         round_: Any,
-        limit: Value | None,
-        going: Value | None,
+        limit: TensorValue | None,
+        going: TensorValue | None,
         carried: Sequence[AnyValue],
         room: Dim | None = None,
     ) -> list[Any]:
@@ -92,7 +92,7 @@ class Node:
         outputs: Sequence[str],
         attributes: Attributes,
         signature: Signature | None,
-        builder: Builder,
+        builder: NodeImporter,
     ) -> None:
         self.operator = operator
         self.opset = opset
@@ -121,17 +121,17 @@ class Node:
             raise NodeError(f"input '{self.input_name(index)}' is missing")
         return found
 
-    def value(self, index: int) -> Value:
+    def value(self, index: int) -> TensorValue:
         """Return a required input that is a tensor."""
         found = self.any_value(index)
-        if not isinstance(found, Value):
+        if not isinstance(found, TensorValue):
             raise NodeError(f"input '{self.input_name(index)}' is {found}, where a tensor is needed")
         return found
 
     def sequence(self, index: int) -> ListValue | ObjectValue:
         """Return a required input that is a sequence."""
         found = self.any_value(index)
-        if found.kind.name != SEQUENCE or isinstance(found, (Value, OptionalValue)):
+        if found.kind.name != SEQUENCE or isinstance(found, (TensorValue, OptionalValue)):
             raise NodeError(f"input '{self.input_name(index)}' is {found}, where a sequence is needed")
         return found
 

@@ -14,7 +14,7 @@ from mirlo.dialects.relax.base import object_type
 from mirlo.dialects.relax.calls import CallPacked
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import join, tensor_type
-from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, Value
+from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, TensorValue
 from mirlo.runtime.kinds import Kind
 
 
@@ -24,7 +24,7 @@ def call_host(function: str, values: Sequence[Any], results: Sequence[Kind], **o
     mlir_types = [object_type() if found is None else found.to_mlir() for found in types]
     op = CallPacked.build(list(values), result_types=mlir_types, function=function, options=json.dumps(options))
     return [
-        ObjectValue("", kind, ir=value) if found is None else Value("", found, ir=value)
+        ObjectValue("", kind, ir=value) if found is None else TensorValue("", found, ir=value)
         for kind, found, value in zip(results, types, op.operation.results, strict=True)
     ]
 
@@ -44,10 +44,12 @@ def object_of(value: AnyValue, ssa: Any) -> Any:
     """Return the SSA value of a value as an object; `ssa` makes that of a tensor or of an object."""
     if isinstance(value, ObjectValue):
         return ssa(value)
-    if isinstance(value, Value):
+    if isinstance(value, TensorValue):
         return _one(call_host("mirlo.sequence.same", [ssa(value)], [Kind(value.type.dtype.name)]))
     if isinstance(value, ListValue):
-        items = [ssa(item) if isinstance(item, (Value, ObjectValue)) else object_of(item, ssa) for item in value.items]
+        items = [
+            ssa(item) if isinstance(item, (TensorValue, ObjectValue)) else object_of(item, ssa) for item in value.items
+        ]
         return _built(items, value.kind)
     if value.value is None:
         return _one(call_host("mirlo.sequence.nothing", [], [value.kind]))
@@ -68,5 +70,5 @@ def _built(items: list[Any], kind: Kind) -> Any:
 
 def _one(values: Sequence[AnyValue]) -> Any:
     (value,) = values
-    assert isinstance(value, (Value, ObjectValue))
+    assert isinstance(value, (TensorValue, ObjectValue))
     return value.ir

@@ -14,11 +14,11 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import join, tensor_kind
 from mirlo.frontends.onnx.loops import of_kind, scalar_of, value_of
 from mirlo.frontends.onnx.objects import call_host
-from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Value
+from mirlo.frontends.onnx.values import AnyValue, ObjectValue, TensorValue
 from mirlo.runtime.kinds import Kind
 
 
-def choose(body: Any, condition: Value, then_graph: Any, else_graph: Any) -> list[Any]:
+def choose(body: Any, condition: TensorValue, then_graph: Any, else_graph: Any) -> list[Any]:
     flag = tensor.ExtractOp(scalar_of(body, condition, "cond"), []).result
     # Result types are known when both branches are imported, and an operation cannot gain results: the branches are
     # built in a temporary operation and moved.
@@ -41,7 +41,7 @@ def choose(body: Any, condition: Value, then_graph: Any, else_graph: Any) -> lis
 
 def _as_tensor(body: Any, value: AnyValue, one: AnyValue, other: AnyValue) -> AnyValue:
     """Return a branch result whose shape differs, passed as an object, as a tensor of run-time shape."""
-    if not (isinstance(value, ObjectValue) and isinstance(one, Value) and isinstance(other, Value)):
+    if not (isinstance(value, ObjectValue) and isinstance(one, TensorValue) and isinstance(other, TensorValue)):
         return value
     pairs = zip(one.type.shape, other.type.shape, strict=True)
     dims = [a if a == b else symbol(body.fresh_symbol(one.name or "branch")) for a, b in pairs]
@@ -53,7 +53,7 @@ def _branch_of(body: Any, block: Any, op: Any, graph: Any) -> list[AnyValue]:
     with body.inside(op, block):
         values = body.branch(graph)
         for value in values:
-            if isinstance(value, Value):
+            if isinstance(value, TensorValue):
                 body.ssa(value)
     return values
 
@@ -71,4 +71,4 @@ def _kinds_of_branches(one: Sequence[AnyValue], other: Sequence[AnyValue]) -> li
 
 
 def _same_rank(one: AnyValue, other: AnyValue) -> bool:
-    return isinstance(one, Value) and isinstance(other, Value) and one.type.rank == other.type.rank
+    return isinstance(one, TensorValue) and isinstance(other, TensorValue) and one.type.rank == other.type.rank

@@ -19,7 +19,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import BindDims
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.values import Value, as_dim
+from mirlo.frontends.onnx.values import TensorValue, as_dim
 
 WRONG = -1
 """A size that signals an error."""
@@ -88,9 +88,9 @@ def shape_vector(node: Node, shape: Sequence[Dim]) -> Any:
     return node.emit("dims_tensor", dims=tuple(shape))
 
 
-def as_value(made: Any) -> Value:
+def as_value(made: Any) -> TensorValue:
     """Wrap an emitted SSA value."""
-    return Value("", type_of(made), ir=made)
+    return TensorValue("", type_of(made), ir=made)
 
 
 def as_scalar(node: Node, dim: Dim) -> Any:

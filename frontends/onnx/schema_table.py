@@ -22,7 +22,7 @@ _MIXED = "-"
 _REQUIRED = "!"
 
 
-class Table:
+class SchemaTable:
     """The file; only requested lines are parsed."""
 
     def __init__(self, text: str) -> None:
@@ -62,11 +62,11 @@ class Table:
 
 
 @cache
-def table() -> Table | None:
+def table() -> SchemaTable | None:
     """Return the table if it fits the installed `onnx` package."""
     from onnx import __version__ as version
 
-    found = Table(FILE.read_text(encoding="utf-8"))
+    found = SchemaTable(FILE.read_text(encoding="utf-8"))
     return found if found.version == version else None
 
 

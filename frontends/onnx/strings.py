@@ -10,7 +10,7 @@ import numpy as np
 
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.objects import call_host
-from mirlo.frontends.onnx.values import AnyValue, Value, constant
+from mirlo.frontends.onnx.values import AnyValue, TensorValue, constant
 from mirlo.runtime.kinds import STRING, Kind
 
 MEASURES = frozenset({"Shape", "Size"})
@@ -52,5 +52,5 @@ def _places(texts: Sequence[AnyValue], ssa: Callable[[AnyValue], Any]) -> Sequen
 
 
 def _taken(pool: Any, places: AnyValue, ssa: Callable[[AnyValue], Any]) -> AnyValue:
-    assert isinstance(places, Value)
+    assert isinstance(places, TensorValue)
     return call_host("mirlo.string.take", [pool, ssa(places)], [Kind(STRING, places.kind.shape)])[0]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirlo.frontends.onnx.dtypes import onnx_code
-from mirlo.frontends.onnx.values import AnyValue, Value
+from mirlo.frontends.onnx.values import AnyValue, TensorValue
 
 MOST_ELEMENTS = 1024
 """Larger constants do not determine shapes."""
@@ -28,7 +28,7 @@ def complaint(node: Any, version: int, inputs: Sequence[AnyValue | None]) -> str
     for name, value in zip(node.input, inputs, strict=True):
         if value is None or name in given:
             continue
-        if not isinstance(value, Value):
+        if not isinstance(value, TensorValue):
             return None
         dims = [dim if isinstance(dim, int) else None for dim in value.type.shape]
         given[name] = helper.make_tensor_value_info(name, onnx_code(value.type.dtype), dims)

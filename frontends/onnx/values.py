@@ -22,7 +22,7 @@ from mirlo.runtime.kinds import STRING, Kind, optional_of, sequence_of
 
 
 @dataclass(eq=False)
-class Value:
+class TensorValue:
     """A tensor of the model, under its name there."""
 
     name: str
@@ -128,19 +128,19 @@ def strings(name: str, array: np.ndarray) -> ObjectValue:
     return ObjectValue(name, Kind(STRING, array.shape), strings=array)
 
 
-AnyValue = Value | ListValue | OptionalValue | ObjectValue
+AnyValue = TensorValue | ListValue | OptionalValue | ObjectValue
 
 
-def constant(name: str, array: np.ndarray) -> Value:
+def constant(name: str, array: np.ndarray) -> TensorValue:
     """Return a value with these elements."""
-    return Value(name, TensorType(array.shape, dtype_of_array(array)), known=array)
+    return TensorValue(name, TensorType(array.shape, dtype_of_array(array)), known=array)
 
 
-def symbolic(name: str, array: np.ndarray, dtype: DType, compute: Callable[[], Any]) -> Value:
+def symbolic(name: str, array: np.ndarray, dtype: DType, compute: Callable[[], Any]) -> TensorValue:
     """Return a value whose elements are dims; a plain one if all are numbers."""
     if not any(isinstance(dim, SymbolicDim) for dim in array.flat):
-        return Value(name, TensorType(array.shape, dtype), known=array.astype(dtype.to_numpy()))
-    return Value(name, TensorType(array.shape, dtype), known=array, compute=compute)
+        return TensorValue(name, TensorType(array.shape, dtype), known=array.astype(dtype.to_numpy()))
+    return TensorValue(name, TensorType(array.shape, dtype), known=array, compute=compute)
 
 
 def as_dim(element: Any) -> Dim:

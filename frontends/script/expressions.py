@@ -20,7 +20,7 @@ from mirlo.dialects.tir.compute import call as call_intrinsic
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.inline import InlineFunction
-from mirlo.frontends.script.source import Source
+from mirlo.frontends.script.source import ScriptSource
 from mirlo.frontends.script.words import Language, Word
 
 _OPERATORS: dict[type, tuple[str, str]] = {
@@ -51,7 +51,7 @@ class BufferValue(Protocol):
 class Expressions:
     """Evaluates expressions; subclasses add calls."""
 
-    def __init__(self, source: Source, names: dict[str, Any], captured: dict[str, Any]):
+    def __init__(self, source: ScriptSource, names: dict[str, Any], captured: dict[str, Any]):
         self.source = source
         self.names = names
         self.captured = captured

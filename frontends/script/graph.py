@@ -10,9 +10,9 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.graph_calls import UNNAMED, GraphCalls
-from mirlo.frontends.script.graph_values import Callee, Functions, Tensor
+from mirlo.frontends.script.graph_values import Callee, GraphTensor, ScriptFunctions
 from mirlo.frontends.script.loops import is_docstring
-from mirlo.frontends.script.source import Source
+from mirlo.frontends.script.source import ScriptSource
 from mirlo.frontends.script.words import Word
 
 _BINARY = {
@@ -32,16 +32,16 @@ class GraphInterpreter(GraphCalls):
     # Values
 
     def binary(self, node: Any, method: str, symbol: str, left: Any, right: Any) -> Any:
-        if not isinstance(left, Tensor) and not isinstance(right, Tensor):
+        if not isinstance(left, GraphTensor) and not isinstance(right, GraphTensor):
             return super().binary(node, method, symbol, left, right)
-        like = left.type if isinstance(left, Tensor) else right.type
+        like = left.type if isinstance(left, GraphTensor) else right.type
         a, b = self.as_tensor(left, node, like), self.as_tensor(right, node, like)
         name = _BINARY[symbol]
         return self.make(node, _LOGICAL.get(name, name) if like.dtype.is_bool else name, [a, b])
 
     def _value_UnaryOp(self, node: Any) -> Any:
         value = self.value(node.operand)
-        if not isinstance(value, Tensor):
+        if not isinstance(value, GraphTensor):
             return super()._value_UnaryOp(node)
         names: dict[type, str] = {
             ast.USub: "negative",
@@ -54,7 +54,7 @@ class GraphInterpreter(GraphCalls):
 
     def _value_Compare(self, node: Any) -> Any:
         values = [self.value(item) for item in (node.left, *node.comparators)]
-        tensors = [v for v in values if isinstance(v, Tensor)]
+        tensors = [v for v in values if isinstance(v, GraphTensor)]
         if not tensors:
             return super()._value_Compare(node)
         if len(values) != 2 or type(node.ops[0]) not in _COMPARE:
@@ -64,7 +64,7 @@ class GraphInterpreter(GraphCalls):
 
     def _value_Attribute(self, node: Any) -> Any:
         owner = self.value(node.value)
-        if isinstance(owner, Tensor):
+        if isinstance(owner, GraphTensor):
             if node.attr in ("shape", "dtype"):
                 return getattr(owner, node.attr)
             raise self.error(node, f"a tensor has 'shape' and 'dtype' here, not '{node.attr}': use operators of R")
@@ -72,7 +72,7 @@ class GraphInterpreter(GraphCalls):
 
     def _value_Subscript(self, node: Any) -> Any:
         owner = self.value(node.value)
-        if isinstance(owner, Tensor):
+        if isinstance(owner, GraphTensor):
             raise self.error(node, "a tensor is not indexed here: use R.strided_slice or R.gather")
         if isinstance(owner, Word):
             return self.annotation(node)[0]
@@ -133,7 +133,12 @@ def read_signature(interpreter: GraphInterpreter, tree: Any) -> list[tuple[str, 
 
 
 def build_graph(
-    tree: Any, source: Source, captured: dict[str, Any], functions: Functions, symbol: str, private: bool = False
+    tree: Any,
+    source: ScriptSource,
+    captured: dict[str, Any],
+    functions: ScriptFunctions,
+    symbol: str,
+    private: bool = False,
 ) -> Any:
     """Append the `func.func` of a graph to the module and return it."""
     interpreter = GraphInterpreter(source, {}, captured)
@@ -148,7 +153,7 @@ def build_graph(
         block = made.add_entry_block()
     functions.module.body.append(made.operation)
     for (name, _, _), argument in zip(signature, block.arguments, strict=True):
-        interpreter.names[name] = Tensor.of(argument)
+        interpreter.names[name] = GraphTensor.of(argument)
     with ir.InsertionPoint(block):
         for node in statements:
             interpreter.statement(node)
@@ -168,7 +173,7 @@ def build_graph(
     return made
 
 
-def _result_names(interpreter: GraphInterpreter, tree: Any, last: Any, tensors: Sequence[Tensor]) -> list[Any]:
+def _result_names(interpreter: GraphInterpreter, tree: Any, last: Any, tensors: Sequence[GraphTensor]) -> list[Any]:
     """Return the users' names of the results: from the annotation, or from the returned variables."""
     returned = last.value.elts if isinstance(last.value, (ast.Tuple, ast.List)) else [last.value]
     names: list[Any] = [n.id if isinstance(n, ast.Name) else None for n in returned]

@@ -17,7 +17,7 @@ from mirlo.dialects.relax.calls import CallDpsPacked, CallPacked, CallTir
 from mirlo.dialects.relax.constant import Constant
 from mirlo.frontends.script.describe import is_number, kind_of
 from mirlo.frontends.script.errors import ScriptError
-from mirlo.frontends.script.graph_values import Callee, Functions, Tensor, returned
+from mirlo.frontends.script.graph_values import Callee, GraphTensor, ScriptFunctions, returned
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.words import MlirText, Word
@@ -28,14 +28,14 @@ UNNAMED = object()
 class GraphCalls(Interpreter):
     """Emits operators and calls."""
 
-    functions: Functions
+    functions: ScriptFunctions
 
-    def tensor(self, node: Any, like: TensorType | None = None) -> Tensor:
+    def tensor(self, node: Any, like: TensorType | None = None) -> GraphTensor:
         return self.as_tensor(self.value(node), node, like)
 
-    def as_tensor(self, value: Any, node: Any, like: TensorType | None = None) -> Tensor:
+    def as_tensor(self, value: Any, node: Any, like: TensorType | None = None) -> GraphTensor:
         """Convert a value to a tensor; a number becomes a constant with the element type of the other operand."""
-        if isinstance(value, Tensor):
+        if isinstance(value, GraphTensor):
             return value
         if is_number(value) and like is not None:
             if isinstance(value, float) and not like.dtype.is_float and not value.is_integer():
@@ -43,7 +43,7 @@ class GraphCalls(Interpreter):
             return self._constant(value, TensorType((), like.dtype))
         raise self.error(node, f"expected a tensor, found {kind_of(value)}")
 
-    def _constant(self, value: Any, kind: TensorType | None) -> Tensor:
+    def _constant(self, value: Any, kind: TensorType | None) -> GraphTensor:
         import numpy as np
 
         array = np.asarray(value, dtype=kind.dtype.to_numpy() if kind is not None else None)
@@ -57,7 +57,9 @@ class GraphCalls(Interpreter):
         if array.size != 1 and array.shape != kind.static_shape:
             raise ValueError(f"an array of shape {array.shape} does not fit the shape {kind.static_shape}")
         array = np.ascontiguousarray(np.broadcast_to(array, kind.static_shape))
-        return Tensor.of(Constant.make(value=make_dense(array.reshape(kind.static_shape), kind), result_types=[kind]))
+        return GraphTensor.of(
+            Constant.make(value=make_dense(array.reshape(kind.static_shape), kind), result_types=[kind])
+        )
 
     def _value_Call(self, node: Any) -> Any:
         function = self.value(node.func)
@@ -108,7 +110,7 @@ class GraphCalls(Interpreter):
     def _operands(self, name: str, fields: dict[str, Any], given: dict[str, Any], node: Any) -> list[Any]:
         read = {key: self.value(argument) for key, argument in given.items()}
         flat = [t for value in read.values() for t in self.flat(value)]
-        like = next((value.type for value in flat if isinstance(value, Tensor)), None)
+        like = next((value.type for value in flat if isinstance(value, GraphTensor)), None)
         operands: list[Any] = []
         for key, field in fields.items():
             value = read.get(key)
@@ -175,7 +177,7 @@ class GraphCalls(Interpreter):
         return returned(made)
 
     def _prim_function(
-        self, template: Any, tensors: Sequence[Tensor], out: list[TensorType] | None, attributes: Any, node: Any
+        self, template: Any, tensors: Sequence[GraphTensor], out: list[TensorType] | None, attributes: Any, node: Any
     ) -> tuple[str, list[TensorType]]:
         if isinstance(template, MlirText):
             if out is None or attributes:
@@ -235,7 +237,7 @@ class GraphCalls(Interpreter):
         self.arguments(node, 3, 3)
         kind = TensorType(self.shape(node.args[1]), self.element_type(node.args[2]))
         with self.source.location(node):
-            return Tensor.of(Constant.make(param=self.text(node.args[0], "the name"), result_types=[kind]))
+            return GraphTensor.of(Constant.make(param=self.text(node.args[0], "the name"), result_types=[kind]))
 
     def _call_graph(self, callee: Callee, node: Any) -> Any:
         tensors = [self.as_tensor(v, node) for v in self.arguments(node, len(callee.inputs), len(callee.inputs))]

@@ -13,17 +13,17 @@ from mirlo.frontends.script.words import MlirText
 
 
 @dataclass(frozen=True, eq=False)
-class Tensor:
+class GraphTensor:
     """A tensor of the graph."""
 
     value: Any
     type: TensorType
 
     @staticmethod
-    def of(value: Any) -> Tensor:
+    def of(value: Any) -> GraphTensor:
         found = TensorType.from_mlir(value.type)
         assert found is not None
-        return Tensor(value, found)
+        return GraphTensor(value, found)
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -43,7 +43,7 @@ class Callee:
     results: tuple[Any, ...]
 
 
-class Functions:
+class ScriptFunctions:
     """The functions of a module; prim functions are instantiated by their first call with given types."""
 
     def __init__(self, module: Any):
@@ -90,5 +90,5 @@ class Functions:
 
 def returned(made: Any) -> Any:
     """Return the tensors of an operation: one, or a tuple."""
-    tensors = tuple(Tensor.of(value) for value in made.operation.results)
+    tensors = tuple(GraphTensor.of(value) for value in made.operation.results)
     return tensors[0] if len(tensors) == 1 else tensors

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.frontends.script.errors import ScriptError
-from mirlo.frontends.script.source import Source, captured_names, parse_object
+from mirlo.frontends.script.source import ScriptSource, captured_names, parse_object
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class InlineFunction:
     name: str
     parameters: tuple[str, ...]
     tree: Any
-    source: Source
+    source: ScriptSource
     captured: dict[str, Any]
 
     @staticmethod

@@ -11,13 +11,13 @@ from mirlo.dialects.context import make_context
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.graph import build_graph
-from mirlo.frontends.script.graph_values import Callee, Functions
+from mirlo.frontends.script.graph_values import Callee, ScriptFunctions
 from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.language import R, T
 from mirlo.frontends.script.loops import is_docstring
 from mirlo.frontends.script.prim import KIND, PrimFunc, parse_prim_func
-from mirlo.frontends.script.source import Source, captured_names, parse_object, parse_text
+from mirlo.frontends.script.source import ScriptSource, captured_names, parse_object, parse_text
 from mirlo.frontends.script.words import MlirText
 
 MAIN = "main"
@@ -64,7 +64,7 @@ def _decorator(tree: Any) -> tuple[str, Any]:
 class _ModuleBuilder:
     """Builds a module from the definitions in a class or file, in order."""
 
-    def __init__(self, source: Source, names: dict[str, Any], context: Any = None):
+    def __init__(self, source: ScriptSource, names: dict[str, Any], context: Any = None):
         self.source = source
         self.names = names
         self.context = context
@@ -75,7 +75,7 @@ class _ModuleBuilder:
             module = ir.Module.create()
             for name, text in (attributes or {}).items():
                 module.operation.attributes[name] = ir.Attribute.parse(text)
-            self.functions = Functions(module)
+            self.functions = ScriptFunctions(module)
             for node in body:
                 self._check(node)
                 self._declare(node)

@@ -16,7 +16,7 @@ from mirlo.frontends.script.buffer_form import BufferForm, MemoryBuffer
 from mirlo.frontends.script.describe import kind_of
 from mirlo.frontends.script.errors import NotRegular, ScriptError
 from mirlo.frontends.script.interpreter import Interpreter
-from mirlo.frontends.script.source import Source, captured_names, parse_object
+from mirlo.frontends.script.source import ScriptSource, captured_names, parse_object
 from mirlo.frontends.script.tensor_form import TensorBuffer, TensorForm
 from mirlo.frontends.script.words import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol, Word
 
@@ -46,7 +46,7 @@ class PrimFunc:
     name: str
     parameters: tuple[Parameter, ...]
     tree: Any = field(repr=False)
-    source: Source = field(repr=False)
+    source: ScriptSource = field(repr=False)
     captured: dict[str, Any] = field(repr=False)
     attributes: dict[str, str] = field(default_factory=dict)
     numbers: tuple[str, ...] = ()
@@ -312,7 +312,7 @@ def prim_func(
 
 
 def parse_prim_func(
-    tree: Any, source: Source, captured: dict[str, Any], attributes: dict[str, str], buffers: bool = False
+    tree: Any, source: ScriptSource, captured: dict[str, Any], attributes: dict[str, str], buffers: bool = False
 ) -> PrimFunc:
     """Parse a definition to a prim function."""
     if not isinstance(tree, ast.FunctionDef):

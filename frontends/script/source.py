@@ -14,7 +14,7 @@ from mirlo.frontends.script.errors import ScriptError
 
 
 @dataclass(frozen=True)
-class Source:
+class ScriptSource:
     """Text of a file from a line on, dedented."""
 
     file: str
@@ -39,7 +39,7 @@ class Source:
         return ir.Location.file(self.file, self.first_line + node.lineno - 1, column)
 
 
-def parse_object(thing: Callable[..., Any] | type) -> tuple[Any, Source]:
+def parse_object(thing: Callable[..., Any] | type) -> tuple[Any, ScriptSource]:
     """Parse the definition of a function or class."""
     try:
         lines, first = inspect.getsourcelines(thing)
@@ -52,17 +52,17 @@ def parse_object(thing: Callable[..., Any] | type) -> tuple[Any, Source]:
     text = "".join(lines)
     dedented = textwrap.dedent(text)
     indentation = len(text) - len(text.lstrip()) if dedented != text else 0
-    source = Source(file, tuple(dedented.splitlines()), first, indentation)
+    source = ScriptSource(file, tuple(dedented.splitlines()), first, indentation)
     return _parse(dedented, source).body[0], source
 
 
-def parse_text(text: str, file: str = "<script>") -> tuple[Any, Source]:
+def parse_text(text: str, file: str = "<script>") -> tuple[Any, ScriptSource]:
     """Parse a script given as text."""
-    source = Source(file, tuple(text.splitlines()))
+    source = ScriptSource(file, tuple(text.splitlines()))
     return _parse(text, source), source
 
 
-def _parse(text: str, source: Source) -> Any:
+def _parse(text: str, source: ScriptSource) -> Any:
     try:
         return ast.parse(text)
     except SyntaxError as error:

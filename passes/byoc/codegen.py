@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mirlo.passes.byoc.view import Composite, ExternalFunction, ExternalModule, Node, Value
+from mirlo.passes.byoc.view import Composite, ExternalFunction, ExternalModule, ExternalNode, ExternalValue
 from mirlo.passes.figures import Figures
 from mirlo.passes.options import OptionError, RegistrationError, make_from_options
 from mirlo.passes.registry import option
@@ -40,8 +40,8 @@ __all__ = [
     "Composite",
     "ExternalFunction",
     "ExternalModule",
-    "Node",
-    "Value",
+    "ExternalNode",
+    "ExternalValue",
     "generator_of",
     "option",
 ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mirlo.passes.byoc.graph import Value
+from mirlo.passes.byoc.graph import BlockValue
 from mirlo.passes.byoc.pattern import Link, Links, Pattern
 from mirlo.passes.byoc.search import PatternError, Search, State
 
@@ -43,7 +43,7 @@ class Several(Pattern):
     def dup(self) -> Any:
         raise PatternError("a pattern of several outputs stands for itself: it cannot be a part of another one")
 
-    def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
+    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         start = self.points.index(self.anchor)
         for found in self.anchor.solve(value, state, search):
             yield from self._extend(found, frozenset([start]), search)
@@ -63,7 +63,7 @@ class Several(Pattern):
             for found in self.points[position].solve(value, state, search):
                 yield from self._extend(found, bound | {position}, search)
 
-    def _next(self, state: State, bound: frozenset[int]) -> tuple[int, list[Value]]:
+    def _next(self, state: State, bound: frozenset[int]) -> tuple[int, list[BlockValue]]:
         """Return an unbound vertex next to a bound one, and its candidate values."""
         for producer, consumer, link in self.links:
             if consumer in bound and producer not in bound:
@@ -88,7 +88,7 @@ class Several(Pattern):
                 return False
         return True
 
-    def _value(self, position: int, state: State) -> Value:
+    def _value(self, position: int, state: State) -> BlockValue:
         return state.labels[str(self.points[position].label)]
 
     def __str__(self) -> str:
@@ -157,9 +157,9 @@ def height(pattern: Pattern) -> int:
     return of(pattern)
 
 
-def _above(values: list[Value], levels: int) -> list[Value]:
+def _above(values: list[BlockValue], levels: int) -> list[BlockValue]:
     """Return the results of direct and indirect users of these values, in program order."""
-    found: dict[int, list[Value]] = {}
+    found: dict[int, list[BlockValue]] = {}
     edge = values
     for _ in range(levels):
         readers = {user.index: user for value in edge for user in value.users if user.index not in found}

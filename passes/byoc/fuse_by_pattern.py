@@ -9,13 +9,13 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks, erase_dead
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.passes.byoc.graph import CONSTANT, Graph
-from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, Outliner, functions_of, symbol_name
+from mirlo.passes.byoc.graph import CONSTANT, BlockGraph
+from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, GroupOutliner, functions_of, symbol_name
 from mirlo.passes.byoc.record import Recorder, pattern_record
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.regions import single_regions
 from mirlo.passes.byoc.select import Choice, Decide, Selector
-from mirlo.passes.byoc.tables import Entry, entries_of
+from mirlo.passes.byoc.tables import PatternEntry, entries_of
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 
@@ -65,7 +65,7 @@ def explain(placement: Placement, locations: Sequence[Any], session: Any) -> Non
 
 def fuse(
     module: Any,
-    tables: dict[str, list[Entry]],
+    tables: dict[str, list[PatternEntry]],
     session: Any,
     placement: Placement,
     bind_constants: bool = True,
@@ -81,7 +81,7 @@ def fuse(
     for function in graph_functions(module, only):
         for block in blocks(function):
             erase_dead(block, is_pure_relax)
-            graph = Graph(block, session)
+            graph = BlockGraph(block, session)
             locations += [node.op.location for node in graph.nodes if not node.is_terminator]
             recorder = Recorder(placement, graph, symbol_name(function))
             selector = Selector(graph, recorder, decide)
@@ -108,9 +108,9 @@ def graph_functions(module: Any, only: tuple[str, ...] = ()) -> list[Any]:
 
 
 def _outline(
-    choices: list[Choice], graph: Graph, module: Any, symbols: Any, recorder: Recorder, bind_constants: bool
+    choices: list[Choice], graph: BlockGraph, module: Any, symbols: Any, recorder: Recorder, bind_constants: bool
 ) -> None:
-    outliner = Outliner(graph, module, symbols)
+    outliner = GroupOutliner(graph, module, symbols)
     outliner.prepare([choice.match.mask for choice in choices])
     for choice in choices:
         entry = choice.entry

@@ -19,18 +19,18 @@ CONSTANT = "relax.constant"
 
 
 @dataclass(eq=False)
-class Value:
+class BlockValue:
     """A value that a node reads or defines."""
 
     mlir: Any
-    node: Node | None = None
+    node: BlockNode | None = None
     """The node of the graph that defines it, if any."""
     number: int = 0
     """The index of the node's result, or of the block's argument."""
     is_constant: bool = False
-    users: list[Node] = field(default_factory=list)
+    users: list[BlockNode] = field(default_factory=list)
     """The nodes that read it, each once, in program order; includes the terminator of the block."""
-    graph: Graph | None = None
+    graph: BlockGraph | None = None
 
     @cached_property
     def type(self) -> TensorType | None:
@@ -59,18 +59,18 @@ class Value:
 
 
 @dataclass(eq=False)
-class Node:
+class BlockNode:
     """An operation of the block that is not a constant."""
 
     index: int
     op: Any
     name: str
-    operands: list[Value]
-    results: list[Value] = field(default_factory=list)
+    operands: list[BlockValue]
+    results: list[BlockValue] = field(default_factory=list)
     is_pure: bool = True
-    after: Node | None = None
+    after: BlockNode | None = None
     """For a node with effects, the previous one with effects: their order is preserved."""
-    followed_by: Node | None = None
+    followed_by: BlockNode | None = None
     is_terminator: bool = False
 
     @property
@@ -79,7 +79,7 @@ class Node:
         return self.results[0].type if self.results else None
 
     @property
-    def users(self) -> list[Node]:
+    def users(self) -> list[BlockNode]:
         """Return the nodes that read any of its results."""
         if len(self.results) == 1:
             return self.results[0].users
@@ -92,7 +92,7 @@ class Node:
     def has_attribute(self, name: str) -> bool:
         return name in getattr(type(self.op.opview), "_attributes", ())
 
-    def operand(self, name: str) -> Value | None:
+    def operand(self, name: str) -> BlockValue | None:
         """Return the operand declared by this name, or None if it is absent."""
         found = getattr(self.op.opview, name)
         if found is None:
@@ -103,21 +103,21 @@ class Node:
         return f"{self.name} #{self.index}"
 
 
-class Graph:
+class BlockGraph:
     """The nodes of a block in program order, with reachability masks in which bit i is node i."""
 
     def __init__(self, block: Any, session: Any = None, is_pure: Callable[[Any], bool] = is_pure_relax):
         self.block = block
         self.session = session
-        self.nodes: list[Node] = []
-        self.values: dict[Any, Value] = {}
+        self.nodes: list[BlockNode] = []
+        self.values: dict[Any, BlockValue] = {}
         self._is_pure = is_pure
-        self._last_effect: Node | None = None
+        self._last_effect: BlockNode | None = None
         for op in block.operations:
             operation = op.operation
             if operation.name == CONSTANT:
                 result = operation.results[0]
-                self.values[result] = Value(result, is_constant=True, graph=self)
+                self.values[result] = BlockValue(result, is_constant=True, graph=self)
                 continue
             self._add(operation)
         if self.nodes:
@@ -139,7 +139,9 @@ class Graph:
         read = dict.fromkeys(op.operands) if len(op.regions) else None
         if read is not None:
             read.update(dict.fromkeys(captured(op)))
-        node = Node(len(self.nodes), op, op.name, [self._value(v) for v in (op.operands if read is None else read)])
+        node = BlockNode(
+            len(self.nodes), op, op.name, [self._value(v) for v in (op.operands if read is None else read)]
+        )
         if not self._is_pure(op):
             node.is_pure, node.after = False, self._last_effect
             if self._last_effect is not None:
@@ -148,17 +150,17 @@ class Graph:
         for value in dict.fromkeys(node.operands):
             value.users.append(node)
         for number, result in enumerate(op.results):
-            made = Value(result, node, number, graph=self)
+            made = BlockValue(result, node, number, graph=self)
             self.values[result] = made
             node.results.append(made)
         self.nodes.append(node)
 
-    def _value(self, mlir: Any) -> Value:
+    def _value(self, mlir: Any) -> BlockValue:
         found = self.values.get(mlir)
         if found is None:
             constant = isinstance(mlir, ir.OpResult) and mlir.owner.name == CONSTANT
             number = 0 if isinstance(mlir, ir.OpResult) else mlir.arg_number
-            found = self.values[mlir] = Value(mlir, number=number, is_constant=constant, graph=self)
+            found = self.values[mlir] = BlockValue(mlir, number=number, is_constant=constant, graph=self)
         return found
 
     @cached_property
@@ -199,7 +201,7 @@ class Graph:
             below |= self.descendants[index]
         return above & below & ~mask
 
-    def members(self, mask: int) -> list[Node]:
+    def members(self, mask: int) -> list[BlockNode]:
         """Return the nodes of a set in program order."""
         return [self.nodes[index] for index in bits(mask)]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType
 from typing import Any
 
-from mirlo.passes.byoc.graph import Node, Value
-from mirlo.passes.byoc.pattern import Leaf, MaybeAbsent, Pattern
+from mirlo.passes.byoc.graph import BlockNode, BlockValue
+from mirlo.passes.byoc.pattern import LeafPattern, MaybeAbsent, Pattern
 from mirlo.passes.byoc.predicates import argument_name, attribute_is, same_shape
 from mirlo.passes.byoc.search import PatternError, Predicate, Search, State
 
@@ -77,10 +77,10 @@ class OpPattern(Pattern):
         operands = None if self.operands is None else tuple(parts[:count])
         return self._with(operands=operands, by_name=dict(zip(self.by_name, parts[count:], strict=True)))
 
-    def _on_value(self, function: Callable[[Value], Any], name: str) -> Any:
+    def _on_value(self, function: Callable[[BlockValue], Any], name: str) -> Any:
         return self._with(predicates=(*self.predicates, _OnResult(name, function)))
 
-    def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
+    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         node = value.node
         if node is None or node.name not in self.names:
             search.unexpected(state, value, self.expected)
@@ -91,7 +91,7 @@ class OpPattern(Pattern):
         elif self._fits(node, value, state, search):
             yield from self._operand_ways(node, value, state.with_node(node, self.is_output), search)
 
-    def _fits(self, node: Node, value: Value, state: State, search: Search) -> bool:
+    def _fits(self, node: BlockNode, value: BlockValue, state: State, search: Search) -> bool:
         for name, wanted in self.attributes.items():
             reason = attribute_is(node, name, wanted)
             if reason is not None:
@@ -102,7 +102,7 @@ class OpPattern(Pattern):
             for predicate in self.predicates
         )
 
-    def _operand_ways(self, node: Node, value: Value, state: State, search: Search) -> Iterator[State]:
+    def _operand_ways(self, node: BlockNode, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         if self.by_name:
             yield from self._named_ways(node, value, state, search)
         elif self.operands is None:
@@ -118,8 +118,8 @@ class OpPattern(Pattern):
             for order in self._orders(node):
                 yield from solve_all(list(zip(self.operands, order, strict=False)), state, search)
 
-    def _named_ways(self, node: Node, value: Value, state: State, search: Search) -> Iterator[State]:
-        pairs: list[tuple[Pattern, Value]] = []
+    def _named_ways(self, node: BlockNode, value: BlockValue, state: State, search: Search) -> Iterator[State]:
+        pairs: list[tuple[Pattern, BlockValue]] = []
         for name, pattern in self.by_name.items():
             operand = node.operand(name)
             if isinstance(pattern, MaybeAbsent):
@@ -132,7 +132,7 @@ class OpPattern(Pattern):
                 pairs.append((pattern, operand))
         yield from solve_all(pairs, state, search)
 
-    def _orders(self, node: Node) -> Iterator[Sequence[Value]]:
+    def _orders(self, node: BlockNode) -> Iterator[Sequence[BlockValue]]:
         assert self.operands is not None
         if self.in_any_order:
             yield from itertools.permutations(node.operands, len(self.operands))
@@ -151,7 +151,7 @@ class _OnResult(Predicate):
     """A predicate on the value of an operation pattern."""
 
 
-def solve_all(pairs: list[tuple[Pattern, Value]], state: State, search: Search) -> Iterator[State]:
+def solve_all(pairs: list[tuple[Pattern, BlockValue]], state: State, search: Search) -> Iterator[State]:
     """Return all joint matches of patterns and values."""
     if not pairs:
         yield state
@@ -170,11 +170,11 @@ def is_op(*names: str) -> OpPattern:
 
 def is_const(value: float | None = None) -> Pattern:
     """Return a pattern of a constant; given a number, of one whose elements all equal it."""
-    made = Leaf(lambda found: found.is_constant, "a constant")
+    made = LeafPattern(lambda found: found.is_constant, "a constant")
     if value is None:
         return made
 
-    def all_are(found: Value) -> Any:
+    def all_are(found: BlockValue) -> Any:
         array = found.array()
         if array is None:
             return "the elements of the constant are not known here"
@@ -185,11 +185,11 @@ def is_const(value: float | None = None) -> Pattern:
 
 def is_var(name: str = "") -> Pattern:
     """Return a pattern of an external value; given a name, of the argument that users call so."""
-    made = Leaf(lambda found: found.is_input, "an argument")
+    made = LeafPattern(lambda found: found.is_input, "an argument")
     if not name:
         return made
 
-    def is_called(found: Value) -> Any:
+    def is_called(found: BlockValue) -> Any:
         called = argument_name(found)
         return True if called == name else f"expected the argument '{name}', found '{called}'"
 
@@ -198,7 +198,7 @@ def is_var(name: str = "") -> Pattern:
 
 def wildcard() -> Pattern:
     """Return a pattern of any value, which stays an input of the composite."""
-    return Leaf(lambda found: True, "anything")
+    return LeafPattern(lambda found: True, "anything")
 
 
 def maybe(operand: Pattern) -> Pattern:

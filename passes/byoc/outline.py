@@ -9,16 +9,16 @@ from typing import Any
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
-from mirlo.passes.byoc.graph import Graph, Node, Value
+from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
 from mirlo.passes.byoc.quotient import Quotient
 
 COMPOSITE, TARGET, EXTERNAL = "relax.composite", "relax.target", "relax.external"
 
 
-class Outliner:
+class GroupOutliner:
     """An outliner of disjoint groups of one block that form no cycle."""
 
-    def __init__(self, graph: Graph, module: Any, symbols: Any):
+    def __init__(self, graph: BlockGraph, module: Any, symbols: Any):
         self.graph = graph
         self.body = module.regions[0].blocks[0]
         self.symbols = symbols
@@ -68,7 +68,12 @@ class Outliner:
         return call.operation
 
     def _function(
-        self, name: str, nodes: list[Node], constants: list[Value], inputs: list[Value], outputs: list[Value]
+        self,
+        name: str,
+        nodes: list[BlockNode],
+        constants: list[BlockValue],
+        inputs: list[BlockValue],
+        outputs: list[BlockValue],
     ) -> Any:
         kind = ir.FunctionType.get([v.mlir.type for v in inputs], [v.mlir.type for v in outputs])
         function = func.FuncOp(free_name(name, self.symbols), kind, visibility="private", ip=False)
@@ -85,7 +90,7 @@ class Outliner:
         return function
 
 
-def few_runs(values: list[Value], limit: int) -> list[Value]:
+def few_runs(values: list[BlockValue], limit: int) -> list[BlockValue]:
     """Return the values, sorted by type if a call cannot encode so many runs of equal types."""
     types = [value.mlir.type for value in values]
     runs = 1 + sum(left != right for left, right in itertools.pairwise(types))

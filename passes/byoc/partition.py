@@ -13,13 +13,13 @@ from mirlo.passes.byoc.records import Placement, RegionRecord
 from mirlo.passes.byoc.regions import Merger
 from mirlo.passes.byoc.restrict import restriction
 from mirlo.passes.byoc.select import Decide
-from mirlo.passes.byoc.tables import Entry, entries_of, is_host, split_options
+from mirlo.passes.byoc.tables import PatternEntry, entries_of, is_host, split_options
 from mirlo.passes.byoc.work import total
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 
 
 @dataclass(frozen=True)
-class Limits:
+class RegionLimits:
     """Requirements of a region; 0 sets no limit."""
 
     max_nodes: int = 0
@@ -42,8 +42,8 @@ class Partitioner:
 
     module: Any
     session: Any
-    tables: dict[str, list[Entry]]
-    limits: Limits = field(default_factory=Limits)
+    tables: dict[str, list[PatternEntry]]
+    limits: RegionLimits = field(default_factory=RegionLimits)
     bind_constants: bool = True
     functions: tuple[str, ...] = ()
     decide: Decide | None = None
@@ -120,7 +120,7 @@ class Partition(Pass):
     explain: bool = option(False, "tell for each operator that patterns name why a target did not take it")
 
     def run(self, op: Any, session: Any) -> None:
-        limits = Limits(self.max_nodes, self.max_regions, self.min_nodes, self.min_flops)
+        limits = RegionLimits(self.max_nodes, self.max_regions, self.min_nodes, self.min_flops)
         tables = tables_of(self.targets)
         decide = restriction(self.nodes, tables) if self.nodes else None
         partitioner = Partitioner(op.operation, session, tables, limits, self.bind_constants, self.functions, decide)
@@ -129,11 +129,11 @@ class Partition(Pass):
             explain(placement, partitioner.locations, session)
 
 
-def tables_of(targets: Sequence[str]) -> dict[str, list[Entry]]:
+def tables_of(targets: Sequence[str]) -> dict[str, list[PatternEntry]]:
     """Return the patterns of targets named with options; the last target may take the rest of the model."""
     if not targets:
         raise PassError("'partition' needs the option 'targets': who gets parts of the model")
-    tables: dict[str, list[Entry]] = {}
+    tables: dict[str, list[PatternEntry]] = {}
     for i, text in enumerate(targets):
         target, options = split_options(text)
         if target in tables:

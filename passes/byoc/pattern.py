@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.passes.byoc.graph import Value
+from mirlo.passes.byoc.graph import BlockValue
 from mirlo.passes.byoc.predicates import value_has_dtype, value_has_rank, value_has_shape
 from mirlo.passes.byoc.search import Predicate, Search, State
 
@@ -101,7 +101,7 @@ class Pattern:
 
     # ----------------------------------------------------------------------------------------------------- matching
 
-    def solve(self, value: Value, state: State, search: Search) -> Iterator[State]:
+    def solve(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         """Yield all matches of a value as successor states."""
         if self.label is not None and self.label in state.labels:
             if state.labels[self.label] is value:
@@ -119,7 +119,7 @@ class Pattern:
         if not any_found:
             search.hopeless.add(key)
 
-    def _question(self, value: Value, state: State) -> Any:
+    def _question(self, value: BlockValue, state: State) -> Any:
         """Return the key of a memoized `solve`: chains with alternatives reach the same subproblem many times."""
         bound = tuple((name, id(state.labels[name])) for name in self.labels if name in state.labels)
         return id(self), id(value), bound
@@ -133,7 +133,7 @@ class Pattern:
             known = vars(self)["_labels"] = tuple(sorted(own.union(*(part.labels for part in self.parts()))))
         return known  # type: ignore[no-any-return]
 
-    def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
+    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         raise NotImplementedError
 
     def roots(self) -> frozenset[str] | None:
@@ -154,7 +154,7 @@ class Pattern:
         vars(made).pop("_labels", None)
         return made
 
-    def _on_value(self, function: Callable[[Value], Any], name: str) -> Any:
+    def _on_value(self, function: Callable[[BlockValue], Any], name: str) -> Any:
         return self._with(predicates=(*self.predicates, Predicate(name, function)))
 
 
@@ -169,7 +169,7 @@ class Link:
     only: bool = False
     """Whether other users are excluded."""
 
-    def operands(self, operands: Sequence[Value]) -> list[Value]:
+    def operands(self, operands: Sequence[BlockValue]) -> list[BlockValue]:
         """Return the operands of a node that the link may refer to."""
         return list(operands) if self.index < 0 else list(operands[self.index : self.index + 1])
 
@@ -190,14 +190,14 @@ class Links:
         return self._then(consumer, True)
 
 
-class Leaf(Pattern):
+class LeafPattern(Pattern):
     """A value that stays outside the composite (constants move inside when they are bound)."""
 
-    def __init__(self, fits: Callable[[Value], bool], expected: str):
+    def __init__(self, fits: Callable[[BlockValue], bool], expected: str):
         self.fits = fits
         self.expected = expected
 
-    def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
+    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         if not self.fits(value):
             search.unexpected(state, value, self.expected)
         elif search.holds(self.predicates, value, state, value):
@@ -213,7 +213,7 @@ class Alternatives(Pattern):
     def __init__(self, choices: Sequence[Pattern]):
         self.choices = [c for choice in choices for c in (choice.choices if _is_plain(choice) else [choice])]  # type: ignore[attr-defined]
 
-    def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
+    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         for choice in self.choices:
             for found in choice.solve(value, state, search):
                 if search.holds(self.predicates, value, found, value):
@@ -244,7 +244,7 @@ class Both(Pattern):
     def __init__(self, left: Pattern, right: Pattern):
         self.left, self.right = left, right
 
-    def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
+    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         for first in self.left.solve(value, state, search):
             for found in self.right.solve(value, first, search):
                 if search.holds(self.predicates, value, found, value):
@@ -270,7 +270,7 @@ class Not(Pattern):
     def __init__(self, inner: Pattern):
         self.inner = inner
 
-    def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
+    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         silent = Search(search.graph, muted=True)
         if next(self.inner.solve(value, state, silent), None) is not None:
             search.fail(state, value, f"expected anything but {self.inner}")
@@ -293,7 +293,7 @@ class MaybeAbsent(Pattern):
     def __init__(self, present: Pattern):
         self.present = present
 
-    def ways(self, value: Value, state: State, search: Search) -> Iterator[State]:
+    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         yield from self.present.solve(value, state, search)
 
     def parts(self) -> list[Pattern]:

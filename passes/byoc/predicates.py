@@ -14,28 +14,28 @@ from mirlo.passes.byoc.search import PatternError, Predicate
 from mirlo.passes.rules import Decline, decline
 
 if TYPE_CHECKING:
-    from mirlo.passes.byoc.graph import Node, Value
+    from mirlo.passes.byoc.graph import BlockNode, BlockValue
     from mirlo.passes.byoc.search import Match
 
 
-def value_has_dtype(names: Sequence[str]) -> Callable[[Value], Any]:
-    def ask(value: Value) -> Any:
+def value_has_dtype(names: Sequence[str]) -> Callable[[BlockValue], Any]:
+    def ask(value: BlockValue) -> Any:
         found = "no tensor" if value.type is None else value.type.dtype.name
         return True if found in names else decline(f"expected element type {' or '.join(names)}", found=found)
 
     return ask
 
 
-def value_has_rank(ranks: Sequence[int]) -> Callable[[Value], Any]:
-    def ask(value: Value) -> Any:
+def value_has_rank(ranks: Sequence[int]) -> Callable[[BlockValue], Any]:
+    def ask(value: BlockValue) -> Any:
         found = None if value.type is None else value.type.rank
         return True if found in ranks else decline(f"expected rank {' or '.join(map(str, ranks))}", found=found)
 
     return ask
 
 
-def value_has_shape(shape: tuple[Any, ...]) -> Callable[[Value], Any]:
-    def ask(value: Value) -> Any:
+def value_has_shape(shape: tuple[Any, ...]) -> Callable[[BlockValue], Any]:
+    def ask(value: BlockValue) -> Any:
         found = () if value.type is None else value.type.shape
         if value.type is None or len(found) != len(shape):
             return decline(f"expected the shape {_text(shape)}", found=_text(found))
@@ -61,7 +61,7 @@ def _text(shape: Sequence[Any]) -> str:
     return "[" + ", ".join("?" if d is None else getattr(d, "__name__", str(d)) for d in shape) + "]"
 
 
-def attribute_is(node: Node, name: str, wanted: Any) -> Decline | None:
+def attribute_is(node: BlockNode, name: str, wanted: Any) -> Decline | None:
     """Return why an attribute of an operation differs from the requested value, or None."""
     declared = getattr(type(node.op.opview), "_attributes", {})
     if name not in declared:
@@ -99,7 +99,7 @@ def same_shape(labels: Sequence[str]) -> Callable[[Match], Any]:
     return ask
 
 
-def argument_name(value: Value) -> str:
+def argument_name(value: BlockValue) -> str:
     """Return the user's name of a function argument, or its index."""
     mlir = value.mlir
     function = mlir.owner.owner.operation if isinstance(mlir, ir.BlockArgument) else None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import heapq
 
-from mirlo.passes.byoc.graph import Graph, Node, bits
+from mirlo.passes.byoc.graph import BlockGraph, BlockNode, bits
 
 
 class Quotient:
     """A partition of a graph's nodes; every node starts as a group of its own."""
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: BlockGraph):
         self.graph = graph
         self.mask_of = [1 << node.index for node in graph.nodes]
         """The mask of each node's group."""
@@ -22,7 +22,7 @@ class Quotient:
             found |= self.mask_of[index]
         return found
 
-    def way_back(self, mask: int) -> Node | None:
+    def way_back(self, mask: int) -> BlockNode | None:
         """Return a node outside a set on a path that leaves and re-enters the set, or None.
 
         The set can become one group exactly if there is none.
@@ -53,7 +53,7 @@ class Quotient:
         for index in bits(mask):
             self.mask_of[index] = 1 << index
 
-    def order(self) -> list[Node]:
+    def order(self) -> list[BlockNode]:
         """Return a topological order in which groups are contiguous and that otherwise keeps program order."""
         groups = {mask: i for i, mask in enumerate(dict.fromkeys(self.mask_of))}
         waiting = [0] * len(groups)
@@ -66,7 +66,7 @@ class Quotient:
         masks = list(groups)
         ready = [(mask.bit_length(), group) for mask, group in groups.items() if not waiting[group]]
         heapq.heapify(ready)
-        ordered: list[Node] = []
+        ordered: list[BlockNode] = []
         while ready:
             _, group = heapq.heappop(ready)
             ordered += self.graph.members(masks[group])

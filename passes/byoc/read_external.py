@@ -11,7 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.types import TensorType
-from mirlo.passes.byoc.view import Composite, ExternalFunction, ExternalModule, Node, Step, Value
+from mirlo.passes.byoc.view import Composite, ExternalFunction, ExternalModule, ExternalNode, ExternalValue, Step
 from mirlo.passes.locations import names_of
 from mirlo.passes.registry import PassError
 from mirlo.passes.session import Session
@@ -41,19 +41,19 @@ def read_external(module: Any, session: Session) -> ExternalModule:
     return ExternalModule(target, read, constants, operation)
 
 
-def node_of(op: Any) -> Node:
+def node_of(op: Any) -> ExternalNode:
     """Return an operation alone as a node with its operands as inputs, for checks of patterns."""
     operation = op.operation
-    values: dict[Any, Value] = {}
+    values: dict[Any, ExternalValue] = {}
     for i, operand in enumerate(operation.operands):
         kind = TensorType.from_mlir(operand.type)
         assert kind is not None
-        values.setdefault(_key(operand), Value(f"x{i}", kind))
+        values.setdefault(_key(operand), ExternalValue(f"x{i}", kind))
     view = operation.opview
     operands, inputs = _operands(view, values), tuple(values[_key(operand)] for operand in operation.operands)
-    node = Node(operation.name, "", inputs, (), operands, view.attribute_values(), operation)
+    node = ExternalNode(operation.name, "", inputs, (), operands, view.attribute_values(), operation)
     types = [TensorType.from_mlir(result.type) for result in operation.results]
-    node.outputs = tuple(Value(f"y{i}", kind, node) for i, kind in enumerate(types) if kind is not None)
+    node.outputs = tuple(ExternalValue(f"y{i}", kind, node) for i, kind in enumerate(types) if kind is not None)
     return node
 
 
@@ -111,7 +111,7 @@ class _Reader:
         self.function = function
         self.functions = functions
         self.constants = constants
-        self.read_constants: list[Value] = []
+        self.read_constants: list[ExternalValue] = []
         self.names: set[str] = set()
 
     @cached_property
@@ -128,8 +128,8 @@ class _Reader:
         return ExternalFunction(name, inputs, outputs, tuple(steps), tuple(self.read_constants), self.function)
 
     def _body(
-        self, block: Any, known: dict[Any, Value], composite: Composite | None
-    ) -> tuple[list[Step], tuple[Value, ...]]:
+        self, block: Any, known: dict[Any, ExternalValue], composite: Composite | None
+    ) -> tuple[list[Step], tuple[ExternalValue, ...]]:
         """Return the steps and results of a function's body; `known` maps values of its IR."""
         steps: list[Step] = []
         for view in block.operations:
@@ -144,7 +144,7 @@ class _Reader:
                 steps.append(self._node(op, known, composite))
         raise PassError(f"{self._label} returns nothing", self.function.location)
 
-    def _call(self, op: Any, known: dict[Any, Value], outer: Composite | None) -> list[Step]:
+    def _call(self, op: Any, known: dict[Any, ExternalValue], outer: Composite | None) -> list[Step]:
         callee = self.functions.get(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
         if callee is None:
             raise PassError(
@@ -164,7 +164,7 @@ class _Reader:
         made.nodes = tuple(node for step in steps for node in step.nodes)
         return [made]
 
-    def _node(self, op: Any, known: dict[Any, Value], composite: Composite | None) -> Node:
+    def _node(self, op: Any, known: dict[Any, ExternalValue], composite: Composite | None) -> ExternalNode:
         if len(op.regions):
             raise PassError(f"{self._label} has control flow: code generators take plain operators", op.location)
         inputs = tuple(known[_key(value)] for value in op.operands)
@@ -173,14 +173,14 @@ class _Reader:
         operands = _operands(view, known) if declared else {f"{i}": value for i, value in enumerate(inputs)}
         attributes = view.attribute_values() if declared else {n: op.attributes[n] for n in _names(op.attributes)}
         name = ", ".join(names_of(op.location))
-        node = Node(op.name, name, inputs, (), operands, attributes, op, composite)
+        node = ExternalNode(op.name, name, inputs, (), operands, attributes, op, composite)
         node.outputs = tuple(self._value(f"v{len(self.names)}", result.type, node) for result in op.results)
         for value in dict.fromkeys(inputs):
             value.users.append(node)
         known.update(zip(map(_key, op.results), node.outputs, strict=True))
         return node
 
-    def _constant(self, op: Any) -> Value:
+    def _constant(self, op: Any) -> ExternalValue:
         kind = TensorType.from_mlir(op.results[0].type)
         assert kind is not None
         name, load = self.constants.add(op.opview, kind)
@@ -189,7 +189,7 @@ class _Reader:
         self.read_constants.append(value)
         return value
 
-    def _value(self, wanted: str, kind: Any, producer: Node | None = None) -> Value:
+    def _value(self, wanted: str, kind: Any, producer: ExternalNode | None = None) -> ExternalValue:
         found = TensorType.from_mlir(kind)
         if found is None:
             raise PassError(f"{self._label} has a value of type {kind}: expected tensors", self.function.location)
@@ -198,11 +198,13 @@ class _Reader:
             count += 1
             name = f"{wanted}_{count}"
         self.names.add(name)
-        return Value(name, found, producer)
+        return ExternalValue(name, found, producer)
 
 
-def _operands(view: DialectOp, known: Mapping[Any, Value]) -> dict[str, Value | None | tuple[Value, ...]]:
-    found: dict[str, Value | None | tuple[Value, ...]] = {}
+def _operands(
+    view: DialectOp, known: Mapping[Any, ExternalValue]
+) -> dict[str, ExternalValue | None | tuple[ExternalValue, ...]]:
+    found: dict[str, ExternalValue | None | tuple[ExternalValue, ...]] = {}
     for declared in view._operand_layout.fields:
         given = getattr(view, declared.name)
         if given is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirlo.passes.byoc.graph import Graph, Node
+from mirlo.passes.byoc.graph import BlockGraph, BlockNode
 from mirlo.passes.byoc.outline import symbol_name
 from mirlo.passes.byoc.records import AttemptRecord, NodeRecord, PatternRecord, Placement, Taken
 from mirlo.passes.byoc.search import Failure, Match
-from mirlo.passes.byoc.tables import Entry
+from mirlo.passes.byoc.tables import PatternEntry
 from mirlo.passes.byoc.work import bytes_of, flops_of
 from mirlo.passes.locations import describe, names_of
 
@@ -19,7 +19,7 @@ class Recorder:
     """A recorder for one block."""
 
     placement: Placement
-    graph: Graph
+    graph: BlockGraph
     function: str
     ids: dict[int, int] = field(default_factory=dict)
     """The placement's id of each node of the graph."""
@@ -30,7 +30,7 @@ class Recorder:
                 self.ids[node.index] = len(self.placement.nodes)
                 self.placement.nodes.append(self._describe(node))
 
-    def _describe(self, node: Node) -> NodeRecord:
+    def _describe(self, node: BlockNode) -> NodeRecord:
         location = node.op.location
         reads = (value.node.index for value in node.operands if value.node is not None)
         return NodeRecord(
@@ -46,7 +46,7 @@ class Recorder:
             bytes=bytes_of(node),
         )
 
-    def failed(self, entry: Entry, root: Node, failure: Failure | None) -> None:
+    def failed(self, entry: PatternEntry, root: BlockNode, failure: Failure | None) -> None:
         """Record that a pattern did not match at this root."""
         at = failure.at.node if failure is not None and failure.at is not None else None
         self.placement.attempts.append(
@@ -64,12 +64,12 @@ class Recorder:
             )
         )
 
-    def matched(self, entry: Entry, match: Match) -> None:
+    def matched(self, entry: PatternEntry, match: Match) -> None:
         nodes = self.numbers(match.mask)
         attempt = AttemptRecord(entry.target, entry.name, self.ids[match.root.index], True, nodes, len(nodes))
         self.placement.attempts.append(attempt)
 
-    def made(self, entry: Entry, match: Match, function: Any) -> None:
+    def made(self, entry: PatternEntry, match: Match, function: Any) -> None:
         """Record that a match became a composite."""
         self.placement.taken.append(Taken(entry.target, entry.name, symbol_name(function), self.numbers(match.mask)))
 
@@ -78,7 +78,7 @@ class Recorder:
         return tuple(self.ids[node.index] for node in self.graph.members(mask) if node.index in self.ids)
 
 
-def pattern_record(entry: Entry) -> PatternRecord:
+def pattern_record(entry: PatternEntry) -> PatternRecord:
     """Return the record of a pattern whose root no node could match."""
     ends = entry.pattern.roots() or ()
     return PatternRecord(entry.target, entry.name, tuple(sorted(entry.operators)), tuple(sorted(ends)))

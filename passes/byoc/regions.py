@@ -10,12 +10,12 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
-from mirlo.passes.byoc.graph import Graph, Node
+from mirlo.passes.byoc.graph import BlockGraph, BlockNode
 from mirlo.passes.byoc.outline import (
     COMPOSITE,
     EXTERNAL,
     TARGET,
-    Outliner,
+    GroupOutliner,
     callee_of,
     functions_of,
     string_fact,
@@ -68,17 +68,17 @@ class Merger:
             if any(fact in function.attributes for fact in FACTS):
                 continue
             for block in blocks(function):
-                graph = Graph(block, session, pure_calls(functions))
+                graph = BlockGraph(block, session, pure_calls(functions))
                 masks = self._groups(graph)
-                outliner = Outliner(graph, self.module, symbols)
+                outliner = GroupOutliner(graph, self.module, symbols)
                 outliner.prepare(masks)
                 made += [self._outline(mask, graph, outliner, symbols) for mask in masks]
         return made
 
-    def _is_composite(self, node: Node) -> bool:
+    def _is_composite(self, node: BlockNode) -> bool:
         return callee_of(node.op) in self.sizes
 
-    def _groups(self, graph: Graph) -> list[int]:
+    def _groups(self, graph: BlockGraph) -> list[int]:
         """Return the masks of the regions of a block."""
         quotient = Quotient(graph)
         composites = [node for node in graph.nodes if self._is_composite(node)]
@@ -89,7 +89,7 @@ class Merger:
                     self._join(parent, node, quotient)
         return list(dict.fromkeys(quotient.mask_of[node.index] for node in composites))
 
-    def _join(self, parent: Node, node: Node, quotient: Quotient) -> None:
+    def _join(self, parent: BlockNode, node: BlockNode, quotient: Quotient) -> None:
         mask = quotient.closure(1 << parent.index | 1 << node.index)
         reason = self._objection(mask, quotient)
         if reason is None:
@@ -117,7 +117,7 @@ class Merger:
             )
         return None
 
-    def _outline(self, mask: int, graph: Graph, outliner: Outliner, symbols: Any) -> Any:
+    def _outline(self, mask: int, graph: BlockGraph, outliner: GroupOutliner, symbols: Any) -> Any:
         composites = tuple(str(callee_of(node.op)) for node in graph.members(mask))
         facts = {EXTERNAL: ir.StringAttr.get(self.target)}
         call = outliner.outline(mask, f"{self.target}_region", facts, bind_constants=False)
@@ -136,7 +136,7 @@ def _bytes(value: Any) -> int | None:
     return kind.bytes if kind is not None and kind.is_static else None
 
 
-def _in(node: Node, mask: int) -> bool:
+def _in(node: BlockNode, mask: int) -> bool:
     return bool(mask >> node.index & 1)
 
 

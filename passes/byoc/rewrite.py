@@ -16,8 +16,8 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks, erase_dead
-from mirlo.passes.byoc.graph import Graph, Node
-from mirlo.passes.byoc.outline import Outliner
+from mirlo.passes.byoc.graph import BlockGraph, BlockNode
+from mirlo.passes.byoc.outline import GroupOutliner
 from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.search import Match, PatternError, Search, State
 from mirlo.passes.byoc.select import MAX_WAYS, is_open, match_of
@@ -40,7 +40,7 @@ class Rewrite:
     """
 
     pattern: Pattern
-    replacement: Callable[[Match, Builder], Any]
+    replacement: Callable[[Match, MatchBuilder], Any]
     name: str = ""
 
     def __or__(self, other: Rewrite | Sequence[Rewrite]) -> list[Rewrite]:
@@ -66,11 +66,11 @@ REWRITES: dict[str, Rewrite] = {}
 """The named rewrites, for the pass `rewrite`."""
 
 
-def rewriter(pattern: Pattern, name: str = "") -> Callable[[Callable[[Match, Builder], Any]], Rewrite]:
+def rewriter(pattern: Pattern, name: str = "") -> Callable[[Callable[[Match, MatchBuilder], Any]], Rewrite]:
     """Make a `Rewrite` of the decorated function; with a name, it is registered for the pass `rewrite`."""
     check_pattern(pattern)
 
-    def make(function: Callable[[Match, Builder], Any]) -> Rewrite:
+    def make(function: Callable[[Match, MatchBuilder], Any]) -> Rewrite:
         made = Rewrite(pattern, function, name or getattr(function, "__name__", "a rewrite"))
         if name:
             if name in REWRITES:
@@ -98,7 +98,7 @@ def rewrite(
         changed = False
         for block in blocks(function):
             erase_dead(block, is_pure_relax)
-            changed |= _Round(Graph(block, session), given, done, limit, session).run()
+            changed |= _Round(BlockGraph(block, session), given, done, limit, session).run()
             erase_dead(block, is_pure_relax)
     done.converged = not changed
     if changed:
@@ -107,7 +107,7 @@ def rewrite(
     return done
 
 
-class Builder(Rewriter):
+class MatchBuilder(Rewriter):
     """A builder of operators and constants behind the root of a match, whose value they may read."""
 
     def __init__(self, root: Any, session: Any):
@@ -136,7 +136,7 @@ def next_operation(op: Any) -> Any:
 class _Round:
     """One iteration over a block. Replaced operations and their operands are revisited in the next iteration only."""
 
-    graph: Graph
+    graph: BlockGraph
     rules: list[Rewrite]
     done: Rewritten
     limit: int
@@ -153,7 +153,7 @@ class _Round:
                     break
         return self.done.count > before
 
-    def _apply(self, rule: Rewrite, node: Node) -> bool:
+    def _apply(self, rule: Rewrite, node: BlockNode) -> bool:
         roots = rule.pattern.roots()
         if roots is not None and node.name not in roots:
             return False
@@ -172,8 +172,8 @@ class _Round:
     def _replace(self, rule: Rewrite, match: Match) -> bool:
         if is_open(match) and match.outputs & ~(1 << match.root.index):
             body = self.graph.block.owner.operation.parent
-            Outliner(self.graph, body, None).prepare([match.mask])
-        builder = Builder(match.root.op, self.session)
+            GroupOutliner(self.graph, body, None).prepare([match.mask])
+        builder = MatchBuilder(match.root.op, self.session)
         known = Rule("rewrite", match.root.name, DEFAULT, rule.replacement, name=rule.name)
         made = run_rule(known, match, builder)
         if isinstance(made, Decline):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mirlo.passes.byoc.graph import Graph, Node, Value
+from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
 from mirlo.passes.byoc.records import one_of
 from mirlo.passes.rules import Decline
 from mirlo.runtime.errors import MirloError
@@ -27,17 +27,17 @@ class State:
     """The matched nodes."""
     outputs: int = 0
     """The matched nodes whose results may be used outside the match."""
-    labels: Mapping[str, Value] = field(default_factory=dict)
+    labels: Mapping[str, BlockValue] = field(default_factory=dict)
 
     @property
     def depth(self) -> int:
         return self.mask.bit_count()
 
-    def with_node(self, node: Node, is_output: bool) -> State:
+    def with_node(self, node: BlockNode, is_output: bool) -> State:
         bit = 1 << node.index
         return State(self.mask | bit, self.outputs | bit if is_output else self.outputs, self.labels)
 
-    def with_label(self, label: str | None, value: Value) -> State:
+    def with_label(self, label: str | None, value: BlockValue) -> State:
         return self if label is None else State(self.mask, self.outputs, {**self.labels, label: value})
 
 
@@ -46,7 +46,7 @@ class Failure:
     """A failed attempt: the matched nodes, the value that did not match, and the reason."""
 
     depth: int
-    at: Value | None
+    at: BlockValue | None
     reason: Decline
     expected: str = ""
     """What was expected at that value, if the reason is a mismatch."""
@@ -97,8 +97,8 @@ class Predicate:
 class Search:
     """One attempt to match a pattern in a graph."""
 
-    graph: Graph
-    owner: Callable[[Node], str | None] = lambda node: None
+    graph: BlockGraph
+    owner: Callable[[BlockNode], str | None] = lambda node: None
     """Returns the pattern that has taken a node, if any: matches cannot use such a node."""
     failures: list[Failure] = field(default_factory=list)
     """The deepest failures."""
@@ -110,7 +110,7 @@ class Search:
     answers: dict[Any, Any] = field(default_factory=dict)
     """Facts about nodes computed in this search, for patterns that use them more than once."""
 
-    def goes_on(self, state: State, value: Value) -> bool:
+    def goes_on(self, state: State, value: BlockValue) -> bool:
         """Return whether the search may take another step; patterns with too many matches are given up."""
         self.steps += 1
         if self.steps == MAX_STEPS:
@@ -122,7 +122,7 @@ class Search:
     def fail(
         self,
         state: State,
-        value: Value | None,
+        value: BlockValue | None,
         reason: Decline | str,
         expected: str = "",
         predicate: str = "",
@@ -139,11 +139,11 @@ class Search:
         made = Decline(reason) if isinstance(reason, str) else reason
         self.failures.append(Failure(state.depth, value, made, expected, predicate, state.mask, lost_to))
 
-    def unexpected(self, state: State, value: Value, expected: str) -> None:
+    def unexpected(self, state: State, value: BlockValue, expected: str) -> None:
         """Record a mismatch with an expected value."""
         self.fail(state, value, f"expected {expected}, found {value.node or value.name}", expected)
 
-    def holds(self, predicates: Iterable[Predicate], argument: Any, state: State, value: Value) -> bool:
+    def holds(self, predicates: Iterable[Predicate], argument: Any, state: State, value: BlockValue) -> bool:
         for predicate in predicates:
             reason = predicate.ask(argument)
             if reason is not None:
@@ -168,19 +168,19 @@ class Search:
 class Match:
     """A match of a pattern: its nodes, and the values of its labels."""
 
-    graph: Graph
-    root: Node
+    graph: BlockGraph
+    root: BlockNode
     mask: int
     outputs: int
     """The nodes whose results may be used outside: the root, and those that the pattern marks as outputs."""
-    labels: Mapping[str, Value]
+    labels: Mapping[str, BlockValue]
 
     @property
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[BlockNode]:
         """Return the matched nodes in program order."""
         return self.graph.members(self.mask)
 
-    def __getitem__(self, label: str) -> Value:
+    def __getitem__(self, label: str) -> BlockValue:
         """Return the value of a part labelled with `named`."""
         found = self.labels.get(label)
         if found is None:
@@ -192,7 +192,7 @@ class Match:
         """Return whether an optional part, or one of several alternatives, was matched."""
         return label in self.labels
 
-    def get(self, label: str) -> Value | None:
+    def get(self, label: str) -> BlockValue | None:
         return self.labels.get(label)
 
     def op(self, label: str) -> Any:
@@ -202,7 +202,7 @@ class Match:
             raise PatternError(f"part '{label}' of the match is {value.name}, not made by an operation")
         return value.node.op.opview
 
-    def inputs(self) -> list[Value]:
+    def inputs(self) -> list[BlockValue]:
         """Return the operands of the nodes that no node of the match defines, constants included.
 
         They are in order of first use.
@@ -210,7 +210,7 @@ class Match:
         read = (value for node in self.nodes for value in node.operands)
         return [v for v in dict.fromkeys(read) if v.node is None or not self.mask >> v.node.index & 1]
 
-    def leak(self) -> tuple[Node, Node] | None:
+    def leak(self) -> tuple[BlockNode, BlockNode] | None:
         """Return a node that is no output but is read from outside, and its reader."""
         for node in self.nodes:
             if not self.outputs >> node.index & 1:

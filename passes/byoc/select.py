@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
-from mirlo.passes.byoc.graph import Graph, Node, Value
+from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
 from mirlo.passes.byoc.quotient import Quotient
 from mirlo.passes.byoc.record import Recorder
 from mirlo.passes.byoc.search import Match, Predicate, Search, State
-from mirlo.passes.byoc.tables import Entry, objection
+from mirlo.passes.byoc.tables import PatternEntry, objection
 from mirlo.passes.rules import Decline
 
 MAX_WAYS = 64
@@ -23,11 +23,11 @@ MAX_WAYS = 64
 class Choice:
     """A selected match."""
 
-    entry: Entry
+    entry: PatternEntry
     match: Match
 
 
-Decide = Callable[[Entry, Match, tuple[int, ...]], Any]
+Decide = Callable[[PatternEntry, Match, tuple[int, ...]], Any]
 """Decides whether a match, with the placement's ids of its nodes, is selected: True, or a reason."""
 
 
@@ -35,7 +35,7 @@ Decide = Callable[[Entry, Match, tuple[int, ...]], Any]
 class Selector:
     """A selector of matches in one block, for one target after another."""
 
-    graph: Graph
+    graph: BlockGraph
     recorder: Recorder
     decide: Decide | None = None
     """Called last for a match that could be selected; placement by cost rejects matches here."""
@@ -47,7 +47,7 @@ class Selector:
         self.any_open = False
         """Whether some match has several outputs: only those can form a cycle with others."""
 
-    def select(self, entries: list[Entry]) -> list[Choice]:
+    def select(self, entries: list[PatternEntry]) -> list[Choice]:
         """Select matches of the patterns in order of priority; returns those selected."""
         taken: list[Choice] = []
         for entry in entries:
@@ -55,7 +55,7 @@ class Selector:
         self.choices += taken
         return taken
 
-    def _take(self, entry: Entry) -> list[Choice]:
+    def _take(self, entry: PatternEntry) -> list[Choice]:
         """Select matches of one pattern in program order; a later one may contain an earlier one but not cut it."""
         own: dict[int, Choice] = {}
         roots = entry.pattern.roots()
@@ -78,7 +78,7 @@ class Selector:
             self.recorder.matched(entry, choice.match)
         return taken
 
-    def _match(self, entry: Entry, node: Node, own: dict[int, Choice]) -> tuple[Match | None, Search]:
+    def _match(self, entry: PatternEntry, node: BlockNode, own: dict[int, Choice]) -> tuple[Match | None, Search]:
         search = Search(self.graph, lambda wanted: self.owners[wanted.index])
         ways = (state for value in node.results for state in entry.pattern.solve(value, State(), search))
         for state in itertools.islice(ways, MAX_WAYS):
@@ -91,8 +91,8 @@ class Selector:
         return None, search
 
     def _complaint(
-        self, entry: Entry, match: Match, own: dict[int, Choice]
-    ) -> tuple[Decline | str, str, Node | None] | None:
+        self, entry: PatternEntry, match: Match, own: dict[int, Choice]
+    ) -> tuple[Decline | str, str, BlockNode | None] | None:
         """Return why a match cannot be selected: the reason, the predicate, the node concerned."""
         found = unfit(match)
         if found is not None:
@@ -111,7 +111,7 @@ class Selector:
             said = None if reason is None else (reason, decision.name)
         return None if said is None else (*said, match.root)
 
-    def _way_back(self, match: Match, own: dict[int, Choice]) -> Node | None:
+    def _way_back(self, match: Match, own: dict[int, Choice]) -> BlockNode | None:
         """Return a node on a path that leaves and re-enters a match; a closed tree has none."""
         if not (self.any_open or is_open(match)):
             return None
@@ -133,7 +133,7 @@ class Selector:
             own.pop(node.index, None)
 
 
-def match_of(graph: Graph, root: Node, state: State) -> Match:
+def match_of(graph: BlockGraph, root: BlockNode, state: State) -> Match:
     """Return the match of a search state."""
     return Match(graph, root, state.mask, state.outputs | 1 << root.index, state.labels)
 
@@ -145,11 +145,11 @@ def is_open(match: Match) -> bool:
     )
 
 
-def _is_read_outside(value: Value, match: Match) -> bool:
+def _is_read_outside(value: BlockValue, match: Match) -> bool:
     return any(not match.mask >> user.index & 1 for user in value.users)
 
 
-def unfit(match: Match) -> tuple[str, Node] | None:
+def unfit(match: Match) -> tuple[str, BlockNode] | None:
     """Return why a match cannot become a function, and the node concerned, or None."""
     if not match.mask:
         return "the pattern has no operator: nothing would be in the composite", match.root

@@ -25,7 +25,7 @@ _TABLES: dict[str, list[Table]] = {}
 
 
 @dataclass(frozen=True)
-class Entry:
+class PatternEntry:
     """A pattern of a target: the name of its composite, and a check of whole matches."""
 
     target: str
@@ -55,7 +55,7 @@ def pattern_table(target: str) -> Callable[[Table], Table]:
     return register
 
 
-def entries_of(target: str, options: str = "") -> list[Entry]:
+def entries_of(target: str, options: str = "") -> list[PatternEntry]:
     """Return the patterns of a target in order of priority."""
     rows = [row for table in reversed(_TABLES.get(target, [])) for row in table()]
     if target in target_names():
@@ -95,9 +95,9 @@ def is_host(target: str) -> bool:
     return found.codegen is None and found.emit is not None
 
 
-def entry_of(target: str, row: Any) -> Entry:
+def entry_of(target: str, row: Any) -> PatternEntry:
     """Return a validated row of a table as an entry."""
-    if isinstance(row, Entry):
+    if isinstance(row, PatternEntry):
         return row
     parts = tuple(row) if isinstance(row, (tuple, list)) else ()
     name, pattern, check = parts if len(parts) == 3 else (*parts, None) if len(parts) == 2 else (None, None, None)
@@ -107,7 +107,7 @@ def entry_of(target: str, row: Any) -> Entry:
             f"target '{target}': a row of its patterns must be (name, pattern) or (name, pattern, check), got {row!r}"
         )
     predicate = check if isinstance(check, Predicate) else None if check is None else Predicate.of(check)
-    entry = Entry(target, name.removeprefix(f"{target}."), pattern, predicate)
+    entry = PatternEntry(target, name.removeprefix(f"{target}."), pattern, predicate)
     try:
         check_pattern(pattern)
     except PatternError as error:
@@ -115,7 +115,7 @@ def entry_of(target: str, row: Any) -> Entry:
     return entry
 
 
-def objection(entry: Entry, match: Match) -> tuple[Any, str] | None:
+def objection(entry: PatternEntry, match: Match) -> tuple[Any, str] | None:
     """Return why the entry's check rejects a match, and the name of the check, or None."""
     if entry.check is None:
         return None

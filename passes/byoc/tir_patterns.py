@@ -15,7 +15,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, PrimView, is_prim_func, is_tensor_form
-from mirlo.passes.byoc.graph import Node, Value
+from mirlo.passes.byoc.graph import BlockNode, BlockValue
 from mirlo.passes.byoc.operators import OpPattern, solve_all
 from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.search import PatternError, Predicate, Search, State
@@ -27,7 +27,7 @@ CASTS = ("arith.ext", "arith.trunc", "arith.sitofp", "arith.uitofp", "arith.fpto
 """Prefixes of operations that compute nothing."""
 
 Extents = Mapping[str, "int | Callable[[int], Any]"]
-Accept = Callable[[Node, PrimView], "Sequence[int] | Decline"]
+Accept = Callable[[BlockNode, PrimView], "Sequence[int] | Decline"]
 """Returns the operands of a call that the patterns apply to, or why the prim function does not match."""
 
 
@@ -44,7 +44,7 @@ class PrimPattern(OpPattern):
     def expected(self) -> str:
         return self.what
 
-    def _fits(self, node: Node, value: Value, state: State, search: Search) -> bool:
+    def _fits(self, node: BlockNode, value: BlockValue, state: State, search: Search) -> bool:
         if not super()._fits(node, value, state, search):
             return False
         order = self._order(node, search)
@@ -53,7 +53,7 @@ class PrimPattern(OpPattern):
             return False
         return True
 
-    def _order(self, node: Node, search: Search) -> Sequence[int] | Decline:
+    def _order(self, node: BlockNode, search: Search) -> Sequence[int] | Decline:
         key = id(self), node.index
         found = search.answers.get(key)
         if found is None:
@@ -62,16 +62,16 @@ class PrimPattern(OpPattern):
             search.answers[key] = found
         return found  # type: ignore[no-any-return]
 
-    def _operand_ways(self, node: Node, value: Value, state: State, search: Search) -> Iterator[State]:
+    def _operand_ways(self, node: BlockNode, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         order = self._order(node, search)
         assert not isinstance(order, Decline)
         yield from self.solve_operands([node.operands[i] for i in order], state, search)
 
-    def solve_operands(self, values: list[Value], state: State, search: Search) -> Iterator[State]:
+    def solve_operands(self, values: list[BlockValue], state: State, search: Search) -> Iterator[State]:
         yield from solve_all(list(zip(self.operands or (), values, strict=True)), state, search)
 
 
-def prim_of(node: Node) -> PrimView | None:
+def prim_of(node: BlockNode) -> PrimView | None:
     """Return the prim function that a node calls, in tensor form."""
     module = node.op.parent
     while module.operation.name != "builtin.module":
@@ -87,7 +87,7 @@ def prim_of(node: Node) -> PrimView | None:
 def is_call_tir(name: str = "*", *operands: Pattern) -> PrimPattern:
     """Return a pattern of a call of a prim function by name, which may have wildcards (`matmul*`), and its operands."""
 
-    def accept(node: Node, view: PrimView) -> Sequence[int] | Decline:
+    def accept(node: BlockNode, view: PrimView) -> Sequence[int] | Decline:
         if not fnmatchcase(view.name, name):
             return decline(f"expected a prim function '{name}'", found=view.name)
         if operands and len(operands) != len(node.operands):
@@ -104,7 +104,7 @@ def elementwise(*operands: Pattern, ops: Collection[str] | None = None) -> PrimP
     the call's operands in any order.
     """
 
-    def accept(node: Node, view: PrimView) -> Sequence[int] | Decline:
+    def accept(node: BlockNode, view: PrimView) -> Sequence[int] | Decline:
         for block in view.blocks:
             if block_kind(block) > FusionKind.BROADCAST:
                 return decline(f"block '{block.name}' is not elementwise", kind=block_kind(block).label)
@@ -116,7 +116,7 @@ def elementwise(*operands: Pattern, ops: Collection[str] | None = None) -> PrimP
 class _AnyOrder(PrimPattern):
     """Operand patterns that match distinct operands in any order."""
 
-    def solve_operands(self, values: list[Value], state: State, search: Search) -> Iterator[State]:
+    def solve_operands(self, values: list[BlockValue], state: State, search: Search) -> Iterator[State]:
         patterns = self.operands or ()
         if not patterns:
             yield state
@@ -152,7 +152,7 @@ def contraction(
         if axes is None or letter not in axes:
             raise PatternError(f"the size of axis '{letter}' is asked for, which is not in axes={axes!r}")
 
-    def accept(node: Node, view: PrimView) -> Sequence[int] | Decline:
+    def accept(node: BlockNode, view: PrimView) -> Sequence[int] | Decline:
         if not view.blocks or not is_multiply_add(view.blocks[0]):
             return decline("its first block does not sum products", blocks=[block.name for block in view.blocks])
         block = view.blocks[0]
@@ -182,7 +182,13 @@ def _argument(view: PrimView, value: Any) -> int | None:
 
 
 def _fits(
-    node: Node, block: BlockView, places: list[int], order: Sequence[int], wanted: str | None, axes: Any, dtype: Any
+    node: BlockNode,
+    block: BlockView,
+    places: list[int],
+    order: Sequence[int],
+    wanted: str | None,
+    axes: Any,
+    dtype: Any,
 ) -> Decline | None:
     if dtype is not None:
         names = [name.strip() for name in dtype.split(",")] * (1 if "," in dtype else 2)

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class Value:
+class ExternalValue:
     """A tensor: an input of the function, a constant, or the result of a node. Compared by identity."""
 
     name: str
     """The name, unique in its function; inputs of the model keep the user's names."""
     type: TensorType
-    producer: Node | None = None
+    producer: ExternalNode | None = None
     constant: str | None = None
     """A constant's name: that of the parameter, or one made from its content, stable across edits."""
-    users: list[Node] = field(default_factory=list)
+    users: list[ExternalNode] = field(default_factory=list)
     _load: Callable[[], np.ndarray] | None = field(default=None, repr=False)
 
     @property
@@ -44,16 +44,16 @@ class Value:
 
 
 @dataclass(eq=False)
-class Node:
+class ExternalNode:
     """An operator."""
 
     op: str
     """The operator, such as `relax.conv`."""
     name: str
     """The name in the user's model; may be empty."""
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
-    operands: Mapping[str, Value | None | tuple[Value, ...]]
+    inputs: tuple[ExternalValue, ...]
+    outputs: tuple[ExternalValue, ...]
+    operands: Mapping[str, ExternalValue | None | tuple[ExternalValue, ...]]
     """The operands by declared name: None for an absent one, a tuple for a variadic one."""
     attributes: Mapping[str, Any]
     """All declared attributes as Python values, including defaults."""
@@ -61,12 +61,12 @@ class Node:
     composite: Composite | None = None
 
     @property
-    def output(self) -> Value:
+    def output(self) -> ExternalValue:
         """Return the first result."""
         return self.outputs[0]
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[ExternalNode, ...]:
         """Return the node itself, so that all steps have the same interface."""
         return (self,)
 
@@ -88,9 +88,9 @@ class Composite:
 
     name: str
     """The full name, such as `mytarget.conv_relu`."""
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
-    nodes: tuple[Node, ...]
+    inputs: tuple[ExternalValue, ...]
+    outputs: tuple[ExternalValue, ...]
+    nodes: tuple[ExternalNode, ...]
     operation: Any = field(repr=False)
     """The composite's `func.func`."""
 
@@ -103,7 +103,7 @@ class Composite:
         return self.name
 
 
-Step = Composite | Node
+Step = Composite | ExternalNode
 
 
 @dataclass(eq=False)
@@ -111,15 +111,15 @@ class ExternalFunction:
     """A region: a function that the model calls."""
 
     name: str
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
+    inputs: tuple[ExternalValue, ...]
+    outputs: tuple[ExternalValue, ...]
     steps: tuple[Step, ...]
-    constants: tuple[Value, ...]
+    constants: tuple[ExternalValue, ...]
     """The constants, each once, in the order in which nodes read them; two may be the same parameter."""
     operation: Any = field(repr=False)
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[ExternalNode, ...]:
         """Return all operators in topological order."""
         return tuple(node for step in self.steps for node in step.nodes)
 

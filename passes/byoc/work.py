@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mirlo.dialects.core.types import TensorType
-from mirlo.passes.byoc.graph import Node
+from mirlo.passes.byoc.graph import BlockNode
 
 VIEWS = frozenset(
     f"relax.{name}"
@@ -23,7 +23,7 @@ PER_ELEMENT = {
 """Operations per result element, where it is not one."""
 
 
-def flops_of(node: Node) -> int | None:
+def flops_of(node: BlockNode) -> int | None:
     """Return the operation count of a node, a multiply-add counted as two; None for dynamic dims."""
     kinds = [value.type for value in (*node.operands, *node.results)]
     if not node.results or any(kind is None or not kind.is_static for kind in kinds):
@@ -40,7 +40,7 @@ def flops_of(node: Node) -> int | None:
     return elements * PER_ELEMENT.get(short, 1)
 
 
-def bytes_of(node: Node) -> int | None:
+def bytes_of(node: BlockNode) -> int | None:
     """Return the bytes that a node reads and writes."""
     kinds = [value.type for value in (*dict.fromkeys(node.operands), *node.results)]
     if any(kind is None or not kind.is_static for kind in kinds):

@@ -61,7 +61,7 @@ BY_HAND = Rule("schedule", ANY, DEFAULT, _given, name="given")
 
 @register_pass
 @dataclass(frozen=True)
-class Schedule(Pass):
+class SchedulePrims(Pass):
     """Lower prim functions over tensors to loops over buffers.
 
     Rules of the target are tried in order; the rule that applied and its parameters are recorded on the function as

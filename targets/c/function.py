@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mirlo.dialects.core.dims import SymbolicDim
-from mirlo.passes.byoc.view import ExternalFunction, Node, Value
+from mirlo.passes.byoc.view import ExternalFunction, ExternalNode, ExternalValue
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.names import c_comment, c_identifier
 from mirlo.targets.c.emit import load_emitters
@@ -38,14 +38,14 @@ class CFunction:
     def __post_init__(self) -> None:
         self.symbol = c_identifier(self.function.name)
         self.symbols = self._symbols()
-        self.roots: dict[Value, Value] = {}
+        self.roots: dict[ExternalValue, ExternalValue] = {}
         for node in self.function.nodes:
             if node.op in VIEWS:
                 self.roots[node.output] = self.root(node.inputs[0])
         self.steps = self._steps()
         self._name_values()
 
-    def root(self, value: Value) -> Value:
+    def root(self, value: ExternalValue) -> ExternalValue:
         """Return the value whose memory a view shares."""
         return self.roots.get(value, value)
 
@@ -94,7 +94,7 @@ class CFunction:
                 emit_chain(w, step) if step[0].op in EXPRESSIONS else emitters[step[0].op](w, step[0])
         for value, name in zip(self.function.outputs, self.outputs, strict=True):
             if w.names[value] != name:
-                shown = Value(name, value.type)
+                shown = ExternalValue(name, value.type)
                 w.names[shown] = name
                 copy(w, value, shown)
         return w.lines
@@ -147,14 +147,14 @@ class CFunction:
                 if value not in names:
                     names[value] = fresh(c_identifier(value.name))
 
-    def _views(self) -> list[tuple[Value, str]]:
+    def _views(self) -> list[tuple[ExternalValue, str]]:
         return [(value, self.writer.names[value]) for value in self.roots]
 
-    def _is_read_only(self, value: Value) -> bool:
+    def _is_read_only(self, value: ExternalValue) -> bool:
         root = self.root(value)
         return root.producer is None
 
-    def _constant(self, value: Value) -> str:
+    def _constant(self, value: ExternalValue) -> str:
         """Return the declaration of a constant: its elements, or its pointer in `params`."""
         name, kind = self.writer.names[value], element_type(value)
         assert value.constant is not None
@@ -165,24 +165,24 @@ class CFunction:
         numbers = ", ".join(literal(number, value.type.dtype) for number in array.reshape(-1).tolist())
         return f"static const {kind} {name}[] = {{{numbers or '0'}}};"
 
-    def _steps(self) -> list[list[Node]]:
+    def _steps(self) -> list[list[ExternalNode]]:
         """Group nodes into steps: chains of elementwise operators of one shape; other nodes alone; views omitted."""
         inside = {node.output for node in self.function.nodes if self._feeds_its_user(node)}
-        steps: list[list[Node]] = []
+        steps: list[list[ExternalNode]] = []
         for node in self.function.nodes:
             if node.op not in VIEWS and not (node.op in EXPRESSIONS and node.output in inside):
                 steps.append(self._chain(node, inside) if node.op in EXPRESSIONS else [node])
         return steps
 
-    def _chain(self, node: Node, inside: set[Value]) -> list[Node]:
+    def _chain(self, node: ExternalNode, inside: set[ExternalValue]) -> list[ExternalNode]:
         """Return the chain of nodes that starts at a node, each the only user of the one before."""
-        found: list[Node] = []
+        found: list[ExternalNode] = []
         for value in node.inputs:
             if value in inside and value.producer is not None and value.producer not in found:
                 found += self._chain(value.producer, inside)
         return [*found, node]
 
-    def _feeds_its_user(self, node: Node) -> bool:
+    def _feeds_its_user(self, node: ExternalNode) -> bool:
         if node.op not in EXPRESSIONS or len(node.output.users) != 1 or node.output in self.function.outputs:
             return False
         user = node.output.users[0]
@@ -218,7 +218,7 @@ def _is_line(dim: SymbolicDim, symbol: str) -> bool:
     return set(dict(dim.terms)) <= {(), (symbol,)}
 
 
-def _described(node: Node) -> str:
+def _described(node: ExternalNode) -> str:
     shown = ", ".join(f"{c_type(v.type.dtype)}[{', '.join(map(c_dim, v.type.shape))}]" for v in node.outputs)
     name = f' "{node.name}"' if node.name else ""
     return f"{node.op}{name}: {shown}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mirlo.passes.byoc.view import ExternalFunction, Node, Value
+from mirlo.passes.byoc.view import ExternalFunction, ExternalNode, ExternalValue
 from mirlo.targets.c.types import product
 from mirlo.targets.c.writer import INDENT, dims, element_type
 
@@ -13,7 +13,7 @@ ALIGNMENT = 64
 
 
 @dataclass
-class Slot:
+class WorkspaceRange:
     """A range of the workspace."""
 
     bytes: str
@@ -26,18 +26,22 @@ class Slot:
 class Workspace:
     """The slots of a region and the values stored in each."""
 
-    slots: list[Slot] = field(default_factory=list)
-    places: dict[Value, int] = field(default_factory=dict)
+    slots: list[WorkspaceRange] = field(default_factory=list)
+    places: dict[ExternalValue, int] = field(default_factory=dict)
 
     @staticmethod
-    def plan(function: ExternalFunction, steps: Sequence[Sequence[Node]], roots: Mapping[Value, Value]) -> Workspace:
+    def plan(
+        function: ExternalFunction,
+        steps: Sequence[Sequence[ExternalNode]],
+        roots: Mapping[ExternalValue, ExternalValue],
+    ) -> Workspace:
         """Assign each value a slot from the step that computes it to the last step that reads it.
 
         `roots` maps a view to the value whose memory it shares.
         """
         made = Workspace()
         stored = set(function.outputs) - set(roots)
-        last: dict[Value, int] = {}
+        last: dict[ExternalValue, int] = {}
         for number, step in enumerate(steps):
             for value in _reads(step):
                 last[roots.get(value, value)] = number
@@ -54,7 +58,7 @@ class Workspace:
             )
         return made
 
-    def _holder(self, slot: int) -> Value:
+    def _holder(self, slot: int) -> ExternalValue:
         """Return the last value assigned to a slot."""
         return [value for value, place in self.places.items() if place == slot][-1]
 
@@ -68,7 +72,7 @@ class Workspace:
         if fits:
             free.remove(fits[0])
             return fits[0]
-        self.slots.append(Slot(size, estimate))
+        self.slots.append(WorkspaceRange(size, estimate))
         return len(self.slots) - 1
 
     def size_lines(self) -> list[str]:
@@ -86,7 +90,7 @@ class Workspace:
             f"{INDENT}return {total};",
         ]
 
-    def pointer_lines(self, names: Mapping[Value, str]) -> list[str]:
+    def pointer_lines(self, names: Mapping[ExternalValue, str]) -> list[str]:
         """Return declarations of a pointer for each slot and each value in one."""
         lines, offset = [], "(char *)workspace"
         for number, slot in enumerate(self.slots):
@@ -98,17 +102,17 @@ class Workspace:
         return lines
 
 
-def _reads(step: Sequence[Node]) -> list[Value]:
+def _reads(step: Sequence[ExternalNode]) -> list[ExternalValue]:
     """Return the values that a step reads from memory."""
     inner = {node.output for node in step[:-1]}
     return [value for node in step for value in node.inputs if value not in inner]
 
 
-def _bytes(value: Value) -> str:
+def _bytes(value: ExternalValue) -> str:
     return product([*dims(value), str(value.type.dtype.bytes)])
 
 
-def _estimate(value: Value) -> str:
+def _estimate(value: ExternalValue) -> str:
     return " * ".join([*(f"(double)({dim})" for dim in dims(value)), f"{value.type.dtype.bytes}.0"])
 
 

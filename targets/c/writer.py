@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from mirlo.passes.byoc.view import Value
+from mirlo.passes.byoc.view import ExternalValue
 from mirlo.targets.c.types import c_dim, c_type, product
 
 INDENT = "  "
@@ -16,7 +16,7 @@ INDENT = "  "
 class Writer:
     """A writer of one function's body that knows the C names of its values."""
 
-    names: dict[Value, str] = field(default_factory=dict)
+    names: dict[ExternalValue, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     depth: int = 1
 
@@ -50,34 +50,34 @@ class Writer:
         with self.loops(extents[:-1], prefix) as outer, self.loop(f"{prefix}{len(extents) - 1}", extents[-1]) as last:
             yield [*outer, last]
 
-    def at(self, value: Value, index: Sequence[str]) -> str:
+    def at(self, value: ExternalValue, index: Sequence[str]) -> str:
         """Return the element of a value at an index."""
         return f"{self.names[value]}[{linear(dims(value), index)}]"
 
-    def broadcast(self, value: Value, index: Sequence[str]) -> str:
+    def broadcast(self, value: ExternalValue, index: Sequence[str]) -> str:
         """Return the element that broadcasts to an index of a tensor of the same or a higher rank."""
         own = dims(value)
         last = list(index)[len(index) - len(own) :]
         return self.at(value, ["0" if dim == "1" else i for dim, i in zip(own, last, strict=True)])
 
     @contextmanager
-    def each(self, value: Value) -> Iterator[list[str]]:
+    def each(self, value: ExternalValue) -> Iterator[list[str]]:
         """Emit loops over the elements of a value; yields the index."""
         with self.loops(dims(value)) as index:
             yield index
 
 
-def dims(value: Value) -> list[str]:
+def dims(value: ExternalValue) -> list[str]:
     """Return the dims of a value as C expressions."""
     return [c_dim(dim) for dim in value.type.shape]
 
 
-def count(value: Value) -> str:
+def count(value: ExternalValue) -> str:
     """Return the number of elements of a value."""
     return product(dims(value))
 
 
-def element_type(value: Value) -> str:
+def element_type(value: ExternalValue) -> str:
     return c_type(value.type.dtype)
 
 

@@ -11,7 +11,7 @@ from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, o
 from mirlo.passes.byoc.view import Step
 from mirlo.passes.figures import Figures
 from mirlo.targets.cublas.patterns import is_along_columns
-from mirlo.targets.cublas.plan import Product
+from mirlo.targets.cublas.plan import MatrixProduct
 from mirlo.targets.nvvm.library_plan import write
 from mirlo.targets.nvvm.library_values import Values, plan_of
 from mirlo.targets.nvvm.speeds import library_figures
@@ -52,7 +52,7 @@ class CuBlas(CodeGenerator):
         return Artifact(FORMAT, module.names, write(plans), params, {"device": "cuda", "tf32": self.tf32})
 
 
-def product_of(values: Values, step: Step) -> Product:
+def product_of(values: Values, step: Step) -> MatrixProduct:
     """Describe the product that the library computes for a composite."""
     matmul, *rest = step.nodes
     left, right = matmul["lhs"], matmul["rhs"]
@@ -75,7 +75,7 @@ def product_of(values: Values, step: Step) -> Product:
     if not many[1] and not matmul["transpose_lhs"]:
         rows, batch = rows * batch, 1  # one matrix with more rows
     dtype, dtype_b, result = (value.type.dtype.name for value in (left, right, matmul.output))
-    return Product(
+    return MatrixProduct(
         values.number(left), values.number(right), values.number(step.nodes[-1].output), rows, columns, depth, dtype,
         bias, activation, batch, matmul["transpose_lhs"], matmul["transpose_rhs"], added,
         batch > 1 and not many[0], batch > 1 and not many[1], "" if dtype_b == dtype else dtype_b,

@@ -13,7 +13,7 @@ RESULTS = {**{name: (name,) for name in DTYPES}, "f16": ("f16", "f32"), "bf16": 
 
 
 @dataclass(frozen=True)
-class Product:
+class MatrixProduct:
     """d = activation(a · b + bias + added), of matrices in rows; values by number."""
 
     a: int

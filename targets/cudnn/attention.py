@@ -12,10 +12,10 @@ from typing import Any
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.operators import is_op, maybe, wildcard
 from mirlo.passes.byoc.pattern import Pattern
-from mirlo.passes.byoc.view import Step, Value
+from mirlo.passes.byoc.view import ExternalValue, Step
 from mirlo.passes.graph.rewrite import kind_of
 from mirlo.passes.rules import Decline, decline
-from mirlo.targets.cudnn.plan import ATTENTION_DTYPES, Attention, contiguous
+from mirlo.targets.cudnn.plan import ATTENTION_DTYPES, AttentionStep, contiguous
 from mirlo.targets.nvvm.library_values import Values
 
 LARGEST = 256
@@ -85,11 +85,11 @@ def is_attention(step: Step) -> bool:
     return any(node.op == "relax.attention" for node in step.nodes)
 
 
-def attention_of(values: Values, step: Step) -> Attention:
+def attention_of(values: Values, step: Step) -> AttentionStep:
     """Return the plan step of an attention composite."""
     node = next(node for node in step.nodes if node.op == "relax.attention")
     turns = {other.output: other for other in step.nodes if other.op == "relax.permute"}
-    given: list[Value] = []
+    given: list[ExternalValue] = []
     strides = []
     for name in ("query", "key", "value"):
         turn = turns.get(node[name])
@@ -102,7 +102,7 @@ def attention_of(values: Values, step: Step) -> Attention:
     bound = _bound(node["causal"], node["at_end"], q_shape[2], k_shape[2])
     assert not isinstance(bound, Decline)
     q, k, v = (values.number(value) for value in given)
-    return Attention(
+    return AttentionStep(
         q, k, v, values.number(result), q_shape, k_shape, v_shape, strides[0], strides[1], strides[2],
         _lying(result.type.static_shape, result is not node.output), q_shape[3] ** -0.5 if scale is None else scale,
         node.output.type.dtype.name, bound, None if mask is None else values.number(mask),

@@ -11,7 +11,7 @@ from mirlo.passes.byoc.view import Step
 from mirlo.passes.figures import Figures
 from mirlo.runtime.errors import MirloError
 from mirlo.targets.cudnn.attention import attention_of, is_attention
-from mirlo.targets.cudnn.plan import Attention, Convolution
+from mirlo.targets.cudnn.plan import AttentionStep, Convolution
 from mirlo.targets.nvvm.library_plan import write
 from mirlo.targets.nvvm.library_values import Values, plan_of
 from mirlo.targets.nvvm.speeds import library_figures
@@ -58,7 +58,7 @@ class CuDnn(CodeGenerator):
         return Artifact(FORMAT, module.names, write(plans), params, {"device": "cuda", "tf32": self.tf32})
 
 
-def _step_of(values: Values, step: Step) -> Convolution | Attention:
+def _step_of(values: Values, step: Step) -> Convolution | AttentionStep:
     """Return the plan step of a composite."""
     return attention_of(values, step) if is_attention(step) else convolution_of(values, step)
 

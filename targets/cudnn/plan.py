@@ -37,7 +37,7 @@ ATTENTION_DTYPES = ("f16", "bf16")
 
 
 @dataclass(frozen=True)
-class Attention:
+class AttentionStep:
     """y = softmax(q · kᵀ · scale + mask) · v, of each head; values by number, shapes [batch, heads, length, size].
 
     Tensors have strides in elements; the elements of a head are contiguous.

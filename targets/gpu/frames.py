@@ -15,7 +15,7 @@ from typing import Any
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.sizes import FIRST, Allocator, Sizes
-from mirlo.targets.gpu.host import Host, Straight, is_straight, straight_steps
+from mirlo.targets.gpu.host import HostInterpreter, Straight, is_straight, straight_steps
 from mirlo.targets.gpu.places import Region, lay_out
 
 KEPT = 16
@@ -23,7 +23,7 @@ KEPT = 16
 
 
 @dataclass(frozen=True)
-class Frame:
+class CallFrame:
     """A call with given sizes."""
 
     key: tuple[int, ...]
@@ -47,7 +47,7 @@ class Frames:
         self.program = artifact.metadata["program"]
         self.sizes = Sizes(artifact)
         self.late = frozenset(artifact.metadata.get("late", ()))
-        self._kept: OrderedDict[tuple[int, ...], Frame] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, ...], CallFrame] = OrderedDict()
 
     def record(self, address: int) -> Any:
         """Return the call record at an address."""
@@ -55,9 +55,9 @@ class Frames:
 
     def measure(self, address: int) -> None:
         """Check the sizes of the inputs in a record, and write the others."""
-        Host(Straight(), self.record(address)).run(self.program.get("sizes", ()))
+        HostInterpreter(Straight(), self.record(address)).run(self.program.get("sizes", ()))
 
-    def of(self, record: Any) -> Frame:
+    def of(self, record: Any) -> CallFrame:
         """Return the frame of a call."""
         key = tuple(record[FIRST : FIRST + len(self.sizes.symbols)])
         found = self._kept.get(key)
@@ -68,14 +68,14 @@ class Frames:
         self._kept.move_to_end(key)
         return found
 
-    def _make(self, key: tuple[int, ...], record: Any) -> Frame:
+    def _make(self, key: tuple[int, ...], record: Any) -> CallFrame:
         regions, total = lay_out([self._bytes(s, record) for s in (*self.artifact.inputs, *self.artifact.outputs)])
         # A program without host instructions has no such field.
         steps = self.program["steps"] if "straight" not in self.program else None
         if steps is None and is_straight(self.program["steps"], self.on_device):
             steps = straight_steps(self.program["steps"], record)
         arena = self.sizes.arena_bytes(record) if self.sizes.is_dynamic else self.program["arena"]
-        return Frame(key, regions, total, arena, steps)
+        return CallFrame(key, regions, total, arena, steps)
 
     def _bytes(self, spec: Any, record: Any) -> int:
         if self.is_late(spec):

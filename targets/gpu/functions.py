@@ -17,7 +17,7 @@ from mirlo.targets.gpu.places import pointers
 _Function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.POINTER(DLTensor)), ctypes.c_int64)
 
 
-class Functions:
+class PackedFunctionTable:
     """The packed functions of a model, at the addresses that its entry function receives."""
 
     def __init__(self, artifact: Artifact, params: Any) -> None:

@@ -53,7 +53,7 @@ class _End(Exception):
     """Ends the call: a size was wrong, or a function failed."""
 
 
-class Host:
+class HostInterpreter:
     """One run of a program."""
 
     def __init__(self, worker: Worker, record: Any = None) -> None:
@@ -171,10 +171,19 @@ class Host:
             raise _End
 
 
-_KINDS: dict[str, Callable[[Host, dict[str, Any]], None]] = {
-    "let": Host._let, "word": Host._word, "set": Host._set, "load": Host._load, "store": Host._store, "if": Host._if,
-    "for": Host._for, "while": Host._while, "allocate": Host._allocate, "check": Host._check, "call": Host._call,
-}  # fmt: skip
+_KINDS: dict[str, Callable[[HostInterpreter, dict[str, Any]], None]] = {
+    "let": HostInterpreter._let,
+    "word": HostInterpreter._word,
+    "set": HostInterpreter._set,
+    "load": HostInterpreter._load,
+    "store": HostInterpreter._store,
+    "if": HostInterpreter._if,
+    "for": HostInterpreter._for,
+    "while": HostInterpreter._while,
+    "allocate": HostInterpreter._allocate,
+    "check": HostInterpreter._check,
+    "call": HostInterpreter._call,
+}
 
 
 def _unsigned(value: int, bits: int) -> int:
@@ -267,5 +276,5 @@ def is_straight(steps: Sequence[dict[str, Any]], on_device: Collection[str] = ()
 def straight_steps(steps: Sequence[dict[str, Any]], record: Any) -> list[dict[str, Any]]:
     """Return the launches, copies and calls of a program for the sizes of a record."""
     gathered = Straight()
-    Host(gathered, record).run(steps)
+    HostInterpreter(gathered, record).run(steps)
     return gathered.steps

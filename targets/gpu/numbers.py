@@ -7,7 +7,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.host import FORMATS, OPERATIONS, compute
-from mirlo.targets.gpu.program import Host, Step, Value
+from mirlo.targets.gpu.program import HostInstruction, Step, Value
 
 _CASTS = {
     "arith.extsi": "sext", "arith.trunci": "sext", "arith.index_cast": "sext", "arith.extui": "zext",
@@ -43,7 +43,7 @@ class Numbers:
     def named(self, value: Any, kind: str, **fields: Any) -> None:
         """Add an instruction that defines a value."""
         name = self.name(value)
-        self.steps.append(Host(kind, {"name": name, **fields}))
+        self.steps.append(HostInstruction(kind, {"name": name, **fields}))
 
     def take(self, op: Any) -> bool:
         """Compute the result of an integer operation; return False if it is not one."""
@@ -81,7 +81,7 @@ class Numbers:
             return of[0]
         self._count += 1
         name = f"%{self._count}"
-        self.steps.append(Host("let", {"name": name, "op": op, "bits": bits, "of": of}))
+        self.steps.append(HostInstruction("let", {"name": name, "op": op, "bits": bits, "of": of}))
         return name
 
 

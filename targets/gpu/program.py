@@ -90,7 +90,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Host:
+class HostInstruction:
     """A host instruction between launches: a row of the table in `targets/gpu/host.py`, with its fields."""
 
     kind: str
@@ -102,13 +102,13 @@ class Host:
         return {"do": self.kind, **self.fields, **bodies}
 
 
-Step = Launch | Copy | Host
+Step = Launch | Copy | HostInstruction
 _NEEDS_DEVICE = frozenset({"load", "store", "call", "allocate"})
 """Instructions that depend on earlier launches."""
 
 
 @dataclass
-class Program:
+class LaunchProgram:
     """All steps of an inference, in order."""
 
     steps: list[Step] = field(default_factory=list)
@@ -125,14 +125,14 @@ class Program:
     @property
     def is_straight(self) -> bool:
         """Return whether everything is known before a call starts, given its sizes."""
-        return not any(isinstance(step, Host) and step.kind in _NEEDS_DEVICE for step in self.every())
+        return not any(isinstance(step, HostInstruction) and step.kind in _NEEDS_DEVICE for step in self.every())
 
     def as_json(self) -> dict[str, Any]:
         """Return the program as JSON for the metadata of an artifact."""
         found: dict[str, Any] = {"steps": [step.as_json() for step in self.steps], "arena": self.arena}
         if self.sizes:
             found["sizes"] = [step.as_json() for step in self.sizes]
-        if any(isinstance(step, Host) for step in self.steps):
+        if any(isinstance(step, HostInstruction) for step in self.steps):
             found["straight"] = self.is_straight
         return found
 
@@ -144,13 +144,13 @@ class Program:
 def _every(steps: list[Step]) -> Iterator[Step]:
     for step in steps:
         yield step
-        for body in step.bodies.values() if isinstance(step, Host) else ():
+        for body in step.bodies.values() if isinstance(step, HostInstruction) else ():
             yield from _every(body)
 
 
 def _replace(steps: list[Step], change: Any) -> None:
     for i, step in enumerate(steps):
-        if isinstance(step, Host):
+        if isinstance(step, HostInstruction):
             for body in step.bodies.values():
                 _replace(body, change)
         else:

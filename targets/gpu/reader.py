@@ -30,9 +30,9 @@ from mirlo.targets.gpu.program import (
     REST,
     TENSOR,
     Copy,
-    Host,
+    HostInstruction,
     Launch,
-    Program,
+    LaunchProgram,
     Range,
     Step,
     TensorMap,
@@ -46,7 +46,7 @@ RECORD_SPACE = "record"
 """Stands for the call record while a program is read."""
 
 
-def read_program(module: Any, main: Any) -> Program:
+def read_program(module: Any, main: Any) -> LaunchProgram:
     """Return the program of a planned module whose kernels are outlined."""
     functions = {ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation
                  for op in module.body.operations if op.operation.name == "func.func"}  # fmt: skip
@@ -57,7 +57,7 @@ class _Reader:
     def __init__(self, module: Any, functions: dict[str, Any]):
         self.module = module
         self.functions = functions
-        self.program = Program()
+        self.program = LaunchProgram()
         self.numbers = Numbers()
         self.globals: dict[str, int] = {}
         self.kernels: dict[str, tuple[bool, ...]] = {}
@@ -65,7 +65,7 @@ class _Reader:
         self.late = 0
         self.depth = 0
 
-    def run(self, main: Any) -> Program:
+    def run(self, main: Any) -> LaunchProgram:
         env: dict[Any, Any] = {}
         tensors = params = 0
         entries = ir.ArrayAttr(main.attributes["arg_attrs"])
@@ -176,10 +176,10 @@ class _Reader:
         value = self.numbers.of(op.operands[0])
         place, element = self._element(op.operands[1], list(op.operands)[2:], where)
         if where.space == RECORD_SPACE:
-            steps.append(Host("set", {"at": place, "value": value}))
+            steps.append(HostInstruction("set", {"at": place, "value": value}))
         else:
             kind = str(op.operands[0].type)
-            steps.append(Host("store", {"value": value, "to": element.as_json(), "type": kind}))
+            steps.append(HostInstruction("store", {"value": value, "to": element.as_json(), "type": kind}))
 
     def _copy(self, source: Range, target: Range, steps: list[Step]) -> None:
         if source != target and target.size:
@@ -202,11 +202,11 @@ class _Reader:
         callee = self.functions[name]
         if name == CHECK:
             value, most, number = (self.numbers.of(v) for v in list(op.operands)[1:])
-            steps.append(Host("check", {"value": value, "most": most, "number": number}))
+            steps.append(HostInstruction("check", {"value": value, "most": most, "number": number}))
             return
         if name == ALLOCATE:
             number, size = (self.numbers.of(v) for v in list(op.operands)[1:])
-            steps.append(Host("allocate", {"memory": self.late, "number": number, "bytes": size}))
+            steps.append(HostInstruction("allocate", {"memory": self.late, "number": number, "bytes": size}))
             env[op.results[0]] = Range(LATE, self.late, 0, REST)
             self.late += 1
             return
@@ -277,7 +277,7 @@ class _Reader:
             bodies = {"before": op.regions[0], "after": op.regions[1]}
         read = {name: self._region(region, env) for name, region in bodies.items()}
         fields["results"] = list(map(numbers.name, op.results))
-        steps.append(Host(op.name.removeprefix("scf."), fields, read))
+        steps.append(HostInstruction(op.name.removeprefix("scf."), fields, read))
 
     def _region(self, region: Any, env: dict[Any, Any]) -> list[Step]:
         return self._body(region.blocks[0], dict(env)) if len(region.blocks) else []
@@ -285,9 +285,9 @@ class _Reader:
     def _end(self, op: Any, steps: list[Step]) -> None:
         values = list(map(self.numbers.of, op.operands))
         if op.name == "scf.condition":
-            steps.append(Host("condition", {"value": values[0], "values": values[1:]}))
+            steps.append(HostInstruction("condition", {"value": values[0], "values": values[1:]}))
         elif values:
-            steps.append(Host("yield", {"values": values}))
+            steps.append(HostInstruction("yield", {"values": values}))
 
     def _is_copy(self, op: Any, env: dict[Any, Any], steps: list[Step]) -> bool:
         """Return whether a loop copies elements one by one: buffers of dynamic size are copied so."""

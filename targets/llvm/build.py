@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mirlo.runtime.cache import OBJECTS, Cache
-from mirlo.targets.llvm.processes import Task, compile_all
+from mirlo.targets.llvm.processes import CompileTask, compile_all
 from mirlo.targets.llvm.units import Unit
 
 
@@ -20,7 +20,7 @@ def build(
     known = {unit.key: cache.get(OBJECTS, unit.key) if cache is not None else None for unit in units}
     found = {key: content for key, content in known.items() if content is not None}
     missing = [unit for unit in units if unit.key not in found]
-    made = compile_all([Task(unit.name, unit.text, unit.entry) for unit in missing], opt_level, jobs, meanwhile)
+    made = compile_all([CompileTask(unit.name, unit.text, unit.entry) for unit in missing], opt_level, jobs, meanwhile)
     for unit, content in zip(missing, made, strict=True):
         found[unit.key] = content
         if cache is not None:

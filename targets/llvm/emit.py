@@ -18,7 +18,7 @@ from mirlo.runtime.cache import Cache
 from mirlo.runtime.interrupts import POLLS
 from mirlo.runtime.loaders import llvm_host
 from mirlo.targets.llvm.build import build
-from mirlo.targets.llvm.object_code import ENTRY, PROFILED, Entry
+from mirlo.targets.llvm.object_code import ENTRY, PROFILED, EntryInterface
 from mirlo.targets.llvm.units import split
 from mirlo.targets.planned import calls_of, find_main, kernel_rows, run_time_facts, signature_of
 
@@ -46,7 +46,7 @@ def emit(
     functions = tuple(facts.get("packed", ()))
     inputs, outputs, params = (len(signature[name]) for name in ("inputs", "outputs", "params"))
     words = RECORD_WORDS + len(facts["symbols"]) + len(facts["sizes"]) if "sizes" in facts else None
-    entry = Entry(inputs + outputs, params, functions, bool(kernels), words)
+    entry = EntryInterface(inputs + outputs, params, functions, bool(kernels), words)
     units = split(module, entry, opt_level)
     weights = [spec.name for spec in signature["params"]]
     settle = None if meanwhile is None else partial(meanwhile, weights)

@@ -24,7 +24,7 @@ SIZES = MAIN + SIZES_SUFFIX
 
 
 @dataclass(frozen=True)
-class Entry:
+class EntryInterface:
     """What the entry function of a model passes to `main`, which loads its pointers from tables."""
 
     tensors: int
@@ -42,7 +42,7 @@ class Entry:
         return bool(self.packed) or self.allocator is not None
 
 
-def compile_text(text: str, opt_level: int, entry: Entry | None = None, form: str = OBJECT) -> bytes:
+def compile_text(text: str, opt_level: int, entry: EntryInterface | None = None, form: str = OBJECT) -> bytes:
     """Compile the text of a unit, parsed in the current context, to an object file or another form of code."""
     lacked = missing_instruction(text, host_features())
     if lacked is not None:
@@ -54,7 +54,7 @@ def compile_text(text: str, opt_level: int, entry: Entry | None = None, form: st
         return compile_module(ir.Module.parse(text), opt_level, entry, form)
 
 
-def compile_module(module: Any, opt_level: int, entry: Entry | None = None, form: str = OBJECT) -> bytes:
+def compile_module(module: Any, opt_level: int, entry: EntryInterface | None = None, form: str = OBJECT) -> bytes:
     """Compile a module, which is consumed; `entry` is given for the module with `main`."""
     forks = find_forks(module)
     calls = packed.find_calls(module, entry.packed) if entry is not None else []
@@ -108,7 +108,7 @@ def _hide_others(module: Any, exported: Container[str]) -> None:
             attributes["linkage"] = internal
 
 
-def _add_entry(module: Any, entry: Entry) -> None:
+def _add_entry(module: Any, entry: EntryInterface) -> None:
     """Add `entry(tensors**, params**, arena*, profile*)`, which calls main, or main_profiled if there is a profile.
 
     Without tensors it computes sizes: `arena` is then the call record.
@@ -150,7 +150,7 @@ def _add_entry(module: Any, entry: Entry) -> None:
             module.body.append(op.operation.clone())
 
 
-def _unpack(function: Any, entry: Entry) -> None:
+def _unpack(function: Any, entry: EntryInterface) -> None:
     """Make a function take the tables of pointers instead of the pointers, which it loads where they are used.
 
     LLVM's time for arguments on the stack grows with the square of their number.

@@ -17,7 +17,7 @@ from mirlo.passes.schedule.schedule import SCHEDULES
 from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
 from mirlo.runtime.container import empty_aligned
 from mirlo.targets.llvm.machine import find_machine
-from mirlo.targets.llvm.schedule.contraction.plan import Plan, plan_of
+from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan, plan_of
 from mirlo.targets.llvm.tuned_machine import tuned_machine
 
 
@@ -146,7 +146,7 @@ class Panels:
         return Stored(self.argument, self.position, self.shape, self.map, self.order, self.order.pack, "panels")
 
 
-def _panels(plan: Plan, view: PrimView) -> Panels | None:
+def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | None:
     """Choose the panels of the column operand, or None if it stays as it is."""
     if plan.dot or plan.columns.padded_shape is not None:
         return None

@@ -22,7 +22,7 @@ from typing import Any
 from mirlo.passes.registry import PassError
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.threads import available_cores
-from mirlo.targets.llvm.object_code import Entry, compile_text
+from mirlo.targets.llvm.object_code import EntryInterface, compile_text
 from mirlo.targets.llvm.worker import receive, send
 
 MOST = 8
@@ -35,12 +35,12 @@ _START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from mirlo.ta
 
 
 @dataclass(frozen=True)
-class Task:
+class CompileTask:
     """A unit to compile."""
 
     name: str
     text: str
-    entry: Entry | None
+    entry: EntryInterface | None
 
 
 @dataclass
@@ -50,14 +50,14 @@ class _Process:
     popen: Any
     lock: Any = field(default_factory=make_lock)
 
-    def tell(self, task: Task, opt_level: int) -> None:
+    def tell(self, task: CompileTask, opt_level: int) -> None:
         """Send a task; `answer` returns the results in the same order."""
         try:
             send(self.popen.stdin, (task.text, opt_level, task.entry))
         except OSError:
             raise self._ended(task) from None
 
-    def answer(self, task: Task) -> bytes:
+    def answer(self, task: CompileTask) -> bytes:
         try:
             content, problem = receive(self.popen.stdout)
         except (OSError, EOFError):
@@ -66,7 +66,7 @@ class _Process:
             raise PassError(f"@{task.name}: {problem}")
         return content
 
-    def _ended(self, task: Task) -> Exception:
+    def _ended(self, task: CompileTask) -> Exception:
         code = self.popen.wait()
         return _Gone() if code == 0 else PassError(f"the process that compiled @{task.name} ended {_how(code)}")
 
@@ -97,7 +97,7 @@ def prepare(jobs: int | None = None) -> None:
 
 
 def compile_all(
-    tasks: Sequence[Task], opt_level: int, jobs: int | None = None, meanwhile: Callable[[], None] | None = None
+    tasks: Sequence[CompileTask], opt_level: int, jobs: int | None = None, meanwhile: Callable[[], None] | None = None
 ) -> list[bytes]:
     """Compile all tasks, the longest first, and return the object files.
 
@@ -134,7 +134,7 @@ def compile_all(
 class _Run:
     """The tasks of one compilation: workers take the longest remaining task, this process the shortest."""
 
-    tasks: Sequence[Task]
+    tasks: Sequence[CompileTask]
     opt_level: int
     waiting: deque[int]
     done: dict[int, bytes] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from typing import Any
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.rules import Decline
-from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.stored import calls_of
 from mirlo.targets.llvm.machine import Machine, find_machine
 from mirlo.targets.llvm.tuned_machine import (
@@ -58,7 +58,7 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
     plan = _product_plan(view, machine)
     if not isinstance(plan, Decline):
         return _of_products(plan, machine, getattr(options, "threads", 1))
-    blocked = plan_blocked(view, Group(tuple(view.blocks), frozenset(view.returned), machine))
+    blocked = plan_blocked(view, BlockGroup(tuple(view.blocks), frozenset(view.returned), machine))
     if not isinstance(blocked, Decline):
         rows = {min(count, blocked.extent) for count in BLOCKS} - {blocked.block}
         return [{BLOCK: count} for count in sorted(rows, key=lambda count: abs(count - blocked.block))]

@@ -18,7 +18,7 @@ from typing import Any
 from mirlo.dialects.bindings import PACKAGE, ir
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.memory.names import FORK
-from mirlo.targets.llvm.object_code import MAIN, PROFILED, SIZES, Entry
+from mirlo.targets.llvm.object_code import MAIN, PROFILED, SIZES, EntryInterface
 
 _PLACEHOLDER = "KERNEL"
 _TOKENS = re.compile(r'@"((?:[^"\\]|\\.)*)"|"(?:[^"\\]|\\.)*"|@([A-Za-z_$.][\w$.-]*)')
@@ -51,12 +51,12 @@ class Unit:
     symbol: str
     key: str
     text: str
-    entry: Entry | None = None
+    entry: EntryInterface | None = None
     parts: tuple[str, ...] = ()
     """The operations in the text of a kernel."""
 
 
-def split(module: Any, entry: Entry, opt_level: int) -> list[Unit]:
+def split(module: Any, entry: EntryInterface, opt_level: int) -> list[Unit]:
     """Return the units of a module: the one with `main` first, then each kernel once."""
     operations = {_symbol(op): op.operation for op in module.body.operations}
     texts = {name: _text(op) for name, op in operations.items()}

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.targets.gpu.functions import Functions
-from mirlo.targets.gpu.host import Host
+from mirlo.targets.gpu.functions import PackedFunctionTable
+from mirlo.targets.gpu.host import HostInterpreter
 from mirlo.targets.nvvm.device import check
-from mirlo.targets.nvvm.memory import Block, Event, pool_of
-from mirlo.targets.nvvm.model import Model
-from mirlo.targets.nvvm.rows import Rows
+from mirlo.targets.nvvm.memory import Event, MemoryBlock, pool_of
+from mirlo.targets.nvvm.model import CudaModel
+from mirlo.targets.nvvm.rows import ProfileEvents
 
 
 def run(
-    model: Model, tensors: Sequence[int], record: Any, params: Any, rows: Rows | None
-) -> dict[int, tuple[Block, int]]:
+    model: CudaModel, tensors: Sequence[int], record: Any, params: Any, rows: ProfileEvents | None
+) -> dict[int, tuple[MemoryBlock, int]]:
     """Run one call on these tensors; return blocks and sizes of outputs with data-dependent sizes."""
     worker = _Worker(model, tensors, record, params, rows)
     try:
-        Host(worker, record).run(model.frames.program["steps"])
+        HostInterpreter(worker, record).run(model.frames.program["steps"])
         if rows is not None:
             rows.reach(len(model.artifact.kernels))
         return worker.outputs()
@@ -33,15 +33,17 @@ def run(
 class _Worker:
     """Execute the steps of one call; implements `mirlo.targets.gpu.host.Worker`."""
 
-    def __init__(self, model: Model, tensors: Sequence[int], record: Any, params: Any, rows: Rows | None) -> None:
+    def __init__(
+        self, model: CudaModel, tensors: Sequence[int], record: Any, params: Any, rows: ProfileEvents | None
+    ) -> None:
         self._model = model
         self._cuda = model.gpu.cuda
         self._tensors = tensors
         self._record = record
-        self._functions = Functions(model.artifact, params)
+        self._functions = PackedFunctionTable(model.artifact, params)
         self._rows = rows
-        self._blocks: list[Block] = []
-        self._outputs: dict[int, tuple[Block, int]] = {}
+        self._blocks: list[MemoryBlock] = []
+        self._outputs: dict[int, tuple[MemoryBlock, int]] = {}
 
     def _row(self, step: dict[str, Any]) -> None:
         if self._rows is not None:
@@ -92,7 +94,7 @@ class _Worker:
         if array.nbytes:
             self._put(where, array.__array_interface__["data"][0], array.nbytes)
 
-    def outputs(self) -> dict[int, tuple[Block, int]]:
+    def outputs(self) -> dict[int, tuple[MemoryBlock, int]]:
         """Return the memory that becomes the caller's once the stream is done with it."""
         if self._outputs:
             check(self._cuda.cuStreamSynchronize(self._model.stream), "running the model")

@@ -12,7 +12,7 @@ from typing import Any
 
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
 from mirlo.targets.nvvm.library_plan import read
-from mirlo.targets.nvvm.library_program import Call, Program
+from mirlo.targets.nvvm.library_program import LibraryCall, LibraryProgram
 from mirlo.targets.nvvm.wheels import find_library
 
 
@@ -78,8 +78,12 @@ class NvidiaLibrary:
         getattr(self.load(), f"{self.prefix}Destroy")(handle)
 
     def functions(
-        self, artifact: ExternalArtifact, context: LoadContext, steps: tuple[type, ...], call: Callable[[Any], Call]
+        self,
+        artifact: ExternalArtifact,
+        context: LoadContext,
+        steps: tuple[type, ...],
+        call: Callable[[Any], LibraryCall],
     ) -> ExternalFunctions:
         """Return the functions of a plan with these step types; `call` makes the call of a step."""
         plan = read(artifact.data, *steps)
-        return Program(plan, context.params, call, self.open_handle, self.close_handle).functions()
+        return LibraryProgram(plan, context.params, call, self.open_handle, self.close_handle).functions()

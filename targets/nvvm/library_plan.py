@@ -16,7 +16,7 @@ VERSION = 2
 
 
 @dataclass(frozen=True)
-class Function:
+class LibraryRegion:
     """A region: its inputs are the values 0, 1, ..., followed by its outputs."""
 
     name: str
@@ -29,7 +29,7 @@ class Function:
     steps: tuple[Any, ...]
 
 
-def write(functions: Sequence[Function]) -> bytes:
+def write(functions: Sequence[LibraryRegion]) -> bytes:
     """Serialize a plan; each step records its type."""
     rows = [
         {**asdict(f), "steps": [{"type": type(step).__name__, **asdict(step)} for step in f.steps]} for f in functions
@@ -37,14 +37,16 @@ def write(functions: Sequence[Function]) -> bytes:
     return json.dumps({"version": VERSION, "functions": rows}).encode()
 
 
-def read(data: bytes, *steps: type) -> list[Function]:
+def read(data: bytes, *steps: type) -> list[LibraryRegion]:
     """Read the functions of a plan with these step types."""
     known = {step.__name__: step for step in steps}
     try:
         found: dict[str, Any] = json.loads(data)
         if found["version"] != VERSION:
             raise ArtifactError(f"a plan of version {found['version']} is not known: install the package that made it")
-        return [Function(**{**f, "steps": tuple(_step(row, known) for row in f["steps"])}) for f in found["functions"]]
+        return [
+            LibraryRegion(**{**f, "steps": tuple(_step(row, known) for row in f["steps"])}) for f in found["functions"]
+        ]
     except (ValueError, KeyError, TypeError) as problem:
         raise ArtifactError(f"a plan for a library of NVIDIA's is damaged: {problem}") from None
 

@@ -15,21 +15,21 @@ from mirlo.runtime.external import ExternalFunctions
 from mirlo.runtime.locks import make_lock
 from mirlo.targets.nvvm.device import Gpu, check
 from mirlo.targets.nvvm.device_functions import on_gpu
-from mirlo.targets.nvvm.library_plan import Function
+from mirlo.targets.nvvm.library_plan import LibraryRegion
 from mirlo.targets.nvvm.memory import allocate
 
 
-class Call(Protocol):
+class LibraryCall(Protocol):
     """One step, with the library's descriptors."""
 
-    def start(self, place: Place, address: Callable[[int], int], stream: int) -> None:
+    def start(self, place: DeviceState, address: Callable[[int], int], stream: int) -> None:
         """Enqueue the step on a stream; values are looked up by number."""
 
     def release(self) -> None:
         """Destroy the descriptors."""
 
 
-class Place:
+class DeviceState:
     """The state of a program on one GPU."""
 
     def __init__(self, gpu: Gpu, handle: Any, close: Callable[[Any], None]) -> None:
@@ -66,30 +66,34 @@ class Place:
             self._close(self.handle)
 
 
-class Program:
+class LibraryProgram:
     """The functions of a plan, and their state on each GPU that called them."""
 
     def __init__(
-        self, functions: Sequence[Function], params: Mapping[str, np.ndarray], make_call: Callable[[Any], Call],
-        open_handle: Callable[[], Any], close_handle: Callable[[Any], None],
-    ) -> None:  # fmt: skip
+        self,
+        functions: Sequence[LibraryRegion],
+        params: Mapping[str, np.ndarray],
+        make_call: Callable[[Any], LibraryCall],
+        open_handle: Callable[[], Any],
+        close_handle: Callable[[Any], None],
+    ) -> None:
         self._functions = functions
         self._params = params
         self._make_call, self._open, self._close = make_call, open_handle, close_handle
         self._lock = make_lock()
-        self._places: dict[int, Place] = {}
-        self._calls: dict[str, list[Call]] = {}
+        self._places: dict[int, DeviceState] = {}
+        self._calls: dict[str, list[LibraryCall]] = {}
 
     def functions(self) -> ExternalFunctions:
         """Return a loader's result. The first call loads the library, so a model can be saved without it."""
         return on_gpu({f.name: partial(self._run, f) for f in self._functions}, self, self.release)
 
-    def _run(self, function: Function, gpu: Gpu, stream: int, tensors: Sequence[int]) -> None:
+    def _run(self, function: LibraryRegion, gpu: Gpu, stream: int, tensors: Sequence[int]) -> None:
         with self._lock:
             if function.name not in self._calls:
                 self._calls[function.name] = [self._make_call(step) for step in function.steps]
             if gpu.number not in self._places:
-                self._places[gpu.number] = Place(gpu, self._open(), self._close)
+                self._places[gpu.number] = DeviceState(gpu, self._open(), self._close)
             place = self._places[gpu.number]
 
             def address(number: int) -> int:

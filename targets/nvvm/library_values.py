@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from mirlo.passes.byoc.view import ExternalFunction, Step, Value
+from mirlo.passes.byoc.view import ExternalFunction, ExternalValue, Step
 from mirlo.runtime.dtypes import ELEMENT_TYPES
-from mirlo.targets.nvvm.library_plan import Function
+from mirlo.targets.nvvm.library_plan import LibraryRegion
 
 
 class Values:
@@ -20,7 +20,7 @@ class Values:
         self.constants: dict[str, str] = {}
         self.sizes: dict[str, int] = {}
 
-    def number(self, value: Value) -> int:
+    def number(self, value: ExternalValue) -> int:
         """Return the number of a value."""
         if value not in self._numbers:
             self._numbers[value] = self._next
@@ -33,9 +33,9 @@ class Values:
         return self._numbers[value]
 
 
-def plan_of(function: ExternalFunction, plan_step: Callable[[Values, Step], Any]) -> Function:
+def plan_of(function: ExternalFunction, plan_step: Callable[[Values, Step], Any]) -> LibraryRegion:
     """Return the plan of a region; `plan_step` plans each of its steps."""
     values = Values(function)
     steps = tuple(plan_step(values, step) for step in function.steps)
     ends = len(function.inputs), len(function.outputs)
-    return Function(function.name, *ends, values.constants, values.sizes, steps)
+    return LibraryRegion(function.name, *ends, values.constants, values.sizes, steps)

@@ -14,7 +14,7 @@ from mirlo.targets.gpu.places import WhenCalled
 from mirlo.targets.nvvm.device import check, gpu
 from mirlo.targets.nvvm.interpreted import run
 from mirlo.targets.nvvm.memory import pool
-from mirlo.targets.nvvm.model import Model
+from mirlo.targets.nvvm.model import CudaModel
 from mirlo.targets.nvvm.timing import microseconds
 
 LEGACY = 1
@@ -28,15 +28,15 @@ def load(artifact: Artifact) -> LoadedCode:
 
 def load_on(artifact: Artifact, number: int) -> LoadedCode:
     """Make an artifact callable on the GPU with this number."""
-    entry = WhenCalled(lambda: Model(artifact, gpu(number), run))
+    entry = WhenCalled(lambda: CudaModel(artifact, gpu(number), run))
     return LoadedCode(
-        entry, keep=entry, device=Side(entry, number), on=lambda other: load_on(artifact, other),
+        entry, keep=entry, device=CudaDeviceSide(entry, number), on=lambda other: load_on(artifact, other),
         device_arena=artifact.metadata["program"]["arena"], release=lambda: _trim(entry, number),
         has_memory=True, timed=lambda repeats: microseconds(entry.model, repeats) if entry.is_placed else None,
     )  # fmt: skip
 
 
-class Side:
+class CudaDeviceSide:
     """Calls whose arrays stay on the GPU; implements `mirlo.runtime.on_device.DeviceSide`."""
 
     def __init__(self, entry: WhenCalled, number: int) -> None:

@@ -43,7 +43,7 @@ class Event:
 
 
 @dataclass
-class Block:
+class MemoryBlock:
     """GPU memory; wait for `events` before writing to it again."""
 
     address: int
@@ -52,28 +52,28 @@ class Block:
     """Each with the stream it was recorded on."""
 
 
-class Pool:
+class MemoryPool:
     """Blocks of one GPU, reused when they are free."""
 
     def __init__(self, on: Gpu) -> None:
         self.gpu = on
         self._lock = make_recursive_lock()
-        self._idle: defaultdict[int, list[Block]] = defaultdict(list)
+        self._idle: defaultdict[int, list[MemoryBlock]] = defaultdict(list)
 
-    def take(self, size: int, stream: int) -> Block:
+    def take(self, size: int, stream: int) -> MemoryBlock:
         """Return a block for work on a stream, which waits for the block's previous users."""
         wanted = rounded(size)
         with self._lock:
             block = self._idle[wanted].pop() if self._idle[wanted] else None
         if block is None:
-            return Block(self._allocate(wanted), wanted)
+            return MemoryBlock(self._allocate(wanted), wanted)
         for used, event in block.events:
             if used != stream:
                 event.hold(stream)
         block.events.clear()
         return block
 
-    def give_back(self, block: Block) -> None:
+    def give_back(self, block: MemoryBlock) -> None:
         """Return a block to the pool; later users wait for its events."""
         with self._lock:
             self._idle[block.size].append(block)
@@ -117,15 +117,15 @@ def allocate(on: Gpu, size: int) -> int:
     return int(check(on.cuda.cuMemAlloc(max(size, 4)), f"reserving {size} bytes of the GPU's memory"))
 
 
-def pool_of(on: Gpu) -> Pool:
+def pool_of(on: Gpu) -> MemoryPool:
     """Return the pool of a GPU."""
     if on.pool is None:
-        on.pool = Pool(on)
-    made: Pool = on.pool
+        on.pool = MemoryPool(on)
+    made: MemoryPool = on.pool
     return made
 
 
-def pool(number: int) -> Pool:
+def pool(number: int) -> MemoryPool:
     """Return the pool of the GPU with this number."""
     return pool_of(gpu(number))
 
@@ -163,14 +163,14 @@ class Written:
             check(self.gpu.cuda.cuMemcpyDtoH(target, self.address, size), "copying an output")
 
 
-def written_block(on: Gpu, block: Block, stream: int, owner: Any) -> Written:
+def written_block(on: Gpu, block: MemoryBlock, stream: int, owner: Any) -> Written:
     """Wrap an output block, which returns to the pool when it is deleted; `owner` has the stream."""
     made = Written(on, block.address, stream, owner)
     weakref.finalize(made, _give_back, on, block, made.streams, owner).atexit = False
     return made
 
 
-def _give_back(on: Gpu, block: Block, streams: set[int], keep: Any) -> None:
+def _give_back(on: Gpu, block: MemoryBlock, streams: set[int], keep: Any) -> None:
     """Return a block to the pool, with an event on every stream that may use it."""
     try:
         with on.entered():

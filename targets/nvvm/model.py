@@ -21,16 +21,16 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.device_array import DeviceView
 from mirlo.runtime.locks import make_recursive_lock
 from mirlo.runtime.on_device import Given
-from mirlo.targets.gpu.frames import Frame, Frames
-from mirlo.targets.gpu.functions import Functions
+from mirlo.targets.gpu.frames import CallFrame, Frames
+from mirlo.targets.gpu.functions import PackedFunctionTable
 from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, pointers
 from mirlo.targets.nvvm.device import Gpu, check
 from mirlo.targets.nvvm.device_functions import DeviceFunctionFailed, functions_on_gpu, tensor_on_gpu, working_on
 from mirlo.targets.nvvm.loading import check_chip, load_kernels
 from mirlo.targets.nvvm.maps import encode
-from mirlo.targets.nvvm.memory import Block, Event, Written, pool_of, written_block
+from mirlo.targets.nvvm.memory import Event, MemoryBlock, Written, pool_of, written_block
 from mirlo.targets.nvvm.model_resources import ModelResources
-from mirlo.targets.nvvm.rows import Rows
+from mirlo.targets.nvvm.rows import ProfileEvents
 
 KINDS = {list: ctypes.c_void_p, dict: None, int: ctypes.c_int64}
 """Argument types for the driver: of a range, a tensor map, a number."""
@@ -50,12 +50,12 @@ class Room:
     tensor_bytes: int
 
 
-Interpreter = Callable[["Model", Sequence[int], Any, Any, Rows | None], dict[int, tuple[Block, int]]]
+Interpreter = Callable[["CudaModel", Sequence[int], Any, Any, ProfileEvents | None], dict[int, tuple[MemoryBlock, int]]]
 """Run a call in which the host decides (`interpreted.run`): model, tensor addresses, call record, weights, profile
 rows; return the outputs of data-dependent size."""
 
 
-class Model:
+class CudaModel:
     """A model on one GPU."""
 
     def __init__(self, artifact: Artifact, gpu: Gpu, interpret: Interpreter):
@@ -72,8 +72,8 @@ class Model:
         self.params: list[Region] = []
         self._params: int | None = None
         self.frames = Frames(artifact, functions_on_gpu(artifact))
-        self._libraries: Functions | None = None
-        self.frame: Frame
+        self._libraries: PackedFunctionTable | None = None
+        self.frame: CallFrame
         # Depends on the sizes of a call, and grows on demand.
         self._room = Room(0, 0, 0, 0, 0)
         self.late: dict[int, int] = {}
@@ -97,7 +97,7 @@ class Model:
         """Upload the weights once, and allocate memory for the sizes of a call."""
         if self._params is None:
             self.params, self._params = self._upload(params_of(self.artifact, params))
-            self._libraries = Functions(self.artifact, params)
+            self._libraries = PackedFunctionTable(self.artifact, params)
         self.frame = self.frames.of(record)
         had = self._room
         # Calls whose tensors all stay in place need no memory for copies.
@@ -180,7 +180,7 @@ class Model:
             self._staged.wait()
             self._staged = None
 
-    def _record(self, tensors: Sequence[int], record: Any, params: Any, rows: Rows | None = None) -> None:
+    def _record(self, tensors: Sequence[int], record: Any, params: Any, rows: ProfileEvents | None = None) -> None:
         """Enqueue everything that such a call does."""
         inputs = len(self.artifact.inputs)
         for number in range(inputs):
@@ -204,8 +204,8 @@ class Model:
             check(copied, "copying an input")
 
     def _steps(
-        self, tensors: Sequence[int], record: Any, params: Any, rows: Rows | None = None
-    ) -> dict[int, tuple[Block, int]]:
+        self, tensors: Sequence[int], record: Any, params: Any, rows: ProfileEvents | None = None
+    ) -> dict[int, tuple[MemoryBlock, int]]:
         """Enqueue launches and copies; return blocks and sizes of outputs of data-dependent size."""
         if self.frame.steps is None:
             return self._interpret(self, tensors, record, params, rows)
@@ -275,7 +275,7 @@ class Model:
     def _profile(self, tensors: Sequence[int], record: Any, params: Any, stamps: int) -> None:
         """Run one inference with an event before each row; time stamps are nanoseconds of the host's clock."""
         start = time.perf_counter_ns()
-        rows = Rows(self.gpu, self.stream)
+        rows = ProfileEvents(self.gpu, self.stream)
         self._record(tensors, record, params, rows)
         check(self.gpu.cuda.cuStreamSynchronize(self.stream), "running the model")
         numbers = [start + int(1e6 * milliseconds) for milliseconds in rows.times()]

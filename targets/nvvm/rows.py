@@ -7,7 +7,7 @@ from typing import Any
 from mirlo.targets.nvvm.device import Gpu, check
 
 
-class Rows:
+class ProfileEvents:
     """Events in the work of a stream, one before each profile row."""
 
     def __init__(self, gpu: Gpu, stream: Any) -> None:

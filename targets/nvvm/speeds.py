@@ -20,7 +20,7 @@ FEW_ROWS = 8
 
 
 @dataclass(frozen=True)
-class Device:
+class PeakFigures:
     """Peak figures of a chip."""
 
     name: str
@@ -34,10 +34,14 @@ class Device:
 
 
 DEVICES = {
-    "sm_80": Device("A100", 108, {"f16": 312, "tf32": 156, "i8": 624, "f32": 19.5, "f64": 9.7}, 2039, 5000),
-    "sm_89": Device("L40S", 142, {"f16": 362, "tf32": 183, "i8": 733, "f8": 733, "f32": 91.6, "f64": 1.4}, 864, 5000),
-    "sm_90a": Device("H200", 132, {"f16": 989, "tf32": 494, "i8": 1979, "f8": 1979, "f32": 67, "f64": 34}, 4800, 14000),
-    "sm_100": Device(
+    "sm_80": PeakFigures("A100", 108, {"f16": 312, "tf32": 156, "i8": 624, "f32": 19.5, "f64": 9.7}, 2039, 5000),
+    "sm_89": PeakFigures(
+        "L40S", 142, {"f16": 362, "tf32": 183, "i8": 733, "f8": 733, "f32": 91.6, "f64": 1.4}, 864, 5000
+    ),
+    "sm_90a": PeakFigures(
+        "H200", 132, {"f16": 989, "tf32": 494, "i8": 1979, "f8": 1979, "f32": 67, "f64": 34}, 4800, 14000
+    ),
+    "sm_100": PeakFigures(
         "B200", 148, {"f16": 2250, "tf32": 1125, "i8": 4500, "f8": 4500, "f32": 75, "f64": 37}, 8000, 30000
     ),
 }
@@ -125,7 +129,7 @@ def expected(chip: str, maker: Maker, tf32: bool, work: RegionWork) -> Cost | No
 
 
 def _product(
-    work: RegionWork, device: Device, maker: Maker, product: tuple[int, int, int, int], rate: float, size: int
+    work: RegionWork, device: PeakFigures, maker: Maker, product: tuple[int, int, int, int], rate: float, size: int
 ) -> Cost:
     """Return the lowest cost over tiles and split-K factors."""
     batch, rows, columns, depth = product
@@ -149,7 +153,7 @@ def _product(
     return _longer(work, device, maker, best, why)
 
 
-def _longer(work: RegionWork, device: Device, maker: Maker, seconds: float, why: str) -> Cost:
+def _longer(work: RegionWork, device: PeakFigures, maker: Maker, seconds: float, why: str) -> Cost:
     moved = work.size / (1e9 * device.gbytes * maker.memory)
     if moved > seconds:
         return Cost(1e6 * moved, f"{work.size / 1e6:.1f} MB at {device.gbytes * maker.memory:.0f} GB/s")
@@ -165,7 +169,7 @@ def parsed(text: str) -> tuple[list[int], str] | None:
     return ([int(dim) for dim in found.group(2).split(",") if dim.strip()], found.group(1)) if found else None
 
 
-def _family(dtype: str, tf32: bool, device: Device) -> str:
+def _family(dtype: str, tf32: bool, device: PeakFigures) -> str:
     if dtype in ("f16", "bf16"):
         return "f16"
     if dtype in ("i8", "u8"):

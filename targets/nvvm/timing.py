@@ -6,7 +6,7 @@ from typing import Any
 
 from mirlo.targets.nvvm.device import check
 from mirlo.targets.nvvm.graphs import Graphs
-from mirlo.targets.nvvm.rows import Rows
+from mirlo.targets.nvvm.rows import ProfileEvents
 
 
 def microseconds(model: Any, repeats: int) -> float | None:
@@ -27,7 +27,7 @@ def microseconds(model: Any, repeats: int) -> float | None:
         graphs = Graphs(model.gpu)
         try:
             graphs.launch("warm", model.stream, work, at_once=True)
-            rows = Rows(model.gpu, model.stream)
+            rows = ProfileEvents(model.gpu, model.stream)
             rows.reach(0)
             graphs.launch("warm", model.stream, work)
             rows.reach(1)

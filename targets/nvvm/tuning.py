@@ -7,7 +7,7 @@ from typing import Any
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
-from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.nvvm.options import Options, parse_options
 
@@ -27,7 +27,7 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
     if unfit(view) or open_dims(view.blocks) or not is_product(view.blocks[0]):
         return []
     asked = parse_options(getattr(options, "target_options", ""))
-    group = Group(tuple(view.blocks), frozenset(view.returned), LANES)
+    group = BlockGroup(tuple(view.blocks), frozenset(view.returned), LANES)
     attention = plan_any(group, asked, {})
     if not isinstance(attention, Decline):
         return choices(attention)

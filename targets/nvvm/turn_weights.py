@@ -14,10 +14,10 @@ from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
-from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.schedule import SCHEDULES
 from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
-from mirlo.targets.gpu.schedule.roles import Roles, Side, product_of
+from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, product_of
 from mirlo.targets.gpu.schedule.stages import LANES
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule.staging import whole
@@ -62,7 +62,7 @@ def _transposed_weights(view: PrimView, options: Options) -> list[Stored]:
     """Return the best layouts of a product's operands that are stored otherwise."""
     if unfit(view) is not None or not is_product(view.blocks[0]):
         return []
-    roles = product_of(Group(tuple(view.blocks), frozenset(view.returned), LANES))
+    roles = product_of(BlockGroup(tuple(view.blocks), frozenset(view.returned), LANES))
     if isinstance(roles, Decline):
         return []
     formats = formats_of(roles, options)
@@ -77,7 +77,7 @@ def _transposed_weights(view: PrimView, options: Options) -> list[Stored]:
     return found
 
 
-def _along_reduction(view: PrimView, roles: Roles, side: Side) -> Stored | None:
+def _along_reduction(view: PrimView, roles: Roles, side: ProductOperand) -> Stored | None:
     contraction = roles.contraction
     value = side.access.value
     if value not in view.arguments or len(list(value.uses)) != 1 or side.access.outside is not None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mirlo.passes.byoc.graph import Node, Value
+from mirlo.passes.byoc.graph import BlockNode, BlockValue
 from mirlo.passes.byoc.search import Match
 from mirlo.passes.rules import decline
 from mirlo.targets.onednn.post_ops import BINARY, ELTWISE
 
-Check = Callable[[Node], Any]
+Check = Callable[[BlockNode], Any]
 MAX_RANK = 6
 MAX_OPERANDS = 1 << 16
 
@@ -89,17 +89,17 @@ def chain(check: Check) -> Callable[[Match], Any]:
     return ask
 
 
-def anything(node: Node) -> Any:
+def anything(node: BlockNode) -> Any:
     """All is well."""
     return True
 
 
-def convolution(node: Node) -> Any:
+def convolution(node: BlockNode) -> Any:
     """Windows in one to three dims, weights of a fixed shape."""
     return _first_no(_fixed_weight(node), lambda: _window_rank(node))
 
 
-def deconvolution(node: Node) -> Any:
+def deconvolution(node: BlockNode) -> Any:
     """Windows in one to three dims; what padding crops at the end cannot be negative."""
     extra, padding = node.attribute("output_padding"), node.attribute("padding")
     if extra and any(extra):
@@ -109,13 +109,13 @@ def deconvolution(node: Node) -> Any:
     return _first_no(_fixed_weight(node), lambda: _window_rank(node))
 
 
-def _fixed_weight(node: Node) -> Any:
+def _fixed_weight(node: BlockNode) -> Any:
     weight = node.operands[1]
     found = _open_axes(weight, range(len(_shape(weight))))
     return decline("the weight has dims that only a call knows", found=", ".join(found)) if found else True
 
 
-def matmul(node: Node) -> Any:
+def matmul(node: BlockNode) -> Any:
     """Products of matrices, not of vectors."""
     ranks = [_shape(value) for value in node.operands[:2]]
     if any(len(shape) < 2 for shape in ranks):
@@ -123,7 +123,7 @@ def matmul(node: Node) -> Any:
     return True
 
 
-def attention(node: Node) -> Any:
+def attention(node: BlockNode) -> Any:
     """As many heads for keys as for queries, and a mask that is added."""
     query, key = _shape(node.operands[0]), _shape(node.operands[1])
     if query[1] != key[1]:
@@ -136,13 +136,13 @@ def attention(node: Node) -> Any:
     return True
 
 
-def instance_norm(node: Node) -> Any:
+def instance_norm(node: BlockNode) -> Any:
     """Check an instance normalization: the number of channels is fixed."""
     found = _open_axes(node.operands[0], [1])
     return decline("the number of channels is only known to a call", found=found[0]) if found else True
 
 
-def pool(node: Node) -> Any:
+def pool(node: BlockNode) -> Any:
     """Windows whose padding the library counts as the operator does."""
     if node.name == "relax.avg_pool" and node.attribute("ceil_mode") and node.attribute("count_include_pad"):
         return decline("with ceil_mode, windows reach beyond the padding that count_include_pad counts")
@@ -151,7 +151,7 @@ def pool(node: Node) -> Any:
     return _window_rank(node)
 
 
-def layer_norm(node: Node) -> Any:
+def layer_norm(node: BlockNode) -> Any:
     """One factor for each element that is normalized."""
     shape, axis = _shape(node.operands[0]), node.attribute("axis")
     for name in ("scale", "bias"):
@@ -161,13 +161,13 @@ def layer_norm(node: Node) -> Any:
     return True
 
 
-def lrn(node: Node) -> Any:
+def lrn(node: BlockNode) -> Any:
     """Windows of channels around the middle one."""
     size = node.attribute("size")
     return True if size % 2 else decline("a window of an even number of channels has no middle", size=size)
 
 
-def binary(node: Node) -> Any:
+def binary(node: BlockNode) -> Any:
     """One operand has the shape of the result, the other one broadcasts."""
     result = _shape(node.results[0])
     shapes = [_shape(value) for value in node.operands]
@@ -180,7 +180,7 @@ def binary(node: Node) -> Any:
     return True
 
 
-def reduction(node: Node) -> Any:
+def reduction(node: BlockNode) -> Any:
     """Of the last axes."""
     rank = len(_shape(node.operands[0]))
     axes = node.attribute("axes")
@@ -190,7 +190,7 @@ def reduction(node: Node) -> Any:
     return True
 
 
-def strided_slice(node: Node) -> Any:
+def strided_slice(node: BlockNode) -> Any:
     """Check a slice: it goes forwards, along static dims."""
     steps = node.attribute("strides")
     if any(step < 1 for step in steps):
@@ -199,7 +199,7 @@ def strided_slice(node: Node) -> Any:
     return decline("a slice of a dim that only a call knows", found=", ".join(found)) if found else True
 
 
-def pick(node: Node) -> Any:
+def pick(node: BlockNode) -> Any:
     """One slice, at a place that is known."""
     indices = node.operands[1]
     count = indices.type
@@ -209,7 +209,7 @@ def pick(node: Node) -> Any:
     return decline("a slice of a dim that only a call knows", found=", ".join(found)) if found else True
 
 
-def view(node: Node) -> Any:
+def view(node: BlockNode) -> Any:
     """Pieces of a split of known sizes."""
     if node.name != "relax.split":
         return True
@@ -217,12 +217,12 @@ def view(node: Node) -> Any:
     return decline("pieces whose sizes only a call knows", found=", ".join(found)) if found else True
 
 
-def _window_rank(node: Node) -> Any:
+def _window_rank(node: BlockNode) -> Any:
     rank = len(_shape(node.operands[0]))
     return True if 3 <= rank <= 5 else decline("windows of 1 to 3 dims are known", rank=rank)
 
 
-def _follows(node: Node, value: Value, match: Match) -> Any:
+def _follows(node: BlockNode, value: BlockValue, match: Match) -> Any:
     """Whether an elementwise operator can be applied to a result before it is stored."""
     if node.name not in BINARY:
         return True
@@ -239,7 +239,7 @@ def _follows(node: Node, value: Value, match: Match) -> Any:
     return True
 
 
-def _tensors(node: Node, operands: int = MAX_OPERANDS) -> Any:
+def _tensors(node: BlockNode, operands: int = MAX_OPERANDS) -> Any:
     """Whether the tensors of a node are of a kind that the library computes on."""
     for value in (*node.operands[:operands], *node.results):
         kind = value.type
@@ -260,7 +260,7 @@ def _first_no(said: Any, more: Callable[[], Any]) -> Any:
     return more() if said is True else said
 
 
-def _shape(value: Value) -> tuple[Any, ...]:
+def _shape(value: BlockValue) -> tuple[Any, ...]:
     assert value.type is not None
     return tuple(value.type.shape)
 
@@ -270,7 +270,7 @@ def _is_polynomial(dim: Any) -> bool:
     return text != "?" and "(" not in text
 
 
-def _open_axes(value: Value, axes: Iterable[int]) -> list[str]:
+def _open_axes(value: BlockValue, axes: Iterable[int]) -> list[str]:
     """Those of the dims at these axes that only a call knows."""
     shape = _shape(value)
     return [str(shape[axis]) for axis in axes if not isinstance(shape[axis], int)]

@@ -12,7 +12,7 @@ from mirlo.passes.targets import TargetError
 from mirlo.runtime.errors import MirloError
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.library import load_library
-from mirlo.targets.onednn.plan import Function, Plan, write
+from mirlo.targets.onednn.plan import OneDnnPlan, PrimitiveRegion, write
 from mirlo.targets.onednn.sizes import untold
 from mirlo.targets.onednn.translate import translate
 
@@ -50,13 +50,13 @@ class OneDnn(CodeGenerator):
         """Return the plan of all regions."""
         # Who compiles for the library should hear now that it is missing, not when the model is loaded.
         load_library()
-        plan = Plan(tuple(translate(function) for function in module.functions))
+        plan = OneDnnPlan(tuple(translate(function) for function in module.functions))
         for function in plan.functions:
             _require_sizes(function)
         return Artifact(FORMAT, module.names, write(plan), plan.params, {"fpmath": self.fpmath})
 
 
-def _require_sizes(function: Function) -> None:
+def _require_sizes(function: PrimitiveRegion) -> None:
     wanted = {dim for tensor in function.tensors.values() for dim in tensor.shape if isinstance(dim, str)}
     missing = sorted(untold([text for _, _, text in function.open_dims], wanted))
     if missing:

@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mirlo.dialects.relax.infer_windows import kernel_permutation
-from mirlo.passes.byoc.view import Node, Value
+from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.targets.onednn import plan
 from mirlo.targets.onednn.post_ops import BINARY, ELTWISE
-from mirlo.targets.onednn.translator import Draft, Translator, shape_of
+from mirlo.targets.onednn.translator import PrimitiveDraft, Translator, shape_of
 
 
 def _per_dim(values: Sequence[int], count: int, default: int) -> tuple[int, ...]:
     return tuple(values) if values else (default,) * count
 
 
-def _window(node: Node, count: int) -> dict[str, tuple[int, ...]]:
+def _window(node: ExternalNode, count: int) -> dict[str, tuple[int, ...]]:
     """Attributes of a window; the library counts the elements between two taps, not the step from one to the next."""
     padding = _per_dim(node["padding"], 2 * count, 0)
     return {
@@ -29,18 +29,18 @@ def _window(node: Node, count: int) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _channels_first(node: Node, rank: int) -> tuple[int, ...] | None:
+def _channels_first(node: ExternalNode, rank: int) -> tuple[int, ...] | None:
     """Return the axes of an image in the library's order, or None if they are in that order."""
     return (0, rank - 1, *range(1, rank - 1)) if node["data_layout"] == "N*C" else None
 
 
-def _image(t: Translator, node: Node) -> tuple[str, tuple[int, ...] | None]:
+def _image(t: Translator, node: ExternalNode) -> tuple[str, tuple[int, ...] | None]:
     x = t.value(node["x"])
     axes = _channels_first(node, len(t.tensors[x].shape))
     return (x if axes is None else t.permuted(x, axes)), axes
 
 
-def _conv(t: Translator, node: Node) -> Draft:
+def _conv(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     x, axes = _image(t, node)
     weight = t.value(node["weight"])
     rank = len(t.tensors[weight].shape)
@@ -49,10 +49,10 @@ def _conv(t: Translator, node: Node) -> Draft:
     if node["groups"] > 1:
         out, *rest = t.tensors[weight].shape
         weight = t.reshaped(weight, (node["groups"], out // node["groups"], *rest))
-    return Draft("convolution", _contracted(t, node, x, weight), _window(node, rank - 2), axes=axes)
+    return PrimitiveDraft("convolution", _contracted(t, node, x, weight), _window(node, rank - 2), axes=axes)
 
 
-def _conv_transpose(t: Translator, node: Node) -> Draft:
+def _conv_transpose(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     x, axes = _image(t, node)
     weight, groups = t.value(node["weight"]), node["groups"]
     channels, out, *window = t.tensors[weight].shape
@@ -64,15 +64,15 @@ def _conv_transpose(t: Translator, node: Node) -> Draft:
     attributes = _window(node, len(window))
     extra = _per_dim(node["output_padding"], len(window), 0)
     attributes["padding_end"] = tuple(end - more for end, more in zip(attributes["padding_end"], extra, strict=True))
-    return Draft("deconvolution", _contracted(t, node, x, weight), attributes, axes=axes)
+    return PrimitiveDraft("deconvolution", _contracted(t, node, x, weight), attributes, axes=axes)
 
 
-def _contracted(t: Translator, node: Node, x: str, weight: str) -> dict[str, str]:
+def _contracted(t: Translator, node: ExternalNode, x: str, weight: str) -> dict[str, str]:
     operands = {"x": x, "weight": weight}
     return operands if node["bias"] is None else {**operands, "bias": t.value(node["bias"])}
 
 
-def _matmul(t: Translator, node: Node) -> Draft:
+def _matmul(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     operands = {}
     for role, name in (("x", "lhs"), ("weight", "rhs")):
         value = t.value(node[name])
@@ -80,10 +80,10 @@ def _matmul(t: Translator, node: Node) -> Draft:
             rank = len(t.tensors[value].shape)
             value = t.permuted(value, (*range(rank - 2), rank - 1, rank - 2))
         operands[role] = value
-    return Draft("matmul", operands)
+    return PrimitiveDraft("matmul", operands)
 
 
-def _attention(t: Translator, node: Node) -> Draft:
+def _attention(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     query, key, value = (t.value(node[name]) for name in ("query", "key", "value"))
     batch, heads, length, size = t.tensors[query].shape
     keys = t.tensors[key].shape[2]
@@ -96,28 +96,28 @@ def _attention(t: Translator, node: Node) -> Draft:
         post_ops.append(plan.PostOp("binary", "add", operand=t.literal(later.reshape(1, 1, length, keys))))
     scores = t.new((batch, heads, length, keys))
     operands = {"x": query, "weight": t.permuted(key, (0, 1, 3, 2))}
-    t.nodes.append(plan.Node("matmul", operands, scores, {}, tuple(post_ops)))
+    t.nodes.append(plan.PrimitiveNode("matmul", operands, scores, {}, tuple(post_ops)))
     shares = t.add("softmax", {"x": scores}, (batch, heads, length, keys), axis=3, algorithm="accurate")
-    return Draft("matmul", {"x": shares, "weight": value})
+    return PrimitiveDraft("matmul", {"x": shares, "weight": value})
 
 
-def _pool(t: Translator, node: Node) -> Draft:
+def _pool(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     x, axes = _image(t, node)
     kernel = tuple(node["kernel"])
     window = _window(node, len(kernel))
     algorithm = "max"
     if node.op == "relax.avg_pool":
         algorithm = "avg_include_padding" if node["count_include_pad"] else "avg_exclude_padding"
-    return Draft("pooling", {"x": x}, {"algorithm": algorithm, "kernel": kernel, **window}, axes=axes)
+    return PrimitiveDraft("pooling", {"x": x}, {"algorithm": algorithm, "kernel": kernel, **window}, axes=axes)
 
 
-def _layer_norm(t: Translator, node: Node) -> Draft:
+def _layer_norm(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     rank = node["x"].type.rank
     operands = {name: t.value(node[name]) for name in ("x", "scale", "bias") if node[name] is not None}
-    return Draft("layer_norm", operands, {"axis": node["axis"] % rank, "epsilon": node["epsilon"]})
+    return PrimitiveDraft("layer_norm", operands, {"axis": node["axis"] % rank, "epsilon": node["epsilon"]})
 
 
-def _batch_norm(t: Translator, node: Node) -> Draft:
+def _batch_norm(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     operands = {name: t.value(node[name]) for name in ("x", "scale", "bias", "mean", "variance")}
     rank = node["x"].type.rank
     axis = node["axis"] % rank
@@ -125,27 +125,27 @@ def _batch_norm(t: Translator, node: Node) -> Draft:
     if axis != 1:
         axes = (0, axis, *(i for i in range(1, rank) if i != axis)) if axis else (1, 0, *range(2, rank))
         operands["x"] = t.permuted(operands["x"], axes)
-    return Draft("batch_norm", operands, {"epsilon": node["epsilon"]}, axes=axes)
+    return PrimitiveDraft("batch_norm", operands, {"epsilon": node["epsilon"]}, axes=axes)
 
 
-def _group_norm(t: Translator, node: Node) -> Draft:
+def _group_norm(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     operands = {name: t.value(node[name]) for name in ("x", "scale", "bias")}
     groups = node["groups"] if node.op == "relax.group_norm" else shape_of(node["x"])[1]
-    return Draft("group_norm", operands, {"groups": groups, "epsilon": node["epsilon"]})
+    return PrimitiveDraft("group_norm", operands, {"groups": groups, "epsilon": node["epsilon"]})
 
 
-def _lrn(t: Translator, node: Node) -> Draft:
+def _lrn(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     attributes = {name: node[name] for name in ("size", "alpha", "beta", "bias")}
-    return Draft("lrn", {"x": t.value(node["x"])}, attributes)
+    return PrimitiveDraft("lrn", {"x": t.value(node["x"])}, attributes)
 
 
-def _softmax(t: Translator, node: Node) -> Draft:
+def _softmax(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     algorithm = "accurate" if node.op == "relax.softmax" else "log"
     axis = node["axis"] % node["x"].type.rank
-    return Draft("softmax", {"x": t.value(node["x"])}, {"axis": axis, "algorithm": algorithm})
+    return PrimitiveDraft("softmax", {"x": t.value(node["x"])}, {"axis": axis, "algorithm": algorithm})
 
 
-def _binary(t: Translator, node: Node) -> Draft:
+def _binary(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     left, right = node.inputs
     shape = shape_of(node.output)
     # What is changed is the operand of the result's shape; of two, the one that is no constant.
@@ -154,21 +154,21 @@ def _binary(t: Translator, node: Node) -> Draft:
     return _applied(t, main, t.post_ops(node, main))
 
 
-def _eltwise(t: Translator, node: Node) -> Draft:
+def _eltwise(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     return _applied(t, node["x"], ELTWISE[node.op](node.attributes))
 
 
-def _applied(t: Translator, x: Value, post_ops: Sequence[plan.PostOp]) -> Draft:
+def _applied(t: Translator, x: ExternalValue, post_ops: Sequence[plan.PostOp]) -> PrimitiveDraft:
     """Functions of each element of a value: the first as an operation, the others after it."""
     first, rest = post_ops[0], tuple(post_ops[1:])
     if first.kind == "binary":
         operands = {"x": t.value(x), "y": first.operand}
-        return Draft("binary", operands, {"algorithm": first.algorithm}, rest)
+        return PrimitiveDraft("binary", operands, {"algorithm": first.algorithm}, rest)
     attributes = {"algorithm": first.algorithm, "alpha": first.alpha, "beta": first.beta}
-    return Draft("eltwise", {"x": t.value(x)}, attributes, rest)
+    return PrimitiveDraft("eltwise", {"x": t.value(x)}, attributes, rest)
 
 
-def _reduce(t: Translator, node: Node) -> Draft:
+def _reduce(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     shape = shape_of(node["x"])
     rank = len(shape)
     axes = sorted({axis % rank for axis in (range(rank) if node["axes"] is None else node["axes"])})
@@ -176,54 +176,54 @@ def _reduce(t: Translator, node: Node) -> Draft:
     x = {"x": t.value(node["x"])}
     if node.op == "relax.reduce_mean" and 3 <= rank <= 5 and axes == list(range(2, rank)):
         # The mean of an image is a pooling, which reads any layout.
-        return Draft("global_average", x, shape=kept)
+        return PrimitiveDraft("global_average", x, shape=kept)
     algorithm = {"prod": "mul"}.get(node.op.rpartition("_")[2], node.op.rpartition("_")[2])
-    return Draft("reduction", x, {"algorithm": algorithm}, shape=kept)
+    return PrimitiveDraft("reduction", x, {"algorithm": algorithm}, shape=kept)
 
 
-def _concat(t: Translator, node: Node) -> Draft:
+def _concat(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     operands = {f"x{index}": t.value(value) for index, value in enumerate(node.inputs)}
-    return Draft("concat", operands, {"axis": node["axis"] % node.output.type.rank})
+    return PrimitiveDraft("concat", operands, {"axis": node["axis"] % node.output.type.rank})
 
 
-def _strided_slice(t: Translator, node: Node) -> Draft:
+def _strided_slice(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     shape = shape_of(node["x"])
     begin, steps = [0] * len(shape), [1] * len(shape)
     for axis, *bounds in zip(node["axes"], node["begin"], node["end"], node["strides"], strict=True):
         at = axis % len(shape)
         begin[at], _, steps[at] = slice(*bounds).indices(shape[at])
-    return Draft("slice", {"x": t.value(node["x"])}, {"begin": tuple(begin), "steps": tuple(steps)})
+    return PrimitiveDraft("slice", {"x": t.value(node["x"])}, {"begin": tuple(begin), "steps": tuple(steps)})
 
 
-def _pick(t: Translator, node: Node) -> Draft:
+def _pick(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     shape = shape_of(node["x"])
     axis = node["axis"] % len(shape)
     number = int(node["indices"].array.reshape(-1)[0])
     begin = tuple(number % shape[axis] if i == axis else 0 for i in range(len(shape)))
     one = (*shape[:axis], 1, *shape[axis + 1 :])
-    return Draft("slice", {"x": t.value(node["x"])}, {"begin": begin, "steps": (1,) * len(shape)}, shape=one)
+    return PrimitiveDraft("slice", {"x": t.value(node["x"])}, {"begin": begin, "steps": (1,) * len(shape)}, shape=one)
 
 
-def split(t: Translator, node: Node) -> None:
+def split(t: Translator, node: ExternalNode) -> None:
     """Translate a split: each part is a slice."""
     begin = [0] * node["x"].type.rank
     axis = node["axis"] % len(begin)
     for piece in node.outputs:
         attributes = {"begin": tuple(begin), "steps": (1,) * len(begin)}
-        t.nodes.append(plan.Node("slice", {"x": t.value(node["x"])}, t.value(piece), attributes))
+        t.nodes.append(plan.PrimitiveNode("slice", {"x": t.value(node["x"])}, t.value(piece), attributes))
         begin[axis] += shape_of(piece)[axis]
 
 
-def _permute(t: Translator, node: Node) -> Draft:
+def _permute(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     rank = node["x"].type.rank
-    return Draft("permute", {"x": t.value(node["x"])}, {"axes": tuple(axis % rank for axis in node["axes"])})
+    return PrimitiveDraft("permute", {"x": t.value(node["x"])}, {"axes": tuple(axis % rank for axis in node["axes"])})
 
 
-def _reshape(t: Translator, node: Node) -> Draft:
-    return Draft("reshape", {"x": t.value(node["x"])})
+def _reshape(t: Translator, node: ExternalNode) -> PrimitiveDraft:
+    return PrimitiveDraft("reshape", {"x": t.value(node["x"])})
 
 
-DRAFTS: dict[str, Callable[[Translator, Node], Draft]] = {
+DRAFTS: dict[str, Callable[[Translator, ExternalNode], PrimitiveDraft]] = {
     "relax.conv": _conv,
     "relax.conv_transpose": _conv_transpose,
     "relax.matmul": _matmul,

@@ -22,7 +22,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True)
-class Tensor:
+class PlanTensor:
     """Type of a value."""
 
     shape: tuple[Any, ...]
@@ -43,7 +43,7 @@ class PostOp:
 
 
 @dataclass(frozen=True)
-class Node:
+class PrimitiveNode:
     """One library operation, or a view: operands by role, one result, attributes of the operation."""
 
     op: str
@@ -59,14 +59,14 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Function:
+class PrimitiveRegion:
     """A region: values by name, which of them come from outside and leave, the nodes in an order that can be run."""
 
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    tensors: dict[str, Tensor]
-    nodes: tuple[Node, ...]
+    tensors: dict[str, PlanTensor]
+    nodes: tuple[PrimitiveNode, ...]
     params: dict[str, str] = field(default_factory=dict)
     """Values that are parameters: value, name in the parameter store."""
     literals: dict[str, np.ndarray] = field(default_factory=dict)
@@ -87,21 +87,21 @@ class Function:
             if isinstance(dim, str)
         )
 
-    def for_sizes(self, values: Sequence[int]) -> Function:
+    def for_sizes(self, values: Sequence[int]) -> PrimitiveRegion:
         """Return the function for one call's sizes of the dynamic dims."""
         known = solve((text, value) for (_, _, text), value in zip(self.open_dims, values, strict=True))
         tensors = {
-            name: Tensor(tuple(evaluate(dim, known) for dim in tensor.shape), tensor.dtype)
+            name: PlanTensor(tuple(evaluate(dim, known) for dim in tensor.shape), tensor.dtype)
             for name, tensor in self.tensors.items()
         }
         return replace(self, tensors=tensors)
 
 
 @dataclass(frozen=True)
-class Plan:
+class OneDnnPlan:
     """The functions of an artifact."""
 
-    functions: tuple[Function, ...]
+    functions: tuple[PrimitiveRegion, ...]
 
     @property
     def params(self) -> tuple[str, ...]:
@@ -109,27 +109,27 @@ class Plan:
         return tuple(dict.fromkeys(name for function in self.functions for name in function.params.values()))
 
 
-def write(plan: Plan) -> bytes:
+def write(plan: OneDnnPlan) -> bytes:
     """Write the plan as JSON."""
     document = {"version": VERSION, "functions": [_function_json(function) for function in plan.functions]}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def read(data: bytes) -> Plan:
+def read(data: bytes) -> OneDnnPlan:
     """Read a plan from its JSON."""
     try:
         document = json.loads(data)
         version = document["version"]
         if version != VERSION:
             raise ArtifactError(f"artifact for oneDNN has version {version}, this Mirlo reads {VERSION}: compile again")
-        return Plan(tuple(_function(row) for row in document["functions"]))
+        return OneDnnPlan(tuple(_function(row) for row in document["functions"]))
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise ArtifactError(
             f"artifact for oneDNN is damaged ({type(problem).__name__}: {problem}): compile again"
         ) from None
 
 
-def _function_json(function: Function) -> dict[str, Any]:
+def _function_json(function: PrimitiveRegion) -> dict[str, Any]:
     return {
         "name": function.name,
         "inputs": function.inputs,
@@ -144,7 +144,7 @@ def _function_json(function: Function) -> dict[str, Any]:
     }
 
 
-def _node_json(node: Node) -> dict[str, Any]:
+def _node_json(node: PrimitiveNode) -> dict[str, Any]:
     row: dict[str, Any] = {"op": node.op, "operands": node.operands, "result": node.result}
     if node.attributes:
         row["attributes"] = node.attributes
@@ -153,13 +153,13 @@ def _node_json(node: Node) -> dict[str, Any]:
     return row
 
 
-def _function(row: Mapping[str, Any]) -> Function:
-    tensors = {name: Tensor(tuple(dims), dtype) for name, (dtype, *dims) in row["tensors"].items()}
+def _function(row: Mapping[str, Any]) -> PrimitiveRegion:
+    tensors = {name: PlanTensor(tuple(dims), dtype) for name, (dtype, *dims) in row["tensors"].items()}
     literals = {
         name: np.frombuffer(base64.b64decode(text), numpy_dtype(tensors[name].dtype)).reshape(tensors[name].shape)
         for name, text in row["literals"].items()
     }
-    function = Function(
+    function = PrimitiveRegion(
         name=row["name"],
         inputs=tuple(row["inputs"]),
         outputs=tuple(row["outputs"]),
@@ -177,7 +177,7 @@ def _function(row: Mapping[str, Any]) -> Function:
     return function
 
 
-def _node(row: Mapping[str, Any]) -> Node:
+def _node(row: Mapping[str, Any]) -> PrimitiveNode:
     attributes = {name: tuple(v) if isinstance(v, list) else v for name, v in row.get("attributes", {}).items()}
     post_ops = tuple(PostOp(*entry) for entry in row.get("post_ops", ()))
-    return Node(row["op"], dict(row["operands"]), row["result"], attributes, post_ops)
+    return PrimitiveNode(row["op"], dict(row["operands"]), row["result"], attributes, post_ops)

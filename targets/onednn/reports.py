@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mirlo.targets.onednn.native.compiled import Report
-from mirlo.targets.onednn.native.program import Program
+from mirlo.targets.onednn.native.compiled import RegionReport
+from mirlo.targets.onednn.native.program import OneDnnProgram
 
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
 
 
-def reports(executable: Executable) -> dict[str, Report]:
+def reports(executable: Executable) -> dict[str, RegionReport]:
     """By region, the steps that compute it with the library's name for each, and the memory that it takes."""
     loaded: Any = executable.externals.loaded
-    programs = [made.keep for made in loaded if isinstance(made.keep, Program)]
+    programs = [made.keep for made in loaded if isinstance(made.keep, OneDnnProgram)]
     return {name: report for program in programs for name, report in program.reports.items()}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mirlo.passes.byoc.view import ExternalFunction, Node
+from mirlo.passes.byoc.view import ExternalFunction, ExternalNode
 from mirlo.targets.onednn import plan
 from mirlo.targets.onednn.operators import DRAFTS, split
-from mirlo.targets.onednn.translator import Draft, TranslationError, Translator
+from mirlo.targets.onednn.translator import PrimitiveDraft, TranslationError, Translator
 
 
-def translate(function: ExternalFunction) -> plan.Function:
+def translate(function: ExternalFunction) -> plan.PrimitiveRegion:
     """Translate a region to a function of the plan."""
     translator = Translator(function)
     for step in function.steps:
@@ -19,7 +19,7 @@ def translate(function: ExternalFunction) -> plan.Function:
     return translator.finished()
 
 
-def _translate_step(translator: Translator, nodes: Sequence[Node]) -> None:
+def _translate_step(translator: Translator, nodes: Sequence[ExternalNode]) -> None:
     """Add the nodes for an operator and the elementwise ones that follow it."""
     first = nodes[0]
     if first.op == "relax.split":
@@ -35,7 +35,7 @@ def _translate_step(translator: Translator, nodes: Sequence[Node]) -> None:
     return translator.finish(_with_bias(translator, draft), value)
 
 
-def _with_bias(translator: Translator, draft: Draft) -> Draft:
+def _with_bias(translator: Translator, draft: PrimitiveDraft) -> PrimitiveDraft:
     """Make an added constant with one value per channel the bias of a contraction that has none."""
     if draft.op not in ("convolution", "deconvolution", "matmul") or "bias" in draft.operands or not draft.post_ops:
         return draft

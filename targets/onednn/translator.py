@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.passes.byoc.view import ExternalFunction, Node, Value
+from mirlo.passes.byoc.view import ExternalFunction, ExternalNode, ExternalValue
 from mirlo.runtime.errors import MirloError
 from mirlo.targets.onednn import plan
 from mirlo.targets.onednn.post_ops import BINARY, ELTWISE, with_number, with_operand
@@ -19,7 +19,7 @@ class TranslationError(MirloError, ValueError):
 
 
 @dataclass(frozen=True)
-class Draft:
+class PrimitiveDraft:
     """An operation of the library for an operator, before what follows it is known."""
 
     op: str
@@ -37,14 +37,14 @@ class Translator:
 
     def __init__(self, function: ExternalFunction) -> None:
         self.function = function
-        self.tensors: dict[str, plan.Tensor] = {}
-        self.nodes: list[plan.Node] = []
+        self.tensors: dict[str, plan.PlanTensor] = {}
+        self.nodes: list[plan.PrimitiveNode] = []
         self.params: dict[str, str] = {}
         self.literals: dict[str, np.ndarray] = {}
         self._made = 0
-        self._names: dict[Value, str] = {}
+        self._names: dict[ExternalValue, str] = {}
 
-    def value(self, value: Value) -> str:
+    def value(self, value: ExternalValue) -> str:
         """Return the name of a value."""
         known = self._names.get(value)
         if known is None:
@@ -57,7 +57,7 @@ class Translator:
         """Return a name for a new value of this shape."""
         name = f"t{self._made}"
         self._made += 1
-        self.tensors[name] = plan.Tensor(tuple(shape), "f32")
+        self.tensors[name] = plan.PlanTensor(tuple(shape), "f32")
         return name
 
     def literal(self, array: np.ndarray) -> str:
@@ -69,7 +69,7 @@ class Translator:
     def add(self, op: str, operands: dict[str, str], shape: Sequence[int], **attributes: Any) -> str:
         """Add a node; return the name of its result."""
         name = self.new(shape)
-        self.nodes.append(plan.Node(op, operands, name, attributes))
+        self.nodes.append(plan.PrimitiveNode(op, operands, name, attributes))
         return name
 
     def reshaped(self, name: str, shape: Sequence[int]) -> str:
@@ -83,7 +83,9 @@ class Translator:
         shape = self.tensors[name].shape
         return self.add("permute", {"x": name}, [shape[axis] for axis in axes], axes=tuple(axes))
 
-    def post_ops(self, node: Node, value: Value, axes: tuple[int, ...] | None = None) -> tuple[plan.PostOp, ...]:
+    def post_ops(
+        self, node: ExternalNode, value: ExternalValue, axes: tuple[int, ...] | None = None
+    ) -> tuple[plan.PostOp, ...]:
         """Return an elementwise operator on a value as post-ops."""
         if node.op in ELTWISE:
             return ELTWISE[node.op](node.attributes)
@@ -100,7 +102,7 @@ class Translator:
             raise TranslationError(f"target 'onednn' cannot apply {node} to a result")
         return made
 
-    def _operand(self, value: Value, shape: tuple[int, ...], axes: tuple[int, ...] | None) -> str:
+    def _operand(self, value: ExternalValue, shape: tuple[int, ...], axes: tuple[int, ...] | None) -> str:
         """Return the second operand of a binary operator, in the library's order of axes of the first."""
         name = self.value(value)
         if axes is None:
@@ -108,7 +110,7 @@ class Translator:
         own = self.tensors[name].shape
         return self.permuted(self.reshaped(name, (1,) * (len(shape) - len(own)) + own), axes)
 
-    def finish(self, draft: Draft, value: Value) -> None:
+    def finish(self, draft: PrimitiveDraft, value: ExternalValue) -> None:
         """Add the node of a draft whose result is this value of the region."""
         result = self.value(value)
         shape = shape_of(value)
@@ -117,16 +119,16 @@ class Translator:
             name = self.new([shape[axis] for axis in draft.axes])
         elif draft.shape is not None and draft.shape != shape:
             name = self.new(draft.shape)
-        self.nodes.append(plan.Node(draft.op, draft.operands, name, draft.attributes, draft.post_ops))
+        self.nodes.append(plan.PrimitiveNode(draft.op, draft.operands, name, draft.attributes, draft.post_ops))
         if name == result:
             return
         if draft.axes is not None:
             back = tuple(draft.axes.index(axis) for axis in range(len(shape)))
-            self.nodes.append(plan.Node("permute", {"x": name}, result, {"axes": back}))
+            self.nodes.append(plan.PrimitiveNode("permute", {"x": name}, result, {"axes": back}))
         else:
-            self.nodes.append(plan.Node("reshape", {"x": name}, result))
+            self.nodes.append(plan.PrimitiveNode("reshape", {"x": name}, result))
 
-    def finished(self) -> plan.Function:
+    def finished(self) -> plan.PrimitiveRegion:
         """Return the function; a result that is returned twice, or not computed here, is copied."""
         inputs = tuple(self.value(value) for value in self.function.inputs)
         outputs: list[str] = []
@@ -135,17 +137,17 @@ class Translator:
             if name in outputs or name in inputs or name in self.params:
                 name = self.add("reshape", {"x": name}, self.tensors[name].shape)
             outputs.append(name)
-        return plan.Function(
+        return plan.PrimitiveRegion(
             self.function.name, inputs, tuple(outputs), self.tensors, tuple(self.nodes), self.params, self.literals
         )
 
 
-def shape_of(value: Value) -> tuple[Any, ...]:
+def shape_of(value: ExternalValue) -> tuple[Any, ...]:
     """Return the shape of a value: integers, and dynamic dims as text."""
     return tuple(dim if isinstance(dim, int) else str(dim) for dim in value.type.shape)
 
 
-def number_of(value: Value) -> float | None:
+def number_of(value: ExternalValue) -> float | None:
     """Return the value of a constant with one element, or None."""
     if value.constant is None or value.type.rank and any(dim != 1 for dim in shape_of(value)):
         return None

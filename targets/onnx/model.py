@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.core import dims as D
-from mirlo.passes.byoc.view import ExternalFunction, Node, Value
+from mirlo.passes.byoc.view import ExternalFunction, ExternalNode, ExternalValue
 from mirlo.passes.rules import Decline
 from mirlo.runtime.errors import MirloError
 from mirlo.targets.onnx.dtypes import CODES, code_of
 from mirlo.targets.onnx.export import load_exporters
-from mirlo.targets.onnx.export.graph import INLINE_BYTES, IR_VERSION, OPSET, Graph
+from mirlo.targets.onnx.export.graph import INLINE_BYTES, IR_VERSION, OPSET, ExportGraph
 
 OUTSIDE = "outside"
 """The file name given to constants that are supplied at load time."""
@@ -35,7 +35,7 @@ class OnnxRegion:
 
 def region_model(function: ExternalFunction) -> OnnxRegion:
     """Export a region to an ONNX model."""
-    graph = Graph()
+    graph = ExportGraph()
     weights = {}
     for value in function.constants:
         array = value.array
@@ -52,7 +52,7 @@ def region_model(function: ExternalFunction) -> OnnxRegion:
     )
 
 
-def _output_names(graph: Graph, function: ExternalFunction) -> list[str]:
+def _output_names(graph: ExportGraph, function: ExternalFunction) -> list[str]:
     """Return output names: those of the values, new ones for inputs, constants and values returned twice."""
     from onnx import helper
 
@@ -66,9 +66,9 @@ def _output_names(graph: Graph, function: ExternalFunction) -> list[str]:
     return names
 
 
-def node_model(node: Node) -> Any:
+def node_model(node: ExternalNode) -> Any:
     """Return a model of one operator on inputs of its types, or a decline."""
-    graph = Graph()
+    graph = ExportGraph()
     made = export_node(graph, node)
     if isinstance(made, Decline):
         return made
@@ -76,7 +76,7 @@ def node_model(node: Node) -> Any:
     return _model(graph, "one", inputs, node.outputs, [value.name for value in node.outputs])
 
 
-def export_node(graph: Graph, node: Node) -> Any:
+def export_node(graph: ExportGraph, node: ExternalNode) -> Any:
     """Add an operator to a graph, with its results under their names in the view, or decline."""
     exporter = load_exporters().get(node.op)
     if exporter is None:
@@ -96,7 +96,7 @@ def export_node(graph: Graph, node: Node) -> Any:
     return True
 
 
-def _initializer(value: Value, array: np.ndarray) -> Any:
+def _initializer(value: ExternalValue, array: np.ndarray) -> Any:
     import onnx
     from onnx import numpy_helper
 
@@ -109,7 +109,11 @@ def _initializer(value: Value, array: np.ndarray) -> Any:
 
 
 def _model(
-    graph: Graph, name: str, inputs: Sequence[Value], outputs: Sequence[Value], output_names: Sequence[str]
+    graph: ExportGraph,
+    name: str,
+    inputs: Sequence[ExternalValue],
+    outputs: Sequence[ExternalValue],
+    output_names: Sequence[str],
 ) -> Any:
     from onnx import helper
 
@@ -121,7 +125,7 @@ def _model(
     )
 
 
-def _declared(value: Value, name: str) -> Any:
+def _declared(value: ExternalValue, name: str) -> Any:
     from onnx import helper
 
     dims = [dim if isinstance(dim, int) else None if dim is D.UNKNOWN else str(dim) for dim in value.type.shape]

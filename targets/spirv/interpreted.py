@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.targets.gpu.functions import Functions
-from mirlo.targets.gpu.host import Host
+from mirlo.targets.gpu.functions import PackedFunctionTable
+from mirlo.targets.gpu.host import HostInterpreter
 from mirlo.targets.gpu.places import Hazards
-from mirlo.targets.spirv.model import Model
+from mirlo.targets.spirv.model import VulkanModel
 from mirlo.targets.spirv.recording import Recording
-from mirlo.targets.spirv.vulkan import Buffer
+from mirlo.targets.spirv.vulkan import DeviceBuffer
 
 
-def run(model: Model, record: Any, params: Any, profiled: bool) -> None:
+def run(model: VulkanModel, record: Any, params: Any, profiled: bool) -> None:
     """Run one call; inputs are in the staging buffer, which holds the outputs afterwards."""
     worker = _Worker(model, record, params, profiled)
     try:
-        if Host(worker, record).run(model.frames.program["steps"]):
+        if HostInterpreter(worker, record).run(model.frames.program["steps"]):
             worker.finish()
     finally:
         worker.release()
@@ -28,13 +28,13 @@ def run(model: Model, record: Any, params: Any, profiled: bool) -> None:
 class _Worker:
     """Execute the steps of one call; implements `mirlo.targets.gpu.host.Worker`."""
 
-    def __init__(self, model: Model, record: Any, params: Any, profiled: bool) -> None:
+    def __init__(self, model: VulkanModel, record: Any, params: Any, profiled: bool) -> None:
         self._model = model
         self._device = model.device
         self._record = record
-        self._functions = Functions(model.artifact, params)
+        self._functions = PackedFunctionTable(model.artifact, params)
         self._hazards = Hazards()
-        self._made: list[Buffer] = []
+        self._made: list[DeviceBuffer] = []
         self._outputs: dict[int, tuple[int, int]] = {}
         self._look = self._buffer(64, host=True)
         self._open = Recording(self._device, model.pipelines)
@@ -44,7 +44,7 @@ class _Worker:
         if profiled:
             model.pipelines.begin_stamps(self._open.commands, self._rows + 1)
 
-    def _buffer(self, size: int, host: bool = False) -> Buffer:
+    def _buffer(self, size: int, host: bool = False) -> DeviceBuffer:
         """Return memory that lives as long as this call."""
         made = self._device.buffer(size, host)
         self._made.append(made)
@@ -79,7 +79,7 @@ class _Worker:
         assert self._look.mapped is not None
         return ctypes.string_at(self._look.mapped, size)
 
-    def _fetch(self, buffer: Buffer, offset: int, size: int, target: Buffer) -> None:
+    def _fetch(self, buffer: DeviceBuffer, offset: int, size: int, target: DeviceBuffer) -> None:
         """Copy bytes of the device to host memory, after all previous work."""
         self._open.barrier()
         self._open.copy((buffer, offset, size), (target, 0, size))

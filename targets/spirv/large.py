@@ -12,7 +12,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.program import Copy, Launch, Program, Range
+from mirlo.targets.gpu.program import Copy, Launch, LaunchProgram, Range
 
 LIMIT = 1 << 27
 """Bytes that every Vulkan device can bind."""
@@ -20,14 +20,14 @@ _EQUAL = 0
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitParameter:
     """A kernel parameter that is passed in parts, after all others."""
 
     position: int
     part_bytes: int
 
 
-def split_large(module: Any, limit: int = LIMIT) -> dict[str, list[Split]]:
+def split_large(module: Any, limit: int = LIMIT) -> dict[str, list[SplitParameter]]:
     """Split kernel parameters that are too large; return the splits by the kernel name that launches use."""
     found = {}
     for function in find(module, "gpu.func"):
@@ -37,7 +37,7 @@ def split_large(module: Any, limit: int = LIMIT) -> dict[str, list[Split]]:
             continue
         own = ir.StringAttr(function.parent.attributes["sym_name"]).value
         name = f"{own}::{ir.StringAttr(function.attributes['sym_name']).value}"
-        found[name] = [Split(argument.arg_number, _split(block, argument, limit)) for argument in large]
+        found[name] = [SplitParameter(argument.arg_number, _split(block, argument, limit)) for argument in large]
         for split in found[name][::-1]:
             block.erase_argument(split.position)
         kinds = [argument.type for argument in block.arguments]
@@ -45,7 +45,7 @@ def split_large(module: Any, limit: int = LIMIT) -> dict[str, list[Split]]:
     return found
 
 
-def hand_over_parts(program: Program, splits: dict[str, list[Split]]) -> None:
+def hand_over_parts(program: LaunchProgram, splits: dict[str, list[SplitParameter]]) -> None:
     """Let the launches of these kernels pass the parts."""
 
     def change(step: Launch | Copy) -> Launch | Copy:
@@ -54,7 +54,7 @@ def hand_over_parts(program: Program, splits: dict[str, list[Split]]) -> None:
     program.replace(change)
 
 
-def _with_parts(step: Launch, splits: list[Split]) -> Launch:
+def _with_parts(step: Launch, splits: list[SplitParameter]) -> Launch:
     positions = {split.position for split in splits}
     arguments = [a for i, a in enumerate(step.arguments) if i not in positions]
     writes = [written for i, written in enumerate(step.writes) if i not in positions]

@@ -6,7 +6,7 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.loaders import LoadedCode
 from mirlo.targets.gpu.places import WhenCalled
 from mirlo.targets.spirv.interpreted import run
-from mirlo.targets.spirv.model import Model
+from mirlo.targets.spirv.model import VulkanModel
 from mirlo.targets.spirv.vulkan import device
 
 
@@ -17,7 +17,7 @@ def load(artifact: Artifact) -> LoadedCode:
 
 def load_on(artifact: Artifact, number: int) -> LoadedCode:
     """Make an artifact callable on the device with this number; discrete GPUs come first."""
-    entry = WhenCalled(lambda: Model(device(number), artifact, run))
+    entry = WhenCalled(lambda: VulkanModel(device(number), artifact, run))
     return LoadedCode(
         entry, keep=entry, on=lambda other: load_on(artifact, other),
         device_arena=artifact.metadata["program"]["arena"], has_memory=True,

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.runtime.artifact import Artifact
-from mirlo.targets.gpu.frames import Frame, Frames, launches_in
+from mirlo.targets.gpu.frames import CallFrame, Frames, launches_in
 from mirlo.targets.gpu.places import Hazards, Region, address_of, constants_of, lay_out, params_of, pointers
 from mirlo.targets.spirv.pipelines import Pipelines
 from mirlo.targets.spirv.recording import Recording
-from mirlo.targets.spirv.vulkan import Buffer, Device, DeviceError, api
+from mirlo.targets.spirv.vulkan import DeviceBuffer, DeviceError, VulkanDevice, api
 
 CHUNK = 16 << 20
 """Bytes per upload, where the device's memory is not mapped."""
@@ -25,21 +25,21 @@ KEPT = 8
 """Recordings of a model kept for calls with the same sizes."""
 
 
-Interpreter = Callable[["Model", Any, Any, bool], None]
+Interpreter = Callable[["VulkanModel", Any, Any, bool], None]
 """Run a call in which the host decides (`interpreted.run`): model, call record, weights, whether it is profiled."""
 
 
-class Model:
+class VulkanModel:
     """A model on a device."""
 
-    def __init__(self, target: Device, artifact: Artifact, interpret: Interpreter):
+    def __init__(self, target: VulkanDevice, artifact: Artifact, interpret: Interpreter):
         self._interpret = interpret
         self.device = target
         self.artifact = artifact
         self._check()
         self.frames = Frames(artifact)
-        self.frame: Frame
-        self._buffers: list[Buffer] = []
+        self.frame: CallFrame
+        self._buffers: list[DeviceBuffer] = []
         self._recorded: OrderedDict[Any, Recording] = OrderedDict()
         with target.lock:
             self.pipelines = Pipelines(target, artifact)
@@ -47,8 +47,8 @@ class Model:
             # These depend on the sizes of a call, and grow on demand.
             self.arena = self.staging = self.tensors = self._buffer(0, host=True)
         self.params: list[Region] = []
-        self._param_buffer: Buffer | None = None
-        self.late: dict[int, Buffer] = {}
+        self._param_buffer: DeviceBuffer | None = None
+        self.late: dict[int, DeviceBuffer] = {}
         weakref.finalize(self, _release, target, self._buffers, self._recorded, self.pipelines).atexit = False
 
     def _check(self) -> None:
@@ -94,7 +94,7 @@ class Model:
 
     # Memory
 
-    def _buffer(self, size: int, host: bool = False) -> Buffer:
+    def _buffer(self, size: int, host: bool = False) -> DeviceBuffer:
         """Return memory that lives as long as the model."""
         made = self.device.buffer(size, host)
         self._buffers.append(made)
@@ -118,7 +118,7 @@ class Model:
         # If the device computes in mapped memory, tensors need no second copy.
         self.tensors = self.staging if self.staging.local else self._buffer(sizes[1])
 
-    def _upload(self, data: list[Any]) -> tuple[list[Region], Buffer]:
+    def _upload(self, data: list[Any]) -> tuple[list[Region], DeviceBuffer]:
         """Upload bytes to memory of the device."""
         regions, total = lay_out([len(part) for part in data])
         buffer = self._buffer(total)
@@ -140,7 +140,7 @@ class Model:
         self.device.free(staging)
         return regions, buffer
 
-    def place(self, where: list[Any]) -> tuple[Buffer, int, int]:
+    def place(self, where: list[Any]) -> tuple[DeviceBuffer, int, int]:
         """Return the buffer, offset and size of a range of the program."""
         space, index, offset, size = where
         if space == "arena":
@@ -157,7 +157,7 @@ class Model:
             buffer, start, whole = self._constant_buffer, self.constants[index].offset, self.constants[index].size
         return buffer, start + offset, size if size >= 0 else whole - offset
 
-    def touched(self, step: dict[str, Any]) -> list[tuple[Buffer, int, int, bool]]:
+    def touched(self, step: dict[str, Any]) -> list[tuple[DeviceBuffer, int, int, bool]]:
         """Return what a step reads and writes."""
         if "copy" in step:
             return [(*self.place(where), written) for where, written in zip(step["copy"], (False, True), strict=True)]
@@ -208,7 +208,9 @@ class Model:
             self.pipelines.stamp(made.commands, row)
 
     @staticmethod
-    def record_step(made: Recording, step: dict[str, Any], touched: Sequence[tuple[Buffer, int, int, bool]]) -> None:
+    def record_step(
+        made: Recording, step: dict[str, Any], touched: Sequence[tuple[DeviceBuffer, int, int, bool]]
+    ) -> None:
         """Record a launch or a copy."""
         places = [(buffer, offset, size) for buffer, offset, size, _ in touched]
         if "copy" in step:
@@ -226,7 +228,7 @@ class Model:
         self._transfer(made, self.tensors, self.staging, self.frame.regions[len(self.artifact.inputs) :])
 
     @staticmethod
-    def _transfer(made: Recording, source: Buffer, target: Buffer, regions: list[Region]) -> None:
+    def _transfer(made: Recording, source: DeviceBuffer, target: DeviceBuffer, regions: list[Region]) -> None:
         """Copy tensors between mapped memory and device memory, if they differ."""
         if source is target:
             return
@@ -236,7 +238,9 @@ class Model:
         made.barrier()
 
 
-def _release(target: Device, buffers: list[Buffer], recorded: dict[Any, Recording], pipelines: Pipelines) -> None:
+def _release(
+    target: VulkanDevice, buffers: list[DeviceBuffer], recorded: dict[Any, Recording], pipelines: Pipelines
+) -> None:
     """Release everything that a model holds on a device."""
     with target.lock:
         for recording in recorded.values():

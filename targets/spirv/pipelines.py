@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.runtime.artifact import Artifact
-from mirlo.targets.spirv.vulkan import Buffer, Device, DeviceError, api
+from mirlo.targets.spirv.vulkan import DeviceBuffer, DeviceError, VulkanDevice, api
 
-Place = tuple[Buffer, int, int]
+Place = tuple[DeviceBuffer, int, int]
 """A buffer, an offset and a size in bytes."""
 
 
@@ -23,7 +23,7 @@ def bindings_of(launch: dict[str, Any]) -> int:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class ComputePipeline:
     """A pipeline for a number of buffers."""
 
     pipeline: Any
@@ -33,10 +33,10 @@ class Kernel:
 class Pipelines:
     """The pipelines of a model, each made once."""
 
-    def __init__(self, device: Device, artifact: Artifact):
+    def __init__(self, device: VulkanDevice, artifact: Artifact):
         self.device = device
         self.artifact = artifact
-        self._kernels: dict[str, Kernel] = {}
+        self._kernels: dict[str, ComputePipeline] = {}
         self._layouts: dict[int, tuple[Any, Any]] = {}
         self._queries: Any = None
 
@@ -78,7 +78,7 @@ class Pipelines:
             )
         vk.vkCmdDispatch(commands, *step["grid"])
 
-    def _kernel(self, name: str, bindings: int, block: list[int]) -> Kernel:
+    def _kernel(self, name: str, bindings: int, block: list[int]) -> ComputePipeline:
         found = self._kernels.get(name)
         if found is not None:
             return found
@@ -105,7 +105,7 @@ class Pipelines:
         made = vk.VkComputePipelineCreateInfo(stage=stage, layout=layout)
         pipeline = vk.vkCreateComputePipelines(self.device.handle, None, 1, [made], None)[0]
         vk.vkDestroyShaderModule(self.device.handle, shader, None)
-        self._kernels[name] = Kernel(pipeline, layout)
+        self._kernels[name] = ComputePipeline(pipeline, layout)
         return self._kernels[name]
 
     def _layout(self, bindings: int) -> tuple[Any, Any]:

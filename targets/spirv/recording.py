@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirlo.targets.spirv.pipelines import Pipelines, Place
-from mirlo.targets.spirv.vulkan import Buffer, Device, api
+from mirlo.targets.spirv.vulkan import DeviceBuffer, VulkanDevice, api
 
 CHUNK = 16 << 10
 """Bytes of a buffer for scalars and small data."""
@@ -18,12 +18,12 @@ APART = 64
 class Recording:
     """A command buffer that is filled, and run once or repeatedly."""
 
-    def __init__(self, device: Device, pipelines: Pipelines) -> None:
+    def __init__(self, device: VulkanDevice, pipelines: Pipelines) -> None:
         self.device = device
         self._pipelines = pipelines
         self.commands = device.commands()
         self._pools: list[Any] = []
-        self._chunks: list[Buffer] = []
+        self._chunks: list[DeviceBuffer] = []
         self._used = CHUNK
 
     def small(self, data: bytes) -> Place:

@@ -37,7 +37,7 @@ def api() -> Any:
 
 
 @dataclass
-class Buffer:
+class DeviceBuffer:
     """Memory of the device; `mapped` is its address in this process, if it has one."""
 
     handle: Any
@@ -49,7 +49,7 @@ class Buffer:
     keep: Any = None
 
 
-class Device:
+class VulkanDevice:
     """One device with one queue. Only one thread at a time may call its methods: hold `lock`."""
 
     def __init__(self, number: int = 0) -> None:
@@ -115,7 +115,7 @@ class Device:
 
     # Memory
 
-    def buffer(self, size: int, host: bool = False) -> Buffer:
+    def buffer(self, size: int, host: bool = False) -> DeviceBuffer:
         """Allocate memory; mapped with `host`, otherwise only if mapping costs nothing."""
         vk = api()
         size = max(size, 4)
@@ -143,7 +143,7 @@ class Device:
         if visible:
             view = vk.vkMapMemory(self.handle, memory, 0, size, 0)
             address = ctypes.addressof(ctypes.c_char.from_buffer(view))
-        return Buffer(handle, memory, size, address, local, view)
+        return DeviceBuffer(handle, memory, size, address, local, view)
 
     def _kind(self, allowed: int, host: bool) -> tuple[int, bool, bool]:
         """Return a memory type, whether it is mapped, and whether it is device-local."""
@@ -159,7 +159,7 @@ class Device:
                     return i, found & reach == reach, bool(found & local)
         raise DeviceError(f"'{self.name}' has no memory for buffers")
 
-    def free(self, buffer: Buffer) -> None:
+    def free(self, buffer: DeviceBuffer) -> None:
         """Free memory that is no longer used."""
         vk = api()
         vk.vkDestroyBuffer(self.handle, buffer.handle, None)
@@ -230,11 +230,11 @@ def _features(vk: Any, physical: Any) -> frozenset[str]:
     return frozenset(name for name, present in has.items() if present)
 
 
-def device(number: int = 0) -> Device:
+def device(number: int = 0) -> VulkanDevice:
     """Return the device with this number; by default the one that models run on, a discrete GPU if there is one."""
     return _device(number)
 
 
 @cache
-def _device(number: int) -> Device:
-    return Device(number)
+def _device(number: int) -> VulkanDevice:
+    return VulkanDevice(number)

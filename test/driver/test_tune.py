@@ -11,12 +11,12 @@ from commands import mirlo, output_of
 from onnx_models import F32, make_model, node
 
 import mirlo as package
-from mirlo.driver.tune.database import Database, DatabaseError, Entry
+from mirlo.driver.tune.database import Database, DatabaseError, TuningEntry
 from mirlo.driver.tune.inside import Inside, time_inside
-from mirlo.driver.tune.measure import Local, Timing, time_choices
+from mirlo.driver.tune.measure import ChoiceTiming, Local, time_choices
 from mirlo.driver.tune.ranking import promising, rank_correlation
 from mirlo.driver.tune.search import search, tune
-from mirlo.driver.tune.tasks import Task, tasks_of
+from mirlo.driver.tune.tasks import TuningTask, tasks_of
 from mirlo.runtime.errors import MirloError
 
 RNG = np.random.default_rng(0)
@@ -37,9 +37,9 @@ class Pretended:
 
     def ratios(self, task, choices, target, threads):
         if len(choices) == 1 and self.again is not None:
-            return Timing(100.0, (self.again,))
+            return ChoiceTiming(100.0, (self.again,))
         self.asked += len(choices)
-        return Timing(100.0, tuple(self.ratio if choice == task.choices[1] else 1.1 for choice in choices))
+        return ChoiceTiming(100.0, tuple(self.ratio if choice == task.choices[1] else 1.1 for choice in choices))
 
 
 def test_kernels_with_choices_are_tasks():
@@ -119,7 +119,7 @@ def test_what_is_known_is_not_measured_again(tmp_path: Path):
 
 def test_processes_add_to_one_file(tmp_path: Path):
     first, second = Database(tmp_path / "t.json"), Database(tmp_path / "t.json")
-    entry = Entry({"pack": 1}, 0.5, 3.0, "f", 4)
+    entry = TuningEntry({"pack": 1}, 0.5, 3.0, "f", 4)
     first.add("a", entry)
     second.add("b", entry)
     assert set(Database(tmp_path / "t.json").entries) == {"a", "b"}
@@ -158,7 +158,7 @@ def test_ways_to_compute_a_convolution_are_measured_and_kept(tmp_path: Path):
     timing = time_choices(task, task.choices, "llvm", 1)
     assert all(ratio is not None for ratio in timing.ratios)
     database = Database(tmp_path / "t.json")
-    database.add(task.key, Entry({"winograd": 0}, 0.5, 1.0, "c", 1))
+    database.add(task.key, TuningEntry({"winograd": 0}, 0.5, 1.0, "c", 1))
     x = RNG.standard_normal((1, 64, 14, 14), dtype=np.float32)
     plain, tuned = (package.compile(_convolution(), tune=tune, cache=False) for tune in (False, database))
     assert len(tuned.artifact.kernels) < len(plain.artifact.kernels)
@@ -173,10 +173,10 @@ def test_explain_tells_what_was_measured(tmp_path: Path):
 
     database = Database(tmp_path / "t.json")
     (way,), _ = tasks_of(_convolution(), "llvm", 1, operators=True)
-    database.add(way.key, Entry({"winograd": 0}, 0.5, 1.0, "c", 1))
+    database.add(way.key, TuningEntry({"winograd": 0}, 0.5, 1.0, "c", 1))
     kernels, _ = tasks_of(_convolution(), "llvm", 1, database=database)
     kernel = next(task for task in kernels if task.function == "fused_conv_relu")
-    database.add(kernel.key, Entry({"row_block": 2}, 0.9, 1.0, "c", 1))
+    database.add(kernel.key, TuningEntry({"row_block": 2}, 0.9, 1.0, "c", 1))
     text = "\n".join(text_lines(explain_model(_convolution(), tune=database)))
     assert "measured best: winograd=0" in text and "measured best: row_block=2" in text
 
@@ -198,9 +198,9 @@ def test_a_kernel_is_the_same_in_every_model():
 
 def test_only_what_is_promising_is_measured():
     choices = tuple({"a": i} for i in range(5))
-    task = Task("k", "f", 1, "", "", choices, expected=(1.2, None, 0.8, 2.0, 1.0))
+    task = TuningTask("k", "f", 1, "", "", choices, expected=(1.2, None, 0.8, 2.0, 1.0))
     assert promising(task) == [2, 1, 4, 0]
-    assert promising(Task("k", "f", 1, "", "", choices)) == [0, 1, 2, 3, 4]
+    assert promising(TuningTask("k", "f", 1, "", "", choices)) == [0, 1, 2, 3, 4]
 
 
 def test_how_well_an_order_was_foreseen():
@@ -212,7 +212,7 @@ def test_how_well_an_order_was_foreseen():
 
 
 def test_what_is_expected_to_be_slow_has_its_own_time(tmp_path: Path):
-    task = Task("k", "f", 1, "", "", ({"a": 1},), expected=(2.0,))
+    task = TuningTask("k", "f", 1, "", "", ({"a": 1},), expected=(2.0,))
     result = search(task, Pretended(0.5), "llvm", 1, 30, print, 7.0)
     assert (result.values, result.trials, result.microseconds) == ({}, 0, 7.0)
 
@@ -222,9 +222,9 @@ def test_choices_of_different_things_are_tried_together(tmp_path: Path):
         def ratios(self, task, choices, target, threads):
             single = [{"pack": 1}, {"tile_rows": 2, "tile_vectors": 1}]
             worth = {str(single[0]): 0.9, str(single[1]): 0.8, str({**single[1], **single[0]}): 0.7}
-            return Timing(100.0, tuple(worth.get(str(choice), 1.0) for choice in choices))
+            return ChoiceTiming(100.0, tuple(worth.get(str(choice), 1.0) for choice in choices))
 
-    task = Task("k", "f", 1, "", "", ({"pack": 1}, {"tile_rows": 2, "tile_vectors": 1}, {"tile_rows": 9}))
+    task = TuningTask("k", "f", 1, "", "", ({"pack": 1}, {"tile_rows": 2, "tile_vectors": 1}, {"tile_rows": 9}))
     assert search(task, Both(0.5), "llvm", 1, 30, print).values == {"tile_rows": 2, "tile_vectors": 1, "pack": 1}
 
 
@@ -233,7 +233,7 @@ def test_what_is_slower_inside_of_the_model_is_let_go(tmp_path: Path, monkeypatc
 
     class Here(Local):
         def ratios(self, task, choices, target, threads):
-            return Timing(100.0, tuple(0.5 for _ in choices))
+            return ChoiceTiming(100.0, tuple(0.5 for _ in choices))
 
     database = Database(tmp_path / "t.json")
     monkeypatch.setattr(searching, "time_inside", lambda *a, **k: Inside(1.01, {NAME: 1.01}, {NAME: 1.0}))
@@ -245,7 +245,7 @@ def test_what_is_slower_inside_of_the_model_is_let_go(tmp_path: Path, monkeypatc
 def test_models_are_timed_with_and_without_what_was_found(tmp_path: Path):
     database = Database(tmp_path / "t.json")
     (task,), _ = tasks_of(_model(), "llvm", 1)
-    database.add(task.key, Entry({"tile_rows": 1, "tile_vectors": 1}, 0.5, 1.0, "f", 1))
+    database.add(task.key, TuningEntry({"tile_rows": 1, "tile_vectors": 1}, 0.5, 1.0, "f", 1))
     found = time_inside(_model(), database, [task.key], target="llvm", threads=1, shapes=None, seconds=0.1)
     assert set(found.kernels) == {NAME} and found.whole > 0 and found.shares == {NAME: 1.0}
     assert Inside(1.0, {"a": 0.5, "b": 2.0}, {"a": 0.4, "b": 0.1}).with_only({"a"}) == pytest.approx(0.8)

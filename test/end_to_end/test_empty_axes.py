@@ -13,7 +13,7 @@ from c_compiler import with_c
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
-from mirlo.tools.fuzz.empty import CASES, COMPUTED, REFUSED, RIGHT, Node, judge_nodes
+from mirlo.tools.fuzz.empty import CASES, COMPUTED, REFUSED, RIGHT, SizedCase, judge_nodes
 
 DECLINED = ("ArgMax", "ArgMin", "Conv", "ConvTranspose", "LayerNormalization", "RMSNormalization", "ReduceL2")
 """Operators without a result over some empty axes, or which are declined for them."""
@@ -21,7 +21,7 @@ LOSSES = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
 """Not supported, whatever the sizes are."""
 
 
-def _nodes(zero: int, opset: int, dtype: type, is_dynamic: bool) -> list[Node]:
+def _nodes(zero: int, opset: int, dtype: type, is_dynamic: bool) -> list[SizedCase]:
     """Return a node of each operator of an opset; every third of its dims is 0, beginning with `zero`."""
     nodes = []
     for name, case in CASES.items():
@@ -30,7 +30,7 @@ def _nodes(zero: int, opset: int, dtype: type, is_dynamic: bool) -> list[Node]:
         letters = sorted({dim for shape in case.shapes for dim in shape if isinstance(dim, str)})
         first = zero % len(letters)
         sizes = {letter: 0 if i % 3 == first % 3 else 2 + i % 2 for i, letter in enumerate(letters)}
-        nodes.append(Node(name, dtype, sizes, is_dynamic, zero))
+        nodes.append(SizedCase(name, dtype, sizes, is_dynamic, zero))
     return (nodes[zero::6] or nodes) if is_dynamic else nodes  # kernels for any sizes take longer to compile
 
 

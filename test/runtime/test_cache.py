@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commands import python
 
-from mirlo.runtime.cache import MODELS, OBJECTS, Cache, Entry, digest_of, digest_of_file
+from mirlo.runtime.cache import MODELS, OBJECTS, Cache, CacheEntry, digest_of, digest_of_file
 
 KEY = "ab" * 20
 
@@ -115,7 +115,7 @@ def test_the_folder_is_looked_through_now_and_then_only(tmp_path, monkeypatch: p
     looks = 0
     entries = Cache.entries
 
-    def counted(cache: Cache) -> list[Entry]:
+    def counted(cache: Cache) -> list[CacheEntry]:
         nonlocal looks
         looks += 1
         return entries(cache)

@@ -20,7 +20,7 @@ _PIECE = 1 << 24
 
 
 @dataclass(frozen=True)
-class Limits:
+class RooflineLimits:
     """The limits of the machine with a number of threads."""
 
     gflops: float
@@ -45,7 +45,7 @@ class Limits:
         return max(flops / self.gflops, moved / self.bandwidth(moved)) * 1e-9
 
 
-class Machine:
+class RooflineMeasurement:
     """The measurement of the limits, a few at a time."""
 
     def __init__(self, threads: int) -> None:
@@ -62,10 +62,10 @@ class Machine:
         for size in sizes:
             self._bytes[size].append(size * max(1, _PIECE // size) / _seconds(self._copies[size]))
 
-    def limits(self) -> Limits:
+    def limits(self) -> RooflineLimits:
         """Return the fastest of all: what other processes took is no limit of the machine."""
         gbytes = {size: max(found) * 1e-9 for size, found in self._bytes.items()}
-        return Limits(max(self._flops) * 1e-9, gbytes)
+        return RooflineLimits(max(self._flops) * 1e-9, gbytes)
 
 
 def _seconds(function: Callable[[], None]) -> float:
@@ -76,7 +76,7 @@ def _seconds(function: Callable[[], None]) -> float:
 
 def kernel_rows(executable: Any, inputs: Mapping[str, np.ndarray], threads: int, rounds: int) -> dict[str, Any]:
     """Return the rows of `mirlo bench`'s table of kernels, and the limits, as JSON."""
-    machine = Machine(min(threads, available_cores()) if supported() else 1)
+    machine = RooflineMeasurement(min(threads, available_cores()) if supported() else 1)
     machine.measure()
     times: list[list[float]] = []
     arrays = [inputs[spec.name] for spec in executable.inputs]

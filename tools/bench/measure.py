@@ -25,7 +25,7 @@ MIRLO = "mirlo"
 
 
 @dataclass(frozen=True)
-class Settings:
+class MeasurementOptions:
     """The options of a measurement."""
 
     against: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class ModelRow:
         return next((row for row in self.engines if row.engine == name), None)
 
 
-def measure(model: Path, settings: Settings, threads: int, tell: Callable[[str], None]) -> list[ModelRow]:
+def measure(model: Path, settings: MeasurementOptions, threads: int, tell: Callable[[str], None]) -> list[ModelRow]:
     """Compile the model with each engine, then let them run in turns: a row for each gap."""
     with tempfile.TemporaryDirectory(prefix="mirlo-bench-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -132,7 +132,7 @@ class _Started:
 
 
 def _start(
-    model: Path, settings: Settings, threads: int, folder: Path, stack: ExitStack, tell: Callable[[str], None]
+    model: Path, settings: MeasurementOptions, threads: int, folder: Path, stack: ExitStack, tell: Callable[[str], None]
 ) -> tuple[dict[str, _Started], dict[str, str], float | None, dict[str, Any]]:
     """Start the engines: compile the model and run it once."""
     started: dict[str, _Started] = {}
@@ -182,7 +182,7 @@ class _Times:
     least: float = math.inf
 
 
-def _in_turns(started: Mapping[str, _Started], settings: Settings, gap: float) -> dict[str, _Times]:
+def _in_turns(started: Mapping[str, _Started], settings: MeasurementOptions, gap: float) -> dict[str, _Times]:
     """Return the times of each engine: for each round the median of the runs of its turn, and the shortest run."""
     pause = gap * 1e-3
     turn = max(TURN_SECONDS, CALLS_BETWEEN_GAPS * pause)

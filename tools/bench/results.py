@@ -179,9 +179,9 @@ def kernel_lines(row: ModelRow, count: int) -> Iterator[str]:
 
 def kernel_cells(kernel: dict[str, Any], machine: dict[str, Any], total: float) -> tuple[str, ...]:
     """Return name, kind, time, share, and the achieved fractions of the limits."""
-    from mirlo.tools.bench.kernels import Limits
+    from mirlo.tools.bench.kernels import RooflineLimits
 
-    limits = Limits(machine["gflops"], {int(size): value for size, value in machine["gbytes"].items()})
+    limits = RooflineLimits(machine["gflops"], {int(size): value for size, value in machine["gbytes"].items()})
     seconds = max(kernel["microseconds"], 1e-6) * 1e-6
     gflops, gbytes = kernel["flops"] / seconds * 1e-9, kernel["bytes"] / seconds * 1e-9
     return (

@@ -10,10 +10,10 @@ import numpy as np
 
 from mirlo.frontends.onnx.graph import read_names
 from mirlo.tools.bisect.compare import Tolerance, difference, wrong_elements
-from mirlo.tools.bisect.nodes import Found
+from mirlo.tools.bisect.nodes import DepartingNode
 from mirlo.tools.bisect.oracles import Oracle, OracleError
 from mirlo.tools.bisect.submodel import cut
-from mirlo.tools.bisect.trial import Settings, try_part
+from mirlo.tools.bisect.trial import TrialOptions, try_part
 
 RANDOM_ROUNDINGS = 6
 """Patterns of inputs rounded up and down for which the oracle computes a node, besides all up and all down."""
@@ -32,7 +32,7 @@ class Amplified:
 
 
 def amplified(
-    model: Any, found: Found, values: Mapping[str, Any], settings: Settings, oracle: Oracle
+    model: Any, found: DepartingNode, values: Mapping[str, Any], settings: TrialOptions, oracle: Oracle
 ) -> Amplified | None:
     """Return the origin of the rounding that explains a departure; None if rounding does not explain it.
 
@@ -109,7 +109,7 @@ def _explains(near: list[Any], found: Any, expected: Any, tolerance: Tolerance) 
     return bool((departs | ~wrong).all())
 
 
-def _beginning(model: Any, found: Found, values: Mapping[str, Any], settings: Settings) -> Amplified:
+def _beginning(model: Any, found: DepartingNode, values: Mapping[str, Any], settings: TrialOptions) -> Amplified:
     """Return the first node of the part whose result is not bit-identical to the oracle's."""
     before = found.part.nodes[:-1]
     shown = [name for index in before for name in model.graph.node[index].output if name in values]

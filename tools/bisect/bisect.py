@@ -12,11 +12,11 @@ import numpy as np
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.bisect.amplify import Amplified, amplified
 from mirlo.tools.bisect.bundle import replays, write_bundle
-from mirlo.tools.bisect.nodes import Found, Tell, first_departing, stretch
+from mirlo.tools.bisect.nodes import DepartingNode, Tell, first_departing, stretch
 from mirlo.tools.bisect.oracles import ORACLES
 from mirlo.tools.bisect.passes import Culprit, first_departing_pass
 from mirlo.tools.bisect.submodel import cut, in_order
-from mirlo.tools.bisect.trial import Settings, Trial, try_part
+from mirlo.tools.bisect.trial import Trial, TrialOptions, try_part
 
 
 class BisectError(MirloError):
@@ -56,7 +56,7 @@ class Rounding:
 
 
 def bisect(
-    model: Any, feeds: Mapping[str, Any], *, against: str, settings: Settings, bundle: Path, tell: Tell
+    model: Any, feeds: Mapping[str, Any], *, against: str, settings: TrialOptions, bundle: Path, tell: Tell
 ) -> Departure | Rounding | None:
     """Return the first node whose result departs from the oracle's for these inputs; None if there is none.
 
@@ -95,9 +95,14 @@ def _rounding(model: Any, found: Amplified) -> Rounding:
 
 
 def _departure(
-    model: Any, found: Found, culprit: Culprit | None, values: Mapping[str, Any], settings: Settings, against: str,
+    model: Any,
+    found: DepartingNode,
+    culprit: Culprit | None,
+    values: Mapping[str, Any],
+    settings: TrialOptions,
+    against: str,
     bundle: Path,
-) -> Departure:  # fmt: skip
+) -> Departure:
     node = model.graph.node[found.node]
     part = tuple(model.graph.node[index].name for index in found.part.nodes)
     facts = {

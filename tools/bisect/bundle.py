@@ -18,8 +18,8 @@ from mirlo.runtime.errors import MirloError
 from mirlo.runtime.names import file_name, shell_word
 from mirlo.tools.bisect.oracles import Oracle
 from mirlo.tools.bisect.passes import Culprit
-from mirlo.tools.bisect.submodel import Part
-from mirlo.tools.bisect.trial import Settings, try_part
+from mirlo.tools.bisect.submodel import Submodel
+from mirlo.tools.bisect.trial import TrialOptions, try_part
 
 PACKAGES = ("mirlo", "torch-mlir", "llvmlite", "onnx", "onnxruntime", "numpy")
 
@@ -32,9 +32,14 @@ class BundleError(MirloError):
 
 
 def write_bundle(
-    folder: Path, part: Part, expected: Mapping[str, Any], culprit: Culprit | None, settings: Settings, against: str,
+    folder: Path,
+    part: Submodel,
+    expected: Mapping[str, Any],
+    culprit: Culprit | None,
+    settings: TrialOptions,
+    against: str,
     facts: Mapping[str, Any],
-) -> str:  # fmt: skip
+) -> str:
     """Write the submodel, its inputs, the expected outputs and the IR around the pass.
 
     Return the command to replay it.
@@ -66,7 +71,7 @@ def write_bundle(
     return replay
 
 
-def replays(folder: Path, part: Part, settings: Settings, oracle: Oracle) -> bool:
+def replays(folder: Path, part: Submodel, settings: TrialOptions, oracle: Oracle) -> bool:
     """Return whether the model in the folder departs from the oracle."""
     import onnx
 
@@ -115,7 +120,7 @@ def _paths(what: str, arrays: Mapping[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def _ir(folder: Path, part: Part, expected: Mapping[str, Any], culprit: Culprit, settings: Settings) -> None:
+def _ir(folder: Path, part: Submodel, expected: Mapping[str, Any], culprit: Culprit, settings: TrialOptions) -> None:
     """Write the IR before and after the pass, or of all stages if no single pass is to blame."""
     with tempfile.TemporaryDirectory() as stages:
         try_part(part, expected, replace(settings, pipeline=culprit.pipeline), save_ir=stages)

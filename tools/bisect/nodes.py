@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.tools.bisect.submodel import Part, ancestors, cut, live_after
-from mirlo.tools.bisect.trial import Settings, Trial, try_part
+from mirlo.tools.bisect.submodel import Submodel, ancestors, cut, live_after
+from mirlo.tools.bisect.trial import Trial, TrialOptions, try_part
 
 Tell = Callable[[str], None]
 
@@ -16,17 +16,17 @@ SHRINK_TRIALS = 40
 
 
 @dataclass(frozen=True)
-class Found:
+class DepartingNode:
     """A node, and the submodel that shows that it departs."""
 
     node: int
-    part: Part
+    part: Submodel
     trial: Trial
 
 
 def first_departing(
-    model: Any, values: Mapping[str, Any], settings: Settings, whole: Trial, tell: Tell, start: int = 0
-) -> Found:
+    model: Any, values: Mapping[str, Any], settings: TrialOptions, whole: Trial, tell: Tell, start: int = 0
+) -> DepartingNode:
     """Return the first node from `start` on that departs, by binary search; the model must depart.
 
     Invariant: all values that are live after node `low` are as expected, some after node `high` are not.
@@ -42,16 +42,18 @@ def first_departing(
             low = middle
         else:
             high, part, trial = middle, tried_part, tried
-    return _smallest(model, Found(high, part, trial), values, settings, start, tell)
+    return _smallest(model, DepartingNode(high, part, trial), values, settings, start, tell)
 
 
-def stretch(model: Any, start: int, last: int, values: Mapping[str, Any]) -> Part:
+def stretch(model: Any, start: int, last: int, values: Mapping[str, Any]) -> Submodel:
     """Return the nodes in a range, and all of their values that later nodes or the model's outputs read."""
     made = {name for node in model.graph.node[start : last + 1] for name in node.output}
     return cut(model, range(start, last + 1), [name for name in live_after(model, last) if name in made], values)
 
 
-def _smallest(model: Any, found: Found, values: Mapping[str, Any], settings: Settings, start: int, tell: Tell) -> Found:
+def _smallest(
+    model: Any, found: DepartingNode, values: Mapping[str, Any], settings: TrialOptions, start: int, tell: Tell
+) -> DepartingNode:
     """Return the node alone if it departs, else with as few of the preceding nodes as needed."""
     outputs = [name for name in model.graph.node[found.node].output if name in values]
     before = [index for index in ancestors(model, found.node) if index >= start]
@@ -62,7 +64,7 @@ def _smallest(model: Any, found: Found, values: Mapping[str, Any], settings: Set
         budget -= 1
         tell(f"{'the node alone' if count == 1 else f'the last {len(nodes)} nodes'}: {trial.departs or 'as expected'}")
         if trial.departs is not None:
-            return _without(model, Found(found.node, part, trial), outputs, values, settings, budget, tell)
+            return _without(model, DepartingNode(found.node, part, trial), outputs, values, settings, budget, tell)
         if count >= len(before):
             break
         count = min(2 * count, len(before))
@@ -70,9 +72,14 @@ def _smallest(model: Any, found: Found, values: Mapping[str, Any], settings: Set
 
 
 def _without(
-    model: Any, found: Found, outputs: Sequence[str], values: Mapping[str, Any], settings: Settings, budget: int,
+    model: Any,
+    found: DepartingNode,
+    outputs: Sequence[str],
+    values: Mapping[str, Any],
+    settings: TrialOptions,
+    budget: int,
     tell: Tell,
-) -> Found:  # fmt: skip
+) -> DepartingNode:
     """Remove nodes one by one, as long as the rest still departs."""
     for node in found.part.nodes[:-1]:
         if not budget:
@@ -82,12 +89,12 @@ def _without(
         part, trial = _try(model, rest, outputs, values, settings)
         tell(f"without '{model.graph.node[node].name}': {trial.departs or 'as expected'}")
         if trial.departs is not None:
-            found = Found(found.node, part, trial)
+            found = DepartingNode(found.node, part, trial)
     return found
 
 
 def _try(
-    model: Any, nodes: Sequence[int], outputs: Sequence[str], values: Mapping[str, Any], settings: Settings
-) -> tuple[Part, Trial]:
+    model: Any, nodes: Sequence[int], outputs: Sequence[str], values: Mapping[str, Any], settings: TrialOptions
+) -> tuple[Submodel, Trial]:
     part = cut(model, nodes, outputs, values)
     return part, try_part(part, values, settings)

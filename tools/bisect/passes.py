@@ -14,8 +14,8 @@ from typing import Any
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.targets import CompileOptions, find_target
 from mirlo.tools.bisect.nodes import Tell
-from mirlo.tools.bisect.submodel import Part
-from mirlo.tools.bisect.trial import Settings, Trial, try_part
+from mirlo.tools.bisect.submodel import Submodel
+from mirlo.tools.bisect.trial import Trial, TrialOptions, try_part
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Culprit:
     """Rules that were applied."""
 
 
-def first_departing_pass(part: Part, expected: Mapping[str, Any], settings: Settings, tell: Tell) -> Culprit:
+def first_departing_pass(part: Submodel, expected: Mapping[str, Any], settings: TrialOptions, tell: Tell) -> Culprit:
     """Return the pass that makes a submodel depart; the submodel must depart."""
     steps = _steps(settings)
     optional = [i for i in range(len(steps)) if _works_without(steps, {i}, part, expected, settings)]
@@ -52,7 +52,7 @@ def first_departing_pass(part: Part, expected: Mapping[str, Any], settings: Sett
     return Culprit(None, -1, _text(steps, range(len(steps))), _rules(part, settings))
 
 
-def _steps(settings: Settings) -> list[str]:
+def _steps(settings: TrialOptions) -> list[str]:
     """Return the passes of the pipeline as text."""
     chosen = find_target(settings.target)
     if settings.pipeline is not None:
@@ -66,13 +66,13 @@ def _text(steps: Sequence[str], chosen: Sequence[int]) -> str:
 
 
 def _try(
-    steps: Sequence[str], chosen: Sequence[int], part: Part, expected: Mapping[str, Any], settings: Settings
+    steps: Sequence[str], chosen: Sequence[int], part: Submodel, expected: Mapping[str, Any], settings: TrialOptions
 ) -> Trial:
     return try_part(part, expected, replace(settings, pipeline=_text(steps, chosen)))
 
 
 def _works_without(
-    steps: Sequence[str], dropped: set[int], part: Part, expected: Mapping[str, Any], settings: Settings
+    steps: Sequence[str], dropped: set[int], part: Submodel, expected: Mapping[str, Any], settings: TrialOptions
 ) -> bool:
     """Return whether compilation succeeds without these passes, with right or wrong results."""
     chosen = [i for i in range(len(steps)) if i not in dropped]
@@ -80,7 +80,7 @@ def _works_without(
 
 
 def _drop_together(
-    steps: Sequence[str], optional: Sequence[int], part: Part, expected: Mapping[str, Any], settings: Settings
+    steps: Sequence[str], optional: Sequence[int], part: Submodel, expected: Mapping[str, Any], settings: TrialOptions
 ) -> set[int]:
     """Return as many optional passes as can be omitted together: some are needed if others are missing."""
     if _works_without(steps, set(optional), part, expected, settings):
@@ -93,12 +93,12 @@ def _drop_together(
 
 
 def _departs(
-    steps: Sequence[str], chosen: Sequence[int], part: Part, expected: Mapping[str, Any], settings: Settings
+    steps: Sequence[str], chosen: Sequence[int], part: Submodel, expected: Mapping[str, Any], settings: TrialOptions
 ) -> str | None:
     return _try(steps, chosen, part, expected, settings).departs
 
 
-def _rules(part: Part, settings: Settings) -> tuple[str, ...]:
+def _rules(part: Submodel, settings: TrialOptions) -> tuple[str, ...]:
     """Return the legalization and schedule rules that a compilation of the submodel applies."""
     from mirlo.runtime.errors import MirloError
     from mirlo.tools.explain.model import explain_model

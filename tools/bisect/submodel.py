@@ -14,7 +14,7 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Part:
+class Submodel:
     """A model cut out of another one, and its inputs."""
 
     model: Any
@@ -24,7 +24,7 @@ class Part:
     """Indices of its nodes in the whole model."""
 
 
-def cut(model: Any, nodes: Sequence[int], outputs: Sequence[str], values: Values) -> Part:
+def cut(model: Any, nodes: Sequence[int], outputs: Sequence[str], values: Values) -> Submodel:
     """Return the submodel of these nodes; what they read from others becomes an input of its value's shape."""
     import onnx
     from onnx import helper
@@ -43,7 +43,7 @@ def cut(model: Any, nodes: Sequence[int], outputs: Sequence[str], values: Values
     part.graph.CopyFrom(helper.make_graph(chosen, graph.name or "part", inputs, shown, kept))
     for info in part.graph.output:
         info.type.CopyFrom(type_of(values[info.name]))
-    return Part(part, {name: values[name] for name in given}, tuple(outputs), tuple(nodes))
+    return Submodel(part, {name: values[name] for name in given}, tuple(outputs), tuple(nodes))
 
 
 def _shell(model: Any) -> Any:

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.tools.bisect.compare import Tolerance, difference
-from mirlo.tools.bisect.submodel import Part
+from mirlo.tools.bisect.submodel import Submodel
 
 TIMEOUT = 300.0
 """Seconds after which a compilation or a run counts as hanging."""
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrialOptions:
     """The options for compiling and comparing submodels."""
 
     target: str = "llvm"
@@ -40,7 +40,7 @@ class Trial:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-def try_part(part: Part, expected: Mapping[str, Any], settings: Settings, save_ir: str | None = None) -> Trial:
+def try_part(part: Submodel, expected: Mapping[str, Any], settings: TrialOptions, save_ir: str | None = None) -> Trial:
     """Compile a submodel, run it, and compare."""
     try:
         context = multiprocessing.get_context("fork")
@@ -71,7 +71,7 @@ def try_part(part: Part, expected: Mapping[str, Any], settings: Settings, save_i
     return Trial(None, values=values)
 
 
-def _compute(sender: Any, part: Part, settings: Settings, save_ir: str | None) -> None:
+def _compute(sender: Any, part: Submodel, settings: TrialOptions, save_ir: str | None) -> None:
     """Send the values, or the error, from the child process."""
     from mirlo.driver.compile import compile as compile_model
     from mirlo.tools.cli.errors import explain

@@ -38,10 +38,10 @@ def execute(arguments: Arguments) -> None:
 
 def run(arguments: Arguments) -> Results:
     """Measure what the command line requests."""
-    from mirlo.tools.bench.measure import Settings, measure
+    from mirlo.tools.bench.measure import MeasurementOptions, measure
     from mirlo.tools.bench.results import Results
 
-    settings = Settings(
+    settings = MeasurementOptions(
         against=arguments.engines,
         threads=arguments.thread_counts,
         gaps=arguments.gaps,

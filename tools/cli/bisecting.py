@@ -16,14 +16,14 @@ def execute(arguments: Arguments) -> None:
     """Search and print the result; a departure is an error."""
     from mirlo.tools.bisect.bisect import Rounding, bisect, load_whole
     from mirlo.tools.bisect.compare import Tolerance
-    from mirlo.tools.bisect.trial import Settings
+    from mirlo.tools.bisect.trial import TrialOptions
 
     require_file(arguments.model)
     if is_compiled(arguments.model):
         raise CommandError(f"{arguments.model} is compiled already: bisect the model that it was made from")
     given = {name: read_array(path, name) for name, path in arguments.input}
     feeds = _feeds(arguments, given)
-    settings = Settings(
+    settings = TrialOptions(
         arguments.target or "llvm",
         arguments.threads or 1,
         arguments.pipeline,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from mirlo.runtime.cache import KINDS, Cache, Entry, default_folder
+from mirlo.runtime.cache import KINDS, Cache, CacheEntry, default_folder
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.tables import bytes_text, columns
 
@@ -50,7 +50,7 @@ def _verify(cache: Cache, arguments: Arguments) -> None:
     print(f"{count - len(damaged)} entries are whole, {len(damaged)} were damaged")
 
 
-def _total(entries: list[Entry]) -> tuple[str, str]:
+def _total(entries: list[CacheEntry]) -> tuple[str, str]:
     return f"{len(entries)}", bytes_text(sum(entry.bytes for entry in entries))
 
 

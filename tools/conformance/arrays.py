@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.tools.conformance.case import ANY, FLOATS, NUMBERS, TABLE, Case, Draw, case, operator, wide
+from mirlo.tools.conformance.case import ANY, FLOATS, NUMBERS, TABLE, Draw, OperatorCase, case, operator, wide
 
 # operator: attributes, meaning; of an operand of shape (4, 6, 8)
 MOVES: dict[str, tuple[dict[str, Any], Callable[[np.ndarray], Any]]] = {
@@ -25,8 +25,8 @@ MOVES: dict[str, tuple[dict[str, Any], Callable[[np.ndarray], Any]]] = {
 }  # fmt: skip
 
 
-def _move(attributes: dict[str, Any], function: Callable[[np.ndarray], Any]) -> Callable[[Draw], Case]:
-    def make(draw: Draw) -> Case:
+def _move(attributes: dict[str, Any], function: Callable[[np.ndarray], Any]) -> Callable[[Draw], OperatorCase]:
+    def make(draw: Draw) -> OperatorCase:
         x = draw.array(4, 6, 8)
         return case(x, expected=function(wide(x)), **attributes)
 
@@ -38,27 +38,27 @@ for _name, (_attributes, _function) in MOVES.items():
 
 
 @operator("squeeze", kinds=ANY)
-def _squeeze(draw: Draw) -> Case:
+def _squeeze(draw: Draw) -> OperatorCase:
     x = draw.array(4, 1, 8)
     return case(x, axes=[1], expected=wide(x).reshape(4, 8))
 
 
 @operator("depth_to_space", kinds=ANY)
-def _depth_to_space(draw: Draw) -> Case:
+def _depth_to_space(draw: Draw) -> OperatorCase:
     x = draw.array(2, 12, 3, 5)
     moved = wide(x).reshape(2, 2, 2, 3, 3, 5).transpose(0, 3, 4, 1, 5, 2)
     return case(x, block=2, expected=moved.reshape(2, 3, 6, 10))
 
 
 @operator("space_to_depth", kinds=ANY)
-def _space_to_depth(draw: Draw) -> Case:
+def _space_to_depth(draw: Draw) -> OperatorCase:
     x = draw.array(2, 3, 6, 10)
     moved = wide(x).reshape(2, 3, 3, 2, 5, 2).transpose(0, 3, 5, 1, 2, 4)
     return case(x, block=2, expected=moved.reshape(2, 12, 3, 5))
 
 
-def _pad(mode: str) -> Callable[[Draw], Case]:
-    def make(draw: Draw) -> Case:
+def _pad(mode: str) -> Callable[[Draw], OperatorCase]:
+    def make(draw: Draw) -> OperatorCase:
         x = draw.array(5, 19)
         extra: dict[str, Any] = {"constant_values": 1} if mode == "constant" else {}
         expected = np.pad(wide(x), [(1, 2), (3, 0)], mode=mode, **extra)  # type: ignore[call-overload]
@@ -72,57 +72,57 @@ for _mode in ("constant", "reflect", "edge", "wrap"):
 
 
 @operator("concat", kinds=ANY)
-def _concat(draw: Draw) -> Case:
+def _concat(draw: Draw) -> OperatorCase:
     parts = [draw.array(3, size, 5) for size in (4, 1, 7)]
     return case(parts, axis=1, expected=np.concatenate([wide(x) for x in parts], 1))
 
 
 @operator("stack", kinds=ANY)
-def _stack(draw: Draw) -> Case:
+def _stack(draw: Draw) -> OperatorCase:
     parts = [draw.array(3, 5) for _ in range(3)]
     return case(parts, axis=1, expected=np.stack([wide(x) for x in parts], 1))
 
 
 @operator("full", kinds=ANY)
-def _full(draw: Draw) -> Case:
+def _full(draw: Draw) -> OperatorCase:
     return case(shape=(3, 5), value=1.0, dtype=draw.kind, expected=np.ones((3, 5)))
 
 
 @operator("arange", kinds=("f32", "f64", "i32", "i64"))
-def _arange(draw: Draw) -> Case:
+def _arange(draw: Draw) -> OperatorCase:
     return case(start=2.0, stop=11.0, step=3.0, dtype=draw.kind, expected=np.arange(2, 11, 3))
 
 
 @operator("eye", kinds=ANY)
-def _eye(draw: Draw) -> Case:
+def _eye(draw: Draw) -> OperatorCase:
     return case(shape=(4, 6), k=1, dtype=draw.kind, expected=np.eye(4, 6, 1))
 
 
 @operator("shape_of", kinds=("f32",))
-def _shape_of(draw: Draw) -> Case:
+def _shape_of(draw: Draw) -> OperatorCase:
     return case(draw.array(3, 5), expected=np.array([3, 5]))
 
 
 @operator("gather", kinds=ANY)
-def _gather(draw: Draw) -> Case:
+def _gather(draw: Draw) -> OperatorCase:
     x, indices = draw.array(5, 7, 9), draw.ints(-7, 7, 2, 3)
     return case(x, indices, axis=1, expected=np.take(wide(x), indices, 1, mode="wrap"))
 
 
 @operator("gather_elements", kinds=ANY)
-def _gather_elements(draw: Draw) -> Case:
+def _gather_elements(draw: Draw) -> OperatorCase:
     x, indices = draw.array(5, 9), draw.ints(0, 5, 3, 9)
     return case(x, indices, axis=0, expected=np.take_along_axis(wide(x), indices, 0))
 
 
 @operator("gather_nd", kinds=ANY)
-def _gather_nd(draw: Draw) -> Case:
+def _gather_nd(draw: Draw) -> OperatorCase:
     x, points = draw.array(5, 7, 9), np.stack([draw.ints(0, 5, 4), draw.ints(0, 7, 4)], -1)
     return case(x, points, expected=wide(x)[points[:, 0], points[:, 1]])
 
 
-def _scatter(reduction: str, combine: Any) -> Callable[[Draw], Case]:
-    def make(draw: Draw) -> Case:
+def _scatter(reduction: str, combine: Any) -> Callable[[Draw], OperatorCase]:
+    def make(draw: Draw) -> OperatorCase:
         x, updates = draw.array(5, 9), draw.array(3, 9)
         indices = np.stack([draw.random.permutation(5)[:3] for _ in range(9)], 1)
         expected = wide(x).copy()
@@ -141,7 +141,7 @@ for _how, _combine in {
 
 
 @operator("scatter_nd", kinds=NUMBERS)
-def _scatter_nd(draw: Draw) -> Case:
+def _scatter_nd(draw: Draw) -> OperatorCase:
     x, updates, points = draw.array(5, 9), draw.array(3, 9), draw.random.permutation(5)[:3, None]
     expected = wide(x).copy()
     expected[points[:, 0]] = wide(updates)
@@ -149,25 +149,25 @@ def _scatter_nd(draw: Draw) -> Case:
 
 
 @operator("one_hot", kinds=ANY)
-def _one_hot(draw: Draw) -> Case:
+def _one_hot(draw: Draw) -> OperatorCase:
     indices, values = draw.ints(-4, 4, 6), np.array([0, 1]).astype(draw.kind.to_numpy())
     return case(indices, values, depth=4, expected=np.eye(4)[indices % 4])
 
 
 @operator("sort", kinds=NUMBERS)
-def _sort(draw: Draw) -> Case:
+def _sort(draw: Draw) -> OperatorCase:
     x = draw.permuted(5, 9)
     return case(x, axis=0, descending=True, expected=np.flip(np.sort(wide(x), 0), 0))
 
 
 @operator("argsort", kinds=NUMBERS)
-def _argsort(draw: Draw) -> Case:
+def _argsort(draw: Draw) -> OperatorCase:
     x = draw.permuted(5, 9)
     return case(x, expected=np.argsort(wide(x), -1, kind="stable"))
 
 
 @operator("topk", kinds=NUMBERS)
-def _topk(draw: Draw) -> Case:
+def _topk(draw: Draw) -> OperatorCase:
     x = draw.permuted(5, 9)
     order = np.argsort(-wide(x), -1, kind="stable")[:, :3]
     return case(x, k=3, expected=(np.take_along_axis(wide(x), order, -1), order))
@@ -184,8 +184,8 @@ REDUCTIONS: dict[str, tuple[Callable[..., np.ndarray], tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-def _reduction(function: Callable[..., np.ndarray], axes: tuple[int, ...] | None) -> Callable[[Draw], Case]:
-    def make(draw: Draw) -> Case:
+def _reduction(function: Callable[..., np.ndarray], axes: tuple[int, ...] | None) -> Callable[[Draw], OperatorCase]:
+    def make(draw: Draw) -> OperatorCase:
         x = draw.nonzero(2, 3, 5, high=1.5) if not draw.kind.is_bool else draw.array(2, 3, 5)
         keepdims = axes is not None
         expected = function(wide(x), axis=axes, keepdims=keepdims)
@@ -200,24 +200,24 @@ for _operator, (_reduce, _kinds) in REDUCTIONS.items():
 
 
 @operator("argmax", kinds=NUMBERS)
-def _argmax(draw: Draw) -> Case:
+def _argmax(draw: Draw) -> OperatorCase:
     x = draw.permuted(5, 9)
     return case(x, axis=1, keepdims=False, expected=np.argmax(wide(x), 1))
 
 
 @operator("argmin", kinds=NUMBERS)
-def _argmin(draw: Draw) -> Case:
+def _argmin(draw: Draw) -> OperatorCase:
     x = draw.permuted(5, 9)
     return case(x, axis=0, expected=np.argmin(wide(x), 0)[None])
 
 
 @operator("cumsum", kinds=NUMBERS)
-def _cumsum(draw: Draw) -> Case:
+def _cumsum(draw: Draw) -> OperatorCase:
     x = draw.array(3, 7)
     return case(x, axis=1, expected=np.cumsum(wide(x), 1))
 
 
 @operator("cumprod", kinds=NUMBERS)
-def _cumprod(draw: Draw) -> Case:
+def _cumprod(draw: Draw) -> OperatorCase:
     x = draw.nonzero(3, 4, high=1.5)
     return case(x, axis=0, reverse=True, expected=np.flip(np.cumprod(np.flip(wide(x), 0), 0), 0))

@@ -22,11 +22,11 @@ COLUMNS = ANY
 TOLERANCE = {"f64": 1e-11, "f32": 2e-5, "f16": 4e-3, "bf16": 3e-2}
 """Largest error, relative to the largest element of the result or to 1."""
 
-Maker = Callable[["Draw"], "Case"]
+Maker = Callable[["Draw"], "OperatorCase"]
 
 
 @dataclass(frozen=True)
-class Case:
+class OperatorCase:
     """Operands (None for an absent one, a list for a variadic one), attributes, and the expected results."""
 
     operands: tuple[Any, ...]
@@ -42,10 +42,10 @@ class Case:
         return [array for array in flat if array is not None]
 
 
-def case(*operands: Any, expected: Any, tolerance: float = 0.0, **attributes: Any) -> Case:
+def case(*operands: Any, expected: Any, tolerance: float = 0.0, **attributes: Any) -> OperatorCase:
     """`case(x, axis=1, expected=...)`: one array, or a tuple of them, is expected."""
     wanted = expected if isinstance(expected, tuple) else (expected,)
-    return Case(operands, attributes, tuple(np.asarray(array) for array in wanted), tolerance)
+    return OperatorCase(operands, attributes, tuple(np.asarray(array) for array in wanted), tolerance)
 
 
 @dataclass
@@ -95,7 +95,7 @@ def wide(array: np.ndarray) -> np.ndarray:
 
 
 @dataclass
-class Table:
+class CaseTable:
     """The cases of operators, by operator and element type."""
 
     makers: dict[str, list[tuple[Maker, tuple[str, ...]]]] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Table:
     def add(self, name: str, kinds: tuple[str, ...], maker: Maker) -> None:
         self.makers.setdefault(name, []).append((maker, kinds))
 
-    def cases(self, operator: str, kind: str) -> list[Case]:
+    def cases(self, operator: str, kind: str) -> list[OperatorCase]:
         """Return the cases of an operator for an element type; they are always the same."""
         seed = zlib.crc32(f"{operator} {kind}".encode())
         draw = Draw(dtype(kind), np.random.default_rng(seed))
@@ -111,7 +111,7 @@ class Table:
             return [maker(draw) for maker, kinds in self.makers.get(operator, ()) if kind in kinds]
 
 
-TABLE = Table()
+TABLE = CaseTable()
 
 
 def operator(*names: str, kinds: tuple[str, ...] = FLOATS) -> Callable[[Maker], Maker]:

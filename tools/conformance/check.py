@@ -14,10 +14,10 @@ from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.lower.formats import FORMATS
-from mirlo.tools.conformance.case import COLUMNS, TABLE, TOLERANCE, Case, wide
+from mirlo.tools.conformance.case import COLUMNS, TABLE, TOLERANCE, OperatorCase, wide
 from mirlo.tools.conformance.errors import relative_error, ulp_errors
 from mirlo.tools.conformance.meanings import FLOAT, INTEGER, WIDE, wrapped
-from mirlo.tools.conformance.programs import Outcome, Program, intrinsic_program, operator_program, run
+from mirlo.tools.conformance.programs import ProgramOutcome, TestProgram, intrinsic_program, operator_program, run
 from mirlo.tools.conformance.samples import operands, sample
 
 OK, DECLINED, WRONG, FAILED = "ok", "declined", "wrong", "failed"
@@ -37,7 +37,7 @@ Tell = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SupportVerdict:
     """What a target makes of an operator or intrinsic on an element type."""
 
     status: str
@@ -48,11 +48,11 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Entry:
+class MatrixEntry:
     """A row of the matrix: `relax.softmax` or `tir.exp`, with a verdict by element type."""
 
     name: str
-    verdicts: dict[str, Verdict]
+    verdicts: dict[str, SupportVerdict]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Matrix:
     """What a target supports."""
 
     target: str
-    entries: tuple[Entry, ...]
+    entries: tuple[MatrixEntry, ...]
 
     def count(self, status: str) -> int:
         return sum(v.status == status for entry in self.entries for v in entry.verdicts.values())
@@ -78,28 +78,28 @@ def check_target(target: str, only: Iterable[str] | None = None, tell: Tell | No
     """Run all cases of the operators and intrinsics (those in `only`, such as "relax.conv" or "tir.exp")."""
     known = names()
     wanted = known if only is None else list(only)
-    programs: list[Program] = []
-    judges: list[tuple[str, str, Callable[[Outcome], Verdict]]] = []
+    programs: list[TestProgram] = []
+    judges: list[tuple[str, str, Callable[[ProgramOutcome], SupportVerdict]]] = []
     with np.errstate(all="ignore"):
         for name in wanted:
             for kind, program, judge in _checks(name):
                 programs.append(program)
                 judges.append((name, kind, judge))
     outcomes = run(programs, target, lambda done: tell(done, len(programs)) if tell else None)
-    found: dict[str, dict[str, list[Verdict]]] = {name: {} for name in wanted}
+    found: dict[str, dict[str, list[SupportVerdict]]] = {name: {} for name in wanted}
     with np.errstate(all="ignore"):
         for (name, kind, judge), outcome in zip(judges, outcomes, strict=True):
             found[name].setdefault(kind, []).append(judge(outcome))
-    entries = [Entry(name, {kind: _worst(v) for kind, v in kinds.items()}) for name, kinds in found.items()]
+    entries = [MatrixEntry(name, {kind: _worst(v) for kind, v in kinds.items()}) for name, kinds in found.items()]
     return Matrix(target, tuple(entries))
 
 
-def _worst(verdicts: Sequence[Verdict]) -> Verdict:
+def _worst(verdicts: Sequence[SupportVerdict]) -> SupportVerdict:
     order = (OK, DECLINED, WRONG, FAILED)
     return max(verdicts, key=lambda v: (order.index(v.status), v.error))
 
 
-def _checks(name: str) -> Iterable[tuple[str, Program, Callable[[Outcome], Verdict]]]:
+def _checks(name: str) -> Iterable[tuple[str, TestProgram, Callable[[ProgramOutcome], SupportVerdict]]]:
     space, _, short = name.partition(".")
     if space == "tir":
         yield from _intrinsic_checks(short)
@@ -109,23 +109,23 @@ def _checks(name: str) -> Iterable[tuple[str, Program, Callable[[Outcome], Verdi
             yield kind, operator_program(short, case), lambda outcome, case=case: _judge(outcome, case)  # type: ignore[misc]
 
 
-def _judge(outcome: Outcome, case: Case) -> Verdict:
+def _judge(outcome: ProgramOutcome, case: OperatorCase) -> SupportVerdict:
     if outcome.error is not None:
         return _not_computed(outcome.error)
     worst = 0.0
     for got, expected in zip(outcome.results, case.expected, strict=True):
         if got.shape != expected.shape:
-            return Verdict(WRONG, f"shape {got.shape} instead of {expected.shape}", float("inf"))
+            return SupportVerdict(WRONG, f"shape {got.shape} instead of {expected.shape}", float("inf"))
         if got.dtype.kind in "biu":
             count = int((wide(got) != wide(expected.astype(got.dtype))).sum())
             if count:
-                return Verdict(WRONG, f"{count} of {got.size} elements differ", float(count))
+                return SupportVerdict(WRONG, f"{count} of {got.size} elements differ", float(count))
             continue
         error, bound = relative_error(wide(got), expected), max(case.tolerance, TOLERANCE[_name_of(got)])
         if not error <= bound:
-            return Verdict(WRONG, f"error {error:.1e}, at most {bound:.0e} is allowed", error)
+            return SupportVerdict(WRONG, f"error {error:.1e}, at most {bound:.0e} is allowed", error)
         worst = max(worst, error)
-    return Verdict(OK, error=worst)
+    return SupportVerdict(OK, error=worst)
 
 
 def _name_of(array: np.ndarray) -> str:
@@ -139,15 +139,15 @@ _REASON = re.compile(
 """What legalization, the lowering of intrinsics and schedules say where every rule declines."""
 
 
-def _not_computed(error: str) -> Verdict:
+def _not_computed(error: str) -> SupportVerdict:
     """Return a decline if the error lists the reasons of rules, else a failure."""
     reasons = _REASON.findall(error)
     if reasons:
-        return Verdict(DECLINED, "; ".join(dict.fromkeys(one or other for one, other in reasons)))
-    return Verdict(FAILED, error.strip().splitlines()[0])
+        return SupportVerdict(DECLINED, "; ".join(dict.fromkeys(one or other for one, other in reasons)))
+    return SupportVerdict(FAILED, error.strip().splitlines()[0])
 
 
-def _intrinsic_checks(name: str) -> Iterable[tuple[str, Program, Callable[[Outcome], Verdict]]]:
+def _intrinsic_checks(name: str) -> Iterable[tuple[str, TestProgram, Callable[[ProgramOutcome], SupportVerdict]]]:
     for kind in intrinsic_kinds(name):
         arrays = intrinsic_arguments(name, kind)
         program = intrinsic_program(name, arrays)
@@ -183,14 +183,18 @@ def _integers(kind: str, arity: int, name: str, count: int) -> list[np.ndarray]:
     return columns
 
 
-def _judge_intrinsic(name: str, kind: str, arrays: Sequence[np.ndarray], outcome: Outcome) -> Verdict:
+def _judge_intrinsic(name: str, kind: str, arrays: Sequence[np.ndarray], outcome: ProgramOutcome) -> SupportVerdict:
     if outcome.error is not None:
         return _not_computed(outcome.error)
     got = outcome.results[0]
     reference, bound = intrinsic_reference(name, arrays), intrinsic_bound(name, kind)
     if bound is None:
         count = int((got != reference.astype(got.dtype)).sum())
-        return Verdict(WRONG, f"{count} of {got.size} results differ", float(count)) if count else Verdict(OK)
+        return (
+            SupportVerdict(WRONG, f"{count} of {got.size} results differ", float(count))
+            if count
+            else SupportVerdict(OK)
+        )
     errors = ulp_errors(got, reference, kind)
     if name == "fma":
         # Where the product cancels, a reference of 64 bits is no reference.
@@ -200,8 +204,8 @@ def _judge_intrinsic(name: str, kind: str, arrays: Sequence[np.ndarray], outcome
         at = ", ".join(f"{float(a[worst])!r}" for a in arrays)
         found, wanted = float(got[worst]), float(reference[worst])
         detail = f"{name}({at}) = {found!r} instead of {wanted!r}: {errors[worst]:.1f} ulp, at most {bound} are allowed"
-        return Verdict(WRONG, detail, float(errors[worst]))
-    return Verdict(OK, error=float(errors[worst]))
+        return SupportVerdict(WRONG, detail, float(errors[worst]))
+    return SupportVerdict(OK, error=float(errors[worst]))
 
 
 def intrinsic_bound(name: str, kind: str) -> float | None:

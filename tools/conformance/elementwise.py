@@ -9,7 +9,19 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.core.dtypes import dtype
-from mirlo.tools.conformance.case import ANY, BOOL, FLOATS, INTS, NUMBERS, TABLE, Case, Draw, case, operator, wide
+from mirlo.tools.conformance.case import (
+    ANY,
+    BOOL,
+    FLOATS,
+    INTS,
+    NUMBERS,
+    TABLE,
+    Draw,
+    OperatorCase,
+    case,
+    operator,
+    wide,
+)
 
 Function = Callable[..., np.ndarray]
 _SIGNED = (*FLOATS, "i8", "i32", "i64")
@@ -89,8 +101,8 @@ DIVISIONS: dict[str, tuple[Function, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-def _unary(function: Function, low: float, high: float) -> Callable[[Draw], Case]:
-    def make(draw: Draw) -> Case:
+def _unary(function: Function, low: float, high: float) -> Callable[[Draw], OperatorCase]:
+    def make(draw: Draw) -> OperatorCase:
         x = draw.array(3, 37, low=low, high=high)
         if function in (np.isnan, np.isinf, np.isfinite):
             x[0, :3] = [np.nan, np.inf, -np.inf]
@@ -99,8 +111,8 @@ def _unary(function: Function, low: float, high: float) -> Callable[[Draw], Case
     return make
 
 
-def _binary(function: Function, divides: bool) -> Callable[[Draw], Case]:
-    def make(draw: Draw) -> Case:
+def _binary(function: Function, divides: bool) -> Callable[[Draw], OperatorCase]:
+    def make(draw: Draw) -> OperatorCase:
         x, y = draw.array(3, 1, 37), draw.nonzero(5, 37) if divides else draw.array(5, 37)
         return case(x, y, expected=function(wide(x), wide(y)))
 
@@ -116,19 +128,19 @@ for _name, (_pair, _kinds) in DIVISIONS.items():
 
 
 @operator("power", kinds=NUMBERS)
-def _power(draw: Draw) -> Case:
+def _power(draw: Draw) -> OperatorCase:
     x, y = draw.nonzero(3, 37), draw.array(3, 37, low=0, high=3)
     return case(x, y, expected=np.power(wide(x), wide(y)))
 
 
 @operator("where", kinds=ANY)
-def _where(draw: Draw) -> Case:
+def _where(draw: Draw) -> OperatorCase:
     condition, x, y = draw.random.integers(0, 2, (3, 1)).astype(bool), draw.array(3, 37), draw.array(37)
     return case(condition, x, y, expected=choose(condition, wide(x), wide(y)))
 
 
 @operator("gelu")
-def _gelu_by_tanh(draw: Draw) -> Case:
+def _gelu_by_tanh(draw: Draw) -> OperatorCase:
     x = draw.array(3, 37)
     w = wide(x)
     expected = 0.5 * w * (1 + np.tanh(math.sqrt(2 / math.pi) * (w + 0.044715 * w**3)))
@@ -136,13 +148,13 @@ def _gelu_by_tanh(draw: Draw) -> Case:
 
 
 @operator("clip", kinds=NUMBERS)
-def _clip(draw: Draw) -> Case:
+def _clip(draw: Draw) -> OperatorCase:
     x = draw.array(3, 37)
     return case(x, min=0.0, max=2.0, expected=np.clip(wide(x), 0, 2))
 
 
 @operator("prelu")
-def _prelu(draw: Draw) -> Case:
+def _prelu(draw: Draw) -> OperatorCase:
     x, slope = draw.array(2, 3, 19), draw.array(3, 1)
     return case(x, slope, expected=choose(wide(x) >= 0, wide(x), wide(x) * wide(slope)))
 
@@ -153,27 +165,27 @@ def _softmax(x: np.ndarray) -> np.ndarray:
 
 
 @operator("softmax")
-def _softmax_case(draw: Draw) -> Case:
+def _softmax_case(draw: Draw) -> OperatorCase:
     x = draw.array(5, 37)
     return case(x, expected=_softmax(wide(x)))
 
 
 @operator("log_softmax")
-def _log_softmax(draw: Draw) -> Case:
+def _log_softmax(draw: Draw) -> OperatorCase:
     x = draw.array(5, 37)
     return case(x, expected=np.log(_softmax(wide(x))))
 
 
 @operator("hardmax")
-def _hardmax(draw: Draw) -> Case:
+def _hardmax(draw: Draw) -> OperatorCase:
     x = draw.permuted(5, 7)
     return case(x, expected=np.eye(7)[np.argmax(x, -1)])
 
 
-def _cast(target: str) -> Callable[[Draw], Case]:
+def _cast(target: str) -> Callable[[Draw], OperatorCase]:
     numpy_type = dtype(target).to_numpy()
 
-    def make(draw: Draw) -> Case:
+    def make(draw: Draw) -> OperatorCase:
         x = draw.array(3, 37, low=0 if target == "u8" else -3, high=3)
         return case(x, dtype=target, expected=wide(wide(x).astype(numpy_type)))
 
@@ -185,7 +197,7 @@ for _target in (*FLOATS, *INTS, *BOOL):
 
 
 @operator("bitcast", kinds=NUMBERS)
-def _bitcast(draw: Draw) -> Case:
+def _bitcast(draw: Draw) -> OperatorCase:
     x = draw.array(3, 37)
     bits = f"i{8 * x.dtype.itemsize}"
     return case(x, dtype=bits, expected=wide(x.view(dtype(bits).to_numpy())))
@@ -196,13 +208,13 @@ def quantized(x: np.ndarray, scale: Any, zero: Any, low: int, high: int) -> np.n
 
 
 @operator("quantize", kinds=("f32",))
-def _quantize(draw: Draw) -> Case:
+def _quantize(draw: Draw) -> OperatorCase:
     x, scale, zero = draw.array(4, 37), draw.nonzero(4, low=0.01, high=0.05), draw.ints(-5, 5, 4).astype(np.int8)
     expected = quantized(x, scale[:, None], zero[:, None].astype(np.int64), -128, 127)
     return case(x, scale, zero, axis=0, dtype="i8", expected=expected)
 
 
 @operator("dequantize", kinds=("i8", "u8", "i32"))
-def _dequantize(draw: Draw) -> Case:
+def _dequantize(draw: Draw) -> OperatorCase:
     x, scale = draw.array(4, 37, low=-50, high=50), draw.random.uniform(0.01, 0.05, 4).astype(np.float32)
     return case(x, scale, axis=0, expected=wide(x) * wide(scale)[:, None])

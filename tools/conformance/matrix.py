@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mirlo.tools.conformance.case import COLUMNS
-from mirlo.tools.conformance.check import DECLINED, FAILED, OK, WRONG, Entry, Matrix, Verdict
+from mirlo.tools.conformance.check import DECLINED, FAILED, OK, WRONG, Matrix, MatrixEntry, SupportVerdict
 
 MARKS = {OK: "ok", DECLINED: "declined", WRONG: "WRONG", FAILED: "FAILED"}
 
@@ -33,7 +33,7 @@ def text_lines(matrix: Matrix) -> Iterator[str]:
     yield totals(matrix)
 
 
-def _cell(verdict: Verdict | None) -> str:
+def _cell(verdict: SupportVerdict | None) -> str:
     return MARKS[verdict.status] if verdict is not None else "-"
 
 
@@ -65,7 +65,7 @@ def markdown(matrix: Matrix) -> str:
     return "\n".join([*lines, *(["", "## Reasons", "", *notes] if notes else [])]) + "\n"
 
 
-def _table(entries: list[Entry]) -> Iterator[str]:
+def _table(entries: list[MatrixEntry]) -> Iterator[str]:
     kinds = [kind for kind in COLUMNS if any(kind in entry.verdicts for entry in entries)]
     yield f"| | {' | '.join(kinds)} |"
     yield f"| --- |{' --- |' * len(kinds)}"

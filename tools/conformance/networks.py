@@ -7,32 +7,32 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.tools.conformance.case import FLOATS, NUMBERS, Case, Draw, case, operator, wide
+from mirlo.tools.conformance.case import FLOATS, NUMBERS, Draw, OperatorCase, case, operator, wide
 
 _SUMMED = (*FLOATS, "i32", "i64")
 
 
 @operator("matmul", kinds=_SUMMED)
-def _matmul(draw: Draw) -> Case:
+def _matmul(draw: Draw) -> OperatorCase:
     x, y = draw.array(2, 5, 16), draw.array(16, 11)
     return case(x, y, expected=wide(x) @ wide(y))
 
 
 @operator("matmul", kinds=_SUMMED)
-def _matmul_transposed(draw: Draw) -> Case:
+def _matmul_transposed(draw: Draw) -> OperatorCase:
     x, y = draw.array(3, 16, 5), draw.array(3, 11, 16)
     expected = wide(x).swapaxes(-1, -2) @ wide(y).swapaxes(-1, -2)
     return case(x, y, transpose_lhs=True, transpose_rhs=True, expected=expected)
 
 
 @operator("matmul", kinds=("i8", "u8"))
-def _matmul_of_bytes(draw: Draw) -> Case:
+def _matmul_of_bytes(draw: Draw) -> OperatorCase:
     x, y = draw.array(5, 16, low=-100, high=100), draw.array(16, 11, low=-100, high=100)
     return case(x, y, out_dtype="i32", expected=wide(x) @ wide(y))
 
 
 @operator("einsum", kinds=FLOATS)
-def _einsum(draw: Draw) -> Case:
+def _einsum(draw: Draw) -> OperatorCase:
     x, y = draw.array(2, 5, 16), draw.array(2, 11, 16)
     equation = "bij,bkj->bki"
     return case([x, y], equation=equation, expected=np.einsum(equation, wide(x), wide(y)))
@@ -54,21 +54,21 @@ def convolved(x: np.ndarray, weight: np.ndarray, stride: int, padding: int, grou
 
 
 @operator("conv")
-def _conv(draw: Draw) -> Case:
+def _conv(draw: Draw) -> OperatorCase:
     x, weight, bias = draw.array(2, 5, 9, 8), draw.array(7, 5, 3, 3, low=-1, high=1), draw.array(7)
     expected = convolved(wide(x), wide(weight), 2, 1) + wide(bias)[:, None, None]
     return case(x, weight, bias, strides=[2, 2], padding=[1] * 4, expected=expected)
 
 
 @operator("conv")
-def _conv_in_groups(draw: Draw) -> Case:
+def _conv_in_groups(draw: Draw) -> OperatorCase:
     x, weight = draw.array(1, 6, 7, 7), draw.array(6, 1, 3, 3, low=-1, high=1)
     expected = convolved(wide(x), wide(weight), 1, 0, groups=6)
     return case(x, weight, None, groups=6, expected=expected)
 
 
 @operator("conv")
-def _conv_channels_last(draw: Draw) -> Case:
+def _conv_channels_last(draw: Draw) -> OperatorCase:
     x, weight = draw.array(1, 7, 6, 16), draw.array(3, 3, 16, 8, low=-1, high=1)
     made = convolved(wide(x).transpose(0, 3, 1, 2), wide(weight).transpose(3, 2, 0, 1), 1, 1)
     return case(
@@ -77,7 +77,7 @@ def _conv_channels_last(draw: Draw) -> Case:
 
 
 @operator("conv")
-def _conv_out_channels_first(draw: Draw) -> Case:
+def _conv_out_channels_first(draw: Draw) -> OperatorCase:
     x, weight = draw.array(1, 7, 6, 8), draw.array(4, 3, 3, 8, low=-1, high=1)
     made = convolved(wide(x).transpose(0, 3, 1, 2), wide(weight).transpose(0, 3, 1, 2), 1, 1)
     return case(
@@ -86,7 +86,7 @@ def _conv_out_channels_first(draw: Draw) -> Case:
 
 
 @operator("conv_transpose")
-def _conv_transpose(draw: Draw) -> Case:
+def _conv_transpose(draw: Draw) -> OperatorCase:
     x, weight = draw.array(1, 4, 5, 5), draw.array(4, 3, 3, 3, low=-1, high=1)
     spread = np.zeros((1, 4, 9, 9))
     spread[:, :, ::2, ::2] = wide(x)
@@ -98,14 +98,14 @@ _POOL: dict[str, Any] = {"kernel": [3, 3], "strides": [2, 2], "padding": [1] * 4
 
 
 @operator("max_pool", kinds=NUMBERS)
-def _max_pool(draw: Draw) -> Case:
+def _max_pool(draw: Draw) -> OperatorCase:
     x = draw.array(2, 3, 9, 8)
     least = np.iinfo(np.int64).min if not draw.is_float else -np.inf
     return case(x, **_POOL, expected=windows(wide(x), 3, 2, 1, least).max((-1, -2)))
 
 
 @operator("max_pool_with_indices")
-def _max_pool_with_indices(draw: Draw) -> Case:
+def _max_pool_with_indices(draw: Draw) -> OperatorCase:
     x = draw.permuted(1, 2, 6, 6)
     found = windows(wide(x), 2, 2, 0).reshape(1, 2, 3, 3, 4)
     inside = found.argmax(-1)
@@ -116,14 +116,14 @@ def _max_pool_with_indices(draw: Draw) -> Case:
 
 
 @operator("avg_pool")
-def _avg_pool(draw: Draw) -> Case:
+def _avg_pool(draw: Draw) -> OperatorCase:
     x = draw.array(2, 3, 9, 8)
     count = windows(np.ones(x.shape), 3, 2, 1).sum((-1, -2))
     return case(x, **_POOL, expected=windows(wide(x), 3, 2, 1).sum((-1, -2)) / count)
 
 
 @operator("lp_pool")
-def _lp_pool(draw: Draw) -> Case:
+def _lp_pool(draw: Draw) -> OperatorCase:
     x = draw.array(2, 3, 9, 8)
     return case(x, **_POOL, expected=np.sqrt((windows(wide(x), 3, 2, 1) ** 2).sum((-1, -2))))
 
@@ -133,20 +133,20 @@ def normal(x: np.ndarray, axes: tuple[int, ...], epsilon: float = 1e-5) -> np.nd
 
 
 @operator("layer_norm")
-def _layer_norm(draw: Draw) -> Case:
+def _layer_norm(draw: Draw) -> OperatorCase:
     x, scale, bias = draw.array(3, 5, 16), draw.array(16), draw.array(16)
     return case(x, scale, bias, expected=normal(wide(x), (-1,)) * wide(scale) + wide(bias))
 
 
 @operator("rms_norm")
-def _rms_norm(draw: Draw) -> Case:
+def _rms_norm(draw: Draw) -> OperatorCase:
     x, scale = draw.array(3, 5, 16), draw.array(16)
     root = np.sqrt((wide(x) ** 2).mean(-1, keepdims=True) + 1e-5)
     return case(x, scale, expected=wide(x) / root * wide(scale))
 
 
 @operator("batch_norm")
-def _batch_norm(draw: Draw) -> Case:
+def _batch_norm(draw: Draw) -> OperatorCase:
     x, variance = draw.array(2, 4, 5, 5), draw.nonzero(4)
     scale, bias, mean = (draw.array(4) for _ in range(3))
     s, b, m, v = (wide(a)[:, None, None] for a in (scale, bias, mean, variance))
@@ -154,14 +154,14 @@ def _batch_norm(draw: Draw) -> Case:
 
 
 @operator("instance_norm")
-def _instance_norm(draw: Draw) -> Case:
+def _instance_norm(draw: Draw) -> OperatorCase:
     x, scale, bias = draw.array(2, 4, 5, 5), draw.array(4), draw.array(4)
     s, b = wide(scale)[:, None, None], wide(bias)[:, None, None]
     return case(x, scale, bias, expected=normal(wide(x), (2, 3)) * s + b)
 
 
 @operator("group_norm")
-def _group_norm(draw: Draw) -> Case:
+def _group_norm(draw: Draw) -> OperatorCase:
     x, scale, bias = draw.array(2, 4, 5, 5), draw.array(4), draw.array(4)
     s, b = wide(scale)[:, None, None], wide(bias)[:, None, None]
     made = normal(wide(x).reshape(2, 2, -1), (2,)).reshape(x.shape)
@@ -169,7 +169,7 @@ def _group_norm(draw: Draw) -> Case:
 
 
 @operator("lrn")
-def _lrn(draw: Draw) -> Case:
+def _lrn(draw: Draw) -> OperatorCase:
     x = draw.array(2, 7, 3, 3)
     padded = np.pad(wide(x) ** 2, [(0, 0), (1, 1), (0, 0), (0, 0)])
     sums = padded[:, :-2] + padded[:, 1:-1] + padded[:, 2:]
@@ -177,13 +177,13 @@ def _lrn(draw: Draw) -> Case:
 
 
 @operator("lp_normalize")
-def _lp_normalize(draw: Draw) -> Case:
+def _lp_normalize(draw: Draw) -> OperatorCase:
     x = draw.nonzero(4, 9)
     return case(x, p=2, expected=wide(x) / np.sqrt((wide(x) ** 2).sum(-1, keepdims=True)))
 
 
 @operator("attention")
-def _attention(draw: Draw) -> Case:
+def _attention(draw: Draw) -> OperatorCase:
     query, key, value = draw.array(1, 4, 5, 8), draw.array(1, 2, 5, 8), draw.array(1, 2, 5, 6)
     q, k, v = wide(query), wide(key).repeat(2, 1), wide(value).repeat(2, 1)
     scores = np.where(np.tri(5, dtype=bool), q @ k.swapaxes(-1, -2) / math.sqrt(8), -np.inf)
@@ -193,7 +193,7 @@ def _attention(draw: Draw) -> Case:
 
 
 @operator("attention")
-def _attention_behind_cache(draw: Draw) -> Case:
+def _attention_behind_cache(draw: Draw) -> OperatorCase:
     query, key, value = draw.array(2, 2, 3, 8), draw.array(2, 2, 7, 8), draw.array(2, 2, 7, 8)
     scores = np.where(np.tri(3, 7, 4, dtype=bool), wide(query) @ wide(key).swapaxes(-1, -2) / math.sqrt(8), -np.inf)
     raised = np.exp(scores - scores.max(-1, keepdims=True))
@@ -202,7 +202,7 @@ def _attention_behind_cache(draw: Draw) -> Case:
 
 
 @operator("rotary_embedding")
-def _rotary_embedding(draw: Draw) -> Case:
+def _rotary_embedding(draw: Draw) -> OperatorCase:
     x, angles = draw.array(1, 2, 5, 8), draw.random.uniform(-3, 3, (5, 4))
     cos, sin = (f(angles).astype(draw.kind.to_numpy()) for f in (np.cos, np.sin))
     left, right = np.split(wide(x), 2, -1)
@@ -219,7 +219,7 @@ def sampled(row: np.ndarray, size: int) -> np.ndarray:
 
 
 @operator("resize")
-def _resize(draw: Draw) -> Case:
+def _resize(draw: Draw) -> OperatorCase:
     x = draw.array(1, 2, 4, 5)
     made = sampled(sampled(wide(x), 9).swapaxes(-1, -2), 7).swapaxes(-1, -2)
     # Places of pixels are computed in f32, as other libraries do, whatever the pixels are.
@@ -227,13 +227,13 @@ def _resize(draw: Draw) -> Case:
 
 
 @operator("resize")
-def _resize_nearest(draw: Draw) -> Case:
+def _resize_nearest(draw: Draw) -> OperatorCase:
     x = draw.array(1, 2, 4, 5)
     return case(x, shape=[1, 2, 8, 10], expected=wide(x).repeat(2, -1).repeat(2, -2))
 
 
 @operator("grid_sample", kinds=("f32", "f64"))
-def _grid_sample(draw: Draw) -> Case:
+def _grid_sample(draw: Draw) -> OperatorCase:
     x, grid = draw.array(1, 2, 5, 5), draw.array(1, 3, 4, 2, low=-0.9, high=0.9)
     at = (wide(grid) + 1) * 2
     column, row = at[..., 0], at[..., 1]

@@ -17,7 +17,7 @@ from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.tir.compute import PrimBuilder, call
 from mirlo.driver.compile import compile as compile_
 from mirlo.runtime.errors import MirloError
-from mirlo.tools.conformance.case import Case
+from mirlo.tools.conformance.case import OperatorCase
 
 BATCH = 40
 """Programs in one module."""
@@ -26,7 +26,7 @@ Emit = Callable[[list[Any]], list[Any]]
 
 
 @dataclass(frozen=True)
-class Program:
+class TestProgram:
     """Something to compute: what it is called, its arrays, and how it is made from their values."""
 
     name: str
@@ -35,14 +35,14 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProgramOutcome:
     """The results, or the error in their place."""
 
     results: tuple[np.ndarray, ...] = ()
     error: str | None = None
 
 
-def operator_program(operator: str, case: Case) -> Program:
+def operator_program(operator: str, case: OperatorCase) -> TestProgram:
     """One relax operator."""
 
     def emit(values: list[Any]) -> list[Any]:
@@ -53,10 +53,10 @@ def operator_program(operator: str, case: Case) -> Program:
         made = OPS[operator].make(*given, **case.attributes)
         return list(made) if isinstance(made, tuple) else [made]
 
-    return Program(operator, case.arrays, emit)
+    return TestProgram(operator, case.arrays, emit)
 
 
-def intrinsic_program(name: str, arrays: Sequence[np.ndarray]) -> Program:
+def intrinsic_program(name: str, arrays: Sequence[np.ndarray]) -> TestProgram:
     """Return a prim function that applies an intrinsic to each element."""
     symbol = "kernel_" + "_".join([name, *(str(array.dtype) for array in arrays)])
 
@@ -69,7 +69,7 @@ def intrinsic_program(name: str, arrays: Sequence[np.ndarray]) -> Program:
         module.regions[0].blocks[0].append(prim.finish(output).operation)
         return [CallTir.make(values, result_types=[output.type], callee=symbol)]
 
-    return Program(f"tir.{name}", arrays, emit)
+    return TestProgram(f"tir.{name}", arrays, emit)
 
 
 def tensor_type(array: np.ndarray) -> TensorType:
@@ -79,9 +79,9 @@ def tensor_type(array: np.ndarray) -> TensorType:
     return TensorType(array.shape, found)
 
 
-def run(programs: Sequence[Program], target: str, tell: Callable[[int], None]) -> list[Outcome]:
+def run(programs: Sequence[TestProgram], target: str, tell: Callable[[int], None]) -> list[ProgramOutcome]:
     """Run each program; `tell` is called with the number of finished ones."""
-    outcomes: list[Outcome] = []
+    outcomes: list[ProgramOutcome] = []
     for first in range(0, len(programs), BATCH):
         batch = programs[first : first + BATCH]
         try:
@@ -93,23 +93,23 @@ def run(programs: Sequence[Program], target: str, tell: Callable[[int], None]) -
     return outcomes
 
 
-def _run_alone(program: Program, target: str) -> Outcome:
+def _run_alone(program: TestProgram, target: str) -> ProgramOutcome:
     try:
         return _run_together([program], target)[0]
     except (MirloError, ir.MLIRError) as error:
-        return Outcome(error=str(error))
+        return ProgramOutcome(error=str(error))
 
 
-def _run_together(programs: Sequence[Program], target: str) -> list[Outcome]:
+def _run_together(programs: Sequence[TestProgram], target: str) -> list[ProgramOutcome]:
     with make_context(), ir.Location.unknown():
         module, counts = module_of(programs)
         executable = compile_(module, target)
     made = executable(*(array for program in programs for array in program.arrays))
     outputs = iter(made if isinstance(made, (tuple, list)) else [made])
-    return [Outcome(tuple(next(outputs) for _ in range(count))) for count in counts]
+    return [ProgramOutcome(tuple(next(outputs) for _ in range(count))) for count in counts]
 
 
-def module_of(programs: Sequence[Program]) -> tuple[Any, list[int]]:
+def module_of(programs: Sequence[TestProgram]) -> tuple[Any, list[int]]:
     """Return a module whose function computes all programs in order, and the number of results of each."""
     module = ir.Module.create()
     types = [tensor_type(array).to_mlir() for program in programs for array in program.arrays]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.tools.conformance.case import ANY, FLOATS, INTS, Case, Draw, case, operator, wide
+from mirlo.tools.conformance.case import ANY, FLOATS, INTS, Draw, OperatorCase, case, operator, wide
 from mirlo.tools.conformance.networks import convolved
 
 
@@ -19,19 +19,19 @@ def patches_to_image(x: np.ndarray) -> np.ndarray:
 
 
 @operator("col2im")
-def _col2im(draw: Draw) -> Case:
+def _col2im(draw: Draw) -> OperatorCase:
     x = draw.array(2, 18, 15)
     return case(x, None, image=[4, 7], window=[2, 3], expected=patches_to_image(wide(x)))
 
 
 @operator("col2im")
-def _col2im_of_sizes(draw: Draw) -> Case:
+def _col2im_of_sizes(draw: Draw) -> OperatorCase:
     x = draw.array(2, 18, 15)
     return case(x, np.array([2, 3]), image=[4, 7], channels=3, expected=patches_to_image(wide(x)))
 
 
 @operator("roi_align", kinds=("f32", "f64"))
-def _roi_align(draw: Draw) -> Case:
+def _roi_align(draw: Draw) -> OperatorCase:
     """Regions whose bins are sampled at pixel centers."""
     x = draw.array(2, 3, 6, 6)
     rois = np.array([[1, 0, 3, 4], [0, 2, 4, 4]], x.dtype)
@@ -43,7 +43,7 @@ def _roi_align(draw: Draw) -> Case:
 
 
 @operator("deform_conv", kinds=("f32", "f64"))
-def _deform_conv(draw: Draw) -> Case:
+def _deform_conv(draw: Draw) -> OperatorCase:
     """Offsets by whole pixels, everywhere the same: a convolution of a moved image."""
     x, weight, bias = draw.array(2, 4, 6, 7), draw.array(5, 4, 3, 3), draw.array(5)
     offset = np.zeros((2, 9, 2, 4, 5), x.dtype)
@@ -55,7 +55,7 @@ def _deform_conv(draw: Draw) -> Case:
 
 
 @operator("non_max_suppression", kinds=("f32", "f64"))
-def _non_max_suppression(draw: Draw) -> Case:
+def _non_max_suppression(draw: Draw) -> OperatorCase:
     """Boxes side by side, the second over the first."""
     rows = [[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 3, 1, 4], [0, 6, 1, 7]]
     boxes, scores = np.array([rows], draw.kind.to_numpy()), np.array([[[0.5, 0.75, 1, 0.25]]], draw.kind.to_numpy())
@@ -66,19 +66,19 @@ def _non_max_suppression(draw: Draw) -> Case:
 
 
 @operator("det", kinds=("f32", "f64"))
-def _det(draw: Draw) -> Case:
+def _det(draw: Draw) -> OperatorCase:
     x = draw.array(3, 4, 4)
     return case(x, expected=np.linalg.det(wide(x)))
 
 
 @operator("inverse", kinds=("f32", "f64"))
-def _inverse(draw: Draw) -> Case:
+def _inverse(draw: Draw) -> OperatorCase:
     x = draw.array(3, 4, 4) + 5 * np.eye(4, dtype=draw.kind.to_numpy())
     return case(x, expected=np.linalg.inv(wide(x)))
 
 
 @operator("count_ngrams", kinds=INTS)
-def _count_ngrams(draw: Draw) -> Case:
+def _count_ngrams(draw: Draw) -> OperatorCase:
     x = draw.array(2, 30, low=0, high=2)
     grams = np.array([[0, 1], [2, 2]], x.dtype)
     pairs = [(x[:, : 30 - d, None] == grams[:, 0]) & (x[:, d:, None] == grams[:, 1]) for d in (1, 2)]
@@ -86,19 +86,19 @@ def _count_ngrams(draw: Draw) -> Case:
 
 
 @operator("random_uniform", kinds=FLOATS)
-def _random_uniform(draw: Draw) -> Case:
+def _random_uniform(draw: Draw) -> OperatorCase:
     expected = np.random.RandomState(17).uniform(-2, 3, (30, 40))
     return case(np.array(17), shape=[30, 40], low=-2.0, high=3.0, dtype=draw.kind.name, expected=expected)
 
 
 @operator("random_normal", kinds=FLOATS)
-def _random_normal(draw: Draw) -> Case:
+def _random_normal(draw: Draw) -> OperatorCase:
     expected = np.random.RandomState(17).normal(1, 2, (30, 40))
     return case(np.array(17), shape=[30, 40], mean=1.0, scale=2.0, dtype=draw.kind.name, expected=expected)
 
 
 @operator("find_sorted", kinds=(*FLOATS, *INTS))
-def _find_sorted(draw: Draw) -> Case:
+def _find_sorted(draw: Draw) -> OperatorCase:
     x, keys = draw.array(20, 5, low=0, high=9), np.array([1, 2, 5, 7, 9], draw.kind.to_numpy())
     if draw.is_float:
         x = np.round(x.astype(np.float64)).astype(x.dtype)
@@ -107,14 +107,14 @@ def _find_sorted(draw: Draw) -> Case:
 
 
 @operator("argsort_rows", kinds=ANY)
-def _argsort_rows(draw: Draw) -> Case:
+def _argsort_rows(draw: Draw) -> OperatorCase:
     x = draw.array(30, 3, low=0, high=2)
     x = np.round(x.astype(np.float64)).astype(x.dtype) if draw.is_float else x
     return case(x, expected=np.lexsort(wide(x).T[::-1]))
 
 
 @operator("tree_leaves", kinds=("f32", "f64"))
-def _tree_leaves(draw: Draw) -> Case:
+def _tree_leaves(draw: Draw) -> OperatorCase:
     """Two trees: x0 <= 0 and then x1 > 1, and a leaf alone."""
     x, thresholds = draw.array(20, 2), np.array([0, 1], draw.kind.to_numpy())
     nodes, roots = np.array([[0, 0, 1, -1], [1, 3, -2, -3]]), np.array([0, -4])

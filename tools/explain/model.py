@@ -27,7 +27,7 @@ from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 
 
 @dataclass
-class Node:
+class ExplainedNode:
     """A node of the user's model, or a place in a file where there are no names."""
 
     name: str
@@ -38,7 +38,7 @@ class Node:
 
 
 @dataclass
-class Kernel:
+class ExplainedKernel:
     """A prim function that is called at the end, and the rules that made its code."""
 
     name: str
@@ -65,8 +65,8 @@ class Explanation:
     """All of it, as far as the compilation came."""
 
     target: str
-    nodes: list[Node]
-    kernels: list[Kernel]
+    nodes: list[ExplainedNode]
+    kernels: list[ExplainedKernel]
     memory: list[MemoryRecord]
     measured: list[StrategyRecord]
     failure: str | None = None
@@ -174,13 +174,13 @@ def _calls(module: Any) -> list[tuple[str, list[str]]]:
 def _assemble(
     target: str, watch: _Watch, notes: Sequence[Any], calls: Sequence[tuple[str, list[str]]], failure: str | None
 ) -> Explanation:
-    nodes = {name: Node(name) for name in watch.nodes}
-    kernels: dict[str, Kernel] = {}
+    nodes = {name: ExplainedNode(name) for name in watch.nodes}
+    kernels: dict[str, ExplainedKernel] = {}
     for callee, names in calls:
-        kernel = kernels.setdefault(callee, Kernel(callee))
+        kernel = kernels.setdefault(callee, ExplainedKernel(callee))
         kernel.calls += 1
         for name in names:
-            node = nodes.setdefault(name, Node(name))
+            node = nodes.setdefault(name, ExplainedNode(name))
             kernel.nodes += [name] if name not in kernel.nodes else []
             node.kernels += [callee] if callee not in node.kernels else []
     choices = {(c.intrinsic, c.type): c for c in notes if isinstance(c, IntrinsicChoice)}
@@ -192,10 +192,10 @@ def _assemble(
             kernels[note.function].take(note)
         elif isinstance(note, LegalizationRecord):
             for name in note.names or (note.location,):
-                nodes.setdefault(name, Node(name)).operators.append(note)
+                nodes.setdefault(name, ExplainedNode(name)).operators.append(note)
         elif isinstance(note, TuningRecord):
             for name in note.nodes:
-                nodes.setdefault(name, Node(name)).tuned |= note.values
+                nodes.setdefault(name, ExplainedNode(name)).tuned |= note.values
     memory = [note for note in notes if isinstance(note, MemoryRecord)]
     measured = [note for note in notes if isinstance(note, StrategyRecord)]
     return Explanation(target, list(nodes.values()), list(kernels.values()), memory, measured, failure)

@@ -9,7 +9,7 @@ from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.rules import Attempt, Rule, nearest
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.cli.tables import bytes_text
-from mirlo.tools.explain.model import Explanation, Kernel, Node
+from mirlo.tools.explain.model import ExplainedKernel, ExplainedNode, Explanation
 from mirlo.tools.explain.rules import rule_json, short_place
 
 
@@ -43,7 +43,7 @@ def _size_text(size: Any) -> str:
     return bytes_text(size) if isinstance(size, int) else f"{size} bytes"
 
 
-def _node(node: Node, failed: bool) -> Iterator[str]:
+def _node(node: ExplainedNode, failed: bool) -> Iterator[str]:
     yield f"node {node.name}"
     if node.tuned:
         yield f"  measured best: {_choices(node.tuned)}"
@@ -68,7 +68,7 @@ def _operator(record: LegalizationRecord) -> Iterator[str]:
     yield from _declined(record.attempts, "    ")
 
 
-def _kernel(kernel: Kernel) -> Iterator[str]:
+def _kernel(kernel: ExplainedKernel) -> Iterator[str]:
     calls = f", called {kernel.calls} times" if kernel.calls > 1 else ""
     yield f"kernel @{kernel.name}{calls}: {', '.join(kernel.nodes)}"
     if kernel.tuned:
@@ -128,7 +128,7 @@ def _operator_json(record: LegalizationRecord) -> dict[str, Any]:
     }
 
 
-def _kernel_json(kernel: Kernel) -> dict[str, Any]:
+def _kernel_json(kernel: ExplainedKernel) -> dict[str, Any]:
     schedule, parallel = kernel.schedule, kernel.parallel
     return {
         "name": kernel.name,

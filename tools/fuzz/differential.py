@@ -23,7 +23,7 @@ STATES = {
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GraphVerdict:
     """What became of a graph."""
 
     state: str
@@ -31,11 +31,11 @@ class Verdict:
     operators: tuple[str, ...] = ()
 
 
-def judge(seed: int, target: str = "llvm", threads: int = 1) -> Verdict:
+def judge(seed: int, target: str = "llvm", threads: int = 1) -> GraphVerdict:
     """Compile the graph of a seed, run it, compare."""
     graph = random_graph(seed)
     state, text = _judge(graph, target, threads)
-    return Verdict(state, text, tuple(graph.operators))
+    return GraphVerdict(state, text, tuple(graph.operators))
 
 
 def _judge(graph: RandomGraph, target: str, threads: int) -> tuple[str, str]:

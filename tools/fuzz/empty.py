@@ -18,7 +18,7 @@ import numpy as np
 
 from mirlo.tools.bisect.compare import Tolerance, difference
 from mirlo.tools.bisect.oracles import Oracle, OracleError, onnxruntime, reference
-from mirlo.tools.fuzz.differential import FAILED, REFUSED, RIGHT, WRONG, Verdict
+from mirlo.tools.fuzz.differential import FAILED, REFUSED, RIGHT, WRONG, GraphVerdict
 
 COMPUTED, UNWRITTEN = "computed", "an element of the result is not written"
 STATES = {
@@ -36,7 +36,7 @@ Shape = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
-class Case:
+class EmptyCase:
     """An operator, the shapes that it reads and the constants that follow them."""
 
     shapes: tuple[Shape, ...]
@@ -65,84 +65,84 @@ OF_FLOATS = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 """Reductions that are declined for integers."""
 POOLS = ("MaxPool", "GlobalMaxPool")
 """The reference evaluator gives other shapes for these where there are no elements."""
-CASES: dict[str, Case] = {
+CASES: dict[str, EmptyCase] = {
     **{
-        f"{name}{label}": Case(NMK, {"keepdims": keep}, (axes,), FLOATS if name in OF_FLOATS else NUMBERS)
+        f"{name}{label}": EmptyCase(NMK, {"keepdims": keep}, (axes,), FLOATS if name in OF_FLOATS else NUMBERS)
         for name in REDUCTIONS
         for label, axes, keep in (("", _ints(1), 0), (" all", None, 1), (" last", _ints(0, 2), 0))
     },
-    **{name: Case(NMK, {"axis": 1}) for name in ("Softmax", "LogSoftmax", "Hardmax")},
-    **{f"{name} last": Case(NMK, {"axis": -1}) for name in ("Softmax", "LogSoftmax", "Hardmax")},
-    "LpNormalization": Case(NMK, {"axis": 1}),
-    "LpNormalization 1": Case(NMK, {"axis": 1, "p": 1}),
-    "ArgMax": Case(NMK, {"axis": 1}, (), NUMBERS),
-    "ArgMin": Case(NMK, {"axis": 2, "keepdims": 0}, (), NUMBERS),
-    "CumSum": Case(NMK, {}, (np.array(1),), NUMBERS),
-    "TopK": Case(NMK, {"axis": 1}, (_ints(0),), NUMBERS, 2),
-    "MeanVarianceNormalization": Case(NMK, {"axes": [1]}),
-    "LayerNormalization": Case((("n", "m", "k"), ("k",), ("k",)), {"axis": -1}),
-    "LayerNormalization 1": Case((("n", "m", "k"), ("m", "k")), {"axis": 1}, (), FLOATS, 3),
-    "InstanceNormalization": Case((("n", "c", "m"), ("c",), ("c",))),
-    "GroupNormalization": Case((("n", 4, "m"), (4,), (4,)), {"num_groups": 2}, opset=21),
-    "BatchNormalization": Case((("n", "c", "m"), ("c",), ("c",), ("c",), ("c",))),
-    "RMSNormalization": Case((("n", "m", "k"), ("k",)), {"axis": -1}, opset=23),
-    "RMSNormalization 1": Case((("n", "m", "k"), ("m", "k")), {"axis": 1}, opset=23),
-    "GlobalAveragePool": Case(IMAGE),
-    "GlobalMaxPool": Case(IMAGE),
-    "GlobalLpPool": Case(IMAGE),
-    "AveragePool": Case(IMAGE, {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}),
-    "AveragePool counted": Case(IMAGE, {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
-    "MaxPool": Case(IMAGE, {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}),
-    "MaxPool both": Case((("n", "c", "w"),), {"kernel_shape": [2], "pads": [1, 1]}, (), FLOATS, 2),
-    "LpPool": Case(IMAGE, {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}),
-    "LRN": Case(IMAGE, {"size": 3}),
-    "Conv": Case((("n", "c", "h", "w"), (3, "c", 2, 2)), {"pads": [1, 1, 1, 1]}),
-    "Conv biased": Case((("n", "c", "w"), (3, "c", 1), (3,))),
-    "ConvTranspose": Case((("n", "c", "w"), ("c", 2, 2))),
-    "MatMul": Case((("n", "m", "k"), ("k", "p")), {}, (), NUMBERS),
-    "MatMul batched": Case((("b", "m", "k"), ("b", "k", "n")), {}, (), NUMBERS),
-    "Gemm": Case((("m", "k"), ("k", "n"), ("n",))),
-    "Gemm plain": Case((("k", "m"), ("n", "k")), {"transA": 1, "transB": 1}),
-    "Einsum": Case((("m", "k"), ("n", "k")), {"equation": "mk,nk->mn"}),
-    "Einsum sum": Case((("m", "k"), ("n", "k")), {"equation": "mk,nk->m"}),
-    "Relu": Case(NMK),
-    "Add": Case((("n", "m", 1), ("m", "k")), {}, (), NUMBERS),
-    "Div": Case((("n", "m"), (1, "m")), {}, (), INTS),
-    "Mean": Case((("n", "m"), ("m",))),
-    "Concat": Case((("n", "m"), ("k", "m")), {"axis": 0}, (), NUMBERS),
-    "Transpose": Case(NMK, {"perm": [2, 0, 1]}, (), NUMBERS),
-    "Flatten": Case(NMK, {"axis": 2}),
-    "Pad": Case((("n", "m"),), {}, (_ints(1, 1, 1, 1), np.array(3)), INTS),
-    "Tile": Case((("n", "m"),), {}, (_ints(2, 0),), NUMBERS),
-    "Expand": Case(((1, "m"),), {}, (_ints(3, 1),), NUMBERS),
-    "Slice": Case((("n", "m"),), {}, (_ints(1), _ints(9), _ints(0)), NUMBERS),
-    "Split": Case((("n", 4),), {"axis": 1, "num_outputs": 2}, (), NUMBERS, 2),
-    "Gather": Case((("n", 3), ("k",)), {"axis": 1}, (), NUMBERS, 1, (1,)),
-    "GatherElements": Case(((3, "m"), ("k", "m")), {}, (), NUMBERS, 1, (1,)),
-    "ScatterElements": Case(((3, "m"), ("k", "m"), ("k", "m")), {}, (), NUMBERS, 1, (1,)),
-    "GatherND": Case(((3, "m"), ("k", 1)), {}, (), NUMBERS, 1, (1,)),
-    "ScatterND": Case(((3, "m"), ("k", 1), ("k", "m")), {}, (), NUMBERS, 1, (1,)),
-    "NonZero": Case((("n", "m"),), {}, (), NUMBERS),
-    "Unique": Case((("n", "m"),), {}, (), NUMBERS),
-    "Compress": Case((("n", 2),), {"axis": 1}, (np.array([True, False]),), NUMBERS),
-    "OneHot": Case((("n", "m"),), {}, (_ints(3), np.array([0, 1], np.float32)), (np.int64,)),
-    "Trilu": Case((("n", "m", "k"),), {}, (), NUMBERS),
-    "Shape": Case(NMK),
-    "Size": Case(NMK),
-    "ReverseSequence": Case((("t", "b", "k"), ("b",)), {}, (), NUMBERS, 1, (1,)),
-    "SpaceToDepth": Case((("n", 2, "h", 4),), {"blocksize": 2}),
-    "DepthToSpace": Case((("n", 4, "h", "w"),), {"blocksize": 2}),
-    "RNN": Case(((2, "b", 3), (1, 4, 3), (1, 4, 4)), {"hidden_size": 4}, (), (np.float32,), 2),
-    "GRU": Case(((2, "b", 3), (1, 12, 3), (1, 12, 4)), {"hidden_size": 4}, (), (np.float32,), 2),
-    "LSTM": Case(((2, "b", 3), (1, 16, 3), (1, 16, 4)), {"hidden_size": 4}, (), (np.float32,), 3),
+    **{name: EmptyCase(NMK, {"axis": 1}) for name in ("Softmax", "LogSoftmax", "Hardmax")},
+    **{f"{name} last": EmptyCase(NMK, {"axis": -1}) for name in ("Softmax", "LogSoftmax", "Hardmax")},
+    "LpNormalization": EmptyCase(NMK, {"axis": 1}),
+    "LpNormalization 1": EmptyCase(NMK, {"axis": 1, "p": 1}),
+    "ArgMax": EmptyCase(NMK, {"axis": 1}, (), NUMBERS),
+    "ArgMin": EmptyCase(NMK, {"axis": 2, "keepdims": 0}, (), NUMBERS),
+    "CumSum": EmptyCase(NMK, {}, (np.array(1),), NUMBERS),
+    "TopK": EmptyCase(NMK, {"axis": 1}, (_ints(0),), NUMBERS, 2),
+    "MeanVarianceNormalization": EmptyCase(NMK, {"axes": [1]}),
+    "LayerNormalization": EmptyCase((("n", "m", "k"), ("k",), ("k",)), {"axis": -1}),
+    "LayerNormalization 1": EmptyCase((("n", "m", "k"), ("m", "k")), {"axis": 1}, (), FLOATS, 3),
+    "InstanceNormalization": EmptyCase((("n", "c", "m"), ("c",), ("c",))),
+    "GroupNormalization": EmptyCase((("n", 4, "m"), (4,), (4,)), {"num_groups": 2}, opset=21),
+    "BatchNormalization": EmptyCase((("n", "c", "m"), ("c",), ("c",), ("c",), ("c",))),
+    "RMSNormalization": EmptyCase((("n", "m", "k"), ("k",)), {"axis": -1}, opset=23),
+    "RMSNormalization 1": EmptyCase((("n", "m", "k"), ("m", "k")), {"axis": 1}, opset=23),
+    "GlobalAveragePool": EmptyCase(IMAGE),
+    "GlobalMaxPool": EmptyCase(IMAGE),
+    "GlobalLpPool": EmptyCase(IMAGE),
+    "AveragePool": EmptyCase(IMAGE, {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}),
+    "AveragePool counted": EmptyCase(IMAGE, {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
+    "MaxPool": EmptyCase(IMAGE, {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}),
+    "MaxPool both": EmptyCase((("n", "c", "w"),), {"kernel_shape": [2], "pads": [1, 1]}, (), FLOATS, 2),
+    "LpPool": EmptyCase(IMAGE, {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}),
+    "LRN": EmptyCase(IMAGE, {"size": 3}),
+    "Conv": EmptyCase((("n", "c", "h", "w"), (3, "c", 2, 2)), {"pads": [1, 1, 1, 1]}),
+    "Conv biased": EmptyCase((("n", "c", "w"), (3, "c", 1), (3,))),
+    "ConvTranspose": EmptyCase((("n", "c", "w"), ("c", 2, 2))),
+    "MatMul": EmptyCase((("n", "m", "k"), ("k", "p")), {}, (), NUMBERS),
+    "MatMul batched": EmptyCase((("b", "m", "k"), ("b", "k", "n")), {}, (), NUMBERS),
+    "Gemm": EmptyCase((("m", "k"), ("k", "n"), ("n",))),
+    "Gemm plain": EmptyCase((("k", "m"), ("n", "k")), {"transA": 1, "transB": 1}),
+    "Einsum": EmptyCase((("m", "k"), ("n", "k")), {"equation": "mk,nk->mn"}),
+    "Einsum sum": EmptyCase((("m", "k"), ("n", "k")), {"equation": "mk,nk->m"}),
+    "Relu": EmptyCase(NMK),
+    "Add": EmptyCase((("n", "m", 1), ("m", "k")), {}, (), NUMBERS),
+    "Div": EmptyCase((("n", "m"), (1, "m")), {}, (), INTS),
+    "Mean": EmptyCase((("n", "m"), ("m",))),
+    "Concat": EmptyCase((("n", "m"), ("k", "m")), {"axis": 0}, (), NUMBERS),
+    "Transpose": EmptyCase(NMK, {"perm": [2, 0, 1]}, (), NUMBERS),
+    "Flatten": EmptyCase(NMK, {"axis": 2}),
+    "Pad": EmptyCase((("n", "m"),), {}, (_ints(1, 1, 1, 1), np.array(3)), INTS),
+    "Tile": EmptyCase((("n", "m"),), {}, (_ints(2, 0),), NUMBERS),
+    "Expand": EmptyCase(((1, "m"),), {}, (_ints(3, 1),), NUMBERS),
+    "Slice": EmptyCase((("n", "m"),), {}, (_ints(1), _ints(9), _ints(0)), NUMBERS),
+    "Split": EmptyCase((("n", 4),), {"axis": 1, "num_outputs": 2}, (), NUMBERS, 2),
+    "Gather": EmptyCase((("n", 3), ("k",)), {"axis": 1}, (), NUMBERS, 1, (1,)),
+    "GatherElements": EmptyCase(((3, "m"), ("k", "m")), {}, (), NUMBERS, 1, (1,)),
+    "ScatterElements": EmptyCase(((3, "m"), ("k", "m"), ("k", "m")), {}, (), NUMBERS, 1, (1,)),
+    "GatherND": EmptyCase(((3, "m"), ("k", 1)), {}, (), NUMBERS, 1, (1,)),
+    "ScatterND": EmptyCase(((3, "m"), ("k", 1), ("k", "m")), {}, (), NUMBERS, 1, (1,)),
+    "NonZero": EmptyCase((("n", "m"),), {}, (), NUMBERS),
+    "Unique": EmptyCase((("n", "m"),), {}, (), NUMBERS),
+    "Compress": EmptyCase((("n", 2),), {"axis": 1}, (np.array([True, False]),), NUMBERS),
+    "OneHot": EmptyCase((("n", "m"),), {}, (_ints(3), np.array([0, 1], np.float32)), (np.int64,)),
+    "Trilu": EmptyCase((("n", "m", "k"),), {}, (), NUMBERS),
+    "Shape": EmptyCase(NMK),
+    "Size": EmptyCase(NMK),
+    "ReverseSequence": EmptyCase((("t", "b", "k"), ("b",)), {}, (), NUMBERS, 1, (1,)),
+    "SpaceToDepth": EmptyCase((("n", 2, "h", 4),), {"blocksize": 2}),
+    "DepthToSpace": EmptyCase((("n", 4, "h", "w"),), {"blocksize": 2}),
+    "RNN": EmptyCase(((2, "b", 3), (1, 4, 3), (1, 4, 4)), {"hidden_size": 4}, (), (np.float32,), 2),
+    "GRU": EmptyCase(((2, "b", 3), (1, 12, 3), (1, 12, 4)), {"hidden_size": 4}, (), (np.float32,), 2),
+    "LSTM": EmptyCase(((2, "b", 3), (1, 16, 3), (1, 16, 4)), {"hidden_size": 4}, (), (np.float32,), 3),
     **{
-        f"SoftmaxCrossEntropyLoss {reduction}": Case(
+        f"SoftmaxCrossEntropyLoss {reduction}": EmptyCase(
             (("n", 3, "k"), ("n", "k")), {"reduction": reduction}, (), FLOATS, 1, (1,)
         )
         for reduction in ("none", "sum", "mean")
     },
     **{
-        f"NegativeLogLikelihoodLoss {reduction}": Case(
+        f"NegativeLogLikelihoodLoss {reduction}": EmptyCase(
             (("n", 3, "k"), ("n", "k"), (3,)), {"reduction": reduction}, (), FLOATS, 1, (1,)
         )
         for reduction in ("none", "sum", "mean")
@@ -151,7 +151,7 @@ CASES: dict[str, Case] = {
 
 
 @dataclass(frozen=True)
-class Node:
+class SizedCase:
     """A case with sizes."""
 
     name: str
@@ -176,7 +176,7 @@ class Node:
         return f"{self.name}({shown}){', dynamic' if self.is_dynamic else ''}"
 
 
-def random_nodes(seed: int) -> list[Node]:
+def random_nodes(seed: int) -> list[SizedCase]:
     """Return the nodes of a seed: of one opset, each with a dim that is 0."""
     rng = np.random.default_rng([seed, 5])
     names = list(CASES)
@@ -191,11 +191,11 @@ def random_nodes(seed: int) -> list[Node]:
         sizes = {letter: int(rng.integers(0, 5)) if rng.random() < 0.7 else 0 for letter in letters}
         sizes[letters[int(rng.integers(len(letters)))]] = 0
         dtype = case.dtypes[int(rng.integers(len(case.dtypes)))]
-        nodes.append(Node(name, dtype, sizes, is_dynamic, int(rng.integers(1 << 30))))
+        nodes.append(SizedCase(name, dtype, sizes, is_dynamic, int(rng.integers(1 << 30))))
     return nodes
 
 
-def model_of(nodes: list[Node]) -> tuple[Any, dict[str, np.ndarray]]:
+def model_of(nodes: list[SizedCase]) -> tuple[Any, dict[str, np.ndarray]]:
     """Return a model of independent nodes and its inputs. Outputs of the i-th are `y<i>_...`."""
     from onnx import helper, numpy_helper
 
@@ -222,7 +222,7 @@ def model_of(nodes: list[Node]) -> tuple[Any, dict[str, np.ndarray]]:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), feeds
 
 
-def judge(seed: int) -> Verdict:
+def judge(seed: int) -> GraphVerdict:
     """Compile and run the nodes of a seed, together, or each by itself where they cannot be."""
     nodes = random_nodes(seed)
     verdict = judge_nodes(nodes)
@@ -230,10 +230,10 @@ def judge(seed: int) -> Verdict:
         alone = [judge_nodes([node]) for node in nodes]
         order = (FAILED, WRONG, REFUSED, COMPUTED, RIGHT)
         verdict = min(alone, key=lambda each: order.index(each.state))
-    return Verdict(verdict.state, verdict.text, tuple(node.name.split(" ")[0] for node in nodes))
+    return GraphVerdict(verdict.state, verdict.text, tuple(node.name.split(" ")[0] for node in nodes))
 
 
-def judge_nodes(nodes: list[Node], target: str = "llvm") -> Verdict:
+def judge_nodes(nodes: list[SizedCase], target: str = "llvm") -> GraphVerdict:
     """Compile nodes to one function, run it, and compare what each computes with what the oracles do."""
     from mirlo.driver.compile import compile as compile_model
     from mirlo.runtime.errors import MirloError
@@ -245,18 +245,18 @@ def judge_nodes(nodes: list[Node], target: str = "llvm") -> Verdict:
         found = function.run(feeds)
         unwritten = _unwritten(function, feeds, found)
     except MirloError as error:
-        return Verdict(FAILED if getattr(error, "internal", False) else REFUSED, f"{shown}: {error}")
+        return GraphVerdict(FAILED if getattr(error, "internal", False) else REFUSED, f"{shown}: {error}")
     except Exception as error:
-        return Verdict(FAILED, f"{shown}: {type(error).__name__}: {error}")
+        return GraphVerdict(FAILED, f"{shown}: {type(error).__name__}: {error}")
     if unwritten:
-        return Verdict(WRONG, f"{shown}: '{unwritten}': {UNWRITTEN}")
+        return GraphVerdict(WRONG, f"{shown}: '{unwritten}': {UNWRITTEN}")
     state = RIGHT
     for i, node in enumerate(nodes):
         texts = departures(node, {k.split("_")[1]: v for k, v in found.items() if k.startswith(f"y{i}_")})
         if texts and None not in texts:
-            return Verdict(WRONG, f"{node}: {'; '.join(str(text) for text in texts)}")
+            return GraphVerdict(WRONG, f"{node}: {'; '.join(str(text) for text in texts)}")
         state = state if texts else COMPUTED
-    return Verdict(state)
+    return GraphVerdict(state)
 
 
 def _unwritten(function: Any, feeds: Mapping[str, Any], found: Mapping[str, Any]) -> str:
@@ -300,7 +300,7 @@ def _send(sender: Any, model: Any, feeds: Mapping[str, Any], names: Sequence[str
         sender.send(None)
 
 
-def departures(node: Node, found: Mapping[str, np.ndarray]) -> list[str | None]:
+def departures(node: SizedCase, found: Mapping[str, np.ndarray]) -> list[str | None]:
     """Return, for each oracle that computes a node, how results depart from its results; None where they do not."""
     model, feeds = model_of([node])
     names = [value.name for value in model.graph.output]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.tools.fuzz.operators import load_planners
-from mirlo.tools.fuzz.pool import LIMIT, MOST_ELEMENTS, Plan, Pool, Value
+from mirlo.tools.fuzz.pool import LIMIT, MOST_ELEMENTS, GraphValue, NodeDraft, ValuePool
 
 OPSET = 21
 MOST_NODES = 24
@@ -32,11 +32,11 @@ class RandomGraph:
 
 def random_graph(seed: int, most_nodes: int = MOST_NODES) -> RandomGraph:
     """Return the random graph of this seed."""
-    pool = Pool(seed)
+    pool = ValuePool(seed)
     planners = load_planners()
     weights = np.array([weight for weight, _ in planners])
     nodes: list[Any] = []
-    made: list[Value] = []
+    made: list[GraphValue] = []
     read: set[str] = set()
     wanted = min(int(pool.rng.geometric(1 / MEAN_NODES)), most_nodes)
     for _ in range(TRIES * wanted):
@@ -64,7 +64,7 @@ def random_graph(seed: int, most_nodes: int = MOST_NODES) -> RandomGraph:
     )
 
 
-def _results(plan: Plan, index: int) -> list[Value] | None:
+def _results(plan: NodeDraft, index: int) -> list[GraphValue] | None:
     """Return the results of the node; None if they are not fit for a comparison."""
     from onnx.reference import ReferenceEvaluator
 
@@ -82,7 +82,7 @@ def _results(plan: Plan, index: int) -> list[Value] | None:
     exact = plan.is_exact and all(value is None or value.is_exact for value in plan.inputs)
     before = max((value.epsilon for value in plan.inputs if value is not None), default=0.0)
     results = [
-        Value(name, np.asarray(array), exact, max(before, _epsilon(np.asarray(array).dtype)))
+        GraphValue(name, np.asarray(array), exact, max(before, _epsilon(np.asarray(array).dtype)))
         for name, array in zip(names, arrays, strict=True)
     ]
     return results if all(map(_is_fit, results)) else None
@@ -92,7 +92,7 @@ def _epsilon(dtype: Any) -> float:
     return float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
 
 
-def _agrees_with_inference(node: Any, plan: Plan, names: list[str], arrays: list[Any]) -> bool:
+def _agrees_with_inference(node: Any, plan: NodeDraft, names: list[str], arrays: list[Any]) -> bool:
     """Whether the evaluator computed what ONNX's shape inference says: it takes some nodes that are not valid."""
     import onnx
 
@@ -113,7 +113,7 @@ def _agrees_with_inference(node: Any, plan: Plan, names: list[str], arrays: list
     return True
 
 
-def _is_fit(value: Value) -> bool:
+def _is_fit(value: GraphValue) -> bool:
     if value.array.size > MOST_ELEMENTS or value.array.size == 0:
         return False
     if value.is_float:
@@ -122,7 +122,7 @@ def _is_fit(value: Value) -> bool:
     return True
 
 
-def _proto(plan: Plan, outputs: list[str], index: int) -> Any:
+def _proto(plan: NodeDraft, outputs: list[str], index: int) -> Any:
     from onnx import helper
 
     inputs = [value.name if value is not None else "" for value in plan.inputs]
@@ -132,11 +132,11 @@ def _proto(plan: Plan, outputs: list[str], index: int) -> Any:
     return helper.make_node(plan.operator, inputs, outputs, name=name, domain=plan.domain, **plan.attributes)
 
 
-def _node(plan: Plan, results: list[Value], index: int) -> Any:
+def _node(plan: NodeDraft, results: list[GraphValue], index: int) -> Any:
     return _proto(plan, [value.name for value in results], index)
 
 
-def _single(node: Any, plan: Plan, outputs: list[str]) -> Any:
+def _single(node: Any, plan: NodeDraft, outputs: list[str]) -> Any:
     """Return the node as a model, which tells the evaluator the operator set."""
     from onnx import helper
 
@@ -145,7 +145,7 @@ def _single(node: Any, plan: Plan, outputs: list[str]) -> Any:
     return _finished(helper.make_graph([node], "node", list(inputs.values()), shown))
 
 
-def _model(nodes: list[Any], pool: Pool, outputs: list[Value], read: set[str]) -> Any:
+def _model(nodes: list[Any], pool: ValuePool, outputs: list[GraphValue], read: set[str]) -> Any:
     from onnx import helper, numpy_helper
 
     inputs = [_info(value, pool.is_open) for value in pool.inputs if value.name in read]
@@ -158,7 +158,7 @@ def _model(nodes: list[Any], pool: Pool, outputs: list[Value], read: set[str]) -
     return _finished(helper.make_graph(nodes, "random", inputs, shown, constants))
 
 
-def _info(value: Value, is_open: bool = False) -> Any:
+def _info(value: GraphValue, is_open: bool = False) -> Any:
     """Type of a value. An open dim has the name of its size: those of one size are one dim."""
     from onnx import helper
 

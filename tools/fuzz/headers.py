@@ -33,7 +33,7 @@ _ODD: tuple[Any, ...] = (
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HeaderVerdict:
     """What became of a file."""
 
     state: str
@@ -133,7 +133,7 @@ def _signed(data: bytes, header: dict[str, Any], header_bytes: int, code_bytes: 
     return (head.ljust(start, b"\0") + code).ljust(data_start, b"\0") + tensors
 
 
-def judge(seed: int) -> Verdict:
+def judge(seed: int) -> HeaderVerdict:
     """Open, list, and where the seal does not tell, load and run the file of a seed."""
     from mirlo.runtime import artifact as artifacts
     from mirlo.runtime.errors import MirloError
@@ -152,10 +152,10 @@ def judge(seed: int) -> Verdict:
                 executable = load(path)
                 executable.run(executable.random_inputs(dims={"n": 3}))
         except MirloError as error:
-            return Verdict(REFUSED, str(error), kind)
+            return HeaderVerdict(REFUSED, str(error), kind)
         except Exception as error:
-            return Verdict(FAILED, f"{what}: {type(error).__name__}: {error}", kind)
-    return Verdict(ACCEPTED, what, kind)
+            return HeaderVerdict(FAILED, f"{what}: {type(error).__name__}: {error}", kind)
+    return HeaderVerdict(ACCEPTED, what, kind)
 
 
 def write(seed: int, folder: Path) -> None:

@@ -21,7 +21,7 @@ SMALL_GRAPH = 8
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FileVerdict:
     """What became of a file."""
 
     state: str
@@ -38,7 +38,7 @@ def broken_file(seed: int) -> tuple[bytes, str]:
     return mutation(model, rng), mutation.__name__.strip("_")
 
 
-def judge(seed: int) -> Verdict:
+def judge(seed: int) -> FileVerdict:
     """Import and compile the broken file of a seed."""
     from mirlo.driver.compile import compile as compile_model
     from mirlo.runtime.errors import MirloError
@@ -47,10 +47,10 @@ def judge(seed: int) -> Verdict:
     try:
         compile_model(content, jobs=1, cache=False)
     except MirloError as error:
-        return Verdict(FAILED if getattr(error, "internal", False) else REFUSED, str(error), mutation)
+        return FileVerdict(FAILED if getattr(error, "internal", False) else REFUSED, str(error), mutation)
     except Exception as error:
-        return Verdict(FAILED, f"{type(error).__name__}: {error}", mutation)
-    return Verdict(ACCEPTED, "", mutation)
+        return FileVerdict(FAILED, f"{type(error).__name__}: {error}", mutation)
+    return FileVerdict(ACCEPTED, "", mutation)
 
 
 # Mutations of bytes

@@ -77,7 +77,7 @@ PLACES = (
 
 
 @dataclass(frozen=True)
-class Verdict:
+class NameVerdict:
     """What became of a model."""
 
     state: str
@@ -153,14 +153,14 @@ def _branch(text: Callable[[str, str], str] = lambda place, plain: plain) -> Any
     return helper.make_graph([node], name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)])
 
 
-def judge(seed: int) -> Verdict:
+def judge(seed: int) -> NameVerdict:
     """Give the model of a seed to a command, and look at all that comes out."""
     model, chosen = hostile_model(seed)
     commands = list(COMMANDS)
     name = commands[seed % len(commands)]
     state, text = judge_model(model, name)
     where = ", ".join(f"{place}={payload[:40]!a}" for place, payload in chosen.items())
-    return Verdict(state, f"{name}: {where}: {text}" if text else "", name)
+    return NameVerdict(state, f"{name}: {where}: {text}" if text else "", name)
 
 
 COMMANDS: dict[str, tuple[str, ...]] = {

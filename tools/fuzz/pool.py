@@ -22,7 +22,7 @@ DIMS_OF_A_GRAPH = 4
 
 
 @dataclass(eq=False)
-class Value:
+class GraphValue:
     """A tensor of the graph."""
 
     name: str
@@ -50,11 +50,11 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Plan:
+class NodeDraft:
     """A node that may be added."""
 
     operator: str
-    inputs: tuple[Value | None, ...]
+    inputs: tuple[GraphValue | None, ...]
     attributes: dict[str, Any] = field(default_factory=dict)
     outputs: int = 1
     is_exact: bool = False
@@ -62,7 +62,7 @@ class Plan:
     domain: str = ""
 
 
-class Pool:
+class ValuePool:
     """Values to choose from; those that are missing are made, as inputs or constants of the graph."""
 
     def __init__(self, seed: int) -> None:
@@ -70,9 +70,9 @@ class Pool:
         self.dims = (1, *(self.choice(DIMS) for _ in range(DIMS_OF_A_GRAPH)))
         self.is_open = self.chance(OPEN)
         """Whether sizes are known at run time only: dims of inputs, and some of the numbers that decide shapes."""
-        self.values: list[Value] = []
-        self.inputs: list[Value] = []
-        self.constants: list[Value] = []
+        self.values: list[GraphValue] = []
+        self.inputs: list[GraphValue] = []
+        self.constants: list[GraphValue] = []
 
     # Choices
 
@@ -104,31 +104,31 @@ class Pool:
             return self.rng.integers(least, 8, shape).astype(kind)
         return (np.round(self.rng.uniform(low, high, shape) * 16) / 16).astype(kind)
 
-    def leaf(self, array: np.ndarray, constant: bool | None = None) -> Value:
+    def leaf(self, array: np.ndarray, constant: bool | None = None) -> GraphValue:
         """Add an input of the graph, or a constant."""
         constant = self.chance(0.4) if constant is None else constant
         owned = self.constants if constant else self.inputs
-        value = Value(f"{'c' if constant else 'x'}{len(owned)}", np.asarray(array), True)
+        value = GraphValue(f"{'c' if constant else 'x'}{len(owned)}", np.asarray(array), True)
         owned.append(value)
         self.values.append(value)
         return value
 
-    def constant(self, array: Any) -> Value:
+    def constant(self, array: Any) -> GraphValue:
         """Add a constant that only the current node reads: axes, shapes, indices."""
-        value = Value(f"c{len(self.constants)}", np.asarray(array), True)
+        value = GraphValue(f"c{len(self.constants)}", np.asarray(array), True)
         self.constants.append(value)
         return value
 
-    def sizes(self, numbers: Any) -> Value:
+    def sizes(self, numbers: Any) -> GraphValue:
         """Integers that decide a shape: a constant, or an input where sizes are open."""
         array = np.array(numbers, np.int64)
         if not self.is_open or self.chance(0.5):
             return self.constant(array)
-        value = Value(f"x{len(self.inputs)}", array, True)
+        value = GraphValue(f"x{len(self.inputs)}", array, True)
         self.inputs.append(value)
         return value
 
-    def find(self, fits: Callable[[Value], bool]) -> Value | None:
+    def find(self, fits: Callable[[GraphValue], bool]) -> GraphValue | None:
         """Draw a value that fits; newer ones are likelier, so that graphs are deep."""
         found = [value for value in self.values if fits(value)]
         if not found:
@@ -136,25 +136,25 @@ class Pool:
         weights = np.arange(1, len(found) + 1, dtype=float) ** 2
         return found[int(self.rng.choice(len(found), p=weights / weights.sum()))]
 
-    def floats(self, low: int = 0, high: int = 4, exact: bool = False, dtype: Any = None) -> Value:
+    def floats(self, low: int = 0, high: int = 4, exact: bool = False, dtype: Any = None) -> GraphValue:
         """Draw a tensor of floats whose rank is from `low` to `high`."""
 
-        def fits(value: Value) -> bool:
+        def fits(value: GraphValue) -> bool:
             right = value.is_float if dtype is None else value.dtype == dtype
             return right and low <= value.rank <= high and (value.is_exact or not exact) and value.array.size > 0
 
         found = self.find(fits) if self.chance(0.85) else None
         return found or self.leaf(self.array(self.shape(low, high), dtype or self.choice(FLOATS)))
 
-    def of_shape(self, shape: Sequence[int], dtype: Any) -> Value:
+    def of_shape(self, shape: Sequence[int], dtype: Any) -> GraphValue:
         """Draw a tensor of this shape and type."""
         found = self.find(lambda v: v.shape == tuple(shape) and v.dtype == dtype) if self.chance(0.6) else None
         return found or self.leaf(self.array(shape, dtype))
 
-    def any(self, low: int = 0, high: int = 5, kinds: str = "fiub", exact: bool = False) -> Value:
+    def any(self, low: int = 0, high: int = 5, kinds: str = "fiub", exact: bool = False) -> GraphValue:
         """Draw a tensor of any type of these kinds."""
 
-        def fits(value: Value) -> bool:
+        def fits(value: GraphValue) -> bool:
             right = value.dtype.kind in kinds and low <= value.rank <= high
             return right and (value.is_exact or not exact) and value.array.size > 0
 
@@ -167,7 +167,7 @@ class Pool:
         )
         return self.leaf(self.array(self.shape(low, min(high, 4)), dtype))
 
-    def broadcastable(self, other: Value, dtype: Any = None) -> Value:
+    def broadcastable(self, other: GraphValue, dtype: Any = None) -> GraphValue:
         """Draw a tensor that broadcasts with another one, in either direction."""
         shape = list(other.shape)
         for axis in range(len(shape)):

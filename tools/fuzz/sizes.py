@@ -17,7 +17,7 @@ import numpy as np
 
 from mirlo.tools.bisect.compare import Tolerance, difference
 from mirlo.tools.bisect.oracles import OracleError, reference
-from mirlo.tools.fuzz.differential import FAILED, REFUSED, RIGHT, WRONG, Verdict
+from mirlo.tools.fuzz.differential import FAILED, REFUSED, RIGHT, WRONG, GraphVerdict
 
 COMPUTED = "computed"
 STATES = {
@@ -42,7 +42,7 @@ IMAGE = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
 
 
 @dataclass(frozen=True)
-class Case:
+class SizeCase:
     """An operator, what it reads, and which of its inputs the seeds change."""
 
     feeds: Mapping[str, np.ndarray]
@@ -67,54 +67,56 @@ def _int(number: int) -> np.ndarray:
     return np.array(number, np.int64)
 
 
-CASES: dict[str, Case] = {
-    "Expand": Case({"x": X[:1, :1], "s": _ints(3, 2)}),
-    "Expand-1": Case({"x": np.ones(1, np.float32), "s": _ints(2, 3, 4)}),
-    "Tile": Case({"x": X, "s": _ints(2, 3)}),
-    "Pad": Case({"x": X, "s": _ints(1, 0, 0, 1)}),
-    "Pad-edge": Case({"x": X, "s": _ints(1, 0, 0, 1)}, attributes={"mode": "edge"}),
-    "Pad-reflect": Case({"x": X, "s": _ints(1, 0, 0, 1)}, attributes={"mode": "reflect"}),
-    "ConstantOfShape": Case({"s": _ints(1, 2, 3)}),
-    "Range": Case({"a": _int(0), "s": _int(5), "d": _int(1)}, ("a", "s", "d")),
-    "Range-f32": Case({"a": np.float32(0), "s": np.float32(5), "d": np.float32(1)}, ("s", "d")),
-    "OneHot": Case({"x": _ints(1, 2, 3), "s": _ints(5), "v": np.array([0, 1], np.float32)}),
-    "Resize": Case({"x": IMAGE, "s": np.array([1, 1, 2, 2], np.float32)}, names=("x", "", "s")),
-    "Resize-sizes": Case({"x": IMAGE, "s": _ints(1, 2, 6, 8)}, names=("x", "", "", "s"), attributes={"mode": "linear"}),
-    "Reshape": Case({"x": X, "s": _ints(2, 6)}, is_cheap=True),
-    "Reshape-zero": Case({"x": X[:0], "s": _ints(0, 6)}, attributes={"allowzero": 1}),
-    "Slice": Case(
+CASES: dict[str, SizeCase] = {
+    "Expand": SizeCase({"x": X[:1, :1], "s": _ints(3, 2)}),
+    "Expand-1": SizeCase({"x": np.ones(1, np.float32), "s": _ints(2, 3, 4)}),
+    "Tile": SizeCase({"x": X, "s": _ints(2, 3)}),
+    "Pad": SizeCase({"x": X, "s": _ints(1, 0, 0, 1)}),
+    "Pad-edge": SizeCase({"x": X, "s": _ints(1, 0, 0, 1)}, attributes={"mode": "edge"}),
+    "Pad-reflect": SizeCase({"x": X, "s": _ints(1, 0, 0, 1)}, attributes={"mode": "reflect"}),
+    "ConstantOfShape": SizeCase({"s": _ints(1, 2, 3)}),
+    "Range": SizeCase({"a": _int(0), "s": _int(5), "d": _int(1)}, ("a", "s", "d")),
+    "Range-f32": SizeCase({"a": np.float32(0), "s": np.float32(5), "d": np.float32(1)}, ("s", "d")),
+    "OneHot": SizeCase({"x": _ints(1, 2, 3), "s": _ints(5), "v": np.array([0, 1], np.float32)}),
+    "Resize": SizeCase({"x": IMAGE, "s": np.array([1, 1, 2, 2], np.float32)}, names=("x", "", "s")),
+    "Resize-sizes": SizeCase(
+        {"x": IMAGE, "s": _ints(1, 2, 6, 8)}, names=("x", "", "", "s"), attributes={"mode": "linear"}
+    ),
+    "Reshape": SizeCase({"x": X, "s": _ints(2, 6)}, is_cheap=True),
+    "Reshape-zero": SizeCase({"x": X[:0], "s": _ints(0, 6)}, attributes={"allowzero": 1}),
+    "Slice": SizeCase(
         {"x": X, "s": _ints(0), "e": _ints(3), "a": _ints(0), "d": _ints(1)}, ("s", "e", "d"), is_cheap=True
     ),
-    "Gather": Case({"x": X, "s": _ints(0, 2)}, is_cheap=True),
-    "GatherElements": Case({"x": X, "s": _ints(0, 2).reshape(1, 2)}, is_cheap=True),
-    "GatherND": Case({"x": X, "s": _ints(0, 2)}, is_cheap=True),
-    "ScatterElements": Case({"x": X, "s": _ints(0, 2).reshape(1, 2), "u": X[:1, :2]}),
-    "ScatterND": Case({"x": X, "s": _ints(0, 2).reshape(1, 2), "u": X[0, :1]}),
-    "TopK": Case({"x": X, "s": _ints(2)}, attributes={"axis": 1}, outputs=2),
-    "Split": Case({"x": X, "s": _ints(1, 3)}, attributes={"axis": 1}, outputs=2),
-    "Trilu": Case({"x": X, "s": _int(1)}, is_cheap=True),
-    "CenterCropPad": Case({"x": X, "s": _ints(2, 2)}),
-    "HannWindow": Case({"s": _int(7)}),
-    "BlackmanWindow": Case({"s": _int(7)}),
-    "AffineGrid": Case({"t": np.ones((1, 2, 3), np.float32), "s": _ints(1, 1, 2, 3)}, opset=20),
-    "ReverseSequence": Case(
+    "Gather": SizeCase({"x": X, "s": _ints(0, 2)}, is_cheap=True),
+    "GatherElements": SizeCase({"x": X, "s": _ints(0, 2).reshape(1, 2)}, is_cheap=True),
+    "GatherND": SizeCase({"x": X, "s": _ints(0, 2)}, is_cheap=True),
+    "ScatterElements": SizeCase({"x": X, "s": _ints(0, 2).reshape(1, 2), "u": X[:1, :2]}),
+    "ScatterND": SizeCase({"x": X, "s": _ints(0, 2).reshape(1, 2), "u": X[0, :1]}),
+    "TopK": SizeCase({"x": X, "s": _ints(2)}, attributes={"axis": 1}, outputs=2),
+    "Split": SizeCase({"x": X, "s": _ints(1, 3)}, attributes={"axis": 1}, outputs=2),
+    "Trilu": SizeCase({"x": X, "s": _int(1)}, is_cheap=True),
+    "CenterCropPad": SizeCase({"x": X, "s": _ints(2, 2)}),
+    "HannWindow": SizeCase({"s": _int(7)}),
+    "BlackmanWindow": SizeCase({"s": _int(7)}),
+    "AffineGrid": SizeCase({"t": np.ones((1, 2, 3), np.float32), "s": _ints(1, 1, 2, 3)}, opset=20),
+    "ReverseSequence": SizeCase(
         {"x": X, "s": _ints(1, 2, 3, 1)}, is_compared=False, attributes={"batch_axis": 1, "time_axis": 0}
     ),
-    "Col2Im": Case({"x": np.ones((1, 4, 4), np.float32), "s": _ints(3, 3), "b": _ints(2, 2)}, ("s", "b")),
-    "DFT": Case({"x": X.reshape(1, 12, 1), "s": _int(8)}, attributes={"axis": 1}, opset=17),
-    "MaxUnpool": Case(
+    "Col2Im": SizeCase({"x": np.ones((1, 4, 4), np.float32), "s": _ints(3, 3), "b": _ints(2, 2)}, ("s", "b")),
+    "DFT": SizeCase({"x": X.reshape(1, 12, 1), "s": _int(8)}, attributes={"axis": 1}, opset=17),
+    "MaxUnpool": SizeCase(
         {"x": IMAGE[:, :, :2, :2], "i": _ints(0, 2, 5, 7, 9, 11, 13, 15).reshape(1, 2, 2, 2), "s": _ints(1, 2, 4, 4)},
         ("i", "s"), {"kernel_shape": [2, 2], "strides": [2, 2]},
     ),
-    "NonMaxSuppression": Case(
+    "NonMaxSuppression": SizeCase(
         {"b": np.ones((1, 3, 4), np.float32), "c": np.ones((1, 1, 3), np.float32), "s": _ints(2)},
     ),
-    "RoiAlign": Case(
+    "RoiAlign": SizeCase(
         {"x": IMAGE, "r": np.array([[0, 0, 2, 2]], np.float32), "s": _ints(0)}, ("r", "s"), opset=16,
     ),
-    "GridSample": Case({"x": IMAGE, "g": np.zeros((1, 2, 2, 2), np.float32)}, ("g",), opset=16),
-    "CumSum": Case({"x": X, "s": _int(1)}),
-    "Upsample": Case({"x": IMAGE, "s": np.array([1, 1, 2, 2], np.float32)}, opset=9),
+    "GridSample": SizeCase({"x": IMAGE, "g": np.zeros((1, 2, 2, 2), np.float32)}, ("g",), opset=16),
+    "CumSum": SizeCase({"x": X, "s": _int(1)}),
+    "Upsample": SizeCase({"x": IMAGE, "s": np.array([1, 1, 2, 2], np.float32)}, opset=9),
 }  # fmt: skip
 DIMS: dict[str, tuple[tuple[tuple[str | int, ...], ...], dict[str, Any]]] = {
     "Gemm": ((("n", "k"), ("m", "k")), {"transB": 1}),
@@ -142,7 +144,7 @@ ALL = (*CASES, *(f"{name} of empty arrays" for name in DIMS))
 
 
 @dataclass(frozen=True)
-class Call:
+class ModelCall:
     """A model and what it is called with."""
 
     name: str
@@ -152,7 +154,7 @@ class Call:
     """Whether the reference evaluator can be asked."""
 
 
-def hostile_call(seed: int) -> Call:
+def hostile_call(seed: int) -> ModelCall:
     """Return the call of a seed."""
     rng = np.random.default_rng([seed, 4])
     name = ALL[seed // BLOCK % len(ALL)]
@@ -162,13 +164,13 @@ def hostile_call(seed: int) -> Call:
     return _call_of_dims(name.split(" ")[0], rng)
 
 
-def _call_of_data(name: str, with_sum: bool, rng: Any) -> Call:
+def _call_of_data(name: str, with_sum: bool, rng: Any) -> ModelCall:
     case = CASES[name]
     is_usual, feeds = bool(rng.random() < 0.15), dict(case.feeds)
     for each in () if is_usual else case.hostile:
         feeds[each] = _changed(case.feeds[each], with_sum, rng)
     is_small = all(np.isfinite(feeds[each]).all() and (np.abs(feeds[each]) <= 64).all() for each in case.hostile)
-    return Call(
+    return ModelCall(
         name, model_of_data(name, with_sum), feeds, is_usual or (case.is_compared and (is_small or case.is_cheap))
     )
 
@@ -189,7 +191,7 @@ def _changed(usual: np.ndarray, with_sum: bool, rng: Any) -> np.ndarray:
     return flat.reshape(usual.shape)
 
 
-def _call_of_dims(name: str, rng: Any) -> Call:
+def _call_of_dims(name: str, rng: Any) -> ModelCall:
     shapes, _ = DIMS[name]
     sizes = {dim: int(LONG_DIMS[int(rng.integers(len(LONG_DIMS)))]) for dim in ("n", "m")}
     feeds = {}
@@ -199,7 +201,7 @@ def _call_of_dims(name: str, rng: Any) -> Call:
             feeds[f"x{index}"] = np.zeros(known, np.float32)
         except (ValueError, MemoryError):  # numpy has no such array
             feeds[f"x{index}"] = np.zeros([min(dim, 3) for dim in known], np.float32)
-    return Call(f"{name} of empty arrays", model_of_dims(name), feeds, max(sizes.values()) < 64)
+    return ModelCall(f"{name} of empty arrays", model_of_dims(name), feeds, max(sizes.values()) < 64)
 
 
 @lru_cache(maxsize=8)
@@ -247,7 +249,7 @@ def _compiled(content: bytes) -> Any:
     return compile_model(content, jobs=1, cache=False)
 
 
-def judge(seed: int) -> Verdict:
+def judge(seed: int) -> GraphVerdict:
     """Call the model of a seed."""
     from mirlo.runtime.errors import MirloError
 
@@ -257,20 +259,20 @@ def judge(seed: int) -> Verdict:
         found = _compiled(call.model.SerializeToString()).run(call.feeds)
     except MirloError as error:
         state = FAILED if getattr(error, "internal", False) else REFUSED
-        return Verdict(state, f"{call.name}: {given}: {error}", (call.name,))
+        return GraphVerdict(state, f"{call.name}: {given}: {error}", (call.name,))
     except Exception as error:
-        return Verdict(FAILED, f"{call.name}: {given}: {type(error).__name__}: {error}", (call.name,))
+        return GraphVerdict(FAILED, f"{call.name}: {given}: {type(error).__name__}: {error}", (call.name,))
     text = _departs(call, found) if call.is_known else None
     if text is None:
-        return Verdict(RIGHT if call.is_known else COMPUTED, "", (call.name,))
-    return Verdict(WRONG if text else COMPUTED, f"{call.name}: {given}: {text}" if text else "", (call.name,))
+        return GraphVerdict(RIGHT if call.is_known else COMPUTED, "", (call.name,))
+    return GraphVerdict(WRONG if text else COMPUTED, f"{call.name}: {given}: {text}" if text else "", (call.name,))
 
 
 def _shown(array: np.ndarray) -> str:
     return f"{array.shape}" if array.size > 8 or not array.size else str(array.tolist())
 
 
-def _departs(call: Call, found: Mapping[str, Any]) -> str | None:
+def _departs(call: ModelCall, found: Mapping[str, Any]) -> str | None:
     """Return how results depart from the reference's; empty where it has none."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -18,7 +18,7 @@ BATCH = 100
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """What a job gave."""
 
     seed: int
@@ -35,7 +35,7 @@ def run_jobs(
     timeout: float,
     memory: int | None = None,
     seconds: float | None = None,
-) -> Generator[Outcome, None, None]:
+) -> Generator[JobOutcome, None, None]:
     """Yield the outcome of each job in order of completion; `memory` limits the address space of a process.
 
     After `seconds` no job is started, and running ones are stopped: there may be any number of seeds.
@@ -56,7 +56,7 @@ def _outcomes(
     timeout: float,
     memory: int | None,
     seconds: float | None,
-) -> Iterator[Outcome]:
+) -> Iterator[JobOutcome]:
     coming, returned = iter(seeds), list[int]()
     end = None if seconds is None else time.monotonic() + seconds
     while True:
@@ -96,7 +96,7 @@ class _Worker:
         self.started = time.monotonic()
         self.is_done = False
 
-    def receive(self) -> Outcome | None:
+    def receive(self) -> JobOutcome | None:
         try:
             result, seconds = self.pipe.recv()
         except EOFError:
@@ -105,14 +105,14 @@ class _Worker:
             self._finish()
             return None
         self.started = time.monotonic()
-        return Outcome(self.left.pop(0), result, None, seconds)
+        return JobOutcome(self.left.pop(0), result, None, seconds)
 
-    def stop(self, why: str | None) -> Outcome:
+    def stop(self, why: str | None) -> JobOutcome:
         """End the process, or reap one that has ended."""
         if why is not None:
             self._kill()
         self._finish()
-        return Outcome(self.left.pop(0), None, why or _death(self.process.exitcode))
+        return JobOutcome(self.left.pop(0), None, why or _death(self.process.exitcode))
 
     def give_up(self) -> None:
         """End the process and those that it started, whatever they do."""

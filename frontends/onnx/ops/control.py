@@ -12,7 +12,7 @@ from mirlo.frontends.onnx.expansion import RoundsTooMany
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import bind, scalar
-from mirlo.frontends.onnx.values import AnyValue, ListValue, Value, constant
+from mirlo.frontends.onnx.values import AnyValue, ListValue, TensorValue, constant
 
 MOST_ROUNDS = 1024
 """Most iterations to unroll; more would take too long to compile."""
@@ -79,7 +79,7 @@ def _unrolled(node: Node, body: Any, carried: list[AnyValue]) -> list[Any] | Non
             return None
         given = [constant("", np.array(done, np.int64)), constant("", np.array(True)), *carried]
         condition, *results = node.builder.branch(body, given, f"{done}/")
-        if not isinstance(condition, Value) or not condition.is_constant:
+        if not isinstance(condition, TensorValue) or not condition.is_constant:
             return None
         going = bool(condition.known)
         carried = results[: len(carried)]
@@ -93,7 +93,7 @@ def _unrolled(node: Node, body: Any, carried: list[AnyValue]) -> list[Any] | Non
 
 
 def _compiled(
-    node: Node, body: Any, limit: Value | None, going: Value | None, carried: Sequence[AnyValue]
+    node: Node, body: Any, limit: TensorValue | None, going: TensorValue | None, carried: Sequence[AnyValue]
 ) -> list[Any]:
     if len(body.output) == 1 + len(carried):
         return list(node.builder.repeat(body, limit, going, carried))
@@ -119,5 +119,5 @@ def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> Any:
     """Stack scan outputs to one value."""
     if not sequence:
         raise NodeError("the loop has no rounds, so that the shape of what it collects is not known")
-    values = [node.builder.ssa(value) if isinstance(value, (Value, ListValue)) else value for value in sequence]
+    values = [node.builder.ssa(value) if isinstance(value, (TensorValue, ListValue)) else value for value in sequence]
     return node.emit("stack", values, axis=axis)

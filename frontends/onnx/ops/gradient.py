@@ -9,7 +9,7 @@ from mirlo.frontends.onnx.gradient import gradients
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.training import DOMAIN
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import AnyValue, Value
+from mirlo.frontends.onnx.values import AnyValue, TensorValue
 
 
 @converter("Gradient", domain=DOMAIN)
@@ -21,9 +21,9 @@ def gradient(node: Node) -> Any:
     for i, name in enumerate([*xs, *zs]):
         # A separate value, so that only these names lead to it.
         made = node.emit("reshape", node[i], shape=node.type(i).shape)
-        given[name] = Value(name, type_of(made), ir=made)
+        given[name] = TensorValue(name, type_of(made), ir=made)
     y = node.builder.evaluated(node.attr.str("y"), given)
-    if not isinstance(y, Value) or not y.type.dtype.is_float:
+    if not isinstance(y, TensorValue) or not y.type.dtype.is_float:
         raise NodeError(f"'{node.attr.str('y')}' is {y}: only floating point tensors have gradients")
     values = [given[name] for name in xs]
-    return gradients(node.builder.ssa(y), [value.ir for value in values if isinstance(value, Value)])
+    return gradients(node.builder.ssa(y), [value.ir for value in values if isinstance(value, TensorValue)])

@@ -15,7 +15,7 @@ import numpy as np
 from mirlo.frontends.onnx.loops import Round
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.runtime_sizes import as_value
-from mirlo.frontends.onnx.values import AnyValue, Value, constant
+from mirlo.frontends.onnx.values import AnyValue, TensorValue, constant
 
 _MAX_ROUNDS = 100
 _TOLERANCE = 0.005
@@ -38,7 +38,9 @@ def class_probabilities(node: Node, wins: Any, classes: int) -> Any:
     start = node.emit("full", shape=(rows, classes), value=1 / classes, dtype="f32")
     tolerance = node.constant(np.float32(_TOLERANCE) / np.float32(classes), "f32")
 
-    def make(number: Value, going: Value, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+    def make(
+        number: TensorValue, going: TensorValue, values: list[AnyValue]
+    ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         p = node.builder.ssa(values[0])
         product = node.emit(
             "reduce_sum", node.emit("multiply", matrix, node.emit("expand_dims", p, axes=[1])), axes=[2]
@@ -78,7 +80,9 @@ def _sweep(node: Node, matrix: Any, classes: int, p: Any, product: Any, form: An
     one, two = node.constant(1, "f32"), node.constant(2, "f32")
     numbers = node.constant(np.arange(classes), "i64")
 
-    def make(number: Value, going: Value, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+    def make(
+        number: TensorValue, going: TensorValue, values: list[AnyValue]
+    ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         p, product, form = map(node.builder.ssa, values)
         row = node.emit("gather", matrix, number.ir, axis=1)
         is_own = node.emit("cast", node.emit("equal", numbers, number.ir), dtype="f32")

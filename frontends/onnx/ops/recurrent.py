@@ -14,7 +14,7 @@ from mirlo.frontends.onnx.loops import Round, from_the_end
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value
-from mirlo.frontends.onnx.values import AnyValue, Value
+from mirlo.frontends.onnx.values import AnyValue, TensorValue
 
 MOST_STEPS = 128
 """Most unrolled time steps: a loop is at most a tenth slower, and compiles in the time of one step."""
@@ -280,7 +280,9 @@ def _loop(
     node = d.node
     length = type_of(projected).shape[0]
 
-    def make(number: Value, going: Value, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+    def make(
+        number: TensorValue, going: TensorValue, values: list[AnyValue]
+    ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         at = from_the_end(length, number.ir) if backwards else number.ir
         x = node.emit("gather", projected, at, axis=0)
         place = None if lengths is None else node.emit("cast", at, dtype=type_of(lengths).dtype)

@@ -16,7 +16,7 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.control import MOST_ROUNDS, stacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, vector
-from mirlo.frontends.onnx.values import AnyValue, Value
+from mirlo.frontends.onnx.values import AnyValue, TensorValue
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class _Sequence:
     def length(self) -> Dim:
         return type_of(self.value).shape[self.axis]
 
-    def at(self, number: Any) -> Value:
+    def at(self, number: Any) -> TensorValue:
         """Return the slice of an iteration, whose number is a tensor of rank 0."""
         place = from_the_end(self.length, number) if self.backwards else number
         return as_value(self.node.emit("gather", self.value, place, axis=self.axis))
 
-    def slices(self) -> list[Value]:
+    def slices(self) -> list[TensorValue]:
         """Return all slices, a known number, in the order of the iterations."""
         length = self.length
         assert isinstance(length, int)
@@ -82,13 +82,15 @@ def _rounds(
     body: Any,
     carried: Sequence[AnyValue],
     sequences: Sequence[_Sequence],
-    rounds: Value,
+    rounds: TensorValue,
     room: Dim,
     backwards: Sequence[int],
 ) -> list[Any]:
     """Make a loop; return its carried values and scan outputs, padded with zeros."""
 
-    def make(number: Value, going: Value, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+    def make(
+        number: TensorValue, going: TensorValue, values: list[AnyValue]
+    ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         made = node.builder.branch(body, [*values, *(sequence.at(number.ir) for sequence in sequences)])
         return going, made[: len(carried)], made[len(carried) :]
 
@@ -135,7 +137,9 @@ def batched_scan(node: Node) -> Any:
         samples = [_one_of_batch(node, body, i, states, slices, lengths[i]) for i in range(batch)]
         return [stacked(node, values, 0) for values in zip(*samples, strict=True)]
 
-    def make(number: Value, going: Value, _: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+    def make(
+        number: TensorValue, going: TensorValue, _: list[AnyValue]
+    ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         own = [
             _Sequence(node, node.emit("gather", each.value, number.ir, axis=0), 0, each.backwards) for each in sequences
         ]
@@ -145,7 +149,7 @@ def batched_scan(node: Node) -> Any:
             given = as_value(node.emit("gather", vector(node, 0), number.ir, axis=0))
             rounds = as_value(node.emit("minimum", given.ir, node.builder.ssa(rounds)))
         made = _rounds(node, body, carried, own, rounds, longest, [0] * (len(body.output) - states))
-        return going, [], [each if isinstance(each, Value) else as_value(each) for each in made]
+        return going, [], [each if isinstance(each, TensorValue) else as_value(each) for each in made]
 
     *made, _ = node.builder.repeat(Round(make), as_value(as_scalar(node, batch)), None, [], batch)
     return made
@@ -166,11 +170,11 @@ def _lengths(node: Node, longest: Dim, batch: Dim) -> list[int] | None:
 
 
 def _one_of_batch(
-    node: Node, body: Any, index: int, states: int, slices: Sequence[Sequence[Value]], length: int
+    node: Node, body: Any, index: int, states: int, slices: Sequence[Sequence[TensorValue]], length: int
 ) -> list[Any]:
     """Return the final states, and the scan outputs padded with zeros."""
 
-    def own(value: Value) -> Value:
+    def own(value: TensorValue) -> TensorValue:
         position = node.constant(np.array(index, np.int64))
         return as_value(node.emit("gather", node.builder.ssa(value), position, axis=0))
 

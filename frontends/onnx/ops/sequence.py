@@ -13,7 +13,7 @@ from mirlo.frontends.onnx.kinds import STRING_CODE, join, kind_of_proto
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.objects import common_kind
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, Value, constant
+from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, TensorValue, constant
 from mirlo.runtime.kinds import OPTIONAL, STRING, Kind, sequence_of
 
 MOST_PIECES = 4096
@@ -104,7 +104,7 @@ def _position(node: Node, index: int, count: int, most: int) -> int:
 def split_to_sequence(node: Node) -> Any:
     axis, keepdims = node.attr.int("axis", 0), node.attr.bool("keepdims", 1)
     found = node.any_value(0)
-    if not isinstance(found, Value) or not _is_known(node, 1):
+    if not isinstance(found, TensorValue) or not _is_known(node, 1):
         return _split_at_run_time(node, found, axis, keepdims)
     x = node.type(0)
     _require_axis(axis, x.rank)
@@ -112,7 +112,7 @@ def split_to_sequence(node: Node) -> Any:
     pieces = node.emit("split", node[0], axis=axis, sizes=sizes) if len(sizes) > 1 else (node[0],)
     if not node.has(1) and not keepdims:
         pieces = tuple(node.emit("squeeze", piece, axes=[axis]) for piece in pieces)
-    items = tuple(Value(f"{node.outputs[0]}[{i}]", type_of(piece), ir=piece) for i, piece in enumerate(pieces))
+    items = tuple(TensorValue(f"{node.outputs[0]}[{i}]", type_of(piece), ir=piece) for i, piece in enumerate(pieces))
     return ListValue(node.outputs[0], common_kind(items, "the pieces") if items else Kind(x.dtype.name), items)
 
 
@@ -158,7 +158,7 @@ def _piece_sizes(node: Node, size: Dim) -> tuple[Dim, ...]:
 @converter("ConcatFromSequence")
 def concat_from_sequence(node: Node) -> Any:
     found, axis, new_axis = node.sequence(0), node.attr.int("axis"), node.attr.bool("new_axis", 0)
-    if isinstance(found, ListValue) and all(isinstance(item, Value) for item in found.items):
+    if isinstance(found, ListValue) and all(isinstance(item, TensorValue) for item in found.items):
         if not found.items:
             raise NodeError("input 'input_sequence' is empty: the shape of the result is not known")
         return node.emit("stack" if new_axis else "concat", [node.builder.ssa(item) for item in found.items], axis=axis)

@@ -40,7 +40,7 @@ from mirlo.frontends.onnx.runtime_sizes import (
     vector,
     with_rest,
 )
-from mirlo.frontends.onnx.values import Value, as_dim
+from mirlo.frontends.onnx.values import TensorValue, as_dim
 
 
 @converter("Identity")
@@ -204,7 +204,7 @@ def concat(node: Node) -> Any:
         groups = [parts[i : i + OPERAND_RUNS] for i in range(0, len(parts), OPERAND_RUNS)]
         parts = [node.emit("concat", group, axis=axis) for group in groups]
     made = node.emit("concat", parts, axis=axis)
-    return Value(node.outputs[0], type_of(made), ir=made, partial=_known_elements(node))
+    return TensorValue(node.outputs[0], type_of(made), ir=made, partial=_known_elements(node))
 
 
 def _known_elements(node: Node) -> tuple[Dim | None, ...] | None:

@@ -19,9 +19,9 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention_mask import Bound, Scaling, bounds_of, number_of, scaling_of
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.blocks.contraction.body import Factor, take_apart
-from mirlo.passes.schedule.blocks.group import Group, opaque_of_group
+from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group
 from mirlo.passes.schedule.blocks.linear import Linear, axis_index, number
-from mirlo.passes.schedule.blocks.space import Place
+from mirlo.passes.schedule.blocks.space import BlockInstance
 
 REDUCTIONS = 4
 """Number of reductions in an attention: scores, their maximum, the sum of the weights, the product with the values."""
@@ -33,17 +33,17 @@ _ABOVE = 2
 class Read:
     """A tensor that one of the contractions reads: query, key or value."""
 
-    place: Place
+    place: BlockInstance
     """The block of the contraction, used for this operand only."""
     operand: OperandView
     factor: Factor
 
 
 @dataclass(frozen=True)
-class Attention:
+class AttentionBlocks:
     """The blocks of an attention; loops are numbered as in `extents`."""
 
-    group: Group
+    group: BlockGroup
     extents: tuple[Dim, ...]
     """Extents of the loops: rows, then keys, head size, value size; the two sizes are static."""
     query: Read
@@ -51,7 +51,7 @@ class Attention:
     value: Read
     scores: Any
     """The tensor of scores: the result of the first contraction."""
-    mask: tuple[Place, ...]
+    mask: tuple[BlockInstance, ...]
     """Elementwise blocks on the scores, in order."""
     masked: Any
     """The scores after the mask."""
@@ -59,7 +59,7 @@ class Attention:
     """The sum of the weights of each row."""
     weighted: Any
     """The result of the second contraction."""
-    after: tuple[Place, ...]
+    after: tuple[BlockInstance, ...]
     """Elementwise blocks on that result: the epilogue."""
     bounds: tuple[Bound, ...]
 
@@ -134,7 +134,7 @@ def cannot_be_attention(blocks: Sequence[BlockView]) -> Decline | None:
     return decline("not two products and a softmax", reductions=reductions) if reductions < REDUCTIONS else None
 
 
-def find_attention(group: Group) -> Attention | Decline:
+def find_attention(group: BlockGroup) -> AttentionBlocks | Decline:
     """Match the parts of an attention in a group of blocks."""
     refusal = opaque_of_group(group)
     if refusal is not None:
@@ -143,20 +143,20 @@ def find_attention(group: Group) -> Attention | Decline:
 
 
 class _Finder:
-    def __init__(self, group: Group):
+    def __init__(self, group: BlockGroup):
         self.group = group
         self.blocks = iter(group.blocks)
         self.extents: tuple[Dim, ...] = ()
         self.loops: dict[Any, list[int]] = {}
         """Loops along the dims of the tensors that the group computes."""
 
-    def find(self) -> Attention | Decline:
+    def find(self) -> AttentionBlocks | Decline:
         try:
             return self._find()
         except StopIteration:
             return decline("the reductions are not in the order of an attention")
 
-    def _find(self) -> Attention | Decline:
+    def _find(self) -> AttentionBlocks | Decline:
         first = self.group.blocks[0]
         sums = [b for b in self.group.blocks if b.is_reduction]
         if len(sums) != REDUCTIONS:
@@ -182,7 +182,7 @@ class _Finder:
         self.key_loop, self.size_loop, self.value_loop = rank - 1, rank, rank + 1
         return self._parse(products)
 
-    def _parse(self, products: Sequence[Any]) -> Attention | Decline:
+    def _parse(self, products: Sequence[Any]) -> AttentionBlocks | Decline:
         scores = next(self.blocks)
         row = list(range(self.key_loop))
         self.loops[scores.outputs[0].value] = [*row, self.key_loop]
@@ -191,7 +191,7 @@ class _Finder:
             return decline("an output is not indexed by plain axes", block=scores.name)
         first = [self._read(scores, axes, factor) for factor in (products[0].lhs, products[0].rhs)]
         masked = scores.outputs[0].value
-        mask: list[Place] = []
+        mask: list[BlockInstance] = []
         block = next(self.blocks)
         while not block.is_reduction:
             place = self._elementwise(block, [*row, self.key_loop], {scores.outputs[0].value, *self._made(mask)})
@@ -214,7 +214,7 @@ class _Finder:
             return decline("the second product does not sum over the keys", block=block.name)
         value = self._read(block, axes, sides[0] if own[0] is sides[1] else sides[1])
         weighted = block.outputs[0].value
-        after: list[Place] = []
+        after: list[BlockInstance] = []
         for rest in self.blocks:
             place = self._elementwise(rest, [*row, self.value_loop], {weighted, total_value, *self._made(after)})
             if isinstance(place, Decline):
@@ -226,7 +226,7 @@ class _Finder:
         if self._moves(query, self.key_loop):
             return decline("both factors of the scores move with the keys")
         bounds = tuple(bounds_of(mask[-1], self.key_loop)) if mask else ()
-        return Attention(
+        return AttentionBlocks(
             self.group, self.extents, query, key, value, scores.outputs[0].value, tuple(mask), masked, total_value,
             weighted, tuple(after), bounds,
         )  # fmt: skip
@@ -272,7 +272,7 @@ class _Finder:
             and self._same(self._place(block, axes), block.inputs[0], [*row, self.key_loop])
         )
 
-    def _elementwise(self, block: BlockView, loops: list[int], known: set[Any]) -> Place | Decline:
+    def _elementwise(self, block: BlockView, loops: list[int], known: set[Any]) -> BlockInstance | Decline:
         """Match an elementwise block over these loops.
 
         Of the group's values, it may read only `known` ones, elementwise.
@@ -344,13 +344,13 @@ class _Finder:
                 return None
         return [found.get(axis, -1) for axis in range(block.rank)]
 
-    def _place(self, block: BlockView, axes: Sequence[int], roots: Sequence[Any] | None = None) -> Place:
-        return Place(block, [self._along(loop) for loop in axes], self.extents, roots)
+    def _place(self, block: BlockView, axes: Sequence[int], roots: Sequence[Any] | None = None) -> BlockInstance:
+        return BlockInstance(block, [self._along(loop) for loop in axes], self.extents, roots)
 
     def _along(self, loop: int) -> Linear:
         return number(0) if loop < 0 or self.extents[loop] == 1 else axis_index(loop)
 
-    def _same(self, place: Place, operand: OperandView, loops: Sequence[int]) -> bool:
+    def _same(self, place: BlockInstance, operand: OperandView, loops: Sequence[int]) -> bool:
         if operand.map is None or operand.outside is not None:
             return False
         return list(place.dims(operand)) == [self._along(loop) for loop in loops]
@@ -368,7 +368,7 @@ class _Finder:
         return any(loop in dim.axes() for dim in read.place.dims(read.operand))
 
     @staticmethod
-    def _made(places: Sequence[Place]) -> set[Any]:
+    def _made(places: Sequence[BlockInstance]) -> set[Any]:
         return {output.value for place in places for output in place.block.outputs}
 
 

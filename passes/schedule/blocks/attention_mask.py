@@ -9,7 +9,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.linear import Linear, axis_index, number
-from mirlo.passes.schedule.blocks.space import Place
+from mirlo.passes.schedule.blocks.space import BlockInstance
 
 _LESS, _AT_MOST = 2, 3
 """Predicates of `arith.cmpi`: signed less than, signed at most."""
@@ -34,7 +34,7 @@ class Scaling:
     factor: float
 
 
-def bounds_of(place: Place, key_loop: int) -> Iterator[Bound]:
+def bounds_of(place: BlockInstance, key_loop: int) -> Iterator[Bound]:
     """Yield the conditions of the outermost selects of a body whose other branch is minus infinity."""
     value = place.block.yielded[0]
     while not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.select":
@@ -45,7 +45,7 @@ def bounds_of(place: Place, key_loop: int) -> Iterator[Bound]:
         value = yes
 
 
-def _limits(place: Place, condition: Any, key_loop: int) -> Iterator[Bound]:
+def _limits(place: BlockInstance, condition: Any, key_loop: int) -> Iterator[Bound]:
     if isinstance(condition.owner, ir.Block):
         return
     op = condition.owner.operation

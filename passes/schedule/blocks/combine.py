@@ -14,7 +14,7 @@ from mirlo.passes.schedule.vectors import is_vector, splat
 
 
 @dataclass(frozen=True)
-class Kind:
+class CombiningKind:
     """An associative and commutative operation (floats: up to rounding)."""
 
     op: str
@@ -26,20 +26,20 @@ class Kind:
 KINDS = {
     kind.op: kind
     for kind in (
-        Kind("arith.addf", "add", "#arith.fastmath<reassoc,contract>"),
-        Kind("arith.mulf", "mul", "#arith.fastmath<reassoc,contract>"),
+        CombiningKind("arith.addf", "add", "#arith.fastmath<reassoc,contract>"),
+        CombiningKind("arith.mulf", "mul", "#arith.fastmath<reassoc,contract>"),
         # The sign of a zero result is unspecified; to respect it costs two more operations.
-        Kind("arith.maximumf", "maximumf", "#arith.fastmath<nsz>"),
-        Kind("arith.minimumf", "minimumf", "#arith.fastmath<nsz>"),
-        Kind("arith.addi", "add"),
-        Kind("arith.muli", "mul"),
-        Kind("arith.maxsi", "maxsi"),
-        Kind("arith.minsi", "minsi"),
-        Kind("arith.maxui", "maxui"),
-        Kind("arith.minui", "minui"),
-        Kind("arith.andi", "and"),
-        Kind("arith.ori", "or"),
-        Kind("arith.xori", "xor"),
+        CombiningKind("arith.maximumf", "maximumf", "#arith.fastmath<nsz>"),
+        CombiningKind("arith.minimumf", "minimumf", "#arith.fastmath<nsz>"),
+        CombiningKind("arith.addi", "add"),
+        CombiningKind("arith.muli", "mul"),
+        CombiningKind("arith.maxsi", "maxsi"),
+        CombiningKind("arith.minsi", "minsi"),
+        CombiningKind("arith.maxui", "maxui"),
+        CombiningKind("arith.minui", "minui"),
+        CombiningKind("arith.andi", "and"),
+        CombiningKind("arith.ori", "or"),
+        CombiningKind("arith.xori", "xor"),
     )
 }
 
@@ -48,7 +48,7 @@ KINDS = {
 class Combiner:
     """One output of a reduction: accumulated ∘ contribution."""
 
-    kind: Kind
+    kind: CombiningKind
     contribution: Any
     """The value of the body that is combined at each point."""
     init: Any

@@ -12,7 +12,7 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks import access
 from mirlo.passes.schedule.blocks.linear import Linear, axis_index, number, row_major
-from mirlo.passes.schedule.blocks.space import Place
+from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import index
 from mirlo.passes.schedule.vectors import flat, splat, vector_op
@@ -22,19 +22,19 @@ _UNBOUNDED = 1 << 40
 
 
 @dataclass(frozen=True)
-class Slot:
+class BufferSlot:
     """Where a tensor is stored: a one-dimensional buffer, and the stride of each dim."""
 
     buffer: Any
     strides: tuple[Any, ...]
 
 
-class Memory:
+class TensorBuffers:
     """The buffers of tensor values, each flattened at its first use outside of all loops."""
 
     def __init__(self, buffers: BufferFunction):
         self.buffers = buffers
-        self._slots: dict[Any, Slot] = {}
+        self._slots: dict[Any, BufferSlot] = {}
         self._instead: dict[Any, Any] = {}
         self._placed: dict[Any, Any] = {}
 
@@ -46,31 +46,31 @@ class Memory:
         """Store a part of a value, that of a block, in a separate buffer; positions are relative to the part."""
         self._placed[value] = buffer
 
-    def slot(self, value: Any) -> Slot:
+    def slot(self, value: Any) -> BufferSlot:
         if value not in self._slots:
             target = self._instead.get(value, value)
             buffer = self._placed[target] if target in self._placed else self.buffers.buffer(target)
-            self._slots[value] = Slot(flat(buffer), row_major(dims_of(value.type)))
+            self._slots[value] = BufferSlot(flat(buffer), row_major(dims_of(value.type)))
         return self._slots[value]
 
 
 @dataclass
-class Frame:
+class LoopNestState:
     """State that all points of a loop nest share."""
 
     memory: Any
     """A `Memory`; None in analyses that emit nothing."""
     axis: int | None
     """The loop that is vectorized."""
-    made: dict[Any, tuple[Place, Any]] = field(default_factory=dict)
+    made: dict[Any, tuple[BlockInstance, Any]] = field(default_factory=dict)
     """Tensor values that are computed at the same point: the block, and the value in its body."""
     held: dict[Any, Any] = field(default_factory=dict)
     """Tensor values whose one element is in a register."""
     reduced: set[Any] = field(default_factory=set)
     """Tensor values whose element per lane is in a register; `given` of the point provides it."""
-    _varying: dict[Place, set[Any]] = field(default_factory=dict)
+    _varying: dict[BlockInstance, set[Any]] = field(default_factory=dict)
 
-    def varying(self, place: Place) -> set[Any]:
+    def varying(self, place: BlockInstance) -> set[Any]:
         """Return the needed values of a body that differ between lanes."""
         if place not in self._varying:
             found = self._varying[place] = set()
@@ -79,7 +79,7 @@ class Frame:
                     found.add(value)
         return self._varying[place]
 
-    def _varies(self, place: Place, value: Any, found: set[Any]) -> bool:
+    def _varies(self, place: BlockInstance, value: Any, found: set[Any]) -> bool:
         axis = self.axis
         if axis is None or place.known(value) is not None:
             return False
@@ -93,7 +93,7 @@ class Frame:
             return True  # the accumulator of a reduction
         return any(v in found for v in place.arguments_of(value.owner.operation))
 
-    def _operand_varies(self, place: Place, operand: OperandView, axis: int) -> bool:
+    def _operand_varies(self, place: BlockInstance, operand: OperandView, axis: int) -> bool:
         if operand.value in self.held:
             return False
         if operand.value in self.reduced:
@@ -104,7 +104,7 @@ class Frame:
         return any(dim.coefficient(axis) != 0 for dim in place.dims(operand))
 
 
-class Point:
+class Iteration:
     """One iteration: the values of all blocks, each emitted once; without lanes everything is scalar.
 
     An index is a value, or an integer if constant; None for a loop that no access depends on.
@@ -117,11 +117,11 @@ class Point:
 
     def __init__(
         self,
-        frame: Frame,
+        frame: LoopNestState,
         indices: Sequence[Any],
         lanes: int = 1,
         active: int | None = None,
-        outer: Point | None = None,
+        outer: Iteration | None = None,
         given: dict[Any, Any] | None = None,
         beyond: dict[int, int] | None = None,
     ):
@@ -136,20 +136,20 @@ class Point:
 
     def find(self, value: Any) -> Any:
         """Return the emitted value of a body value, from this point or an outer one; None if there is none."""
-        point: Point | None = self
+        point: Iteration | None = self
         while point is not None:
             if value in point.values:
                 return point.values[value]
             point = point.outer
         return None
 
-    def run(self, place: Place, skip: set[Any] | frozenset[Any] = frozenset()) -> None:
+    def run(self, place: BlockInstance, skip: set[Any] | frozenset[Any] = frozenset()) -> None:
         """Emit the needed values of a body that are not emitted yet."""
         for value in place.needed:
             if value not in skip and self.find(value) is None:
                 self.values[value] = self._emit(place, value)
 
-    def _emit(self, place: Place, value: Any) -> Any:
+    def _emit(self, place: BlockInstance, value: Any) -> Any:
         known = place.known(value)
         if known is not None:
             return emit_constant(known, value.type)
@@ -237,7 +237,7 @@ class Point:
 
         return expression.substitute(by, [_UNBOUNDED] * len(self.indices))
 
-    def read(self, place: Place, operand: OperandView) -> Any:
+    def read(self, place: BlockInstance, operand: OperandView) -> Any:
         """Load the element of an operand, or one per lane; return the buffer of an operand without a map."""
         if operand.map is None:
             return self.frame.memory.slot(operand.value).buffer
@@ -253,7 +253,7 @@ class Point:
         where = place.flat(operand, slot.strides)
         return access.read(self, slot.buffer, where, place.outside_tests(operand), operand.outside)
 
-    def _extract(self, place: Place, op: Any) -> Any:
+    def _extract(self, place: BlockInstance, op: Any) -> Any:
         """Load an element, or one per lane, at computed indices."""
         tensor, *indices = op.operands
         slot = self.frame.memory.slot(place.argument_operands[tensor].value)
@@ -266,7 +266,7 @@ class Point:
                 computed.append((self.find(value), stride))
         return access.read_computed(self, slot.buffer, where, computed)
 
-    def store(self, place: Place, output: OperandView, value: Any, past_caches: int = 0) -> None:
+    def store(self, place: BlockInstance, output: OperandView, value: Any, past_caches: int = 0) -> None:
         """Store an output of a block; `past_caches` is the cache-line size in bytes of a non-temporal store."""
         slot = self.frame.memory.slot(output.value)
         access.write(self, value, slot.buffer, place.flat(output, slot.strides), past_caches)

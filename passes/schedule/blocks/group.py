@@ -9,11 +9,11 @@ from typing import Any
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.linear import Linear, axis_index, number
-from mirlo.passes.schedule.blocks.space import Place
+from mirlo.passes.schedule.blocks.space import BlockInstance
 
 
 @dataclass(frozen=True)
-class Group:
+class BlockGroup:
     """Consecutive blocks of a prim function."""
 
     blocks: tuple[BlockView, ...]
@@ -45,7 +45,7 @@ def unfit(view: PrimView) -> Decline | None:
     return None
 
 
-def opaque_of_group(group: Group) -> Decline | None:
+def opaque_of_group(group: BlockGroup) -> Decline | None:
     """Decline bodies that extract elements of a value that the same group computes, or that pad it."""
     made = group.made
     for block in group.blocks:
@@ -59,7 +59,7 @@ def opaque_of_group(group: Group) -> Decline | None:
     return None
 
 
-def placed(block: BlockView, loops: Sequence[int | None], extents: Sequence[Any]) -> Place:
+def placed(block: BlockView, loops: Sequence[int | None], extents: Sequence[Any]) -> BlockInstance:
     """Place a block so that its axis i is the loop loops[i]; None stands for an axis of extent 1."""
     where: list[Linear] = [number(0) if loop is None else axis_index(loop) for loop in loops]
-    return Place(block, where, extents)
+    return BlockInstance(block, where, extents)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.passes.schedule.blocks.evaluate import Frame
-from mirlo.passes.schedule.blocks.space import Place
+from mirlo.passes.schedule.blocks.evaluate import LoopNestState
+from mirlo.passes.schedule.blocks.space import BlockInstance
 
 
 def fitting(lanes: int, extent: int) -> int:
@@ -16,10 +16,10 @@ def fitting(lanes: int, extent: int) -> int:
     return lanes
 
 
-def widest_bytes(places: Sequence[Place], axis: int) -> int:
+def widest_bytes(places: Sequence[BlockInstance], axis: int) -> int:
     """Return the size of the largest element that differs between lanes, except indices and their conversions."""
     made = {o.value: (p, v) for p in places for o, v in zip(p.block.outputs, p.roots, strict=True)}
-    frame = Frame(None, axis, made)
+    frame = LoopNestState(None, axis, made)
     sizes = [1]
     for place in places:
         for value in frame.varying(place):

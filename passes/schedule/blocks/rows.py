@@ -17,11 +17,11 @@ from mirlo.dialects.tir.block import SPATIAL
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
-from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.lanes import fitting, widest_bytes
 from mirlo.passes.schedule.blocks.linear import axis_index, number
-from mirlo.passes.schedule.blocks.space import Place, Space, merge_all
+from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
 
 _SHORTEST = 8
 """Reductions of fewer elements than this do not pay for vectors and the reduction of their lanes."""
@@ -39,14 +39,14 @@ class Walk:
 
 
 @dataclass
-class Rows:
+class RowGroup:
     """The loops of a group of row operations."""
 
-    group: Group
+    group: BlockGroup
     rows: tuple[Any, ...]
     walks: list[Walk]
 
-    def prepare(self, memory: Memory, held: bool = False) -> set[Any]:
+    def prepare(self, memory: TensorBuffers, held: bool = False) -> set[Any]:
         """Allocate all memory that is needed, outside of all loops; return the values stored there.
 
         With `held`, elements that one loop passes to a later one need no memory.
@@ -104,7 +104,7 @@ class Rows:
         reduced = {o.value for i in walk.reductions for o in walk.blocks[i].outputs}
         return bool(walk.own) and value not in reduced
 
-    def _share(self, memory: Memory, stored: set[Any]) -> None:
+    def _share(self, memory: TensorBuffers, stored: set[Any]) -> None:
         """Store elements of a row in the buffer of the row's result if they are read no later than it is written."""
         taken: set[Any] = set()
         # In the order of the blocks: the order of a set of values differs from run to run.
@@ -142,7 +142,7 @@ def _output_dims(walk: Walk, value: Any) -> Any:
 
 
 @deciding
-def find_rows(group: Group) -> Rows | Decline:
+def find_rows(group: BlockGroup) -> RowGroup | Decline:
     """Match the row operations of a group of blocks."""
     if not any(block.is_reduction for block in group.blocks):
         return decline("no block reduces")
@@ -160,10 +160,10 @@ def find_rows(group: Group) -> Rows | Decline:
         refusal = _place(walk, rows, group)
         if refusal is not None:
             return refusal
-    return _merge_rows(Rows(group, rows, walks))
+    return _merge_rows(RowGroup(group, rows, walks))
 
 
-def _row_axes(group: Group) -> int:
+def _row_axes(group: BlockGroup) -> int:
     """Return the number of leading row axes: spatial, the same in all blocks, and never combined with other axes."""
     first = group.blocks[0]
     count = min(len(block.spatial) for block in group.blocks)
@@ -182,7 +182,7 @@ def _row_axes(group: Group) -> int:
     return count
 
 
-def _add(walks: list[Walk], block: BlockView, rows: int, group: Group) -> Decline | None:
+def _add(walks: list[Walk], block: BlockView, rows: int, group: BlockGroup) -> Decline | None:
     """Add a block to the last loop, or to a new one."""
     own = [i for i in range(rows, block.rank) if block.domain[i] != 1]
     kinds = {block.axes[i] for i in own}
@@ -220,7 +220,7 @@ def _joins(walk: Walk, block: BlockView, extents: tuple[Dim, ...]) -> bool:
     return True
 
 
-def _same_element(place: Place, operand: Any, output: Any) -> bool:
+def _same_element(place: BlockInstance, operand: Any, output: Any) -> bool:
     """Return whether an operand is read at the block's own element and was written in the order of the axes."""
     if any(str(e) != f"d{i}" for i, e in enumerate(output.map.results)):
         return False
@@ -229,12 +229,12 @@ def _same_element(place: Place, operand: Any, output: Any) -> bool:
     return all(unit or dim == next(own, None) for dim, unit in zip(place.dims(operand), units, strict=True))
 
 
-def _standing(block: BlockView) -> Place:
+def _standing(block: BlockView) -> BlockInstance:
     """Place a block with its own axes as loops, without those of extent 1."""
     return placed(block, [i if size != 1 else None for i, size in enumerate(block.domain)], block.domain)
 
 
-def _place(walk: Walk, rows: tuple[Dim, ...], group: Group) -> Decline | None:
+def _place(walk: Walk, rows: tuple[Dim, ...], group: BlockGroup) -> Decline | None:
     extents = (*rows, *walk.own)
     places = []
     for i, block in enumerate(walk.blocks):
@@ -242,7 +242,7 @@ def _place(walk: Walk, rows: tuple[Dim, ...], group: Group) -> Decline | None:
         loops = [a if a < len(rows) else next(inner) if block.domain[a] != 1 else None for a in range(block.rank)]
         place = placed(block, loops, extents)
         if i in walk.reductions:
-            place = Place(block, place.where, extents, walk.reductions[i].contributions)
+            place = BlockInstance(block, place.where, extents, walk.reductions[i].contributions)
         places.append(place)
     start = len(rows)
     space = merge_all(_ordered(Space(extents, tuple(places)), start), start)
@@ -269,7 +269,7 @@ def _ordered(space: Space, start: int) -> Space:
     return space.order([*range(start), *(start + i for i in order)])
 
 
-def _worth(walk: Walk, space: Space, start: int, group: Group) -> Decline | None:
+def _worth(walk: Walk, space: Space, start: int, group: BlockGroup) -> Decline | None:
     """Decline vector reductions with a stride, and groups of nothing but reductions that are too short."""
     axis, extent = len(space.extents) - 1, space.extents[-1]
     rows = D.estimate_dim(D.product(space.extents[:start]))
@@ -291,7 +291,7 @@ def _worth(walk: Walk, space: Space, start: int, group: Group) -> Decline | None
     return _storable(space)
 
 
-def _is_window(place: Place, operand: Any, start: int) -> bool:
+def _is_window(place: BlockInstance, operand: Any, start: int) -> bool:
     """Return whether a row axis and an inner axis occur in one dim of an operand."""
     return any(min(dim.axes(), default=start) < start <= max(dim.axes(), default=0) for dim in place.dims(operand))
 
@@ -308,7 +308,7 @@ def _storable(space: Space) -> Decline | None:
     return None
 
 
-def _merge_rows(plan: Rows) -> Rows:
+def _merge_rows(plan: RowGroup) -> RowGroup:
     """Merge row loops where all loops allow it, and drop those of extent 1."""
     kept = [i for i, extent in enumerate(plan.rows) if extent != 1]
     for walk in plan.walks:
@@ -325,7 +325,7 @@ def _merge_rows(plan: Rows) -> Rows:
                 walk.space = space
             rows = [*rows[:axis], rows[axis] * rows[axis + 1], *rows[axis + 2 :]]
         axis -= 1
-    return Rows(plan.group, tuple(rows), plan.walks)
+    return RowGroup(plan.group, tuple(rows), plan.walks)
 
 
 def _without_units(space: Space, position: dict[int, int]) -> Space:

@@ -48,7 +48,7 @@ def _is_beyond(low: Any, high: Any, size: Any) -> bool:
     return low is not None and (high < 0 or low >= size)
 
 
-class Place:
+class BlockInstance:
     """A block whose axes are expressions over loops."""
 
     def __init__(
@@ -72,9 +72,9 @@ class Place:
                 self.linear(value)
                 self.known(value)
 
-    def assuming(self, conditions: Mapping[Any, bool]) -> Place:
+    def assuming(self, conditions: Mapping[Any, bool]) -> BlockInstance:
         """Return this block with these conditions of the body decided."""
-        return Place(self.block, self.where, self.extents, self.roots, conditions)
+        return BlockInstance(self.block, self.where, self.extents, self.roots, conditions)
 
     def dims(self, operand: OperandView) -> tuple[Linear, ...]:
         """Return the index of the element that a mapped operand or output accesses."""
@@ -244,11 +244,11 @@ class Space:
     """Loops, outermost first, and the blocks in them."""
 
     extents: tuple[Any, ...]
-    places: tuple[Place, ...]
+    places: tuple[BlockInstance, ...]
 
     def substitute(self, by: Callable[[int], Linear], extents: Sequence[Dim]) -> Space:
         moved = tuple(
-            Place(p.block, [w.substitute(by, extents) for w in p.where], extents, p.roots) for p in self.places
+            BlockInstance(p.block, [w.substitute(by, extents) for w in p.where], extents, p.roots) for p in self.places
         )
         return Space(tuple(extents), moved)
 

@@ -9,11 +9,11 @@ from mirlo.passes.schedule.words.loops import fresh, remove_empty
 from mirlo.passes.schedule.words.regions import Region, needed_region, written_region
 from mirlo.passes.schedule.words.tree import (
     LETTERS,
-    Access,
-    Buffer,
-    Leaf,
+    BlockLeaf,
+    BufferAccess,
     Loop,
     Root,
+    ScheduleBuffer,
     ScheduleError,
     adopt,
     around,
@@ -23,7 +23,7 @@ from mirlo.passes.schedule.words.tree import (
 )
 
 
-def compute_at(root: Root, leaf: Leaf, loop: Loop) -> None:
+def compute_at(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
     """Move a block into a loop, so that each iteration computes what it reads."""
     buffer = _single_output(leaf)
     _require_movable(root, leaf)
@@ -39,7 +39,7 @@ def compute_at(root: Root, leaf: Leaf, loop: Loop) -> None:
     _move(root, leaf, loop, _axes_of(leaf, leaf.writes[0]), region, at_end=False)
 
 
-def reverse_compute_at(root: Root, leaf: Leaf, loop: Loop) -> None:
+def reverse_compute_at(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
     """Move a block into a loop, so that each iteration computes what is ready after it."""
     makers = [
         (other, access, read)
@@ -62,7 +62,7 @@ def reverse_compute_at(root: Root, leaf: Leaf, loop: Loop) -> None:
     _move(root, leaf, loop, _axes_of(leaf, read), region, at_end=True)
 
 
-def inline(root: Root, leaf: Leaf) -> None:
+def inline(root: Root, leaf: BlockLeaf) -> None:
     """Inline a block, which is no reduction, into its readers."""
     buffer = _single_output(leaf)
     _require_movable(root, leaf)
@@ -84,7 +84,7 @@ def inline(root: Root, leaf: Leaf) -> None:
     root.buffers.remove(buffer)
 
 
-def cache_read(root: Root, leaf: Leaf, buffer: Buffer, scope: str) -> Leaf:
+def cache_read(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, scope: str) -> BlockLeaf:
     """Insert a copy of a buffer before a block, and let the block read the copy."""
     accesses = [access for access in leaf.reads if access.buffer is buffer]
     if not accesses:
@@ -100,7 +100,7 @@ def cache_read(root: Root, leaf: Leaf, buffer: Buffer, scope: str) -> Leaf:
     return made
 
 
-def cache_write(root: Root, leaf: Leaf, scope: str) -> Leaf:
+def cache_write(root: Root, leaf: BlockLeaf, scope: str) -> BlockLeaf:
     """Let a block write a copy of its result, and insert a block after it that copies the result back."""
     buffer = _single_output(leaf)
     if leaf.part != "whole":
@@ -114,7 +114,7 @@ def cache_write(root: Root, leaf: Leaf, scope: str) -> Leaf:
     return made
 
 
-def decompose(root: Root, leaf: Leaf, loop: Loop) -> Leaf:
+def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
     """Store the initial values of a reduction before a loop, and drop them from the reduction."""
     if not leaf.is_reduction or leaf.part != "whole":
         raise ScheduleError(f"decompose_reduction: '{leaf.name}' is no reduction, or is decomposed already")
@@ -130,11 +130,11 @@ def decompose(root: Root, leaf: Leaf, loop: Loop) -> Leaf:
     values = {old: loop_index(new) for old, new in names.items()}
     zero = {name: number(0) for name in reduced}
     guards = [(index.replaced(values), bound) for index, bound in leaf.guards if not index.loops & reduced]
-    start = Leaf(
+    start = BlockLeaf(
         f"{leaf.name}_start", leaf.kinds, leaf.domain, [], [changed(access) for access in leaf.writes], leaf.view,
         [index.replaced({**values, **zero}) for index in leaf.at], guards, "start",
     )  # fmt: skip
-    node: Loop | Leaf = start
+    node: Loop | BlockLeaf = start
     for other in reversed(inside):
         outer = Loop(names[other.name], other.extent)
         adopt(outer, [node])
@@ -146,7 +146,7 @@ def decompose(root: Root, leaf: Leaf, loop: Loop) -> Leaf:
     return start
 
 
-def _require_apart(word: str, leaf: Leaf, buffer: Buffer, field: str) -> None:
+def _require_apart(word: str, leaf: BlockLeaf, buffer: ScheduleBuffer, field: str) -> None:
     """Require that no loop contains both writers and readers of a buffer that is copied whole."""
     nest = around(leaf)[0] if around(leaf) else leaf
     for other in leaves_of(nest):
@@ -157,13 +157,13 @@ def _require_apart(word: str, leaf: Leaf, buffer: Buffer, field: str) -> None:
             )
 
 
-def _single_output(leaf: Leaf) -> Buffer:
+def _single_output(leaf: BlockLeaf) -> ScheduleBuffer:
     if len(leaf.writes) != 1:
         raise ScheduleError(f"'{leaf.name}' has {len(leaf.writes)} results; this is for blocks with one")
     return leaf.writes[0].buffer
 
 
-def _require_movable(root: Root, leaf: Leaf) -> None:
+def _require_movable(root: Root, leaf: BlockLeaf) -> None:
     if leaf.part != "whole":
         raise ScheduleError(f"'{leaf.name}' is decomposed: move it before that")
     for loop in around(leaf):
@@ -171,7 +171,7 @@ def _require_movable(root: Root, leaf: Leaf) -> None:
             raise ScheduleError(f"'{leaf.name}' shares '{loop.name}' with other blocks")
 
 
-def _axes_of(leaf: Leaf, access: Access) -> list[int]:
+def _axes_of(leaf: BlockLeaf, access: BufferAccess) -> list[int]:
     """Return the axis of the block for each dim of an access."""
     found = []
     for index in access.at:
@@ -183,7 +183,7 @@ def _axes_of(leaf: Leaf, access: Access) -> list[int]:
     return found
 
 
-def _move(root: Root, leaf: Leaf, loop: Loop, axes: list[int], region: list[Region], at_end: bool) -> None:
+def _move(root: Root, leaf: BlockLeaf, loop: Loop, axes: list[int], region: list[Region], at_end: bool) -> None:
     """Move a block from its loops into a loop, over a region of some of its axes and all of the others."""
     parent = leaf.parent
     replace(leaf, [])
@@ -199,14 +199,14 @@ def _move(root: Root, leaf: Leaf, loop: Loop, axes: list[int], region: list[Regi
         made.append(Loop(name, size))
         leaf.at[axis] = start + loop_index(name)
         _guard(leaf, leaf.at[axis], extent, [*around(loop), loop, *made])
-    node: Loop | Leaf = leaf
+    node: Loop | BlockLeaf = leaf
     for outer in reversed(made):
         adopt(outer, [node])
         node = outer
     adopt(loop, [*loop.body, node] if at_end else [node, *loop.body])
 
 
-def _guard(leaf: Leaf, index: Index, extent: int, loops: list[Loop]) -> None:
+def _guard(leaf: BlockLeaf, index: Index, extent: int, loops: list[Loop]) -> None:
     """Guard against the part of a region that is out of bounds."""
     low, high = index.range({loop.name: (0, loop.extent - 1) for loop in loops})
     if high >= extent:
@@ -215,17 +215,17 @@ def _guard(leaf: Leaf, index: Index, extent: int, loops: list[Loop]) -> None:
         leaf.guards.append((index * -1, 1))
 
 
-def _copy_of(root: Root, buffer: Buffer, scope: str) -> Buffer:
+def _copy_of(root: Root, buffer: ScheduleBuffer, scope: str) -> ScheduleBuffer:
     name, count = f"{buffer.name}_{scope or 'copy'}", 0
     while any(other.name == name for other in root.buffers):
         count += 1
         name = f"{buffer.name}_{scope or 'copy'}_{count}"
-    copy = Buffer(name, buffer.shape, buffer.element, scope=scope, order=buffer.order)
+    copy = ScheduleBuffer(name, buffer.shape, buffer.element, scope=scope, order=buffer.order)
     root.buffers.append(copy)
     return copy
 
 
-def _copy_leaf(root: Root, name: str, source: Buffer, target: Buffer) -> Leaf:
+def _copy_leaf(root: Root, name: str, source: ScheduleBuffer, target: ScheduleBuffer) -> BlockLeaf:
     taken = {leaf.name for leaf in root.leaves()}
     base, count = name, 0
     while name in taken:
@@ -233,13 +233,15 @@ def _copy_leaf(root: Root, name: str, source: Buffer, target: Buffer) -> Leaf:
         name = f"{base}_{count}"
     axes = [loop_index(axis_name(i)) for i in range(len(source.shape))]
     kinds = ("spatial",) * len(source.shape)
-    return Leaf(name, kinds, source.shape, [Access(source, axes)], [Access(target, list(axes))], None, [])
+    return BlockLeaf(
+        name, kinds, source.shape, [BufferAccess(source, axes)], [BufferAccess(target, list(axes))], None, []
+    )
 
 
-def _nest(root: Root, leaf: Leaf) -> Loop | Leaf:
+def _nest(root: Root, leaf: BlockLeaf) -> Loop | BlockLeaf:
     names = [fresh(root, f"{leaf.name}_{LETTERS[i]}") for i in range(len(leaf.domain))]
     leaf.at = [loop_index(name) for name in names]
-    node: Loop | Leaf = leaf
+    node: Loop | BlockLeaf = leaf
     for name, extent in reversed(list(zip(names, leaf.domain, strict=True))):
         outer = Loop(name, extent)
         adopt(outer, [node])
@@ -247,7 +249,7 @@ def _nest(root: Root, leaf: Leaf) -> Loop | Leaf:
     return node
 
 
-def _insert(root: Root, node: Loop | Leaf, leaf: Leaf, before: bool) -> None:
+def _insert(root: Root, node: Loop | BlockLeaf, leaf: BlockLeaf, before: bool) -> None:
     """Insert a node at the root, before or after the nest of a block."""
-    anchor: Loop | Leaf = around(leaf)[0] if around(leaf) else leaf
+    anchor: Loop | BlockLeaf = around(leaf)[0] if around(leaf) else leaf
     replace(anchor, [node, anchor] if before else [anchor, node])

@@ -14,7 +14,17 @@ from mirlo.passes.schedule.vectors import splat, vector_body
 from mirlo.passes.schedule.words.blocks import decompose
 from mirlo.passes.schedule.words.index import Index
 from mirlo.passes.schedule.words.memory import Placed, place_all
-from mirlo.passes.schedule.words.tree import BOUND, VECTORIZED, Access, Leaf, Loop, Node, Root, around, axis_name
+from mirlo.passes.schedule.words.tree import (
+    BOUND,
+    VECTORIZED,
+    BlockLeaf,
+    BufferAccess,
+    Loop,
+    Node,
+    Root,
+    around,
+    axis_name,
+)
 
 Values = dict[str, Any]
 
@@ -39,7 +49,7 @@ class _Emitter:
         self.placed = placed
 
     def node(self, node: Node, values: Values) -> None:
-        if isinstance(node, Leaf):
+        if isinstance(node, BlockLeaf):
             self.guarded(node, values, lambda: self.point(node, values))
         elif isinstance(node, Loop):
             self.loop(node, values)
@@ -50,7 +60,7 @@ class _Emitter:
             return
         if loop.kind == VECTORIZED and self.lanes_fit(loop):
             leaf = loop.body[0]
-            assert isinstance(leaf, Leaf)
+            assert isinstance(leaf, BlockLeaf)
             inside = {**values, loop.name: emit_constant(0, ir.IndexType.get())}
             self.guarded(leaf, inside, lambda: self.lanes(leaf, loop, inside))
             return
@@ -70,7 +80,7 @@ class _Emitter:
             no_values = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0, 0])}
             ir.Operation.create("tir.yield", operands=[], attributes=no_values)
 
-    def guarded(self, leaf: Leaf, values: Values, body: Callable[[], None]) -> None:
+    def guarded(self, leaf: BlockLeaf, values: Values, body: Callable[[], None]) -> None:
         """Emit a body for points within bounds; points past the end of a split loop are skipped."""
         extents = {loop.name: (0, loop.extent - 1) for loop in around(leaf)}
         condition = None
@@ -93,14 +103,14 @@ class _Emitter:
 
     # Scalars
 
-    def point(self, leaf: Leaf, values: Values) -> None:
+    def point(self, leaf: BlockLeaf, values: Values) -> None:
         made = self.computed(leaf, [index.emit(values) for index in leaf.at], leaf.at, values)
         for value, access in zip(made, leaf.writes, strict=True):
             memref.StoreOp(
                 value, self.placed[id(access.buffer)].value, self.address(leaf.place(access), access, values)
             )
 
-    def computed(self, leaf: Leaf, axes: list[Any], at: list[Index], values: Values) -> list[Any]:
+    def computed(self, leaf: BlockLeaf, axes: list[Any], at: list[Index], values: Values) -> list[Any]:
         """Emit the values of a block at one point, given the values of its axes."""
         if leaf.part == "start":
             assert leaf.view is not None
@@ -115,7 +125,7 @@ class _Emitter:
             env[argument] = self.read(access, names, values)
         return clone_body(leaf.view, env)
 
-    def read(self, access: Access, names: dict[str, Index], values: Values) -> Any:
+    def read(self, access: BufferAccess, names: dict[str, Index], values: Values) -> Any:
         if access.is_opaque:
             return self.placed[id(access.buffer)].value
         at = [index.replaced(names) for index in access.at]
@@ -132,7 +142,7 @@ class _Emitter:
             scf.YieldOp([attribute_constant(access.outside)])
         return branch.results[0]
 
-    def inside(self, at: list[Index], access: Access, values: Values) -> Any:
+    def inside(self, at: list[Index], access: BufferAccess, values: Values) -> Any:
         """Emit whether an index is within the bounds of the tensor."""
         flag, kind = ir.IntegerType.get_signless(1), ir.IndexType.get()
         i64 = ir.IntegerType.get_signless(64)
@@ -145,14 +155,14 @@ class _Emitter:
             condition = create("arith.andi", flag, condition, test)
         return condition
 
-    def address(self, at: list[Index], access: Access, values: Values) -> list[Any]:
+    def address(self, at: list[Index], access: BufferAccess, values: Values) -> list[Any]:
         return [index.emit(values) for index in self.placed[id(access.buffer)].at(at)]
 
     # Vectors
 
     def lanes_fit(self, loop: Loop) -> bool:
         """Return whether a loop can be one vector operation: one block, steps of 0 or 1, no reduction over it."""
-        if len(loop.body) != 1 or not isinstance(loop.body[0], Leaf):
+        if len(loop.body) != 1 or not isinstance(loop.body[0], BlockLeaf):
             return False
         leaf = loop.body[0]
         if loop.name in leaf.reduce_loops() or any(loop.name in index.loops for index, _ in leaf.guards):
@@ -163,7 +173,7 @@ class _Emitter:
         accesses = [*((access, False) for access in reads), *((access, True) for access in leaf.writes)]
         return all(self.step(access, leaf, loop, written) is not None for access, written in accesses)
 
-    def step(self, access: Access, leaf: Leaf, loop: Loop, written: bool) -> int | None:
+    def step(self, access: BufferAccess, leaf: BlockLeaf, loop: Loop, written: bool) -> int | None:
         """Return the step of an access along a loop, 0 or 1; None for anything else."""
         if access.is_opaque or access.inlined is not None:
             return None
@@ -178,7 +188,7 @@ class _Emitter:
         return last if fits else None
 
     def _tiled_step(
-        self, memory: list[Index], steps: list[int | None], leaf: Leaf, loop: Loop, access: Access
+        self, memory: list[Index], steps: list[int | None], leaf: BlockLeaf, loop: Loop, access: BufferAccess
     ) -> int | None:
         """Return the step of a loop within one tile of a packed buffer.
 
@@ -195,14 +205,14 @@ class _Emitter:
         # The other loops determine where a tile begins: they must move by whole tiles.
         return 1 if _is_aligned(memory[-1], loop) else None
 
-    def lanes(self, leaf: Leaf, loop: Loop, values: Values) -> None:
+    def lanes(self, leaf: BlockLeaf, loop: Loop, values: Values) -> None:
         count = loop.extent
         made = self.computed_lanes(leaf, loop, values)
         for value, access in zip(made, leaf.writes, strict=True):
             where = self.address(leaf.place(access), access, values)
             vector.StoreOp(splat(value, count), self.placed[id(access.buffer)].value, where)
 
-    def computed_lanes(self, leaf: Leaf, loop: Loop, values: Values) -> list[Any]:
+    def computed_lanes(self, leaf: BlockLeaf, loop: Loop, values: Values) -> list[Any]:
         if leaf.part == "start":
             assert leaf.view is not None
             return [attribute_constant(attribute) for attribute in leaf.view.init]
@@ -215,7 +225,7 @@ class _Emitter:
             env[argument] = self.read_lanes(access, leaf, loop, values, True)
         return vector_body(leaf.view, env, loop.extent)
 
-    def read_lanes(self, access: Access, leaf: Leaf, loop: Loop, values: Values, written: bool) -> Any:
+    def read_lanes(self, access: BufferAccess, leaf: BlockLeaf, loop: Loop, values: Values, written: bool) -> Any:
         names = {axis_name(i): index for i, index in enumerate(leaf.at)}
         if self.step(access, leaf, loop, written) == 0:
             return self.read(access, names, values)
@@ -224,7 +234,7 @@ class _Emitter:
         return vector.LoadOp(kind, self.placed[id(access.buffer)].value, where).result
 
 
-def _index_axes(leaf: Leaf) -> list[int]:
+def _index_axes(leaf: BlockLeaf) -> list[int]:
     """Return the axes whose index the body computes with."""
     assert leaf.view is not None
     return [axis for axis in range(leaf.view.rank) if leaf.view.uses_index(axis)]

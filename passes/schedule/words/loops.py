@@ -9,7 +9,7 @@ from mirlo.passes.schedule.words.index import Index, divided, loop_index
 from mirlo.passes.schedule.words.tree import (
     PARALLEL,
     SERIAL,
-    Leaf,
+    BlockLeaf,
     Loop,
     Root,
     ScheduleError,
@@ -149,7 +149,7 @@ def fresh(root: Root, base: str) -> str:
     return name
 
 
-def remove_empty(node: Loop | Leaf | Root | None) -> None:
+def remove_empty(node: Loop | BlockLeaf | Root | None) -> None:
     """Remove loops with an empty body."""
     while isinstance(node, Loop) and not node.body:
         parent = node.parent

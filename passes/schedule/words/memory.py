@@ -11,7 +11,7 @@ from mirlo.dialects.tir.buffers import ALIGNMENT, element_bytes
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.words.index import Index, divided
 from mirlo.passes.schedule.words.regions import region_of
-from mirlo.passes.schedule.words.tree import Buffer, Leaf, Loop, Root, ScheduleError, around
+from mirlo.passes.schedule.words.tree import BlockLeaf, Loop, Root, ScheduleBuffer, ScheduleError, around
 
 LOCAL = "local"
 MOST_LOCAL = 1 << 18
@@ -22,7 +22,7 @@ MOST_LOCAL = 1 << 18
 class Placed:
     """A buffer in memory, and how its dims map to those in memory."""
 
-    buffer: Buffer
+    buffer: ScheduleBuffer
     value: Any
     start: list[Index]
     """Offset to subtract from each index: the buffer holds only what one iteration needs."""
@@ -48,7 +48,7 @@ def place_all(root: Root, function: BufferFunction) -> dict[int, Placed]:
     return placed
 
 
-def _accesses(leaf: Leaf) -> list[Any]:
+def _accesses(leaf: BlockLeaf) -> list[Any]:
     """Return all accesses of a block, those of inlined blocks included."""
     found = list(leaf.writes)
     for access in leaf.reads:
@@ -56,7 +56,7 @@ def _accesses(leaf: Leaf) -> list[Any]:
     return found
 
 
-def _allocate(buffer: Buffer, uses: list[tuple[Leaf, Any]], function: BufferFunction) -> Placed:
+def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, Any]], function: BufferFunction) -> Placed:
     common = _common_loops([leaf for leaf, _ in uses])
     inlined = any(access not in (*leaf.reads, *leaf.writes) for leaf, access in uses)
     places = [(leaf, None if access.is_opaque or inlined else leaf.place(access)) for leaf, access in uses]
@@ -76,14 +76,14 @@ def _allocate(buffer: Buffer, uses: list[tuple[Leaf, Any]], function: BufferFunc
     return Placed(buffer, _alloca(memory, buffer, function, None), start)
 
 
-def _alloca(shape: list[int], buffer: Buffer, function: BufferFunction, space: Any) -> Any:
+def _alloca(shape: list[int], buffer: ScheduleBuffer, function: BufferFunction, space: Any) -> Any:
     kind = ir.MemRefType.get(shape, buffer.element, memory_space=space)
     alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT)
     with ir.InsertionPoint.at_block_begin(function.entry), function.location:
         return memref.AllocaOp(kind, [], [], alignment=alignment).result
 
 
-def _common_loops(leaves: list[Leaf]) -> list[Loop]:
+def _common_loops(leaves: list[BlockLeaf]) -> list[Loop]:
     """Return the loops around all of these blocks."""
     chains = [around(leaf) for leaf in leaves]
     common = []

@@ -5,31 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.passes.schedule.words.index import Index, made
-from mirlo.passes.schedule.words.tree import Access, Buffer, Leaf, Loop, around, ranges
+from mirlo.passes.schedule.words.tree import BlockLeaf, BufferAccess, Loop, ScheduleBuffer, around, ranges
 
 Region = tuple[Index, int]
 
 
-def needed_region(readers: Sequence[tuple[Leaf, Access]], loop: Loop, buffer: Buffer) -> list[Region]:
+def needed_region(
+    readers: Sequence[tuple[BlockLeaf, BufferAccess]], loop: Loop, buffer: ScheduleBuffer
+) -> list[Region]:
     """Return the region of a buffer that blocks in a loop read in one iteration; whole dims where it is no range."""
     places = [(leaf, None if access.is_opaque else leaf.place(access)) for leaf, access in readers]
     return region_of(places, [*around(loop), loop], buffer.shape)
 
 
-def written_region(leaf: Leaf, access: Access, loop: Loop) -> list[Region]:
+def written_region(leaf: BlockLeaf, access: BufferAccess, loop: Loop) -> list[Region]:
     """Return the region that a block in a loop writes in one iteration."""
     return region_of([(leaf, leaf.place(access))], [*around(loop), loop], access.buffer.shape)
 
 
 def region_of(
-    places: Sequence[tuple[Leaf, list[Index] | None]], outer: Sequence[Loop], shape: Sequence[int]
+    places: Sequence[tuple[BlockLeaf, list[Index] | None]], outer: Sequence[Loop], shape: Sequence[int]
 ) -> list[Region]:
     """Return for each dim the start of these accesses, by the outer loops, and their extent."""
     names = {loop.name for loop in outer}
     return [_of_dim(places, names, dim, size) for dim, size in enumerate(shape)]
 
 
-def _of_dim(places: Sequence[tuple[Leaf, list[Index] | None]], outer: set[str], dim: int, size: int) -> Region:
+def _of_dim(places: Sequence[tuple[BlockLeaf, list[Index] | None]], outer: set[str], dim: int, size: int) -> Region:
     starts: set[Index] = set()
     lows, highs = [], []
     for leaf, at in places:

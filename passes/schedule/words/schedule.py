@@ -19,10 +19,10 @@ from mirlo.passes.schedule.words.tree import (
     SERIAL,
     UNROLLED,
     VECTORIZED,
-    Buffer,
-    Leaf,
+    BlockLeaf,
     Loop,
     Root,
+    ScheduleBuffer,
     ScheduleError,
     around,
     build,
@@ -276,13 +276,13 @@ class Schedule:
             raise ScheduleError(f"there is no loop '{name}'{nearest(str(name), found)}")
         return found[name]
 
-    def _leaf(self, name: str) -> Leaf:
+    def _leaf(self, name: str) -> BlockLeaf:
         found = {leaf.name: leaf for leaf in self._root.leaves()}
         if name not in found:
             raise ScheduleError(f"there is no block '{name}'{nearest(str(name), found)}")
         return found[name]
 
-    def _buffer(self, name: str) -> Buffer:
+    def _buffer(self, name: str) -> ScheduleBuffer:
         found = {buffer.name: buffer for buffer in self._root.buffers}
         if name not in found:
             raise ScheduleError(f"there is no buffer '{name}'{nearest(name, found)}")

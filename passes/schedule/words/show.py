@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mirlo.passes.schedule.words.tree import SERIAL, Access, Leaf, Loop, Root
+from mirlo.passes.schedule.words.tree import SERIAL, BlockLeaf, BufferAccess, Loop, Root
 
 
 def show(root: Root) -> str:
@@ -16,9 +16,9 @@ def show(root: Root) -> str:
     return "\n".join(lines)
 
 
-def _node(node: Loop | Leaf, depth: int) -> Iterator[str]:
+def _node(node: Loop | BlockLeaf, depth: int) -> Iterator[str]:
     indent = "  " * depth
-    if isinstance(node, Leaf):
+    if isinstance(node, BlockLeaf):
         yield f"{indent}{_leaf(node)}"
         return
     kind = "" if node.kind == SERIAL else f" {node.thread or node.kind}"
@@ -29,7 +29,7 @@ def _node(node: Loop | Leaf, depth: int) -> Iterator[str]:
             yield from _node(child, depth + 1)
 
 
-def _leaf(leaf: Leaf) -> str:
+def _leaf(leaf: BlockLeaf) -> str:
     writes = ", ".join(_access(leaf, access) for access in leaf.writes)
     reads = ", ".join(_access(leaf, access) for access in leaf.reads)
     guards = "".join(f" if {index} < {bound}" for index, bound in leaf.guards)
@@ -37,7 +37,7 @@ def _leaf(leaf: Leaf) -> str:
     return f"{leaf.name}: {writes} {sign} {reads or 'start'}{guards}"
 
 
-def _access(leaf: Leaf, access: Access) -> str:
+def _access(leaf: BlockLeaf, access: BufferAccess) -> str:
     if access.inlined is not None:
         return f"{access.inlined.name}({', '.join(map(str, leaf.place(access)))})"
     return f"{access.buffer.name}[{', '.join(map(str, leaf.place(access)))}]"

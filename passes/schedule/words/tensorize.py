@@ -11,7 +11,16 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.words.index import Index, loop_index
 from mirlo.passes.schedule.words.memory import Placed
 from mirlo.passes.schedule.words.regions import split_by
-from mirlo.passes.schedule.words.tree import Access, Leaf, Loop, ScheduleError, around, build, leaves_of, loops_of
+from mirlo.passes.schedule.words.tree import (
+    BlockLeaf,
+    BufferAccess,
+    Loop,
+    ScheduleError,
+    around,
+    build,
+    leaves_of,
+    loops_of,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +36,7 @@ class TensorIntrin:
     means: Any = field(repr=False)
     does: Any = field(repr=False)
 
-    def match(self, means: Any, loop: Loop) -> dict[int, tuple[Access, list[Index], list[int]]]:
+    def match(self, means: Any, loop: Loop) -> dict[int, tuple[BufferAccess, list[Index], list[int]]]:
         """Match each parameter of `means`: its access, where the access begins, and which dims it has."""
         tree = build(means)
         wanted, found = list(tree.leaves()), list(leaves_of(loop))
@@ -47,7 +56,7 @@ class TensorIntrin:
         for ours, theirs in names.items():
             if (ours in leaf.reduce_loops()) != (theirs in pattern.reduce_loops()):
                 raise ScheduleError(f"tensorize: only one of '{ours}' and '{theirs}' is a loop of the reduction")
-        arguments: dict[int, tuple[Access, list[Index], list[int]]] = {}
+        arguments: dict[int, tuple[BufferAccess, list[Index], list[int]]] = {}
         pairs = list(zip([*pattern.reads, *pattern.writes], [*leaf.reads, *leaf.writes], strict=True))
         for meant, access in pairs:
             position = tree.buffers.index(meant.buffer)
@@ -55,7 +64,7 @@ class TensorIntrin:
         return arguments
 
     def _fit(
-        self, theirs: list[Index], ours: list[Index], names: dict[str, str], access: Access
+        self, theirs: list[Index], ours: list[Index], names: dict[str, str], access: BufferAccess
     ) -> tuple[list[Index], list[int]]:
         """Return where the tile begins, and the dims that the intrinsic's parameter has."""
         start: list[Index] = []
@@ -91,7 +100,7 @@ class BoundIntrin:
 
     name: str
     does: Any
-    arguments: dict[int, tuple[Access, list[Index], list[int]]]
+    arguments: dict[int, tuple[BufferAccess, list[Index], list[int]]]
     module: Any
     """Keeps the implementation alive."""
 
@@ -164,7 +173,7 @@ def _renamed(parts: tuple[Index, Index] | None, names: dict[str, str]) -> Index:
     return inside.replaced({ours: loop_index(theirs) for ours, theirs in names.items()})
 
 
-def _require_same_body(name: str, pattern: Leaf, leaf: Leaf) -> None:
+def _require_same_body(name: str, pattern: BlockLeaf, leaf: BlockLeaf) -> None:
     if pattern.view is None or leaf.view is None or _body(pattern.view) != _body(leaf.view):
         raise ScheduleError(f"tensorize: '{leaf.name}' does not compute what '{name}' means")
 

@@ -19,7 +19,7 @@ class ScheduleError(MirloError, ValueError):
 
 
 @dataclass(eq=False)
-class Buffer:
+class ScheduleBuffer:
     """A buffer: a parameter, an intermediate value, or a copy that the schedule requested."""
 
     name: str
@@ -40,27 +40,27 @@ class Buffer:
 
 
 @dataclass(eq=False)
-class Access:
+class BufferAccess:
     """An access of a block to a buffer, as expressions of the block's axes."""
 
-    buffer: Buffer
+    buffer: ScheduleBuffer
     at: list[Index]
     """One index for each dim; empty for a tensor that the body reads by itself."""
     outside: Any = None
     is_opaque: bool = False
-    inlined: Leaf | None = None
+    inlined: BlockLeaf | None = None
     """The inlined block that computes the element."""
 
 
 @dataclass(eq=False)
-class Leaf:
+class BlockLeaf:
     """A block in the tree: its axes as expressions of the loops around it."""
 
     name: str
     kinds: tuple[str, ...]
     domain: tuple[int, ...]
-    reads: list[Access]
-    writes: list[Access]
+    reads: list[BufferAccess]
+    writes: list[BufferAccess]
     view: BlockView | None
     """The block; None for a copy."""
     at: list[Index]
@@ -74,7 +74,7 @@ class Leaf:
     def is_reduction(self) -> bool:
         return "reduce" in self.kinds
 
-    def place(self, access: Access) -> list[Index]:
+    def place(self, access: BufferAccess) -> list[Index]:
         """Return an access as expressions of the loops."""
         axes = {axis_name(i): index for i, index in enumerate(self.at)}
         return [index.replaced(axes) for index in access.at]
@@ -93,7 +93,7 @@ class Loop:
     extent: int
     kind: str = SERIAL
     thread: str | None = None
-    body: list[Loop | Leaf] = field(default_factory=list)
+    body: list[Loop | BlockLeaf] = field(default_factory=list)
     parent: Loop | Root | None = None
     tensorized: Any = None
     """The intrinsic that replaces the loop."""
@@ -104,22 +104,22 @@ class Root:
     """The whole function."""
 
     view: PrimView
-    buffers: list[Buffer]
-    body: list[Loop | Leaf] = field(default_factory=list)
+    buffers: list[ScheduleBuffer]
+    body: list[Loop | BlockLeaf] = field(default_factory=list)
     parent: None = None
 
-    def leaves(self) -> Iterator[Leaf]:
+    def leaves(self) -> Iterator[BlockLeaf]:
         yield from leaves_of(self)
 
     def loops(self) -> Iterator[Loop]:
         yield from loops_of(self)
 
 
-Node = Loop | Leaf | Root
+Node = Loop | BlockLeaf | Root
 
 
-def leaves_of(node: Node) -> Iterator[Leaf]:
-    if isinstance(node, Leaf):
+def leaves_of(node: Node) -> Iterator[BlockLeaf]:
+    if isinstance(node, BlockLeaf):
         yield node
         return
     for child in node.body:
@@ -127,7 +127,7 @@ def leaves_of(node: Node) -> Iterator[Leaf]:
 
 
 def loops_of(node: Node) -> Iterator[Loop]:
-    if isinstance(node, Leaf):
+    if isinstance(node, BlockLeaf):
         return
     for child in node.body:
         if isinstance(child, Loop):
@@ -140,7 +140,7 @@ def axis_name(position: int) -> str:
     return f"#{position}"
 
 
-def around(node: Loop | Leaf) -> list[Loop]:
+def around(node: Loop | BlockLeaf) -> list[Loop]:
     """Return the loops around a node, outermost first."""
     found: list[Loop] = []
     parent = node.parent
@@ -154,13 +154,13 @@ def ranges(loops: list[Loop]) -> dict[str, Range]:
     return {loop.name: (0, loop.extent - 1) for loop in loops}
 
 
-def adopt(parent: Loop | Root, children: list[Loop | Leaf]) -> None:
+def adopt(parent: Loop | Root, children: list[Loop | BlockLeaf]) -> None:
     parent.body = children
     for child in children:
         child.parent = parent
 
 
-def replace(old: Loop | Leaf, new: list[Loop | Leaf]) -> None:
+def replace(old: Loop | BlockLeaf, new: list[Loop | BlockLeaf]) -> None:
     """Replace a node by other nodes."""
     parent = old.parent
     assert parent is not None
@@ -171,7 +171,7 @@ def replace(old: Loop | Leaf, new: list[Loop | Leaf]) -> None:
 def build(function: Any) -> Root:
     """Build the tree of a prim function in tensor form: a nest for each block, axes in order."""
     view = PrimView(function)
-    buffers: dict[Any, Buffer] = {}
+    buffers: dict[Any, ScheduleBuffer] = {}
     for position, value in enumerate(view.arguments):
         buffers[value] = _buffer(f"x{position}", value, True)
     names = _unique([block.name for block in view.blocks])
@@ -195,28 +195,28 @@ def _unique(names: list[str]) -> list[str]:
     return found
 
 
-def _buffer(name: str, value: Any, is_parameter: bool) -> Buffer:
+def _buffer(name: str, value: Any, is_parameter: bool) -> ScheduleBuffer:
     shape = tuple(value.type.shape)
     if not value.type.has_static_shape:
         raise ScheduleError(f"'{name}' has dims of run time; schedules by hand are for shapes of numbers")
-    return Buffer(name, shape, value.type.element_type, value, is_parameter, order=tuple(range(len(shape))))
+    return ScheduleBuffer(name, shape, value.type.element_type, value, is_parameter, order=tuple(range(len(shape))))
 
 
-def _nest(base: str, block: BlockView, buffers: dict[Any, Buffer]) -> Loop | Leaf:
+def _nest(base: str, block: BlockView, buffers: dict[Any, ScheduleBuffer]) -> Loop | BlockLeaf:
     names = [f"{base}_{LETTERS[i] if i < len(LETTERS) else i}" for i in range(block.rank)]
     axes = [loop_index(axis_name(i)) for i in range(block.rank)]
 
-    def access(operand: Any) -> Access:
+    def access(operand: Any) -> BufferAccess:
         if operand.is_opaque:
-            return Access(buffers[operand.value], [], None, True)
+            return BufferAccess(buffers[operand.value], [], None, True)
         at = [of_affine(expr, axes) for expr in operand.map.results]
-        return Access(buffers[operand.value], at, operand.outside)
+        return BufferAccess(buffers[operand.value], at, operand.outside)
 
-    leaf = Leaf(
+    leaf = BlockLeaf(
         base, block.axes, tuple(block.domain), [access(o) for o in block.inputs], [access(o) for o in block.outputs],
         block, [loop_index(name) for name in names],
     )  # fmt: skip
-    node: Loop | Leaf = leaf
+    node: Loop | BlockLeaf = leaf
     for name, extent in reversed(list(zip(names, block.domain, strict=True))):
         node = Loop(name, extent, body=[node])
         node.body[0].parent = node

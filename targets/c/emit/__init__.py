@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from mirlo.passes.byoc.view import Node
+from mirlo.passes.byoc.view import ExternalNode
 from mirlo.targets.c.writer import Writer
 
-Emitter = Callable[[Writer, Node], None]
+Emitter = Callable[[Writer, ExternalNode], None]
 Check = Callable[[Any], Any]
 EMITTERS: dict[str, Emitter] = {}
 CHECKS: dict[str, Check] = {}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mirlo.passes.byoc.view import Node
+from mirlo.passes.byoc.view import ExternalNode
 from mirlo.targets.c.emit import emits
 from mirlo.targets.c.types import literal
 from mirlo.targets.c.writer import Writer, dims, element_type
 
 
 @emits("attention")
-def attention(w: Writer, node: Node) -> None:
+def attention(w: Writer, node: ExternalNode) -> None:
     query, key, value, mask, out = *(node[n] for n in ("query", "key", "value", "mask")), node.output
     kind = element_type(out)
     f = "f" if kind == "float" else ""
@@ -45,7 +45,7 @@ def attention(w: Writer, node: Node) -> None:
 
 
 @emits("rotary_embedding")
-def rotary_embedding(w: Writer, node: Node) -> None:
+def rotary_embedding(w: Writer, node: ExternalNode) -> None:
     """Rotate pairs of elements by an angle and copy the elements behind them."""
     x, cos, sin, out = node["x"], node["cos"], node["sin"], node.output
     half, kind = dims(cos)[-1], element_type(x)

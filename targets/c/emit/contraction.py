@@ -8,14 +8,14 @@ from typing import Any
 
 from mirlo.dialects.relax.infer_windows import padding_pairs
 from mirlo.dialects.relax.matmul import einsum_terms
-from mirlo.passes.byoc.view import Node, Value
+from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.targets.c.emit import emits
 from mirlo.targets.c.types import literal
 from mirlo.targets.c.writer import Writer, dims, element_type, linear
 
 
 @emits("matmul")
-def matmul(w: Writer, node: Node) -> None:
+def matmul(w: Writer, node: ExternalNode) -> None:
     """Emit a matrix product whose inner loop reads the right operand contiguously."""
     x, y, out = node["lhs"], node["rhs"], node.output
     left = dims(x) if x.type.rank > 1 else ["1", *dims(x)]
@@ -54,7 +54,7 @@ def _offset(extents: list[str], index: list[str], step: str) -> str:
 
 
 @emits("einsum")
-def einsum(w: Writer, node: Node) -> None:
+def einsum(w: Writer, node: ExternalNode) -> None:
     """Emit loops over the labels of the result and, inside, over the reduced labels."""
     out = node.output
     inputs, output = einsum_terms(node["equation"], [x.type.rank for x in node["xs"]])
@@ -77,10 +77,10 @@ def einsum(w: Writer, node: Node) -> None:
         w.line(f"{w.at(out, index)} = sum;")
 
 
-class Window:
+class SpatialWindow:
     """The attributes of a convolution or pool, one value per spatial dim, and its layouts."""
 
-    def __init__(self, node: Node, x: Value, output: Value):
+    def __init__(self, node: ExternalNode, x: ExternalValue, output: ExternalValue):
         rank = x.type.rank - 2
         self.last = node.attributes.get("data_layout", "NC*") == "N*C"
         self.strides = node["strides"] or (1,) * rank
@@ -127,7 +127,7 @@ def _times(name: str, factor: int) -> str:
     return name if factor == 1 or name == "0" else f"{name} * {factor}"
 
 
-def _kernel(node: Node, weight: Value) -> tuple[list[str], str, Any]:
+def _kernel(node: ExternalNode, weight: ExternalValue) -> tuple[list[str], str, Any]:
     """Return the window, the input channels per group, and the index of a kernel element."""
     extents, layout = dims(weight), node.attributes.get("kernel_layout", "OI*")
     window = {"OI*": extents[2:], "*IO": extents[:-2], "O*I": extents[1:-1]}[layout]
@@ -140,10 +140,10 @@ def _kernel(node: Node, weight: Value) -> tuple[list[str], str, Any]:
 
 
 @emits("conv")
-def conv(w: Writer, node: Node) -> None:
+def conv(w: Writer, node: ExternalNode) -> None:
     """Emit a convolution: each result element sums over the channels of its group and the window."""
     x, weight, bias, out = node["x"], node["weight"], node["bias"], node.output
-    window = Window(node, x, out)
+    window = SpatialWindow(node, x, out)
     taps, channels, place = _kernel(node, weight)
     shape, kind = dims(out), element_type(out)
     filters = window.channels(shape)
@@ -161,10 +161,10 @@ def conv(w: Writer, node: Node) -> None:
 
 
 @emits("conv_transpose")
-def conv_transpose(w: Writer, node: Node) -> None:
+def conv_transpose(w: Writer, node: ExternalNode) -> None:
     """Emit a transposed convolution: each result element gathers the inputs whose windows cover it."""
     x, weight, bias, out = node["x"], node["weight"], node["bias"], node.output
-    window = Window(node, x, out)
+    window = SpatialWindow(node, x, out)
     extents = dims(weight)
     shape, kind = dims(out), element_type(out)
     groups, filters = node["groups"], window.channels(shape)

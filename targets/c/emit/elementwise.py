@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mirlo.dialects.core.dtypes import DType
-from mirlo.passes.byoc.view import Node, Value
+from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.targets.c.emit import EMITTERS
 from mirlo.targets.c.types import c_type, literal
 from mirlo.targets.c.writer import Writer, count
 
-Expression = Callable[[Node, list[str]], str]
+Expression = Callable[[ExternalNode, list[str]], str]
 """The C expression of an element, given those of the operands: variables, so that they may occur several times."""
 EXPRESSIONS: dict[str, Expression] = {}
 
@@ -19,13 +19,13 @@ def _suffix(dtype: DType) -> str:
     return "f" if dtype.name == "f32" else ""
 
 
-def _kind(node: Node) -> DType:
+def _kind(node: ExternalNode) -> DType:
     """Return the type in which an operator computes: that of its last operand, because a condition comes first."""
     return node.inputs[-1].type.dtype
 
 
 def _template(real: str, integer: str | None = None, boolean: str | None = None) -> Expression:
-    def expression(node: Node, operands: list[str]) -> str:
+    def expression(node: ExternalNode, operands: list[str]) -> str:
         kind = _kind(node)
         text = boolean if kind.is_bool and boolean else integer if not kind.is_float and integer else real
         names = dict(zip("abc", operands, strict=False))
@@ -104,7 +104,7 @@ _WITH_ATTRIBUTES = {
 
 
 def _attributed(text: str) -> Expression:
-    def expression(node: Node, operands: list[str]) -> str:
+    def expression(node: ExternalNode, operands: list[str]) -> str:
         kind = _kind(node)
         numbers = {name: literal(value, kind) for name, value in node.attributes.items()}
         return text.format(a=operands[0], f=_suffix(kind), **numbers)
@@ -112,17 +112,17 @@ def _attributed(text: str) -> Expression:
     return expression
 
 
-def _hard_swish(node: Node, operands: list[str]) -> str:
+def _hard_swish(node: ExternalNode, operands: list[str]) -> str:
     kind, x = _kind(node), operands[0]
     return f"{x} * mirlo_clamp{_suffix(kind)}({x} * {literal(1 / 6, kind)} + {literal(0.5, kind)}, 0, 1)"
 
 
-def _gelu(node: Node, operands: list[str]) -> str:
+def _gelu(node: ExternalNode, operands: list[str]) -> str:
     f, x = _suffix(_kind(node)), operands[0]
     return f"mirlo_gelu{'_tanh' if node['approximate'] == 'tanh' else ''}{f}({x})"
 
 
-def _clip(node: Node, operands: list[str]) -> str:
+def _clip(node: ExternalNode, operands: list[str]) -> str:
     kind, text = _kind(node), operands[0]
     if node["min"] is not None:
         low = literal(node["min"], kind)
@@ -134,7 +134,7 @@ def _clip(node: Node, operands: list[str]) -> str:
     return f"{operands[0]} > {high} || ({text}) > {high} ? {high} : {text}"
 
 
-def _cast(node: Node, operands: list[str]) -> str:
+def _cast(node: ExternalNode, operands: list[str]) -> str:
     return f"{operands[0]} != 0" if node["dtype"].is_bool else f"({c_type(node['dtype'])}){operands[0]}"
 
 
@@ -145,7 +145,7 @@ EXPRESSIONS.update(
 )  # fmt: skip
 
 
-def emit_chain(w: Writer, chain: list[Node]) -> None:
+def emit_chain(w: Writer, chain: list[ExternalNode]) -> None:
     """Emit one loop for a chain of operators and store the last one's result."""
     output = chain[-1].output
     inner = {node.output for node in chain[:-1]}
@@ -158,10 +158,10 @@ def emit_chain(w: Writer, chain: list[Node]) -> None:
         _emit_elements(w, chain, lambda v: w.broadcast(v, index))
 
 
-def _emit_elements(w: Writer, chain: list[Node], element: Callable[[Value], str]) -> None:
+def _emit_elements(w: Writer, chain: list[ExternalNode], element: Callable[[ExternalValue], str]) -> None:
     """Emit the loop body: each operator's result in a variable, the last one stored."""
     output = chain[-1].output
-    made: dict[Value, str] = {}
+    made: dict[ExternalValue, str] = {}
     for position, node in enumerate(chain):
         operands = []
         for value in node.inputs:
@@ -177,7 +177,7 @@ def _emit_elements(w: Writer, chain: list[Node], element: Callable[[Value], str]
             w.line(f"const {c_type(node.output.type.dtype)} r{position} = {text};")
 
 
-def _emit_alone(w: Writer, node: Node) -> None:
+def _emit_alone(w: Writer, node: ExternalNode) -> None:
     emit_chain(w, [node])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.core.types import TensorType
-from mirlo.passes.byoc.view import Node
+from mirlo.passes.byoc.view import ExternalNode
 from mirlo.passes.legalize.interpolation import AxisTable, axis_table, is_affordable
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.c.emit import emits
@@ -26,7 +26,7 @@ def _has_sizes(op: Any) -> bool | Decline:
 
 
 @emits("resize", check=_has_sizes)
-def resize(w: Writer, node: Node) -> None:
+def resize(w: Writer, node: ExternalNode) -> None:
     x, out = node["x"], node.output
     sizes, counts = x.type.static_shape, out.type.static_shape
     attributes = SimpleNamespace(**node.attributes)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mirlo.passes.byoc.view import Node, Value
+from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.targets.c.emit import emits
 from mirlo.targets.c.types import c_type, least, most
 from mirlo.targets.c.writer import Writer, dims, element_type
 
 
-def place_of(w: Writer, name: str, indices: Value, at: list[str], extent: str) -> str:
+def place_of(w: Writer, name: str, indices: ExternalValue, at: list[str], extent: str) -> str:
     """Declare a variable for an index, which may count from the end."""
     w.line(f"int64_t {name} = (int64_t){w.at(indices, at)};")
     if not indices.type.dtype.is_unsigned:
@@ -17,7 +17,7 @@ def place_of(w: Writer, name: str, indices: Value, at: list[str], extent: str) -
 
 
 @emits("gather")
-def gather(w: Writer, node: Node) -> None:
+def gather(w: Writer, node: ExternalNode) -> None:
     x, indices, out = node["x"], node["indices"], node.output
     axis, depth = node["axis"] % x.type.rank, indices.type.rank
     with w.each(out) as index:
@@ -26,7 +26,7 @@ def gather(w: Writer, node: Node) -> None:
 
 
 @emits("gather_elements")
-def gather_elements(w: Writer, node: Node) -> None:
+def gather_elements(w: Writer, node: ExternalNode) -> None:
     x, indices, out = node["x"], node["indices"], node.output
     axis = node["axis"] % x.type.rank
     with w.each(out) as index:
@@ -35,7 +35,7 @@ def gather_elements(w: Writer, node: Node) -> None:
 
 
 @emits("gather_nd")
-def gather_nd(w: Writer, node: Node) -> None:
+def gather_nd(w: Writer, node: ExternalNode) -> None:
     x, indices, out = node["x"], node["indices"], node.output
     batch, points = node["batch_dims"], indices.type.rank - 1
     depth = int(indices.type.shape[-1])  # type: ignore[arg-type]
@@ -48,7 +48,7 @@ def gather_nd(w: Writer, node: Node) -> None:
 
 
 @emits("one_hot")
-def one_hot(w: Writer, node: Node) -> None:
+def one_hot(w: Writer, node: ExternalNode) -> None:
     indices, values, out = node["indices"], node["values"], node.output
     axis = node["axis"] % out.type.rank
     with w.each(out) as index:
@@ -57,7 +57,7 @@ def one_hot(w: Writer, node: Node) -> None:
         w.line(f"{w.at(out, index)} = {w.names[values]}[place == {index[axis]}];".replace("place", place))
 
 
-def _parameter(w: Writer, value: Value, node: Node, index: list[str]) -> str:
+def _parameter(w: Writer, value: ExternalValue, node: ExternalNode, index: list[str]) -> str:
     """Return the index of the scale or zero point of an element."""
     axis = node["axis"] % max(len(index), 1)
     if node["block"]:
@@ -66,7 +66,7 @@ def _parameter(w: Writer, value: Value, node: Node, index: list[str]) -> str:
 
 
 @emits("quantize")
-def quantize(w: Writer, node: Node) -> None:
+def quantize(w: Writer, node: ExternalNode) -> None:
     x, scale, zero, out = node["x"], node["scale"], node["zero_point"], node.output
     kind, target = element_type(scale), out.type.dtype
     f = "f" if kind == "float" else ""
@@ -79,7 +79,7 @@ def quantize(w: Writer, node: Node) -> None:
 
 
 @emits("dequantize")
-def dequantize(w: Writer, node: Node) -> None:
+def dequantize(w: Writer, node: ExternalNode) -> None:
     x, scale, zero, out = node["x"], node["scale"], node["zero_point"], node.output
     kind = element_type(out)
     with w.each(out) as index:

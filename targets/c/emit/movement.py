@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.core.types import dims_of
-from mirlo.passes.byoc.view import Node, Value
+from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.c.emit import emits
 from mirlo.targets.c.types import literal
@@ -15,13 +15,13 @@ VIEWS = ("relax.reshape", "relax.expand_dims", "relax.squeeze")
 """Operators whose result has the operand's elements in the same order: they need no code."""
 
 
-def copy(w: Writer, source: Value, target: Value) -> None:
+def copy(w: Writer, source: ExternalValue, target: ExternalValue) -> None:
     """Emit a copy of all elements in order."""
     w.line(f"memcpy({w.names[target]}, {w.names[source]}, ({count(target)}) * sizeof({element_type(target)}));")
 
 
 @emits("permute")
-def permute(w: Writer, node: Node) -> None:
+def permute(w: Writer, node: ExternalNode) -> None:
     x, out = node["x"], node.output
     with w.each(out) as index:
         source = ["0"] * x.type.rank
@@ -40,13 +40,13 @@ def _is_decided(op: Any) -> bool | Decline:
 
 
 @emits("expand", check=_is_decided)
-def expand(w: Writer, node: Node) -> None:
+def expand(w: Writer, node: ExternalNode) -> None:
     with w.each(node.output) as index:
         w.line(f"{w.at(node.output, index)} = {w.broadcast(node['x'], index)};")
 
 
 @emits("tile")
-def tile(w: Writer, node: Node) -> None:
+def tile(w: Writer, node: ExternalNode) -> None:
     with w.each(node.output) as index:
         pairs = zip(index, dims(node["x"]), node["repeats"], strict=True)
         source = ["0" if d == "1" else i if times == 1 else f"{i} % {d}" for i, d, times in pairs]
@@ -54,7 +54,7 @@ def tile(w: Writer, node: Node) -> None:
 
 
 @emits("reverse")
-def reverse(w: Writer, node: Node) -> None:
+def reverse(w: Writer, node: ExternalNode) -> None:
     x = node["x"]
     axes = {axis % x.type.rank for axis in node["axes"]}
     with w.each(node.output) as index:
@@ -63,7 +63,7 @@ def reverse(w: Writer, node: Node) -> None:
 
 
 @emits("strided_slice")
-def strided_slice(w: Writer, node: Node) -> None:
+def strided_slice(w: Writer, node: ExternalNode) -> None:
     x, out = node["x"], node.output
     places: dict[int, tuple[str, int]] = {}
     for number, (axis, begin, end, stride) in enumerate(
@@ -93,7 +93,7 @@ def _stepped(index: str, begin: str, stride: int) -> str:
 
 
 @emits("concat", "stack")
-def concat(w: Writer, node: Node) -> None:
+def concat(w: Writer, node: ExternalNode) -> None:
     out = node.output
     axis = node["axis"] % out.type.rank
     first: list[str] = []
@@ -113,7 +113,7 @@ def concat(w: Writer, node: Node) -> None:
 
 
 @emits("split")
-def split(w: Writer, node: Node) -> None:
+def split(w: Writer, node: ExternalNode) -> None:
     x = node["x"]
     axis = node["axis"] % x.type.rank
     first: list[str] = []
@@ -126,7 +126,7 @@ def split(w: Writer, node: Node) -> None:
 
 
 @emits("pad")
-def pad(w: Writer, node: Node) -> None:
+def pad(w: Writer, node: ExternalNode) -> None:
     x, out, rank = node["x"], node.output, node["x"].type.rank
     begins, ends = node["pads"][:rank], node["pads"][rank:]
     with w.each(out) as index:
@@ -150,7 +150,7 @@ def pad(w: Writer, node: Node) -> None:
 
 
 @emits("depth_to_space")
-def depth_to_space(w: Writer, node: Node) -> None:
+def depth_to_space(w: Writer, node: ExternalNode) -> None:
     x, out, block = node["x"], node.output, node["block"]
     with w.each(out) as (n, c, h, v):
         row, column = f"{h} % {block}", f"{v} % {block}"
@@ -162,7 +162,7 @@ def depth_to_space(w: Writer, node: Node) -> None:
 
 
 @emits("space_to_depth")
-def space_to_depth(w: Writer, node: Node) -> None:
+def space_to_depth(w: Writer, node: ExternalNode) -> None:
     x, out, block = node["x"], node.output, node["block"]
     channels = dims(x)[1]
     with w.each(out) as (n, d, h, v):
@@ -172,7 +172,7 @@ def space_to_depth(w: Writer, node: Node) -> None:
 
 
 @emits("tri")
-def tri(w: Writer, node: Node) -> None:
+def tri(w: Writer, node: ExternalNode) -> None:
     x, out = node["x"], node.output
     sign = ">=" if node["upper"] else "<="
     with w.each(out) as index:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from mirlo.passes.byoc.view import Node, Value
+from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.targets.c.emit import emits
 from mirlo.targets.c.emit.reduce import along, axes_of, rows
 from mirlo.targets.c.types import product
 from mirlo.targets.c.writer import Writer, dims, element_type
 
 
-def _mean_and_factor(w: Writer, x: Value, axes: list[int], whole: list[str], epsilon: float, mean: bool = True) -> None:
+def _mean_and_factor(
+    w: Writer, x: ExternalValue, axes: list[int], whole: list[str], epsilon: float, mean: bool = True
+) -> None:
     """Emit `mean` and `factor`, 1 over the deviation, of the elements along axes."""
     size = product([dims(x)[axis] for axis in axes])
     w.line("double mean = 0, square = 0;")
@@ -28,19 +30,19 @@ def _scaled(text: str, scale: str | None, bias: str | None) -> str:
 
 
 @emits("layer_norm", "rms_norm")
-def layer_norm(w: Writer, node: Node) -> None:
+def layer_norm(w: Writer, node: ExternalNode) -> None:
     x, scale, bias = node["x"], node["scale"], node.operands.get("bias")
     axes = list(range(node["axis"] % x.type.rank, x.type.rank))
     with rows(w, x, axes, True) as (_, whole):
         _mean_and_factor(w, x, axes, whole, node["epsilon"], mean=node.op == "relax.layer_norm")
-        factors = [w.broadcast(v, whole) if isinstance(v, Value) else None for v in (scale, bias)]
+        factors = [w.broadcast(v, whole) if isinstance(v, ExternalValue) else None for v in (scale, bias)]
         with along(w, x, axes):
             made = _scaled(f"({w.at(x, whole)} - mean) * factor", *factors)
             w.line(f"{w.at(node.output, whole)} = ({element_type(x)})({made});")
 
 
 @emits("batch_norm")
-def batch_norm(w: Writer, node: Node) -> None:
+def batch_norm(w: Writer, node: ExternalNode) -> None:
     x, channel = node["x"], node["axis"] % node["x"].type.rank
     f = "f" if element_type(x) == "float" else ""
     with w.each(x) as index:
@@ -51,7 +53,7 @@ def batch_norm(w: Writer, node: Node) -> None:
 
 
 @emits("instance_norm")
-def instance_norm(w: Writer, node: Node) -> None:
+def instance_norm(w: Writer, node: ExternalNode) -> None:
     x = node["x"]
     axes = axes_of(range(2, x.type.rank), x.type.rank)
     with rows(w, x, axes, True) as (_, whole):
@@ -63,7 +65,7 @@ def instance_norm(w: Writer, node: Node) -> None:
 
 
 @emits("group_norm")
-def group_norm(w: Writer, node: Node) -> None:
+def group_norm(w: Writer, node: ExternalNode) -> None:
     x, out, extents = node["x"], node.output, dims(node["x"])
     size = f"({extents[1]} / {node['groups']})"
     spatial = extents[2:]
@@ -86,7 +88,7 @@ def group_norm(w: Writer, node: Node) -> None:
 
 
 @emits("lrn")
-def lrn(w: Writer, node: Node) -> None:
+def lrn(w: Writer, node: ExternalNode) -> None:
     x, size = node["x"], node["size"]
     before = (size - 1) // 2
     channels = dims(x)[1]
@@ -101,7 +103,7 @@ def lrn(w: Writer, node: Node) -> None:
 
 
 @emits("lp_normalize")
-def lp_normalize(w: Writer, node: Node) -> None:
+def lp_normalize(w: Writer, node: ExternalNode) -> None:
     x, axis = node["x"], node["axis"] % node["x"].type.rank
     with rows(w, x, [axis], True) as (_, whole):
         w.line("double norm = 0;")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mirlo.passes.byoc.view import Node
+from mirlo.passes.byoc.view import ExternalNode
 from mirlo.targets.c.emit import emits
-from mirlo.targets.c.emit.contraction import Window
+from mirlo.targets.c.emit.contraction import SpatialWindow
 from mirlo.targets.c.types import least
 from mirlo.targets.c.writer import Writer, dims, element_type, linear
 
@@ -15,9 +15,9 @@ from mirlo.targets.c.writer import Writer, dims, element_type, linear
 class _Pool:
     """The loops of a pool and the element read in the innermost one."""
 
-    def __init__(self, w: Writer, node: Node):
+    def __init__(self, w: Writer, node: ExternalNode):
         self.w, self.x, self.out = w, node["x"], node.output
-        self.window = Window(node, self.x, self.out)
+        self.window = SpatialWindow(node, self.x, self.out)
         self.kernel = [str(size) for size in node["kernel"]]
         self.kind = element_type(self.out)
 
@@ -43,7 +43,7 @@ class _Pool:
 
 
 @emits("max_pool")
-def max_pool(w: Writer, node: Node) -> None:
+def max_pool(w: Writer, node: ExternalNode) -> None:
     pool = _Pool(w, node)
     with pool.each_result() as (index, at):
         w.line(f"{pool.kind} most = {least(node.output.type.dtype)};")
@@ -54,7 +54,7 @@ def max_pool(w: Writer, node: Node) -> None:
 
 
 @emits("avg_pool")
-def avg_pool(w: Writer, node: Node) -> None:
+def avg_pool(w: Writer, node: ExternalNode) -> None:
     """Emit an average pool. `count_include_pad` counts padding, but not what a window has beyond the padding."""
     pool = _Pool(w, node)
     with pool.each_result() as (index, at):
@@ -84,7 +84,7 @@ def _padded_count(pool: _Pool, at: list[str]) -> str:
 
 
 @emits("lp_pool")
-def lp_pool(w: Writer, node: Node) -> None:
+def lp_pool(w: Writer, node: ExternalNode) -> None:
     pool = _Pool(w, node)
     f, p = "f" if pool.kind == "float" else "", node["p"]
     with pool.each_result() as (index, at):
@@ -96,7 +96,7 @@ def lp_pool(w: Writer, node: Node) -> None:
 
 
 @emits("max_pool_with_indices")
-def max_pool_with_indices(w: Writer, node: Node) -> None:
+def max_pool_with_indices(w: Writer, node: ExternalNode) -> None:
     """Emit a max pool with indices; among equal elements the first in index order is taken."""
     pool, (values, indices) = _Pool(w, node), node.outputs
     extents = dims(node["x"])

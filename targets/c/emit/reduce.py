@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mirlo.dialects.core.dtypes import DType
-from mirlo.passes.byoc.view import Node, Value
+from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.targets.c.emit import emits
 from mirlo.targets.c.types import c_type, least, most, product
 from mirlo.targets.c.writer import Writer, dims, element_type
@@ -38,7 +38,7 @@ def axes_of(axes: Any, rank: int) -> list[int]:
 
 
 @contextmanager
-def rows(w: Writer, x: Value, axes: list[int], keepdims: bool) -> Iterator[tuple[list[str], list[str]]]:
+def rows(w: Writer, x: ExternalValue, axes: list[int], keepdims: bool) -> Iterator[tuple[list[str], list[str]]]:
     """Emit loops over the axes that are not reduced.
 
     Yield the index of the result and that of x, with `r0`... for reduced axes.
@@ -54,7 +54,7 @@ def rows(w: Writer, x: Value, axes: list[int], keepdims: bool) -> Iterator[tuple
 
 
 @contextmanager
-def along(w: Writer, x: Value, axes: list[int]) -> Iterator[None]:
+def along(w: Writer, x: ExternalValue, axes: list[int]) -> Iterator[None]:
     """Emit loops over the reduced axes."""
     extents = dims(x)
     with w.loops([extents[axis] for axis in axes], "r"):
@@ -62,7 +62,7 @@ def along(w: Writer, x: Value, axes: list[int]) -> Iterator[None]:
 
 
 @emits(*REDUCTIONS)
-def reduce(w: Writer, node: Node) -> None:
+def reduce(w: Writer, node: ExternalNode) -> None:
     x, out = node["x"], node.output
     kind, axes = x.type.dtype, axes_of(node["axes"], x.type.rank)
     start, step, end = REDUCTIONS[node.op.removeprefix("relax.")]
@@ -81,7 +81,7 @@ def reduce(w: Writer, node: Node) -> None:
 
 
 @emits("reduce_log_sum_exp")
-def reduce_log_sum_exp(w: Writer, node: Node) -> None:
+def reduce_log_sum_exp(w: Writer, node: ExternalNode) -> None:
     """Emit a log-sum-exp; the largest element is subtracted first so that exp does not overflow."""
     x, axes = node["x"], axes_of(node["axes"], node["x"].type.rank)
     with rows(w, x, axes, node["keepdims"]) as (index, whole):
@@ -95,7 +95,7 @@ def reduce_log_sum_exp(w: Writer, node: Node) -> None:
 
 
 @emits("argmax", "argmin")
-def arg_extreme(w: Writer, node: Node) -> None:
+def arg_extreme(w: Writer, node: ExternalNode) -> None:
     x, axis = node["x"], node["axis"] % node["x"].type.rank
     sign = (">" if node.op.endswith("max") else "<") + ("=" if node["select_last"] else "")
     with rows(w, x, [axis], node["keepdims"]) as (index, whole):
@@ -109,7 +109,7 @@ def arg_extreme(w: Writer, node: Node) -> None:
 
 
 @emits("cumsum", "cumprod")
-def cumulative(w: Writer, node: Node) -> None:
+def cumulative(w: Writer, node: ExternalNode) -> None:
     x, axis = node["x"], node["axis"] % node["x"].type.rank
     start, sign = ("0", "+") if node.op.endswith("sum") else ("1", "*")
     with rows(w, x, [axis], True) as (_, whole):
@@ -127,7 +127,7 @@ def cumulative(w: Writer, node: Node) -> None:
 
 
 @emits("softmax", "log_softmax")
-def softmax(w: Writer, node: Node) -> None:
+def softmax(w: Writer, node: ExternalNode) -> None:
     x, out, axis = node["x"], node.output, node["axis"] % node["x"].type.rank
     kind = element_type(x)
     f = "f" if kind == "float" else ""
@@ -146,7 +146,7 @@ def softmax(w: Writer, node: Node) -> None:
 
 
 @emits("hardmax")
-def hardmax(w: Writer, node: Node) -> None:
+def hardmax(w: Writer, node: ExternalNode) -> None:
     x, axis = node["x"], node["axis"] % node["x"].type.rank
     with rows(w, x, [axis], True) as (_, whole):
         w.line("int64_t place = 0;")

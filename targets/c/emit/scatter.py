@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.passes.byoc.view import Node
+from mirlo.passes.byoc.view import ExternalNode
 from mirlo.targets.c.emit import emits
 from mirlo.targets.c.emit.index import place_of
 from mirlo.targets.c.emit.movement import copy
@@ -16,7 +16,7 @@ COMBINED = {
 
 
 @emits("scatter_elements")
-def scatter_elements(w: Writer, node: Node) -> None:
+def scatter_elements(w: Writer, node: ExternalNode) -> None:
     x, indices, updates, out = node["x"], node["indices"], node["updates"], node.output
     axis = node["axis"] % x.type.rank
     copy(w, x, out)
@@ -28,7 +28,7 @@ def scatter_elements(w: Writer, node: Node) -> None:
 
 
 @emits("scatter_nd")
-def scatter_nd(w: Writer, node: Node) -> None:
+def scatter_nd(w: Writer, node: ExternalNode) -> None:
     x, indices, updates, out = node["x"], node["indices"], node["updates"], node.output
     points, depth = indices.type.rank - 1, int(indices.type.shape[-1])  # type: ignore[arg-type]
     copy(w, x, out)
@@ -40,7 +40,7 @@ def scatter_nd(w: Writer, node: Node) -> None:
 
 
 @emits("topk")
-def topk(w: Writer, node: Node) -> None:
+def topk(w: Writer, node: ExternalNode) -> None:
     """Emit one pass over the row per result: the best element after the previous one, the first among equal ones."""
     x, axis = node["x"], node["axis"] % node["x"].type.rank
     values, indices = node.outputs

@@ -5,10 +5,10 @@ from __future__ import annotations
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
 from mirlo.targets.cublas.native.library import CUBLAS
 from mirlo.targets.cublas.native.products import ProductCall
-from mirlo.targets.cublas.plan import Product
+from mirlo.targets.cublas.plan import MatrixProduct
 
 
 def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
     """Return the functions of a plan."""
     tf32 = bool(artifact.metadata.get("tf32"))
-    return CUBLAS.functions(artifact, context, (Product,), lambda product: ProductCall(product, tf32))
+    return CUBLAS.functions(artifact, context, (MatrixProduct,), lambda product: ProductCall(product, tf32))

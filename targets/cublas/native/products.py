@@ -12,8 +12,8 @@ from typing import Any
 
 from mirlo.targets.cublas.native import library as lt
 from mirlo.targets.cublas.native.library import CUBLAS, Algorithm, CuBlasError
-from mirlo.targets.cublas.plan import Product
-from mirlo.targets.nvvm.library_program import Place
+from mirlo.targets.cublas.plan import MatrixProduct
+from mirlo.targets.nvvm.library_program import DeviceState
 
 WORKSPACE = 32 << 20
 """Bytes of scratch memory that algorithms may use."""
@@ -22,9 +22,9 @@ _ACTIVATIONS = {"": 0, "relu": lt.RELU, "gelu": lt.GELU}
 
 
 class ProductCall:
-    """One product, with its descriptors: `mirlo.targets.nvvm.library_program.Call`."""
+    """One product, with its descriptors: `mirlo.targets.nvvm.library_program.LibraryCall`."""
 
-    def __init__(self, product: Product, tf32: bool = False) -> None:
+    def __init__(self, product: MatrixProduct, tf32: bool = False) -> None:
         self.product = product
         self._library = CUBLAS.load()
         compute, scale = lt.SUMS.get(product.dtype, (lt.COMPUTE_32F, lt.F32))
@@ -73,7 +73,7 @@ class ProductCall:
             self._set("MatrixLayout", made, lt.BATCH_OFFSET, ctypes.c_int64(apart))
         return made
 
-    def start(self, place: Place, address: Callable[[int], int], stream: int) -> None:
+    def start(self, place: DeviceState, address: Callable[[int], int], stream: int) -> None:
         """Give the product to a stream."""
         product, handle, workspace = self.product, place.handle, place.memory("workspace", WORKSPACE)
         a, b, d = (address(number) for number in (product.a, product.b, product.d))

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.targets.cudnn.native import library as dnn
-from mirlo.targets.cudnn.native.backend import BOOLEAN, INT32, Execution, Operation, OperationGraph, Tensor
+from mirlo.targets.cudnn.native.backend import BOOLEAN, INT32, BackendTensor, Execution, Operation, OperationGraph
 from mirlo.targets.cudnn.native.library import CUDNN, CuDnnError, version
-from mirlo.targets.cudnn.plan import Attention, contiguous
-from mirlo.targets.nvvm.library_program import Place
+from mirlo.targets.cudnn.plan import AttentionStep, contiguous
+from mirlo.targets.nvvm.library_program import DeviceState
 
 WORKSPACE = 256 << 20
 """The most bytes of scratch memory for an engine."""
@@ -25,16 +25,16 @@ BROKEN = ((9, 10, 0), (9, 10, 1))
 
 
 class AttentionCall:
-    """One attention: `mirlo.targets.nvvm.library_program.Call`."""
+    """One attention: `mirlo.targets.nvvm.library_program.LibraryCall`."""
 
-    def __init__(self, step: Attention) -> None:
+    def __init__(self, step: AttentionStep) -> None:
         require_version()
         self.step = step
         self._library = CUDNN.load()
         self._graph = graph_of(step)
         self._plans: dict[int, Execution] = {}
 
-    def start(self, place: Place, address: Callable[[int], int], stream: int) -> None:
+    def start(self, place: DeviceState, address: Callable[[int], int], stream: int) -> None:
         """Enqueue the attention on a stream."""
         step = self.step
         CUDNN.check(self._library.cudnnSetStream(place.handle, ctypes.c_void_p(stream)), "choosing a stream")
@@ -66,7 +66,7 @@ Q, K, V, Y, MASK, SCALE, HIDDEN, LENGTH, QUERIES = range(1, 10)
 """Ids of the graph's inputs; the last four are scalars in CPU memory."""
 
 
-def graph_of(step: Attention) -> OperationGraph:
+def graph_of(step: AttentionStep) -> OperationGraph:
     """Return the operation graph of an attention."""
     made = _Graph(step)
     scores = made.score("matmul", (Q, K))
@@ -86,7 +86,7 @@ def graph_of(step: Attention) -> OperationGraph:
     return OperationGraph(tuple(made.tensors), tuple(made.operations), made.numbers)
 
 
-def _bounded(made: _Graph, scores: int, step: Attention) -> int:
+def _bounded(made: _Graph, scores: int, step: AttentionStep) -> int:
     """Mask scores beyond the bound, key <= query + bound, in the form that engines recognize.
 
     With a cache the bound is the difference of the lengths, which are passed separately.
@@ -111,28 +111,28 @@ def hidden() -> float:
 class _Graph:
     """A graph under construction, which numbers the tensors between operations."""
 
-    def __init__(self, step: Attention) -> None:
+    def __init__(self, step: AttentionStep) -> None:
         self.kind = dnn.TYPES[step.dtype][0]
         batch, heads, queries, size = step.q_shape
         keys = step.k_shape[2]
         self.scores, self.row = (batch, heads, queries, keys), (batch, heads, queries, 1)
         k_shape, k_strides = (tuple(x[i] for i in (0, 1, 3, 2)) for x in (step.k_shape, step.k_strides))
         self.tensors = [
-            Tensor(Q, tuple(step.q_shape), tuple(step.q_strides), self.kind),
-            Tensor(K, k_shape, k_strides, self.kind),
-            Tensor(V, tuple(step.v_shape), tuple(step.v_strides), self.kind),
-            Tensor(Y, (batch, heads, queries, step.v_shape[3]), tuple(step.y_strides), self.kind),
+            BackendTensor(Q, tuple(step.q_shape), tuple(step.q_strides), self.kind),
+            BackendTensor(K, k_shape, k_strides, self.kind),
+            BackendTensor(V, tuple(step.v_shape), tuple(step.v_strides), self.kind),
+            BackendTensor(Y, (batch, heads, queries, step.v_shape[3]), tuple(step.y_strides), self.kind),
         ]
         self.operations: list[Operation] = []
         self.numbers: dict[int, Any] = {}
         if step.mask is not None and step.mask_shape is not None:
-            self.tensors.append(Tensor(MASK, tuple(step.mask_shape), contiguous(step.mask_shape), self.kind))
+            self.tensors.append(BackendTensor(MASK, tuple(step.mask_shape), contiguous(step.mask_shape), self.kind))
         self.number(SCALE, dnn.F32, ctypes.c_float(step.scale))
         self._next = QUERIES
 
     def number(self, which: int, kind: int, value: Any) -> None:
         """Add a scalar in CPU memory."""
-        self.tensors.append(Tensor(which, (1,) * 4, (1,) * 4, kind, is_host=True))
+        self.tensors.append(BackendTensor(which, (1,) * 4, (1,) * 4, kind, is_host=True))
         self.numbers[which] = value
 
     def score(self, name: str, inputs: tuple[int, ...]) -> int:
@@ -145,7 +145,7 @@ class _Graph:
     ) -> int:  # fmt: skip
         """Add an operation; returns the id of its result."""
         self._next += 1
-        self.tensors.append(Tensor(self._next, tuple(dims), contiguous(dims), kind, is_virtual=True))
+        self.tensors.append(BackendTensor(self._next, tuple(dims), contiguous(dims), kind, is_virtual=True))
         self.operations.append(Operation(name, inputs, self._next, compute, axis))
         return self._next
 

@@ -41,7 +41,7 @@ REDUCTIONS = {"sum": 0, "max": 3}
 
 
 @dataclass(frozen=True)
-class Tensor:
+class BackendTensor:
     """A tensor of a graph, identified by number."""
 
     number: int
@@ -69,7 +69,7 @@ class Operation:
 class OperationGraph:
     """The operations that one engine executes."""
 
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[BackendTensor, ...]
     operations: tuple[Operation, ...]
     numbers: Mapping[int, Any]
     """The values of the CPU scalars as ctypes objects."""
@@ -129,7 +129,7 @@ def operations_of(graph: OperationGraph, made: Descriptors) -> list[Any]:
     return [_operation(operation, tensors, made) for operation in graph.operations]
 
 
-def _tensor(tensor: Tensor, made: Descriptors) -> Any:
+def _tensor(tensor: BackendTensor, made: Descriptors) -> Any:
     return made.make(
         TENSOR, (900, INT64, ctypes.c_int64(ALIGNMENT)), (901, DATA_TYPE, ctypes.c_int(tensor.kind)),
         (902, INT64, _longs(tensor.dims)), (903, INT64, _longs(tensor.strides)),

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from mirlo.targets.cudnn.native import library as dnn
-from mirlo.targets.cudnn.native.library import CUDNN, CuDnnError, Found
+from mirlo.targets.cudnn.native.library import CUDNN, AlgorithmPerformance, CuDnnError
 from mirlo.targets.cudnn.plan import Convolution
-from mirlo.targets.nvvm.library_program import Place
+from mirlo.targets.nvvm.library_program import DeviceState
 
 WORKSPACE = 256 << 20
 """The most bytes of scratch memory for an algorithm."""
 
 
 class ConvolutionCall:
-    """One convolution, with its descriptors: `mirlo.targets.nvvm.library_program.Call`."""
+    """One convolution, with its descriptors: `mirlo.targets.nvvm.library_program.LibraryCall`."""
 
     def __init__(self, step: Convolution, tf32: bool = False) -> None:
         self.step = step
@@ -74,7 +74,7 @@ class ConvolutionCall:
     def _is_plain(self) -> bool:
         return self.step.bias is None and self.step.added is None and not self.step.activation
 
-    def start(self, place: Place, address: Callable[[int], int], stream: int) -> None:
+    def start(self, place: DeviceState, address: Callable[[int], int], stream: int) -> None:
         """Enqueue the convolution on a stream."""
         step, handle, pointer = self.step, place.handle, ctypes.c_void_p
         self._do("SetStream", handle, pointer(stream))
@@ -96,13 +96,13 @@ class ConvolutionCall:
             self.y, y,
         )  # fmt: skip
 
-    def _bias(self, place: Place, address: Callable[[int], int]) -> int:
+    def _bias(self, place: DeviceState, address: Callable[[int], int]) -> int:
         if self.step.bias is not None:
             return address(self.step.bias)
         channels = self.step.y_shape[1]
         return place.constant(("zeros", channels), np.zeros(channels))  # as many bytes as the widest type needs
 
-    def _algorithm(self, place: Place) -> tuple[int, int]:
+    def _algorithm(self, place: DeviceState) -> tuple[int, int]:
         """Return the algorithm that the heuristics choose on a GPU, and its scratch memory in bytes."""
         found = self._chosen.get(place.gpu.number)
         if found is None:
@@ -112,7 +112,7 @@ class ConvolutionCall:
     def _choose(self, handle: Any) -> tuple[int, int]:
         if not self._is_plain and not self.step.activation:
             return dnn.PRECOMPUTED_GEMM, self._workspace(handle, dnn.PRECOMPUTED_GEMM)
-        rows, count = (Found * dnn.ALGORITHMS)(), ctypes.c_int()
+        rows, count = (AlgorithmPerformance * dnn.ALGORITHMS)(), ctypes.c_int()
         ends = (self.x, self.weight, self.convolution, self.y)
         self._do("GetConvolutionForwardAlgorithm_v7", handle, *ends, dnn.ALGORITHMS, ctypes.byref(count), rows)
         for row in rows[: count.value]:

@@ -21,7 +21,7 @@ PRECOMPUTED_GEMM = 1
 ALGORITHMS = 8
 
 
-class Found(ctypes.Structure):
+class AlgorithmPerformance(ctypes.Structure):
     """A result of the heuristics: `cudnnConvolutionFwdAlgoPerf_t`."""
 
     _fields_ = [

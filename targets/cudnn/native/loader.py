@@ -8,15 +8,15 @@ from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadCont
 from mirlo.targets.cudnn.native.attention import AttentionCall
 from mirlo.targets.cudnn.native.convolutions import ConvolutionCall
 from mirlo.targets.cudnn.native.library import CUDNN
-from mirlo.targets.cudnn.plan import Attention, Convolution
-from mirlo.targets.nvvm.library_program import Call
+from mirlo.targets.cudnn.plan import AttentionStep, Convolution
+from mirlo.targets.nvvm.library_program import LibraryCall
 
 
 def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
     """Load the functions of a plan."""
     tf32 = bool(artifact.metadata.get("tf32"))
 
-    def call(step: Any) -> Call:
-        return AttentionCall(step) if isinstance(step, Attention) else ConvolutionCall(step, tf32)
+    def call(step: Any) -> LibraryCall:
+        return AttentionCall(step) if isinstance(step, AttentionStep) else ConvolutionCall(step, tf32)
 
-    return CUDNN.functions(artifact, context, (Attention, Convolution), call)
+    return CUDNN.functions(artifact, context, (AttentionStep, Convolution), call)

@@ -15,7 +15,7 @@ from mirlo.dialects.bindings import memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.targets.gpu.schedule.costs import Shape
 from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, Reader, finish, multiply_add, touch
@@ -32,7 +32,7 @@ from mirlo.targets.gpu.schedule.launch import (
     shared,
     split,
 )
-from mirlo.targets.gpu.schedule.roles import Roles, Side, values_of
+from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, values_of
 
 THINNEST = 8
 """Fewest rows or columns of a tile."""
@@ -45,7 +45,7 @@ MIN_BLOCKS = 64
 
 
 @dataclass(frozen=True)
-class Tile:
+class ThreadTile:
     """Accumulators of a thread: rows and columns, interleaved with those of other threads over the block's tile."""
 
     rows: int
@@ -61,15 +61,15 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class ContractionPlan:
+class ThreadContractionPlan:
     """A contraction and its elementwise epilogue; without a tile, one thread per sum."""
 
     name = "contraction"
 
     roles: Roles
-    tile: Tile | None
+    tile: ThreadTile | None
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
         touch(self.roles.contraction, memory)
         if self.tile is None:
@@ -82,17 +82,17 @@ class ContractionPlan:
         return {"tile": tile}
 
 
-def plan_contraction(roles: Roles) -> ContractionPlan:
+def plan_contraction(roles: Roles) -> ThreadContractionPlan:
     """Plan any product."""
-    return ContractionPlan(roles, choose_tile(roles))
+    return ThreadContractionPlan(roles, choose_tile(roles))
 
 
-def shape_of(plan: ContractionPlan) -> Shape:
+def shape_of(plan: ThreadContractionPlan) -> Shape:
     """Return what a thread block computes."""
     return Shape(plan.tile.height, plan.tile.width) if plan.tile is not None else Shape(1, THREADS)
 
 
-def choose_tile(roles: Roles) -> Tile | None:
+def choose_tile(roles: Roles) -> ThreadTile | None:
     """Return the largest tile that leaves no thread and no multiprocessor idle."""
     height, width, depth = map(D.estimate_dim, (roles.rows.extent, roles.columns.extent, roles.depth))
     if min(height, width, depth) < THINNEST:
@@ -104,7 +104,7 @@ def choose_tile(roles: Roles) -> Tile | None:
         if blocks >= MIN_BLOCKS:
             break
         rows, columns = (rows // 2, columns) if rows >= columns else (rows, columns // 2)
-    return Tile(rows, columns)
+    return ThreadTile(rows, columns)
 
 
 def _start(roles: Roles) -> Any:
@@ -112,7 +112,7 @@ def _start(roles: Roles) -> Any:
     return attribute_constant(emit_init(roles.contraction.block, kind))
 
 
-def _emit_sums(roles: Roles, memory: Memory) -> None:
+def _emit_sums(roles: Roles, memory: TensorBuffers) -> None:
     """Emit a thread per sum."""
     axes = [*roles.batch, *roles.rows.axes, *roles.columns.axes]
 
@@ -136,7 +136,7 @@ def _emit_sums(roles: Roles, memory: Memory) -> None:
 class _Tiled:
     """One tiled kernel."""
 
-    def __init__(self, roles: Roles, tile: Tile, memory: Memory):
+    def __init__(self, roles: Roles, tile: ThreadTile, memory: TensorBuffers):
         self.roles = roles
         self.tile = tile
         self.memory = memory
@@ -174,7 +174,7 @@ class _Tiled:
         sums = for_loop(0, self.roles.depth, DEPTH, step, [start] * count)
         self._finish(sums)
 
-    def _loads(self, name: str, side: Side, width: int) -> list[Any]:
+    def _loads(self, name: str, side: ProductOperand, width: int) -> list[Any]:
         """Return copies of a thread's part of one operand to shared memory; each takes the first k-step."""
         threads = ACROSS * DOWN
         along_sums = side.stride(self.roles.sums) and (

@@ -7,13 +7,13 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.blocks.contraction.analysis import Access, Contraction
+from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import narrowed, widened
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
 from mirlo.targets.gpu.schedule.launch import less
-from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, always_inside, evaluate, inside, values_of
+from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, always_inside, evaluate, inside, values_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class Unfinished:
     type: Any
 
 
-def touch(contraction: Contraction, memory: Memory) -> None:
+def touch(contraction: Contraction, memory: TensorBuffers) -> None:
     """Make the views of all buffers outside of the kernel."""
     accesses = [contraction.lhs, contraction.rhs, *(access for _, access in contraction.writes)]
     for stage in contraction.stages:
@@ -35,7 +35,7 @@ def touch(contraction: Contraction, memory: Memory) -> None:
         memory.slot(access.value)
 
 
-def tested(roles: Roles, side: Side) -> list[tuple[Any, int]]:
+def tested(roles: Roles, side: ProductOperand) -> list[tuple[Any, int]]:
     """Return the indices of an operand that may be out of bounds, with their extents."""
     access = side.access
     if access.outside is None:
@@ -49,8 +49,8 @@ class Reader:
     """Reads operands of the product: elements, or the value that replaces them out of bounds."""
 
     roles: Roles
-    side: Side
-    memory: Memory
+    side: ProductOperand
+    memory: TensorBuffers
 
     def base(self, values: Indices) -> tuple[Any, list[Any]]:
         """Return the known part of the position, and of each index that may be out of bounds."""
@@ -96,7 +96,7 @@ def multiply_add(a: Any, b: Any, c: Any) -> Any:
     return create("arith.addi", c.type, create("arith.muli", c.type, a, b), c)
 
 
-def finish(contraction: Contraction, memory: Memory, values: Indices, total: Any) -> None:
+def finish(contraction: Contraction, memory: TensorBuffers, values: Indices, total: Any) -> None:
     """Apply the epilogue to one accumulator and store the results."""
     made = finished(contraction, memory, values, total)
     for value, access in contraction.writes:
@@ -105,7 +105,11 @@ def finish(contraction: Contraction, memory: Memory, values: Indices, total: Any
 
 
 def finished(
-    contraction: Contraction, memory: Memory, values: Indices, total: Any, read: tuple[Access, Any] | None = None
+    contraction: Contraction,
+    memory: TensorBuffers,
+    values: Indices,
+    total: Any,
+    read: tuple[TensorAccess, Any] | None = None,
 ) -> dict[Any, Any]:
     """Return the epilogue's results for one accumulator, by tensor; `read` are operands loaded before."""
     result = contraction.block.outputs[0]
@@ -136,7 +140,7 @@ class EpilogueEmitter:
     """The epilogue of a tile of rows and columns; elements beyond the last ones are dropped."""
 
     roles: Roles
-    memory: Memory
+    memory: TensorBuffers
     batch: Indices
     height: int
     width: int
@@ -164,6 +168,6 @@ class EpilogueEmitter:
         finish(roles.contraction, self.memory, values, total)
 
 
-def _load(memory: Memory, access: Access, values: Indices) -> Any:
+def _load(memory: TensorBuffers, access: TensorAccess, values: Indices) -> Any:
     position = evaluate(row_major(access.dims, access.shape), values)
     return memref.LoadOp(memory.slot(access.value).buffer, [position]).result

@@ -11,9 +11,9 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
-from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
-from mirlo.passes.schedule.blocks.space import Place, Space, merge_all
+from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
 from mirlo.passes.schedule.nest import emit_point
 from mirlo.targets.gpu.schedule.launch import launch_points, launch_runs, multiply
 from mirlo.targets.gpu.schedule.vector_access import load_vectors, store_vectors
@@ -25,7 +25,7 @@ class PointsPlan:
 
     name = "points"
 
-    group: Group
+    group: BlockGroup
     space: Space
     width: int = 1
     """Consecutive elements per thread; divides the last loop's extent."""
@@ -33,7 +33,7 @@ class PointsPlan:
     """How many such runs a thread computes, a block of threads apart, with all loads in flight together."""
 
     @property
-    def made(self) -> dict[Any, tuple[Place, Any]]:
+    def made(self) -> dict[Any, tuple[BlockInstance, Any]]:
         """Return the tensors computed here, with the block and the body's value."""
         return {
             output.value: (place, value)
@@ -41,7 +41,7 @@ class PointsPlan:
             for output, value in zip(place.block.outputs, place.roots, strict=True)
         }
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
         made = self.made
         self.touch(memory)
@@ -52,7 +52,7 @@ class PointsPlan:
             for indices in runs:
                 at = [*indices[:-1], multiply(indices[-1], self.width)][:rank]
                 ahead = [{rank - 1: j} if j else None for j in range(self.width)]
-                groups.append([Point(Frame(memory, None, made), at, beyond=far) for far in ahead])
+                groups.append([Iteration(LoopNestState(memory, None, made), at, beyond=far) for far in ahead])
             # All loads precede all stores and all branches, so they are in flight together.
             for group in groups if self.width > 1 else ():
                 load_vectors(group, self.space.places, rank - 1)
@@ -68,14 +68,14 @@ class PointsPlan:
         else:
             launch_points(extents, lambda indices: thread([indices]))
 
-    def store(self, points: Sequence[Point]) -> None:
+    def store(self, points: Sequence[Iteration]) -> None:
         """Store the outputs of consecutive points."""
         for place in self.space.places:
             for output, value in zip(place.block.outputs, place.roots, strict=True):
                 if output.value in self.group.kept:
                     store_vectors(points, place, output, value, len(self.space.extents) - 1)
 
-    def touch(self, memory: Memory) -> None:
+    def touch(self, memory: TensorBuffers) -> None:
         """Make the views of all buffers outside of the launch."""
         made = self.made
         for place in self.space.places:
@@ -85,7 +85,7 @@ class PointsPlan:
                 memory.slot(value)
 
 
-def plan_points(group: Group) -> PointsPlan | Decline:
+def plan_points(group: BlockGroup) -> PointsPlan | Decline:
     """Plan these blocks as one loop nest."""
     first = group.blocks[0]
     for block in group.blocks:
@@ -103,7 +103,7 @@ def plan_points(group: Group) -> PointsPlan | Decline:
     return PointsPlan(group, merge_all(along_memory(space.split_divided()), 0))
 
 
-def _in_step(space: Space, group: Group) -> Decline | None:
+def _in_step(space: Space, group: BlockGroup) -> Decline | None:
     """Decline if a value computed here is read at another point than it is made."""
     written: dict[Any, Any] = {}
     for place in space.places:
@@ -135,7 +135,7 @@ class BlockPlan:
 
     block: BlockView
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
         inputs = [memory.buffers.buffer(operand.value) for operand in self.block.inputs]
         outputs = [memory.buffers.buffer(output.value) for output in self.block.outputs]

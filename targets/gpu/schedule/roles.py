@@ -11,10 +11,10 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.contraction.analysis import Access, Contraction, analyze
+from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess, analyze
 from mirlo.passes.schedule.blocks.contraction.body import Factor
-from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, row_major
-from mirlo.passes.schedule.blocks.group import Group
+from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis, row_major
+from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import add, multiply, split
 
@@ -23,12 +23,12 @@ Indices = Mapping[int, Any]
 
 
 @dataclass(frozen=True)
-class Side:
+class ProductOperand:
     """One operand of the product: what it reads, and the axes that only it has."""
 
-    access: Access
+    access: TensorAccess
     factor: Factor
-    axes: tuple[Axis, ...]
+    axes: tuple[LoopAxis, ...]
 
     @property
     def extent(self) -> Any:
@@ -38,7 +38,7 @@ class Side:
     def position(self) -> Form:
         return row_major(self.access.dims, self.access.shape)
 
-    def stride(self, axes: Sequence[Axis]) -> Any:
+    def stride(self, axes: Sequence[LoopAxis]) -> Any:
         """Return the stride along the last of these axes; 0 if there is none."""
         return _size(self.position.stride(axes[-1])) if axes else 0
 
@@ -51,10 +51,10 @@ class Roles:
     """
 
     contraction: Contraction
-    rows: Side
-    columns: Side
-    batch: tuple[Axis, ...]
-    sums: tuple[Axis, ...]
+    rows: ProductOperand
+    columns: ProductOperand
+    batch: tuple[LoopAxis, ...]
+    sums: tuple[LoopAxis, ...]
     extents: dict[int, Dim] = field(default_factory=dict)
 
     @property
@@ -71,7 +71,7 @@ class Roles:
         return D.product([axis.extent for axis in self.batch])
 
 
-def product_of(group: Group) -> Roles | Decline:
+def product_of(group: BlockGroup) -> Roles | Decline:
     """Return the axis roles of a product, the first of these blocks, with its epilogue; or decline."""
     found = analyze(group.blocks, group.kept)
     return found if isinstance(found, Decline) else roles_of(found)
@@ -87,8 +87,8 @@ def roles_of(contraction: Contraction) -> Roles | Decline:
     only_left = tuple(axis for axis in spatial if axis.id in left and axis.id not in right)
     only_right = tuple(axis for axis in spatial if axis.id in right and axis.id not in left)
     batch = tuple(axis for axis in spatial if (axis.id in left) == (axis.id in right))
-    lhs = Side(contraction.lhs, contraction.product.lhs, only_left)
-    rhs = Side(contraction.rhs, contraction.product.rhs, only_right)
+    lhs = ProductOperand(contraction.lhs, contraction.product.lhs, only_left)
+    rhs = ProductOperand(contraction.rhs, contraction.product.rhs, only_right)
     # Adjacent threads compute adjacent columns, which must be contiguous in the output.
     turned = bool(only_left) and (not only_right or _step(written, only_left[-1]) < _step(written, only_right[-1]))
     rows, columns = (rhs, lhs) if turned else (lhs, rhs)
@@ -98,7 +98,7 @@ def roles_of(contraction: Contraction) -> Roles | Decline:
     return Roles(contraction, rows, columns, batch, tuple(sums), dict(contraction.extents))
 
 
-def _step(written: Form, axis: Axis) -> int:
+def _step(written: Form, axis: LoopAxis) -> int:
     """Return the approximate stride of an axis."""
     return D.estimate_dim(_size(written.stride(axis)))
 
@@ -107,11 +107,11 @@ def _size(step: Dim) -> Dim:
     return abs(step) if isinstance(step, int) else step
 
 
-def _moved(access: Access) -> set[int]:
+def _moved(access: TensorAccess) -> set[int]:
     return {axis for dim in access.dims for axis in dim.terms}
 
 
-def values_of(axes: Sequence[Axis], number: Any) -> dict[int, Any]:
+def values_of(axes: Sequence[LoopAxis], number: Any) -> dict[int, Any]:
     """Return the value of each axis, from the linear index of a point."""
     return dict(zip((axis.id for axis in axes), split(number, [axis.extent for axis in axes]), strict=True))
 

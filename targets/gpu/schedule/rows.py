@@ -19,10 +19,10 @@ from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.combine import Reducer
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
-from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
-from mirlo.passes.schedule.blocks.group import Group
-from mirlo.passes.schedule.blocks.rows import Rows, Walk, find_rows
-from mirlo.passes.schedule.blocks.space import Place
+from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
+from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.launch import (
     Ids,
@@ -64,12 +64,12 @@ Meet = Callable[[Team, Reducer, Sequence[Any]], list[Any]]
 
 
 @dataclass
-class RowsPlan:
+class ThreadRowsPlan:
     """Blocks row by row."""
 
     name = "rows"
 
-    rows: Rows
+    rows: RowGroup
     width: int = 1
     """Consecutive elements that a thread processes at once; divides the innermost extents."""
     meet: Meet | None = None
@@ -77,7 +77,7 @@ class RowsPlan:
     most_threads: int = 2 * BLOCK
     """Most threads per row, if its elements then fit registers."""
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
         _Emitter(self, memory).emit()
 
@@ -100,7 +100,7 @@ class Kept:
                     found[argument] = value
         return found
 
-    def keep(self, walk: Walk, point: Point) -> None:
+    def keep(self, walk: Walk, point: Iteration) -> None:
         """Keep what a loop loaded and computed."""
         for i, place in enumerate(walk.space.places):
             for argument, operand in place.argument_operands.items():
@@ -111,27 +111,27 @@ class Kept:
                     self.elements[output.value] = point.find(root)
 
 
-def _position(place: Place, operand: OperandView) -> Any:
+def _position(place: BlockInstance, operand: OperandView) -> Any:
     return operand.value, place.flat(operand)
 
 
-def _code(rows: Rows) -> int:
+def _code(rows: RowGroup) -> int:
     """Return the operations on the elements that a thread may keep."""
     return HELD * count_operations([block for walk in rows.walks for block in walk.blocks if walk.own])
 
 
-def plan(group: Group) -> RowsPlan | Decline:
+def plan(group: BlockGroup) -> ThreadRowsPlan | Decline:
     """Plan these blocks row by row."""
     found = find_rows(group)
     if isinstance(found, Decline):
         return found
     if not any(D.estimate_dim(D.product(list(walk.own))) >= SHORTEST for walk in found.walks if walk.reductions):
         return decline("rows are too short to be shared")
-    return RowsPlan(found)
+    return ThreadRowsPlan(found)
 
 
 class _Emitter:
-    def __init__(self, plan: RowsPlan, memory: Memory):
+    def __init__(self, plan: ThreadRowsPlan, memory: TensorBuffers):
         self.plan = rows = plan.rows
         self.width = plan.width
         self.meet = plan.meet or _in_shared_memory
@@ -219,7 +219,7 @@ class _Emitter:
             kept = Kept() if number is None else self.registers.setdefault((number, j), Kept())
             frame = self._frame(walk, held)
             frame.reduced.update(kept.elements)
-            points.append(Point(frame, [*indices, *own], given=kept.given(walk), beyond={last: j} if j else None))
+            points.append(Iteration(frame, [*indices, *own], given=kept.given(walk), beyond={last: j} if j else None))
         self._run(walk, points, inside)
         for j, point in enumerate(points if number is not None else []):
             self.registers[number or 0, j].keep(walk, point)
@@ -237,7 +237,7 @@ class _Emitter:
 
     def _single(self, walk: Walk, indices: list[Any], held: dict[Any, Any]) -> dict[Any, Any]:
         """Emit a loop over one element: every thread of the row computes it, the first one stores it."""
-        point = Point(self._frame(walk, held), indices)
+        point = Iteration(self._frame(walk, held), indices)
         places = walk.space.places
         for place in places:
             point.run(place)
@@ -251,15 +251,15 @@ class _Emitter:
             found.update(self._reduced(walk, i, indices, held, scalars))
         return found
 
-    def _frame(self, walk: Walk, held: dict[Any, Any]) -> Frame:
+    def _frame(self, walk: Walk, held: dict[Any, Any]) -> LoopNestState:
         made = {
             output.value: (place, value)
             for i, place in enumerate(walk.space.places) if i not in walk.reductions
             for output, value in zip(place.block.outputs, place.roots, strict=True)
         }  # fmt: skip
-        return Frame(self.memory, None, made, held)
+        return LoopNestState(self.memory, None, made, held)
 
-    def _run(self, walk: Walk, points: Sequence[Point], inside: Any = None) -> None:
+    def _run(self, walk: Walk, points: Sequence[Iteration], inside: Any = None) -> None:
         # All loads precede all stores.
         last = len(walk.space.extents) - 1
         if self.width > 1:
@@ -288,7 +288,7 @@ class _Emitter:
     ) -> dict[Any, Any]:
         """Return the scalars of a row by value; its first thread stores those that others read."""
         place = walk.space.places[position]
-        point = Point(self._frame(walk, held), indices)
+        point = Iteration(self._frame(walk, held), indices)
         found = {}
         for output, scalar in zip(place.block.outputs, scalars, strict=True):
             found[output.value] = scalar

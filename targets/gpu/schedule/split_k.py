@@ -13,14 +13,14 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.contraction.analysis import Access
+from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
-from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, row_major
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis, row_major
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.targets.gpu.schedule.epilogue import Unfinished, finish, touch
 from mirlo.targets.gpu.schedule.launch import launch_points
-from mirlo.targets.gpu.schedule.roles import Roles, Side, evaluate
-from mirlo.targets.gpu.schedule.stage import Stage
+from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, evaluate
+from mirlo.targets.gpu.schedule.stage import PlannedBlocks
 
 MAX_SPLITS = 64
 
@@ -41,13 +41,13 @@ class SplitKPlan:
     """A plan for the parts, and for their addition."""
 
     divided: SplitK
-    inner: Stage
+    inner: PlannedBlocks
 
     @property
     def name(self) -> str:
         return f"{self.inner.name} in {self.divided.parts} parts"
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit the launches at the insertion point."""
         divided = self.divided
         kind = divided.unfinished.type
@@ -85,7 +85,7 @@ def divide(roles: Roles, parts: int) -> SplitK | Decline:
     if axis is None or parts < 2:
         return decline("no axis of the sums has so many equal parts", parts=parts)
     first = max(contraction.extents) + 1
-    part, rest = Axis(first, parts, False), Axis(first + 1, axis.extent // parts, True)
+    part, rest = LoopAxis(first, parts, False), LoopAxis(first + 1, axis.extent // parts, True)
 
     def form(old: Form) -> Form:
         factor = old.stride(axis)
@@ -94,10 +94,10 @@ def divide(roles: Roles, parts: int) -> SplitK | Decline:
         terms = {a: f for a, f in old.terms.items() if a != axis.id}
         return Form({**terms, part.id: factor * rest.extent, rest.id: factor}, old.constant)
 
-    def access(old: Access) -> Access:
-        return Access(old.value, [form(dim) for dim in old.dims], old.outside)
+    def access(old: TensorAccess) -> TensorAccess:
+        return TensorAccess(old.value, [form(dim) for dim in old.dims], old.outside)
 
-    def side(old: Side) -> Side:
+    def side(old: ProductOperand) -> ProductOperand:
         return replace(old, access=access(old.access))
 
     written = [part, *roles.batch, *roles.rows.axes, *roles.columns.axes]
@@ -106,7 +106,7 @@ def divide(roles: Roles, parts: int) -> SplitK | Decline:
         contraction,
         lhs=access(contraction.lhs), rhs=access(contraction.rhs),
         axes=[part, *(a for a in contraction.axes if a is not axis), rest],
-        stages=[], writes=[(unfinished, Access(unfinished, [Form({a.id: 1}) for a in written]))],
+        stages=[], writes=[(unfinished, TensorAccess(unfinished, [Form({a.id: 1}) for a in written]))],
     )  # fmt: skip
     divided = Roles(
         made, side(roles.rows), side(roles.columns), (part, *roles.batch),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 
 
-class Stage(Protocol):
+class PlannedBlocks(Protocol):
     """Blocks that a plan computes."""
 
     @property
     def name(self) -> str:
         """Return the plan's name."""
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit the launches at the insertion point."""

@@ -10,15 +10,15 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
-from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.targets.gpu.schedule.contraction import MIN_BLOCKS, plan_contraction, shape_of
 from mirlo.targets.gpu.schedule.costs import divided_if_better
 from mirlo.targets.gpu.schedule.points import BlockPlan, plan_points
 from mirlo.targets.gpu.schedule.roles import product_of
 from mirlo.targets.gpu.schedule.rows import plan as plan_rows
-from mirlo.targets.gpu.schedule.stage import Stage
+from mirlo.targets.gpu.schedule.stage import PlannedBlocks
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ _LONGEST = 16
 """Most blocks that are tried as one stage."""
 
 
-Planner = Callable[[Group], Stage | Decline]
+Planner = Callable[[BlockGroup], PlannedBlocks | Decline]
 PLANNERS: tuple[Planner, ...] = (plan_points, plan_rows)
 
 
@@ -50,12 +50,14 @@ def open_dims(blocks: Sequence[BlockView]) -> Decline | None:
     return None
 
 
-def plan_stages(view: PrimView, first: Sequence[Planner] = (), first_open: Sequence[Planner] = ()) -> list[Stage]:
+def plan_stages(
+    view: PrimView, first: Sequence[Planner] = (), first_open: Sequence[Planner] = ()
+) -> list[PlannedBlocks]:
     """Plan stages of as many blocks as one plan accepts; a target's own plans in `first` are tried before others.
 
     With dynamic sizes `first_open` are tried: the others need static ones.
     """
-    stages: list[Stage] = []
+    stages: list[PlannedBlocks] = []
     at = 0
     while at < len(view.blocks):
         for end in range(min(len(view.blocks), at + _LONGEST), at, -1):
@@ -70,7 +72,7 @@ def plan_stages(view: PrimView, first: Sequence[Planner] = (), first_open: Seque
     return stages
 
 
-def _plan(part: Group, first: Sequence[Planner], first_open: Sequence[Planner]) -> Stage | None:
+def _plan(part: BlockGroup, first: Sequence[Planner], first_open: Sequence[Planner]) -> PlannedBlocks | None:
     for planner in first if open_dims(part.blocks) is None else map(deciding, first_open):
         plan = planner(part)
         if not isinstance(plan, Decline):
@@ -82,7 +84,7 @@ def _plan(part: Group, first: Sequence[Planner], first_open: Sequence[Planner]) 
         rows = deciding(plan_rows)(part) if product.tile is None else None
         if rows is not None and not isinstance(rows, Decline):
             return rows
-        made: Stage = product
+        made: PlannedBlocks = product
         if open_dims(part.blocks) is None:
             made = divided_if_better(product, roles, MIN_BLOCKS, plan_contraction, shape_of)
         return made
@@ -95,19 +97,19 @@ def _plan(part: Group, first: Sequence[Planner], first_open: Sequence[Planner]) 
     return None
 
 
-def _part(view: PrimView, start: int, end: int) -> Group:
+def _part(view: PrimView, start: int, end: int) -> BlockGroup:
     inside = view.blocks[start:end]
     read_elsewhere = {o.value for b in (*view.blocks[:start], *view.blocks[end:]) for o in b.inputs}
     made = {output.value for block in inside for output in block.outputs}
-    return Group(tuple(inside), frozenset(made & (read_elsewhere | set(view.returned))), LANES)
+    return BlockGroup(tuple(inside), frozenset(made & (read_elsewhere | set(view.returned))), LANES)
 
 
-def build(kernel: Any, stages: Sequence[Stage], about: Mapping[str, Any] | None = None) -> Any:
+def build(kernel: Any, stages: Sequence[PlannedBlocks], about: Mapping[str, Any] | None = None) -> Any:
     """Build the buffer form of a prim function from its stages; `mirlo explain` prints `about`."""
     buffers = BufferFunction(kernel.view, stack_limit=0)
 
     def emit() -> None:
-        memory = Memory(buffers)
+        memory = TensorBuffers(buffers)
         for stage in stages:
             stage.emit(memory)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from mirlo.passes.schedule.blocks.contraction.analysis import Access, Stage
-from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form
-from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.targets.gpu.schedule.roles import Roles, Side
-from mirlo.targets.gpu.schedule.stage import Stage as Plan
+from mirlo.passes.schedule.blocks.contraction.analysis import EpilogueBlock, TensorAccess
+from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles
+from mirlo.targets.gpu.schedule.stage import PlannedBlocks as Plan
 
 
 @dataclass(frozen=True)
@@ -27,31 +27,33 @@ class StreamKPlan:
     def name(self) -> str:
         return f"{self.whole.name}, the last round {self.rest.name}"
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit the launches at the insertion point."""
         self.whole.emit(memory)
         self.rest.emit(memory)
 
 
-def cut(roles: Roles, axis: Axis, low: int, high: int) -> Roles:
+def cut(roles: Roles, axis: LoopAxis, low: int, high: int) -> Roles:
     """Return the product restricted to low <= i < high along one axis."""
-    part = Axis(axis.id, high - low, axis.reduce)
+    part = LoopAxis(axis.id, high - low, axis.reduce)
 
     def form(old: Form) -> Form:
         return old.shifted(old.stride(axis) * low)
 
-    def access(old: Access) -> Access:
-        return Access(old.value, [form(dim) for dim in old.dims], old.outside)
+    def access(old: TensorAccess) -> TensorAccess:
+        return TensorAccess(old.value, [form(dim) for dim in old.dims], old.outside)
 
-    def axes(old: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    def axes(old: tuple[LoopAxis, ...]) -> tuple[LoopAxis, ...]:
         return tuple(part if each.id == axis.id else each for each in old)
 
-    def side(old: Side) -> Side:
+    def side(old: ProductOperand) -> ProductOperand:
         return replace(old, access=access(old.access), axes=axes(old.axes))
 
     old = roles.contraction
     stages = [
-        Stage(s.block, [form(i) for i in s.indices], [None if read is None else access(read) for read in s.reads])
+        EpilogueBlock(
+            s.block, [form(i) for i in s.indices], [None if read is None else access(read) for read in s.reads]
+        )
         for s in old.stages
     ]
     made = replace(

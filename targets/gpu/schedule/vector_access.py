@@ -12,12 +12,12 @@ from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
-from mirlo.passes.schedule.blocks.evaluate import Point
+from mirlo.passes.schedule.blocks.evaluate import Iteration
 from mirlo.passes.schedule.blocks.linear import Linear
-from mirlo.passes.schedule.blocks.space import Place
+from mirlo.passes.schedule.blocks.space import BlockInstance
 
 
-def load_vectors(points: Sequence[Point], places: Sequence[Place], axis: int) -> None:
+def load_vectors(points: Sequence[Iteration], places: Sequence[BlockInstance], axis: int) -> None:
     """Load what bodies read for consecutive points along a loop, the first at a multiple of their number."""
     for place in places:
         for argument, operand in place.argument_operands.items():
@@ -25,7 +25,9 @@ def load_vectors(points: Sequence[Point], places: Sequence[Place], axis: int) ->
                 _load(points, place, argument, operand, axis)
 
 
-def store_vectors(points: Sequence[Point], place: Place, output: OperandView, value: Any, axis: int) -> None:
+def store_vectors(
+    points: Sequence[Iteration], place: BlockInstance, output: OperandView, value: Any, axis: int
+) -> None:
     """Store an output of such points, of which `value` is the body's value."""
     slot = points[0].frame.memory.slot(output.value)
     where = place.flat(output, slot.strides)
@@ -39,7 +41,7 @@ def store_vectors(points: Sequence[Point], place: Place, output: OperandView, va
     ir.Operation.create("vector.store", operands=[vector, slot.buffer, points[0].first(where)], attributes=attributes)
 
 
-def _is_read(points: Sequence[Point], place: Place, argument: Any, operand: OperandView) -> bool:
+def _is_read(points: Sequence[Iteration], place: BlockInstance, argument: Any, operand: OperandView) -> bool:
     """Return whether each of the points reads an existing element of memory."""
     frame = points[0].frame
     if operand.map is None or operand.value in frame.held or operand.value in frame.made:
@@ -49,7 +51,7 @@ def _is_read(points: Sequence[Point], place: Place, argument: Any, operand: Oper
     return not place.outside_tests(operand) and not place.always_outside(operand)
 
 
-def _load(points: Sequence[Point], place: Place, argument: Any, operand: OperandView, axis: int) -> None:
+def _load(points: Sequence[Iteration], place: BlockInstance, argument: Any, operand: OperandView, axis: int) -> None:
     slot = points[0].frame.memory.slot(operand.value)
     where = place.flat(operand, slot.strides)
     count = len(points)

@@ -21,16 +21,16 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.attention import find_attention
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
-from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form
-from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.passes.schedule.blocks.group import Group
+from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.targets.llvm.schedule.contraction import ContractionPlan
-from mirlo.targets.llvm.schedule.contraction.plan import Plan
+from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan
+from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
 from mirlo.targets.llvm.schedule.group import whole_function
 from mirlo.targets.llvm.schedule.open_blocks import OpenBlockedPlan, elements_of_row
-from mirlo.targets.llvm.schedule.row_blocks import BLOCK, KEPT, BlockedPlan, Part
-from mirlo.targets.llvm.schedule.rows import RowsPlan
+from mirlo.targets.llvm.schedule.row_blocks import BLOCK, KEPT, BlockedPlan, RowBlockContraction
+from mirlo.targets.llvm.schedule.rows import VectorRowsPlan
 from mirlo.targets.llvm.schedule.stages import plan_stages
 
 _FEWEST_BLOCKS = 8
@@ -42,7 +42,7 @@ _FEWEST_ROWS = 32
 
 
 @deciding
-def plan_blocked(view: Any, group: Group, threads: int = 1) -> BlockedPlan | Decline:
+def plan_blocked(view: Any, group: BlockGroup, threads: int = 1) -> BlockedPlan | Decline:
     """Plan how to compute these blocks a block of rows at a time."""
     if sum(is_product(block) for block in group.blocks) != 2:
         return decline("not two contractions", contractions=sum(is_product(block) for block in group.blocks))
@@ -50,10 +50,14 @@ def plan_blocked(view: Any, group: Group, threads: int = 1) -> BlockedPlan | Dec
     if len(found) != 3:
         return decline("not a contraction, rows and a contraction", stages=len(found))
     first, rows, last = found
-    is_chain = isinstance(first, ContractionPlan) and isinstance(rows, RowsPlan) and isinstance(last, ContractionPlan)
-    if not is_chain or not isinstance(rows, RowsPlan):
+    is_chain = (
+        isinstance(first, VectorContractionPlan)
+        and isinstance(rows, VectorRowsPlan)
+        and isinstance(last, VectorContractionPlan)
+    )
+    if not is_chain or not isinstance(rows, VectorRowsPlan):
         return decline("not a contraction, rows and a contraction")
-    plans: list[Plan] = [stage.plan for stage in (first, last) if isinstance(stage, ContractionPlan)]
+    plans: list[RegisterTilePlan] = [stage.plan for stage in (first, last) if isinstance(stage, VectorContractionPlan)]
     weights = plans[1].rows.access.value
     made = {output.value for block in (*rows.group.blocks, *_blocks_of(plans[0])) for output in block.outputs}
     kept = {value for value, _ in plans[0].contraction.writes} | set(rows.group.kept)
@@ -83,16 +87,18 @@ def plan_blocked(view: Any, group: Group, threads: int = 1) -> BlockedPlan | Dec
     return _leaving_out(blocks, group)
 
 
-def _blocks_of(plan: Plan) -> list[Any]:
+def _blocks_of(plan: RegisterTilePlan) -> list[Any]:
     return [plan.contraction.block, *(stage.block for stage in plan.contraction.stages)]
 
 
-def _in_order(plan: Plan, rows: RowsPlan) -> list[Any]:
+def _in_order(plan: RegisterTilePlan, rows: VectorRowsPlan) -> list[Any]:
     """Return the values of both contractions in the order of their definition."""
     return [output.value for block in (*_blocks_of(plan), *rows.group.blocks) for output in block.outputs]
 
 
-def _part(plan: Plan, unit: Form, width: Dim, local: Collection[Any], kept_rows: Mapping[Any, Dim]) -> Part | Decline:
+def _part(
+    plan: RegisterTilePlan, unit: Form, width: Dim, local: Collection[Any], kept_rows: Mapping[Any, Dim]
+) -> RowBlockContraction | Decline:
     """Plan a contraction for one block; `unit` is a position in rows of this width."""
     if plan.guards or plan.rows.edge is not None or plan.contraction.ragged is not None:
         return decline("a contraction reads beyond the edges of a tensor, or has unequal panels")
@@ -101,7 +107,7 @@ def _part(plan: Plan, unit: Form, width: Dim, local: Collection[Any], kept_rows:
     if plan.rows_first:
         return decline("a contraction does not share rows between columns")
     row_axis = plan.row_axis
-    outer: dict[int, tuple[Axis, Dim]] = {}
+    outer: dict[int, tuple[LoopAxis, Dim]] = {}
     for axis in (*plan.column_loops, *plan.row_loops):
         stride, rest = unit.stride(axis) // width, unit.stride(axis) % width
         if rest != 0 or stride == 0:
@@ -110,7 +116,7 @@ def _part(plan: Plan, unit: Form, width: Dim, local: Collection[Any], kept_rows:
     if row_axis is not None and unit.stride(row_axis) != width:
         return decline("a tile's rows are not neighbours", step=unit.stride(row_axis))
     moved = _Mover(plan, row_axis, local, kept_rows)
-    return Part(
+    return RowBlockContraction(
         replace(
             plan,
             rows=replace(plan.rows, form=moved.form(plan.rows.access.value, plan.rows.form)),
@@ -134,8 +140,8 @@ def _part(plan: Plan, unit: Form, width: Dim, local: Collection[Any], kept_rows:
 class _Mover:
     """Rewrites positions to those that a block sees."""
 
-    plan: Plan
-    row_axis: Axis | None
+    plan: RegisterTilePlan
+    row_axis: LoopAxis | None
     local: Collection[Any]
     kept_rows: Mapping[Any, Dim]
     """Elements per row of each value of a block, if a block's rows do not begin at the first stored row."""
@@ -155,7 +161,12 @@ class _Mover:
 
 
 def _with_blocks(
-    first: Part, rows: RowsPlan, last: Part, width: Dim, local: tuple[Any, ...], weights: Any
+    first: RowBlockContraction,
+    rows: VectorRowsPlan,
+    last: RowBlockContraction,
+    width: Dim,
+    local: tuple[Any, ...],
+    weights: Any,
 ) -> BlockedPlan | Decline:
     outer = dims_of(weights.type)[:-1]
     extents = [1 if part.row_axis is None else part.row_axis.extent for part in (first, last)]
@@ -180,7 +191,7 @@ def _with_blocks(
     return BlockedPlan(first, rows, last, loops, extent, block, local, weights, width)
 
 
-def _open_block(extent: Dim, width: Dim, plan: Plan, is_cut: bool) -> Dim:
+def _open_block(extent: Dim, width: Dim, plan: RegisterTilePlan, is_cut: bool) -> Dim:
     """Return the rows of a block for dynamic sizes, as a dim; fewer if columns that a mask hides are skipped."""
     chosen, tile = plan.machine.chosen.block_rows, plan.tile_rows
     size = element_bytes(plan.contraction.product.accumulate_type)
@@ -190,7 +201,7 @@ def _open_block(extent: Dim, width: Dim, plan: Plan, is_cut: bool) -> Dim:
     return D.maximum(_FEWEST_TILES, D.minimum(plan.machine.l2_bytes // 4 // size // width // tile, most)) * tile
 
 
-def _leaving_out(plan: BlockedPlan | Decline, group: Group) -> BlockedPlan | Decline:
+def _leaving_out(plan: BlockedPlan | Decline, group: BlockGroup) -> BlockedPlan | Decline:
     """Skip the columns that a mask hides from all rows of a block."""
     limit = None if isinstance(plan, Decline) else _limit(plan, group)
     if limit is None or isinstance(plan, Decline):
@@ -205,7 +216,7 @@ def _leaving_out(plan: BlockedPlan | Decline, group: Group) -> BlockedPlan | Dec
     return replace(plan, limit=limit, block=plan.block if is_chosen else min(plan.block, smaller))
 
 
-def _limit(plan: BlockedPlan, group: Group) -> tuple[int, Dim] | None:
+def _limit(plan: BlockedPlan, group: BlockGroup) -> tuple[int, Dim] | None:
     """Return the coefficient and constant of the first column that a row does not need."""
     plans = (plan.first.plan, plan.last.plan)
     if any(p.dot or p.group is not None or p.unrolled for p in plans) or len(plan.last.plan.reduce) != 1:
@@ -221,7 +232,7 @@ def _limit(plan: BlockedPlan, group: Group) -> tuple[int, Dim] | None:
     return None if limit is None else (limit.coefficient(query), limit.constant + 1)
 
 
-def _block_rows(extent: int, width: int, heads: int, plan: Plan, size: int) -> int:
+def _block_rows(extent: int, width: int, heads: int, plan: RegisterTilePlan, size: int) -> int:
     """Return the rows of a block: its scores fill a quarter of the L2 cache, in whole tiles if it has several."""
     chosen = plan.machine.chosen.block_rows
     rows = chosen or max(1, plan.machine.l2_bytes // 4 // (width * size))
@@ -242,4 +253,4 @@ def blocked(kernel: Any, context: Any) -> Any:
     if isinstance(plan, Decline):
         return plan
     buffers = BufferFunction(kernel.view)
-    return buffers.build(lambda: plan.emit(Memory(buffers)), {"rule": "blocked", **plan.describe()})
+    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), {"rule": "blocked", **plan.describe()})

@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.lanes import fitting
-from mirlo.passes.schedule.blocks.space import Place
+from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.llvm.machine import Machine
 
@@ -144,12 +144,12 @@ def chunks(extent: Dim, lanes: int, unroll: int, masked: bool) -> Chunks | OpenC
     return Chunks(lanes, unroll, main, tuple(rest))
 
 
-def can_mask(places: Sequence[Place], machine: Machine) -> bool:
+def can_mask(places: Sequence[BlockInstance], machine: Machine) -> bool:
     """Return whether lanes may be masked: masks are cheap, and computing inactive lanes does not trap."""
     return machine.masked and not traps(places)
 
 
-def traps(places: Sequence[Place]) -> bool:
+def traps(places: Sequence[BlockInstance]) -> bool:
     """Return whether a body may divide by zero in inactive lanes."""
     for place in places:
         for op in place.block.body_ops:
@@ -160,12 +160,12 @@ def traps(places: Sequence[Place]) -> bool:
     return False
 
 
-def work(places: Sequence[Place]) -> int:
+def work(places: Sequence[BlockInstance]) -> int:
     """Estimate the operations per element."""
     return sum(_HEAVY if _is_intrinsic(value) else 1 for place in places for value in place.needed)
 
 
-def has_intrinsics(places: Sequence[Place]) -> bool:
+def has_intrinsics(places: Sequence[BlockInstance]) -> bool:
     """Return whether a math function is computed for each element."""
     return any(_is_intrinsic(value) for place in places for value in place.needed)
 

@@ -12,9 +12,9 @@ from typing import Any
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
-from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
-from mirlo.passes.schedule.blocks.space import Place, Space, merge_all
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.targets.llvm.schedule.group import whole_function
 from mirlo.targets.llvm.schedule.interleaved import InterleavedSweep, is_interleaved
@@ -29,11 +29,11 @@ TURNED_LANES = 16
 
 @dataclass
 class ElementwisePlan:
-    group: Group
+    group: BlockGroup
     spaces: list[Space]
     """The parts of the iteration space."""
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit all parts at the insertion point."""
         stored = self.stored()
         for value in self._touched(stored):
@@ -56,7 +56,7 @@ class ElementwisePlan:
         turned = find_turned(space, set(self.group.made), self.group.machine)
         return None if turned is None or _storable(turned.space, self.group) is not None else turned
 
-    def _sweep(self, space: Space, memory: Memory, stored: set[Any]) -> None:
+    def _sweep(self, space: Space, memory: TensorBuffers, stored: set[Any]) -> None:
         runs = find_runs(space, set(self.group.made), self.group.machine)
         if runs is not None and _storable(runs.space, self.group) is None:
             RunsSweep(runs, memory, _made(runs.space), stored, self.group.machine).emit()
@@ -80,12 +80,12 @@ class ElementwisePlan:
         return list(found)
 
 
-def _made(space: Space) -> dict[Any, tuple[Place, Any]]:
+def _made(space: Space) -> dict[Any, tuple[BlockInstance, Any]]:
     return {o.value: (p, v) for p in space.places for o, v in zip(p.block.outputs, p.roots, strict=True)}
 
 
 @deciding
-def plan_elementwise(group: Group) -> ElementwisePlan | Decline:
+def plan_elementwise(group: BlockGroup) -> ElementwisePlan | Decline:
     """Plan how to compute these blocks in one loop nest."""
     refusal = _fits(group) or opaque_of_group(group)
     if refusal is not None:
@@ -105,7 +105,7 @@ def plan_elementwise(group: Group) -> ElementwisePlan | Decline:
     return ElementwisePlan(group, spaces)
 
 
-def _fits(group: Group) -> Decline | None:
+def _fits(group: BlockGroup) -> Decline | None:
     first: BlockView = group.blocks[0]
     for block in group.blocks:
         if block.is_reduction:
@@ -115,7 +115,7 @@ def _fits(group: Group) -> Decline | None:
     return None
 
 
-def _in_place(space: Space, group: Group) -> Decline | None:
+def _in_place(space: Space, group: BlockGroup) -> Decline | None:
     """Decline values of the group that are read at other elements than they are computed at."""
     outputs: dict[Any, tuple[Any, ...]] = {}
     for place in space.places:
@@ -126,7 +126,7 @@ def _in_place(space: Space, group: Group) -> Decline | None:
     return None
 
 
-def _ordered(space: Space, group: Group) -> Space:
+def _ordered(space: Space, group: BlockGroup) -> Space:
     """Order the loops as the output's memory."""
     written = [(p, o) for p in space.places for o in p.block.outputs]
     place, output = next((item for item in written if item[1].value in group.kept), written[-1])
@@ -134,7 +134,7 @@ def _ordered(space: Space, group: Group) -> Space:
     return space.order(sorted(range(len(space.extents)), key=lambda a: -abs(D.estimate_dim(where.coefficient(a) or 0))))
 
 
-def _storable(space: Space, group: Group) -> Decline | None:
+def _storable(space: Space, group: BlockGroup) -> Decline | None:
     if not space.extents:
         return None
     axis = len(space.extents) - 1
@@ -156,4 +156,4 @@ def elementwise(kernel: Any, context: Any) -> Any:
     if isinstance(plan, Decline):
         return plan
     buffers = BufferFunction(kernel.view)
-    return buffers.build(lambda: plan.emit(Memory(buffers)), {"rule": "elementwise", **plan.describe()})
+    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), {"rule": "elementwise", **plan.describe()})

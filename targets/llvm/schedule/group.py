@@ -6,16 +6,16 @@ from typing import Any
 
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rules import Decline
-from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.targets.llvm.machine import find_machine
 from mirlo.targets.llvm.tuned_machine import tuned_machine
 
 
-def whole_function(kernel: Any, context: Any) -> Group | Decline:
+def whole_function(kernel: Any, context: Any) -> BlockGroup | Decline:
     """Return all blocks of a prim function as one group."""
     view: PrimView = kernel.view
     refusal = unfit(view)
     if refusal is not None:
         return refusal
     machine = tuned_machine(view.op, find_machine(context.options.get("machine")))
-    return Group(tuple(view.blocks), frozenset(view.returned), machine)
+    return BlockGroup(tuple(view.blocks), frozenset(view.returned), machine)

@@ -12,7 +12,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.schedule.blocks.access import shuffle
-from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
+from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
@@ -42,13 +42,13 @@ def is_interleaved(turned: Turned, stored: set[Any]) -> bool:
 class InterleavedSweep:
     """Emits all loops of a space: whole vectors along the last loop but one, the last loop unrolled."""
 
-    def __init__(self, turned: Turned, memory: Memory, made: dict[Any, Any], stored: set[Any], machine: Machine):
+    def __init__(self, turned: Turned, memory: TensorBuffers, made: dict[Any, Any], stored: set[Any], machine: Machine):
         self.space = turned.space
         self.stored = stored
         self.axis = len(self.space.extents) - 2
         self.channels = self.space.extents[-1]
-        self.frame = Frame(memory, self.axis, made=made)
-        self.scalar = Frame(memory, None)
+        self.frame = LoopNestState(memory, self.axis, made=made)
+        self.scalar = LoopNestState(memory, None)
         element_bytes = widest_bytes(self.space.places, self.axis)
         self.lanes = machine.lanes(element_bytes)
         self.together = self._side_by_side(element_bytes, machine)
@@ -86,8 +86,8 @@ class InterleavedSweep:
 
     def _pixels(self, indices: list[Any], at: Any, active: int) -> None:
         """Emit one vector of pixels, `active` of which exist."""
-        points = [Point(self.frame, [*indices, at, c], self.lanes, active) for c in range(self.channels)]
-        start = Point(self.scalar, [*indices, at, 0])
+        points = [Iteration(self.frame, [*indices, at, c], self.lanes, active) for c in range(self.channels)]
+        start = Iteration(self.scalar, [*indices, at, 0])
         for place in self.space.places:
             for point in points:
                 point.run(place)

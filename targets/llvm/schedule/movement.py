@@ -17,9 +17,9 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.access import shuffle
-from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
+from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
-from mirlo.passes.schedule.blocks.space import Place, Space
+from mirlo.passes.schedule.blocks.space import BlockInstance, Space
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
@@ -45,7 +45,7 @@ class Turned:
     """A space whose last loops are `across`, the unit stride of some operands, and the output's unit stride."""
 
     space: Space
-    arguments: tuple[tuple[Place, Any], ...]
+    arguments: tuple[tuple[BlockInstance, Any], ...]
     """Body arguments that are transposed."""
 
 
@@ -83,7 +83,7 @@ def is_close(space: Space, element_bytes: int, machine: Machine) -> bool:
     return moved_bytes(space, element_bytes) <= _CLOSE * machine.l2_bytes
 
 
-def _mapped(space: Space, made: set[Any]) -> list[tuple[Place, Any, Any]]:
+def _mapped(space: Space, made: set[Any]) -> list[tuple[BlockInstance, Any, Any]]:
     """Return the mapped operands that are read from memory."""
     return [
         (place, argument, operand)
@@ -93,7 +93,7 @@ def _mapped(space: Space, made: set[Any]) -> list[tuple[Place, Any, Any]]:
     ]
 
 
-def _lies_along(place: Place, operand: Any, last: int) -> int | None:
+def _lies_along(place: BlockInstance, operand: Any, last: int) -> int | None:
     """Return the loop along which an operand has unit stride, if it is not the last and the last one has a stride."""
     where = place.flat(operand)
     step = where.coefficient(last)
@@ -105,13 +105,13 @@ def _lies_along(place: Place, operand: Any, last: int) -> int | None:
 class TurnedSweep:
     """Emits all loops of a space, the last two in tiles."""
 
-    def __init__(self, turned: Turned, memory: Memory, made: dict[Any, Any], stored: set[Any], machine: Machine):
+    def __init__(self, turned: Turned, memory: TensorBuffers, made: dict[Any, Any], stored: set[Any], machine: Machine):
         self.space = turned.space
         self.arguments = turned.arguments
         self.stored = stored
         self.last = len(self.space.extents) - 1
-        self.along = Frame(memory, self.last, made=made)
-        self.across = Frame(memory, self.last - 1)
+        self.along = LoopNestState(memory, self.last, made=made)
+        self.across = LoopNestState(memory, self.last - 1)
         self.element_bytes = widest_bytes(self.space.places, self.last)
         self.machine = machine
         rows, columns = self.space.extents[-2:]
@@ -184,7 +184,7 @@ class TurnedSweep:
         steps = [place.flat(output).coefficient(self.last - 1) for place, output in self._outputs()[:1]]
         return steps[0] * self.element_bytes if steps and isinstance(steps[0], int) else None
 
-    def _outputs(self) -> list[tuple[Place, OperandView]]:
+    def _outputs(self) -> list[tuple[BlockInstance, OperandView]]:
         return [(place, o) for place in self.space.places for o in place.block.outputs if o.value in self.stored]
 
     def _keeps_alignment(self) -> bool:
@@ -212,7 +212,9 @@ class TurnedSweep:
         for place, argument in self.arguments:
             operand = place.argument_operands[argument]
             read = [
-                Point(self.across, [*indices, rows[0], plus(columns[0], c)], self.rows, rows[1]).read(place, operand)
+                Iteration(self.across, [*indices, rows[0], plus(columns[0], c)], self.rows, rows[1]).read(
+                    place, operand
+                )
                 for c in range(columns[1])
             ]
             lines[argument] = turn([splat(line, self.rows) for line in read], self.columns)
@@ -220,7 +222,7 @@ class TurnedSweep:
         for r in range(rows[1]):
             given = {argument: line[r] for argument, line in lines.items()}
             at = [*indices, plus(rows[0], r), columns[0]]
-            point = Point(self.along, at, self.columns, columns[1], given=given)
+            point = Iteration(self.along, at, self.columns, columns[1], given=given)
             for place in self.space.places:
                 point.run(place)
                 for output, value in zip(place.block.outputs, place.roots, strict=True):
@@ -244,7 +246,7 @@ class TurnedSweep:
         return create("arith.cmpi", ir.IntegerType.get_signless(1), beyond, index(0), predicate=equal)
 
 
-def _write(writes: Sequence[tuple[Point, Place, OperandView, Any]], past_caches: int = 0) -> None:
+def _write(writes: Sequence[tuple[Iteration, BlockInstance, OperandView, Any]], past_caches: int = 0) -> None:
     for point, place, output, value in writes:
         point.store(place, output, value, past_caches)
 

@@ -17,13 +17,13 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.buffers import SHARED
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.llvm.schedule.contraction.code import Code
 from mirlo.targets.llvm.schedule.contraction.open_tiles import OpenTiles, open_tiles
 from mirlo.targets.llvm.schedule.contraction.places import Places
-from mirlo.targets.llvm.schedule.contraction.tiles import Piece
-from mirlo.targets.llvm.schedule.row_blocks import KEPT, BlockedPlan, BlockKernel, Part
+from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector
+from mirlo.targets.llvm.schedule.row_blocks import KEPT, BlockedPlan, BlockKernel, RowBlockContraction
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class OpenBlockedPlan(BlockedPlan):
     slots: int = 1
     """Number of threads that compute blocks at the same time."""
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit all blocks at the insertion point."""
         code = Code(memory)
         for value in self.local:
@@ -83,7 +83,7 @@ class OpenBlockedPlan(BlockedPlan):
 class OpenBlockKernel(BlockKernel):
     """A contraction that is emitted for blocks of a dynamic number of rows."""
 
-    def __init__(self, part: Part, memory: Memory, order: tuple[Dim, ...]):
+    def __init__(self, part: RowBlockContraction, memory: TensorBuffers, order: tuple[Dim, ...]):
         super().__init__(part, memory, order)
         self.tiles_now: list[OpenTiles] = []
 
@@ -96,7 +96,7 @@ class OpenBlockKernel(BlockKernel):
     def open_tiles(self) -> list[OpenTiles]:
         return self.tiles_now
 
-    def _rows(self, places: Places, cut: list[Piece], parallel: bool) -> None:
+    def _rows(self, places: Places, cut: list[ColumnVector], parallel: bool) -> None:
         axis = self.plan.row_axis
         if axis is None:
             super()._rows(places, cut, parallel)
@@ -114,7 +114,7 @@ class OpenBlockKernel(BlockKernel):
             cut = self.plan.cut(held)
             end = create("arith.minsi", limit.type, limit, self.code.index(stop))
 
-            def panel(i: Any, cut: list[Piece] = cut) -> None:
+            def panel(i: Any, cut: list[ColumnVector] = cut) -> None:
                 self._panel(places.advance(axis, i), cut, False)
 
             for_loop(first, end, width, panel)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.passes.schedule.blocks.linear import EXTREMES, Linear, axis_index
-from mirlo.passes.schedule.blocks.space import Place, Space
+from mirlo.passes.schedule.blocks.space import BlockInstance, Space
 
 _MOST = 12
 """Most parts of a space: more are more code than they save."""
@@ -89,7 +89,7 @@ def _crossing(constant: int, step: int, threshold: int) -> int:
     return -(-distance // step) if step > 0 else (distance // step) + 1
 
 
-def _conditions(place: Place) -> list[tuple[Linear, Sequence[Any]]]:
+def _conditions(place: BlockInstance) -> list[tuple[Linear, Sequence[Any]]]:
     """Return expressions, and the values at which a condition on them changes."""
     found: list[tuple[Linear, Sequence[Any]]] = []
     for operand in place.needed_inputs:

@@ -10,38 +10,38 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.blocks.contraction.forms import Axis
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.schedule.contraction.code import Code
-from mirlo.targets.llvm.schedule.contraction.kernel import Kernel
+from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter
 from mirlo.targets.llvm.schedule.contraction.places import Places
-from mirlo.targets.llvm.schedule.contraction.plan import Plan
-from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
-from mirlo.targets.llvm.schedule.rows import RowsPlan
+from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
+from mirlo.targets.llvm.schedule.rows import VectorRowsPlan
 
-BLOCK, KEPT = Axis(-3, 1, False), Axis(-4, 1, False)
+BLOCK, KEPT = LoopAxis(-3, 1, False), LoopAxis(-4, 1, False)
 """Axes that stand for the first row of a block, and for the first of its stored rows."""
 
 
 @dataclass(frozen=True)
-class Part:
+class RowBlockContraction:
     """A contraction planned for a block of rows."""
 
-    plan: Plan
+    plan: RegisterTilePlan
     """Without loops over rows or columns except those of tiles; positions in values of the block are relative to it."""
-    outer: Mapping[int, tuple[Axis, Any]]
+    outer: Mapping[int, tuple[LoopAxis, Any]]
     """The outer axes, by id, with their steps in rows."""
-    row_axis: Axis | None
+    row_axis: LoopAxis | None
 
 
 @dataclass(frozen=True)
 class BlockedPlan:
     """The plan of two contractions, and the row operations between them, block by block."""
 
-    first: Part
-    rows: RowsPlan
-    last: Part
+    first: RowBlockContraction
+    rows: VectorRowsPlan
+    last: RowBlockContraction
     loops: tuple[tuple[Any, Any], ...]
     """The shared loops outside of the blocks: their steps in rows, and their extents."""
     extent: Any
@@ -55,7 +55,7 @@ class BlockedPlan:
     limit: tuple[int, Any] | None = None
     """Row r needs no column from `limit[0] * r + limit[1]` on: the mask hides it."""
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit all blocks at the insertion point."""
         code = Code(memory)
         total = prod(extent for _, extent in self.loops) * self.extent
@@ -132,7 +132,7 @@ class BlockedPlan:
             below *= extent
         return found
 
-    def _reuse_scores(self, memory: Memory) -> None:
+    def _reuse_scores(self, memory: TensorBuffers) -> None:
         """Store the weights in the buffer of the scores, which are read for the last time when weights are computed."""
         target = self.rows.walk_of(self.weights)
         for value in self.local:
@@ -147,10 +147,10 @@ class BlockedPlan:
                 return
 
 
-class BlockKernel(Kernel):
+class BlockKernel(ContractionEmitter):
     """A contraction that is emitted for blocks of rows, at positions given by outer loops."""
 
-    def __init__(self, part: Part, memory: Memory, order: tuple[Dim, ...]):
+    def __init__(self, part: RowBlockContraction, memory: TensorBuffers, order: tuple[Dim, ...]):
         super().__init__(part.plan, memory)
         self.part = part
         self.order = order
@@ -194,7 +194,7 @@ class BlockKernel(Kernel):
             cut = self.plan.cut(span.size)
             end = create("arith.minsi", self.limit.type, self.limit, self.code.index(span.stop))
 
-            def panel(i: Any, cut: list[Piece] = cut) -> None:
+            def panel(i: Any, cut: list[ColumnVector] = cut) -> None:
                 self._panel(places.advance(axis, i), cut, False)
 
             for_loop(span.start, end, span.size, panel)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.passes.rules import Decline, schedule
-from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.passes.schedule.blocks.group import Group
-from mirlo.passes.schedule.blocks.rows import Rows, Walk, find_rows
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.schedule.group import whole_function
@@ -16,10 +16,10 @@ from mirlo.targets.llvm.schedule.sweep import Sweep
 
 
 @dataclass
-class RowsPlan(Rows):
+class VectorRowsPlan(RowGroup):
     """Row operations planned in vectors."""
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit all rows at the insertion point."""
         stored = self.prepare(memory)
 
@@ -31,7 +31,7 @@ class RowsPlan(Rows):
 
         level([])
 
-    def emit_row(self, memory: Memory, stored: set[Any], *indices: Any, limit: Any = None) -> None:
+    def emit_row(self, memory: TensorBuffers, stored: set[Any], *indices: Any, limit: Any = None) -> None:
         """Emit the row at these indices.
 
         With `limit`, a multiple of `steps` or the end, emit only the elements before it.
@@ -41,21 +41,21 @@ class RowsPlan(Rows):
             sweep = self._sweep(walk, memory, stored, held)
             held.update(sweep.emit(indices, parallel=not self.rows, limit=limit if walk.own else None))
 
-    def steps(self, memory: Memory) -> list[int]:
+    def steps(self, memory: TensorBuffers) -> list[int]:
         """Return the elements that each loop computes at a time."""
         return [self._sweep(walk, memory, set(), {}).step for walk in self.walks if walk.own]
 
-    def _sweep(self, walk: Walk, memory: Memory, stored: set[Any], held: dict[Any, Any]) -> Sweep:
+    def _sweep(self, walk: Walk, memory: TensorBuffers, stored: set[Any], held: dict[Any, Any]) -> Sweep:
         return Sweep(walk.space, len(self.rows), memory, stored, self.group.machine, walk.reductions, held)
 
     def describe(self) -> dict[str, Any]:
         return {"rows": list(self.rows), "walks": len(self.walks)}
 
 
-def plan_rows(group: Group) -> RowsPlan | Decline:
+def plan_rows(group: BlockGroup) -> VectorRowsPlan | Decline:
     """Plan how to compute these blocks row by row."""
     found = find_rows(group)
-    return found if isinstance(found, Decline) else RowsPlan(found.group, found.rows, found.walks)
+    return found if isinstance(found, Decline) else VectorRowsPlan(found.group, found.rows, found.walks)
 
 
 @schedule("any", target="llvm", priority=40)
@@ -68,4 +68,4 @@ def rows(kernel: Any, context: Any) -> Any:
     if isinstance(plan, Decline):
         return plan
     buffers = BufferFunction(kernel.view)
-    return buffers.build(lambda: plan.emit(Memory(buffers)), {"rule": "rows", **plan.describe()})
+    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), {"rule": "rows", **plan.describe()})

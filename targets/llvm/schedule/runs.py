@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
+from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import Space
 from mirlo.passes.schedule.loops import for_loop
@@ -96,12 +96,12 @@ def _far(space: Space, made: set[Any]) -> int | None:
 class RunsSweep:
     """Emits all loops of a space, the last three in blocks."""
 
-    def __init__(self, runs: Runs, memory: Memory, made: dict[Any, Any], stored: set[Any], machine: Machine):
+    def __init__(self, runs: Runs, memory: TensorBuffers, made: dict[Any, Any], stored: set[Any], machine: Machine):
         self.runs = runs
         self.space = runs.space
         self.stored = stored
         self.last = len(self.space.extents) - 1
-        self.frame = Frame(memory, self.last, made=made)
+        self.frame = LoopNestState(memory, self.last, made=made)
         self.vectors = _vectors(self.space, runs.lanes, can_mask(self.space.places, machine))
 
     def emit(self) -> None:
@@ -134,12 +134,12 @@ class RunsSweep:
                 self._run([*indices, plus(far[0], f), plus(near[0], n)])
 
     def _run(self, indices: Sequence[Any]) -> None:
-        outer = Point(self.frame, [*indices, None])
+        outer = Iteration(self.frame, [*indices, None])
         for place in self.space.places:
             outer.run(place, skip=self.frame.varying(place))
         for at in range(0, len(self.vectors), _LOADED_TOGETHER):
             points = [
-                Point(self.frame, [*indices, start], lanes, active, outer)
+                Iteration(self.frame, [*indices, start], lanes, active, outer)
                 for start, lanes, active in self.vectors[at : at + _LOADED_TOGETHER]
             ]
             for point in points:
@@ -148,7 +148,7 @@ class RunsSweep:
             for point in points:
                 self._store(point)
 
-    def _store(self, point: Point) -> None:
+    def _store(self, point: Iteration) -> None:
         for place in self.space.places:
             for output, value in zip(place.block.outputs, place.roots, strict=True):
                 if output.value in self.stored:

@@ -9,14 +9,14 @@ from typing import Any
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
-from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.passes.schedule.blocks.group import Group
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.nest import emit_block
-from mirlo.targets.llvm.schedule.contraction import ContractionPlan, plan_contraction
+from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_contraction
 from mirlo.targets.llvm.schedule.elementwise import ElementwisePlan, plan_elementwise
 from mirlo.targets.llvm.schedule.group import whole_function
-from mirlo.targets.llvm.schedule.rows import RowsPlan, plan_rows
+from mirlo.targets.llvm.schedule.rows import VectorRowsPlan, plan_rows
 from mirlo.targets.llvm.schedule.window import WindowPlan, plan_window
 
 PLANNERS = (plan_elementwise, plan_rows, plan_window)
@@ -32,17 +32,17 @@ class Scalar:
     name = "scalar"
 
 
-Stage = ContractionPlan | ElementwisePlan | RowsPlan | WindowPlan | Scalar
+Stage = VectorContractionPlan | ElementwisePlan | VectorRowsPlan | WindowPlan | Scalar
 _NAMES = {
-    ContractionPlan: "contraction",
+    VectorContractionPlan: "contraction",
     ElementwisePlan: "elementwise",
-    RowsPlan: "rows",
+    VectorRowsPlan: "rows",
     WindowPlan: "window",
     Scalar: "scalar",
 }
 
 
-def plan_stages(view: PrimView, group: Group) -> list[Stage]:
+def plan_stages(view: PrimView, group: BlockGroup) -> list[Stage]:
     """Plan the blocks in order, as many at a time as one plan accepts."""
     stages: list[Stage] = []
     at = 0
@@ -59,7 +59,7 @@ def plan_stages(view: PrimView, group: Group) -> list[Stage]:
     return stages
 
 
-def _plan(part: Group) -> Stage | None:
+def _plan(part: BlockGroup) -> Stage | None:
     plan_of_product = plan_contraction(part)
     if not isinstance(plan_of_product, Decline):
         return plan_of_product
@@ -72,15 +72,15 @@ def _plan(part: Group) -> Stage | None:
     return None
 
 
-def _part(view: PrimView, group: Group, start: int, end: int) -> Group:
+def _part(view: PrimView, group: BlockGroup, start: int, end: int) -> BlockGroup:
     inside = group.blocks[start:end]
     read_elsewhere = {o.value for b in (*group.blocks[:start], *group.blocks[end:]) for o in b.inputs}
     made = {output.value for block in inside for output in block.outputs}
-    return Group(inside, frozenset(made & (read_elsewhere | set(view.returned))), group.machine)
+    return BlockGroup(inside, frozenset(made & (read_elsewhere | set(view.returned))), group.machine)
 
 
 def emit_stages(stages: Sequence[Stage], buffers: BufferFunction) -> None:
-    memory = Memory(buffers)
+    memory = TensorBuffers(buffers)
     for stage in stages:
         if isinstance(stage, Scalar):
             emit_block(stage.block, buffers)

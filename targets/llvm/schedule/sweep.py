@@ -10,9 +10,9 @@ from typing import Any
 
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.combine import Reducer
-from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
+from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
-from mirlo.passes.schedule.blocks.space import Place, Space
+from mirlo.passes.schedule.blocks.space import BlockInstance, Space
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine
@@ -31,7 +31,7 @@ class Sweep:
         self,
         space: Space,
         start: int,
-        memory: Memory,
+        memory: TensorBuffers,
         stored: set[Any],
         machine: Machine,
         reductions: Mapping[int, Reducer] | None = None,
@@ -84,19 +84,19 @@ class Sweep:
         totals = self._level(list(indices), walks, begin, parallel)
         return self._reduced(indices, walks[0].finish(totals)) if self.reducers else {}
 
-    def elementwise(self, space: Space) -> list[Place]:
+    def elementwise(self, space: Space) -> list[BlockInstance]:
         """Return the blocks that do not reduce."""
         return [place for i, place in enumerate(space.places) if i not in self.by_position]
 
-    def frame(self, space: Space, axis: int | None) -> Frame:
+    def frame(self, space: Space, axis: int | None) -> LoopNestState:
         made = {
             output.value: (place, value)
             for place in self.elementwise(space)
             for output, value in zip(place.block.outputs, place.roots, strict=True)
         }
-        return Frame(self.memory, axis, made, self.held)
+        return LoopNestState(self.memory, axis, made, self.held)
 
-    def run(self, space: Space, point: Point) -> None:
+    def run(self, space: Space, point: Iteration) -> None:
         """Emit all blocks at one point, and their stores."""
         for place in space.places:
             point.run(place)
@@ -107,7 +107,7 @@ class Sweep:
 
     def _single(self, indices: Sequence[Any]) -> dict[Any, Any]:
         """Emit one scalar of each block, without loops."""
-        point = Point(self.frame(self.space, None), indices)
+        point = Iteration(self.frame(self.space, None), indices)
         self.run(self.space, point)
         found = {
             output.value: point.find(value)
@@ -118,7 +118,7 @@ class Sweep:
         return {**found, **self._reduced(indices, totals)}
 
     def _reduced(self, indices: Sequence[Any], totals: Sequence[list[Any]]) -> dict[Any, Any]:
-        point = Point(self.frame(self.space, None), indices)
+        point = Iteration(self.frame(self.space, None), indices)
         results = {}
         for position, scalars in zip(self.by_position, totals, strict=True):
             place = self.space.places[position]
@@ -161,13 +161,13 @@ class _Vectors:
         return carried
 
     def emit(self, indices: list[Any], carried: list[Any], parallel: bool) -> list[Any]:
-        outer = Point(self.frame, [*indices, None])
+        outer = Iteration(self.frame, [*indices, None])
         for place in self.space.places:
             outer.run(place, skip=self.frame.varying(place))
 
         def step(starts: Sequence[Any], lanes: int, active: int, held: list[Any]) -> list[Any]:
             for slot, start in enumerate(starts):
-                point = Point(self.frame, [*indices, start], lanes, active, outer)
+                point = Iteration(self.frame, [*indices, start], lanes, active, outer)
                 self.sweep.run(self.space, point)
                 held = self._accumulate(point, held, slot)
             return held
@@ -176,7 +176,7 @@ class _Vectors:
             return self.chunks.emit_before(self.limit, step, carried)
         return self.chunks.emit(step, carried, parallel)
 
-    def _accumulate(self, point: Point, carried: list[Any], slot: int) -> list[Any]:
+    def _accumulate(self, point: Iteration, carried: list[Any], slot: int) -> list[Any]:
         """Return the carried values after a vector; `slot` is its position among the unrolled ones."""
         following = list(carried)
         slot = slot if point.lanes == self.chunks.lanes else self.chunks.unroll
@@ -215,7 +215,7 @@ class _Vectors:
         return results
 
 
-def _only_active(reducer: Reducer, values: list[Any], point: Point) -> list[Any]:
+def _only_active(reducer: Reducer, values: list[Any], point: Iteration) -> list[Any]:
     """Replace inactive lanes by the identity of the reduction."""
     if point.active == point.lanes:
         return values

@@ -74,7 +74,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class TileOrder:
     """The elements along both loops that are visited together, and those of one step of the diagonal; 0 for none."""
 
     first: int
@@ -82,7 +82,7 @@ class Blocks:
     step: int
 
 
-def choose_blocks(first: Cut, second: Cut, element_bytes: int, row_bytes: int | None, way_bytes: int) -> Blocks:
+def choose_blocks(first: Cut, second: Cut, element_bytes: int, row_bytes: int | None, way_bytes: int) -> TileOrder:
     """Choose blocks of two lines by two, if there are as many.
 
     They have four lines along the output if its rows, at a stride of `row_bytes`, map to few sets of the L1 cache:
@@ -93,27 +93,27 @@ def choose_blocks(first: Cut, second: Cut, element_bytes: int, row_bytes: int | 
     crowded = row_bytes is not None and row_bytes * _CROWDED % way_bytes == 0
     if first.main < pair or second.main < pair:
         # Tiles that read parts of the same lines follow each other.
-        return Blocks(first.size if crowded else min(max(first.main, first.size), line), second.size, 0)
-    return Blocks(pair, 2 * pair if crowded and second.main >= 2 * pair else pair, line)
+        return TileOrder(first.size if crowded else min(max(first.main, first.size), line), second.size, 0)
+    return TileOrder(pair, 2 * pair if crowded and second.main >= 2 * pair else pair, line)
 
 
-def no_blocks(first: Cut, second: Cut) -> Blocks:
+def no_blocks(first: Cut, second: Cut) -> TileOrder:
     """Visit along the output: data beyond the caches is prefetched far ahead only for consecutive lines."""
-    return Blocks(first.size, second.size, 0)
+    return TileOrder(first.size, second.size, 0)
 
 
-def line_pairs(first: Cut, second: Cut) -> Blocks:
+def line_pairs(first: Cut, second: Cut) -> TileOrder:
     """Visit along the output, two rows of tiles at a time: caches fetch the operand's lines in pairs."""
-    return Blocks(_PAIR * first.size, second.size, 0)
+    return TileOrder(_PAIR * first.size, second.size, 0)
 
 
-def low_blocks(first: Cut, second: Cut, element_bytes: int) -> Blocks:
+def low_blocks(first: Cut, second: Cut, element_bytes: int) -> TileOrder:
     """Visit tiles of few rows along the output; tiles with the rest of the lines that they read are next."""
     line = max(first.size, LINE_BYTES // element_bytes)
-    return Blocks(line, _LOW_TILES * second.size, 0)
+    return TileOrder(line, _LOW_TILES * second.size, 0)
 
 
-def visit(first: Cut, second: Cut, blocks: Blocks, tile: Tile, parallel: bool) -> None:
+def visit(first: Cut, second: Cut, blocks: TileOrder, tile: Tile, parallel: bool) -> None:
     """Emit loops over all tiles: blocks along the second loop, then along the first."""
     rows, columns = _round_up(first.main, blocks.first), _round_up(second.main, blocks.second)
 
@@ -143,7 +143,9 @@ def visit(first: Cut, second: Cut, blocks: Blocks, tile: Tile, parallel: bool) -
         tile(rest, second.rest)
 
 
-def _block(first: Cut, second: Cut, blocks: Blocks, row: Any, column: Any, whole: Callable[[Any, Any], None]) -> None:
+def _block(
+    first: Cut, second: Cut, blocks: TileOrder, row: Any, column: Any, whole: Callable[[Any, Any], None]
+) -> None:
     """Emit one block, along its diagonals."""
 
     def part(at: Any, rows: int, to: Any, columns: int) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
-from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
-from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import Space, merge_all
 from mirlo.passes.schedule.buffers import BufferFunction
@@ -35,7 +35,7 @@ _NARROWEST = 4
 
 
 @dataclass(frozen=True)
-class Piece:
+class WindowLoops:
     """Output loops, the last one vectorized, then reduction loops."""
 
     space: Space
@@ -47,10 +47,10 @@ class Piece:
 
 @dataclass
 class WindowPlan:
-    group: Group
-    pieces: list[Piece]
+    group: BlockGroup
+    pieces: list[WindowLoops]
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit all parts at the insertion point."""
         for block in self.group.blocks:
             for operand in (*block.inputs, *block.outputs):
@@ -66,7 +66,7 @@ class WindowPlan:
 class _PieceEmitter:
     """The loops over the outputs of a part."""
 
-    def __init__(self, group: Group, piece: Piece, memory: Memory):
+    def __init__(self, group: BlockGroup, piece: WindowLoops, memory: TensorBuffers):
         self.space = piece.space
         self.axis = piece.outputs - 1
         lanes = 1 if piece.is_scalar else group.machine.lanes(widest_bytes(piece.space.places, self.axis))
@@ -89,7 +89,7 @@ class _PieceEmitter:
 class _PartEmitter:
     """The vectors along the last output loop, or some of them, and the reduction loops in each."""
 
-    def __init__(self, group: Group, space: Space, outputs: int, lanes: int, memory: Memory):
+    def __init__(self, group: BlockGroup, space: Space, outputs: int, lanes: int, memory: TensorBuffers):
         self.group = group
         self.reduction, *self.epilogue = space.places
         made = {
@@ -98,7 +98,7 @@ class _PartEmitter:
             for output, value in zip(place.block.outputs, place.roots, strict=True)
         }
         reduced = {output.value for output in self.reduction.block.outputs}
-        self.frame = Frame(memory, outputs - 1, made, reduced=reduced)
+        self.frame = LoopNestState(memory, outputs - 1, made, reduced=reduced)
         self.reduce_extents = space.extents[outputs:]
         self.written_out = D.known(lambda: D.product(self.reduce_extents) <= _UNROLLED)
         masked = can_mask(space.places, group.machine)
@@ -114,7 +114,7 @@ class _PartEmitter:
         return max(1, machine.vector_registers // 2 // len(self.reduction.block.outputs))
 
     def emit(self, indices: list[Any]) -> None:
-        before = Point(self.frame, [*indices, None, *(None for _ in self.reduce_extents)])
+        before = Iteration(self.frame, [*indices, None, *(None for _ in self.reduce_extents)])
         for place in self.epilogue:
             before.run(place, skip=self.frame.varying(place))
 
@@ -124,20 +124,20 @@ class _PartEmitter:
 
         self.chunks.emit(step, [], parallel=not indices)
 
-    def _vectors(self, indices: list[Any], starts: Sequence[Any], lanes: int, active: int, before: Point) -> None:
+    def _vectors(self, indices: list[Any], starts: Sequence[Any], lanes: int, active: int, before: Iteration) -> None:
         """Reduce some vectors at a time, and emit what follows on them."""
         block = self.reduction.block
         begin = [attribute_constant(attribute) for attribute in block.init]
         begin = [splat(value, lanes) for value in begin] if lanes > 1 else begin
 
         def step(at: list[Any], totals: list[Any]) -> list[Any]:
-            shared = Point(self.frame, [*indices, None, *at])
+            shared = Iteration(self.frame, [*indices, None, *at])
             shared.run(self.reduction, skip=self.frame.varying(self.reduction))
             following: list[Any] = []
             for u, start in enumerate(starts):
                 held = totals[u * len(begin) : (u + 1) * len(begin)]
                 given = dict(zip(block.accumulators, held, strict=True))
-                point = Point(self.frame, [*indices, start, *at], lanes, active, shared, given)
+                point = Iteration(self.frame, [*indices, start, *at], lanes, active, shared, given)
                 point.run(self.reduction)
                 made = [point.find(value) for value in self.reduction.roots]
                 following += [splat(value, lanes) if lanes > 1 else value for value in made]
@@ -158,10 +158,10 @@ class _PartEmitter:
             return totals
         return for_loop(0, extent, 1, lambda i, *held: self._reduce(step, [*done, i], list(held)), totals)
 
-    def _finish(self, indices: list[Any], totals: list[Any], lanes: int, active: int, before: Point) -> None:
+    def _finish(self, indices: list[Any], totals: list[Any], lanes: int, active: int, before: Iteration) -> None:
         outputs = self.reduction.block.outputs
         given = {output.value: total for output, total in zip(outputs, totals, strict=True)}
-        point = Point(self.frame, [*indices, *(None for _ in self.reduce_extents)], lanes, active, before, given)
+        point = Iteration(self.frame, [*indices, *(None for _ in self.reduce_extents)], lanes, active, before, given)
         for output, total in zip(outputs, totals, strict=True):
             if output.value in self.group.kept:
                 point.store(self.reduction, output, total)
@@ -173,7 +173,7 @@ class _PartEmitter:
 
 
 @deciding
-def plan_window(group: Group) -> WindowPlan | Decline:
+def plan_window(group: BlockGroup) -> WindowPlan | Decline:
     """Plan a reduction with one output element per lane."""
     refusal = _fits(group) or opaque_of_group(group)
     if refusal is not None:
@@ -202,7 +202,7 @@ def plan_window(group: Group) -> WindowPlan | Decline:
     return WindowPlan(group, [replace(piece, is_scalar=_worth(piece, group) is not None) for piece in found])
 
 
-def _fits(group: Group) -> Decline | None:
+def _fits(group: BlockGroup) -> Decline | None:
     first: BlockView = group.blocks[0]
     if not first.is_reduction:
         return decline("the first block does not reduce", block=first.name)
@@ -223,17 +223,17 @@ def _ordered(space: Space, outputs: int) -> Space:
     return space.order([*order, *range(outputs, len(space.extents))])
 
 
-def _arranged(space: Space, outputs: int) -> Piece:
+def _arranged(space: Space, outputs: int) -> WindowLoops:
     """Drop loops of extent 1, and merge loops. One output loop remains, to be vectorized."""
     sizes = space.extents[:outputs]
     kept = max(sum(size != 1 for size in sizes), 1)
     space = merge_all(space.drop_units(start=int(all(size == 1 for size in sizes))), kept)
     inner = len(space.extents) - kept
     space = merge_all(space, 0, kept)
-    return Piece(space, len(space.extents) - inner)
+    return WindowLoops(space, len(space.extents) - inner)
 
 
-def _worth(piece: Piece, group: Group) -> Decline | None:
+def _worth(piece: WindowLoops, group: BlockGroup) -> Decline | None:
     space, axis = piece.space, piece.outputs - 1
     if D.estimate_dim(space.extents[axis]) < _NARROWEST:
         return decline("the output's innermost loop is too short for vectors", elements=space.extents[axis])
@@ -259,4 +259,4 @@ def window(kernel: Any, context: Any) -> Any:
     if isinstance(plan, Decline):
         return plan
     buffers = BufferFunction(kernel.view)
-    return buffers.build(lambda: plan.emit(Memory(buffers)), {"rule": "window", **plan.describe()})
+    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), {"rule": "window", **plan.describe()})

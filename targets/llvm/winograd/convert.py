@@ -39,7 +39,7 @@ class WinogradRecord:
 
 
 @dataclass(frozen=True)
-class Way:
+class WinogradStrategy:
     """A strategy for a convolution: tiles of m by m results, or direct convolution, where m is 0."""
 
     m: int
@@ -52,19 +52,19 @@ class Way:
 class Ways:
     """All strategies for a convolution, the fastest first, and the default one without measurements."""
 
-    ordered: tuple[Way, ...]
+    ordered: tuple[WinogradStrategy, ...]
 
     @property
-    def direct(self) -> Way:
+    def direct(self) -> WinogradStrategy:
         return next(way for way in self.ordered if way.m == 0)
 
     @property
-    def own(self) -> Way:
+    def own(self) -> WinogradStrategy:
         """Return the fastest tiled strategy, or the direct one if the gain is too small to be trusted."""
         return self.tiled if self.tiled.cycles <= _GAIN * self.direct.cycles else self.direct
 
     @property
-    def tiled(self) -> Way:
+    def tiled(self) -> WinogradStrategy:
         """Return the fastest tiled strategy."""
         return next(way for way in self.ordered if way.m)
 
@@ -164,8 +164,8 @@ def ways(conv: Any, machine: Machine, largest: int = max(INPUT)) -> Ways | Decli
     for m in (n for n in INPUT if n <= largest):
         before = (pads[0][0], pads[1][0])
         tiling = Tiling(m, batch, (height, width), before, (out_height, out_width), channels, out_channels)
-        found.append(Way(m, tiling, winograd_cycles(tiling.likely, machine)))
-    found.append(Way(0, found[0].tiling, direct_cycles(found[0].tiling.likely, machine)))
+        found.append(WinogradStrategy(m, tiling, winograd_cycles(tiling.likely, machine)))
+    found.append(WinogradStrategy(0, found[0].tiling, direct_cycles(found[0].tiling.likely, machine)))
     return Ways(tuple(sorted(found, key=lambda way: (way.cycles, way.m))))
 
 

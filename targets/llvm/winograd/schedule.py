@@ -12,13 +12,13 @@ from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline, schedule
-from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
-from mirlo.passes.schedule.blocks.group import Group, opaque_of_group, placed
-from mirlo.passes.schedule.blocks.space import Place, Space
+from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.space import BlockInstance, Space
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.schedule.contraction.code import Code
-from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
+from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 from mirlo.targets.llvm.schedule.group import whole_function
 from mirlo.targets.llvm.winograd.functions import (
     INPUT_BLOCK,
@@ -50,7 +50,7 @@ def winograd_input(kernel: Any, context: Any) -> Any:
     if not computes(block, input_function(tiling, ir.Location.unknown()), alpha):
         return decline("the block is not Winograd's transform")
     buffers = BufferFunction(kernel.view)
-    emitter = _InputEmitter(Code(Memory(buffers)), block, tiling, lanes)
+    emitter = _InputEmitter(Code(TensorBuffers(buffers)), block, tiling, lanes)
     return buffers.build(emitter.emit, {"rule": "winograd_input", "tile": [tiling.m, tiling.m]})
 
 
@@ -73,11 +73,11 @@ def winograd_output(kernel: Any, context: Any) -> Any:
     if isinstance(places, Decline):
         return places
     buffers = BufferFunction(kernel.view)
-    emitter = _OutputEmitter(Code(Memory(buffers)), group, places, tiling, lanes)
+    emitter = _OutputEmitter(Code(TensorBuffers(buffers)), group, places, tiling, lanes)
     return buffers.build(emitter.emit, {"rule": "winograd_output", "tile": [tiling.m, tiling.m]})
 
 
-def _group(kernel: Any, context: Any, name: str) -> Group | Decline:
+def _group(kernel: Any, context: Any, name: str) -> BlockGroup | Decline:
     group = whole_function(kernel, context)
     if isinstance(group, Decline):
         return group
@@ -87,7 +87,7 @@ def _group(kernel: Any, context: Any, name: str) -> Group | Decline:
     return group
 
 
-def _places(group: Group) -> list[Place] | Decline:
+def _places(group: BlockGroup) -> list[BlockInstance] | Decline:
     """Place the blocks over the pixels and channels of the result."""
     first = group.blocks[0]
     domain = first.domain[:4]
@@ -198,7 +198,7 @@ class _Emitter:
         self.tiling = tiling
         self.lanes = lanes
         self.index = _Arithmetic(code)
-        self.piece = Piece(0, lanes, lanes)
+        self.piece = ColumnVector(0, lanes, lanes)
 
     def tiles(self, tile: Callable[[Any, Any, Any, Any], None]) -> None:
         """Emit `tile(number, n, th, tw)` for each tile."""
@@ -285,7 +285,7 @@ class _InputEmitter(_Emitter):
 
 
 class _OutputEmitter(_Emitter):
-    def __init__(self, code: Code, group: Group, places: list[Place], tiling: Tiling, lanes: int):
+    def __init__(self, code: Code, group: BlockGroup, places: list[BlockInstance], tiling: Tiling, lanes: int):
         super().__init__(code, tiling, lanes)
         self.group = group
         self.reduction, *self.epilogue = places
@@ -295,7 +295,7 @@ class _OutputEmitter(_Emitter):
             for output, value in zip(place.block.outputs, place.roots, strict=True)
         }
         reduced = {output.value for output in self.reduction.block.outputs}
-        self.frame = Frame(code.memory, 3, made, reduced=reduced)
+        self.frame = LoopNestState(code.memory, 3, made, reduced=reduced)
 
     def emit(self) -> None:
         for block in self.group.blocks:
@@ -349,7 +349,7 @@ class _OutputEmitter(_Emitter):
     def _finish(self, indices: list[Any], total: Any) -> None:
         """Emit the epilogue on one vector of results, and its stores."""
         output = self.reduction.block.outputs[0]
-        point = Point(self.frame, [*indices, None, None], self.lanes, self.lanes, None, {output.value: total})
+        point = Iteration(self.frame, [*indices, None, None], self.lanes, self.lanes, None, {output.value: total})
         if output.value in self.group.kept:
             point.store(self.reduction, output, total)
         for place in self.epilogue:

@@ -10,11 +10,11 @@ from typing import Any
 
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.epilogue import Reader
 from mirlo.targets.gpu.schedule.launch import add, less, multiply, split
-from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, evaluate, values_of
+from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
 from mirlo.targets.nvvm.schedule.copies import async_copy
 from mirlo.targets.nvvm.schedule.staging import whole
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES
@@ -29,14 +29,14 @@ class GatheredOperand:
     """An operand whose lines are gathered in 16-byte vectors, each from its own address or from the padding."""
 
     roles: Roles
-    side: Side
+    side: ProductOperand
     form: Format
 
     along_sums = True
     """The tile is contiguous along K, as memory is."""
 
 
-def gathered(roles: Roles, side: Side, form: Format) -> GatheredOperand | Decline:
+def gathered(roles: Roles, side: ProductOperand, form: Format) -> GatheredOperand | Decline:
     """Return an operand as threads gather it, or decline."""
     if form is TF32:
         return decline("threads do not round what they copy, as the copying engine does", type=form.name)
@@ -52,7 +52,14 @@ class Gathering:
     """A thread's part of the tiles of some lines: a vector of every 16th line."""
 
     def __init__(
-        self, side: GatheredOperand, memory: Memory, batch: Indices, first: Any, lines: int, thread: Any, threads: int
+        self,
+        side: GatheredOperand,
+        memory: TensorBuffers,
+        batch: Indices,
+        first: Any,
+        lines: int,
+        thread: Any,
+        threads: int,
     ):
         self.side = side
         self.memory = memory

@@ -17,7 +17,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop, index
 from mirlo.targets.gpu.schedule.epilogue import Reader, finish, touch
 from mirlo.targets.gpu.schedule.launch import (
@@ -33,7 +33,7 @@ from mirlo.targets.gpu.schedule.launch import (
     split,
     when,
 )
-from mirlo.targets.gpu.schedule.roles import Roles, Side, evaluate, values_of
+from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, evaluate, values_of
 from mirlo.targets.nvvm.schedule.fragments import WARP
 from mirlo.targets.nvvm.schedule.shuffles import of_neighbour
 from mirlo.targets.nvvm.schedule.staging import contiguous
@@ -60,8 +60,8 @@ class GemvPlan:
     name = "matrix by few rows"
 
     roles: Roles
-    few: Side
-    many: Side
+    few: ProductOperand
+    many: ProductOperand
     vector: int
     """Elements of the matrix in 16 bytes."""
     along_sums: bool
@@ -82,7 +82,7 @@ class GemvPlan:
     def blocks(self) -> int:
         return self.roles.batches * -(-self.many.extent // self.lines)
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
         touch(self.roles.contraction, memory)
         kernel = _AlongSums if self.along_sums else _SideBySide
@@ -110,7 +110,7 @@ def plan_gemv(roles: Roles) -> GemvPlan | Decline:
 class _Kernel:
     """Shared code of both layouts."""
 
-    def __init__(self, plan: GemvPlan, memory: Memory):
+    def __init__(self, plan: GemvPlan, memory: TensorBuffers):
         self.plan = plan
         self.roles = plan.roles
         self.memory = memory
@@ -126,7 +126,7 @@ class _Kernel:
     def _block(self, ids: Ids) -> None:
         raise NotImplementedError
 
-    def _vector(self, side: Side, base: Any, sums: Any) -> Any:
+    def _vector(self, side: ProductOperand, base: Any, sums: Any) -> Any:
         """Load consecutive elements of an operand in the accumulator type."""
         count = self.plan.vector
         position = evaluate(side.position, sums, base)
@@ -140,7 +140,7 @@ class _Kernel:
     def _zeros(self) -> Any:
         return create("vector.broadcast", ir.VectorType.get([self.plan.vector], self.kind), emit_constant(0, self.kind))
 
-    def _base(self, side: Side, line: Any) -> Any:
+    def _base(self, side: ProductOperand, line: Any) -> Any:
         return evaluate(side.position, {**self.batch, **values_of(side.axes, line)})
 
     def _finish(self, row: int, line: Any, total: Any) -> None:

@@ -14,11 +14,11 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, multiply, split
-from mirlo.targets.gpu.schedule.roles import Roles, Side, values_of
+from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, values_of
 from mirlo.targets.nvvm.schedule.fragments import SharedMatrix
 from mirlo.targets.nvvm.schedule.staging import Load, Stager
 from mirlo.targets.nvvm.schedule.units import F32
@@ -36,7 +36,7 @@ MAX_EPILOGUE_OPS = 1500
 
 
 @dataclass(frozen=True)
-class Tile:
+class FmaTile:
     """Accumulators of a thread, and the k-steps in shared memory at a time."""
 
     rows: int
@@ -52,7 +52,7 @@ class Tile:
         return self.columns * ACROSS
 
 
-TILES = (Tile(8, 8, 8), Tile(4, 8, 16), Tile(8, 4, 16), Tile(4, 4, 16))
+TILES = (FmaTile(8, 8, 8), FmaTile(4, 8, 16), FmaTile(8, 4, 16), FmaTile(4, 4, 16))
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class TilesPlan:
     name = "large tiles"
 
     roles: Roles
-    tile: Tile
+    tile: FmaTile
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
         touch(self.roles.contraction, memory)
         _Kernel(self.roles, self.tile, memory).emit()
@@ -82,7 +82,7 @@ def plan_tiles(roles: Roles) -> TilesPlan | Decline:
     return TilesPlan(roles, tile)
 
 
-def choose_tile(roles: Roles) -> Tile | None:
+def choose_tile(roles: Roles) -> FmaTile | None:
     """Return the largest tile that wastes little, keeps the device busy, and has an acceptable epilogue size."""
     heavy = count_operations([stage.block for stage in roles.contraction.stages])
     rows, columns, batches = map(D.estimate_dim, (roles.rows.extent, roles.columns.extent, roles.batches))
@@ -100,7 +100,7 @@ def choose_tile(roles: Roles) -> Tile | None:
 
 
 class _Kernel:
-    def __init__(self, roles: Roles, tile: Tile, memory: Memory):
+    def __init__(self, roles: Roles, tile: FmaTile, memory: TensorBuffers):
         self.roles = roles
         self.tile = tile
         self.memory = memory
@@ -125,7 +125,7 @@ class _Kernel:
         right, more = self._side(roles.columns, self.column, tile.width)
         self._finish(self._sums(left, right, [*loads, *more]))
 
-    def _side(self, side: Side, first: Any, lines: int) -> tuple[SharedMatrix, list[Load]]:
+    def _side(self, side: ProductOperand, first: Any, lines: int) -> tuple[SharedMatrix, list[Load]]:
         stager = Stager(
             self.roles, side, self.memory, F32, self.batch, first, lines, self.tile.steps, self.thread, DOWN * ACROSS
         )

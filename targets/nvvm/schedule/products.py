@@ -13,7 +13,7 @@ from typing import Any
 from mirlo.dialects.core.dims import is_static
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
-from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape, rounds_if_better
 from mirlo.targets.gpu.schedule.roles import Roles, product_of
@@ -32,7 +32,7 @@ PLANS = (GemvPlan, WarpgroupPlan, TensorCorePlan, TilesPlan, SplitKPlan, StreamK
 
 
 @dataclass(frozen=True)
-class Way:
+class ProductStrategy:
     """A strategy for tiled products, with alternatives to its own tile."""
 
     plan: Callable[..., Any]
@@ -51,9 +51,9 @@ class Way:
 
 
 WAYS = (
-    Way(plan_warpgroups, warpgroup.TILES),
-    Way(plan_tensor_cores, tensorcore.TILES),
-    Way(lambda roles, options: plan_tiles(roles), multiplyadd.TILES),
+    ProductStrategy(plan_warpgroups, warpgroup.TILES),
+    ProductStrategy(plan_tensor_cores, tensorcore.TILES),
+    ProductStrategy(lambda roles, options: plan_tiles(roles), multiplyadd.TILES),
 )
 """Strategies, best first."""
 WAY, TILE, PARTS = "way", "tile", "parts"
@@ -68,13 +68,13 @@ def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles
     return ways
 
 
-def plan_product(group: Group, options: Options, tuned: Mapping[str, int]) -> Any:
+def plan_product(group: BlockGroup, options: Options, tuned: Mapping[str, int]) -> Any:
     """Plan these blocks, the first of which is the product; or decline with the reason of each strategy."""
     roles = product_of(group)
     return roles if isinstance(roles, Decline) else plan_roles(roles, options, tuned)
 
 
-def plan_open(group: Group, options: Options) -> Any:
+def plan_open(group: BlockGroup, options: Options) -> Any:
     """Plan a product with dynamic sizes and a static reduction."""
     roles = product_of(group)
     if isinstance(roles, Decline):
@@ -127,7 +127,7 @@ def products(kernel: Any, context: Any) -> Any:
         return decline("no block is a product of two tensors")
     tuned = tuned_values(kernel.view.op)
     options = planned_for(context.options)
-    plan: Callable[[Group], Any] = partial(plan_product, options=options, tuned=tuned)
+    plan: Callable[[BlockGroup], Any] = partial(plan_product, options=options, tuned=tuned)
     by_guess = deciding(partial(plan_open, options=options))
     found = plan_stages(kernel.view, (plan, *AROUND), (by_guess,))
     if any(isinstance(stage, PLANS) for stage in found):
@@ -135,5 +135,5 @@ def products(kernel: Any, context: Any) -> Any:
     first = next(block for block in kernel.view.blocks if is_product(block))
     if open_dims([first]) is not None:
         plan = by_guess
-    declined = plan(Group((first,), frozenset(o.value for o in first.outputs), LANES))
+    declined = plan(BlockGroup((first,), frozenset(o.value for o in first.outputs), LANES))
     return declined if isinstance(declined, Decline) else decline("the product is not computed by itself")

@@ -16,9 +16,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.blocks.contraction.analysis import Access
+from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.epilogue import finished
 from mirlo.targets.gpu.schedule.launch import add, less, multiply, split, when
@@ -35,11 +35,11 @@ WARP_BYTES = ROWS * max(PITCHES.values())
 
 
 @dataclass(frozen=True)
-class Lines:
+class WarpRowStores:
     """Stores the rows of warps, 16 bytes per thread."""
 
     roles: Roles
-    memory: Memory
+    memory: TensorBuffers
     lane: Lane
     place: Any
     """Shared memory where results are assembled, for all warps."""
@@ -79,7 +79,14 @@ class Lines:
         return add(start, add(multiply(row, PITCHES[size] // size), column))
 
     def _put(
-        self, batch: Indices, row: Any, half: int, column: Any, number: int, pair: tuple[Any, Any], also: Access | None
+        self,
+        batch: Indices,
+        row: Any,
+        half: int,
+        column: Any,
+        number: int,
+        pair: tuple[Any, Any],
+        also: TensorAccess | None,
     ) -> None:
         """Apply the epilogue to two adjacent elements and write them to their row, where the residual may be."""
         contraction = self.roles.contraction
@@ -109,7 +116,7 @@ class Lines:
             line = add(down, first)
             yield self._at(line, along), add(row, line), add(column, along)
 
-    def _fetch(self, access: Access, batch: Indices, row: Any, column: Any, wide: int) -> None:
+    def _fetch(self, access: TensorAccess, batch: Indices, row: Any, column: Any, wide: int) -> None:
         """Load the residual to where the results go."""
         vector = ACCESS // element_bytes(self._kind)
         kind, aligned = ir.VectorType.get([vector], self._kind), _bytes(ACCESS)
@@ -174,7 +181,7 @@ def in_lines(roles: Roles) -> Any:
     return kind if whole else None
 
 
-def _also_read(roles: Roles) -> Access | None:
+def _also_read(roles: Roles) -> TensorAccess | None:
     """Return the residual: an operand read where the result is written, with its type."""
     contraction = roles.contraction
     ((value, written),) = contraction.writes

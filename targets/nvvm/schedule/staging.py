@@ -9,11 +9,11 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, index
 from mirlo.targets.gpu.schedule.epilogue import Reader, tested
 from mirlo.targets.gpu.schedule.launch import add, less, multiply, shared, split
-from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side, evaluate, values_of
+from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
 from mirlo.targets.nvvm.schedule.copies import async_copy
 from mirlo.targets.nvvm.schedule.fragments import SharedMatrix, size_of
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format
@@ -34,19 +34,19 @@ class Load:
     """Copy from global memory to a stage asynchronously; None if it cannot."""
 
 
-def contiguous(side: Side, axes: Any, count: int) -> bool:
+def contiguous(side: ProductOperand, axes: Any, count: int) -> bool:
     """Return whether the last of these axes can be read in vectors: contiguous, aligned, never across an edge."""
     return side.access.outside is None and _side_by_side(side, axes, count)
 
 
-def whole(roles: Roles, side: Side, axes: Any, count: int) -> bool:
+def whole(roles: Roles, side: ProductOperand, axes: Any, count: int) -> bool:
     """Return the same if a whole vector may be out of bounds: for images with contiguous channels."""
     if not axes or any(axes[-1].id in dim.terms for dim, _ in tested(roles, side)):
         return False
     return _side_by_side(side, axes, count)
 
 
-def _side_by_side(side: Side, axes: Any, count: int) -> bool:
+def _side_by_side(side: ProductOperand, axes: Any, count: int) -> bool:
     if not axes:
         return False
     position, last = side.position, axes[-1]
@@ -60,8 +60,8 @@ class Stager:
     """Copies tiles of one operand to shared memory."""
 
     roles: Roles
-    side: Side
-    memory: Memory
+    side: ProductOperand
+    memory: TensorBuffers
     form: Format
     batch: Indices
     first: Any

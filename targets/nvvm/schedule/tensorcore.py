@@ -16,11 +16,11 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, multiply, split
-from mirlo.targets.gpu.schedule.roles import Roles, Side, values_of
+from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, values_of
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import copies
 from mirlo.targets.nvvm.schedule.fragments import WARP, Lane, SharedMatrix, multiply_add, number_of, registers
@@ -40,7 +40,7 @@ MAX_EPILOGUE_OPS = 2000
 
 
 @dataclass(frozen=True)
-class Tile:
+class WarpTile:
     """Fragments of the result that a warp holds."""
 
     down: int
@@ -55,7 +55,7 @@ class Tile:
         return WARPS * self.across * COLUMNS
 
 
-TILES = (Tile(4, 8), Tile(4, 4), Tile(2, 4), Tile(1, 2))
+TILES = (WarpTile(4, 8), WarpTile(4, 4), WarpTile(2, 4), WarpTile(1, 2))
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class TensorCorePlan:
 
     roles: Roles
     formats: Formats
-    tile: Tile
+    tile: WarpTile
     options: Options
 
     name = "tensor cores"
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
         touch(self.roles.contraction, memory)
         _Kernel(self, memory).emit()
@@ -112,7 +112,7 @@ def formats_of(roles: Roles, options: Options) -> Formats | Decline:
     return Formats(rows, columns)
 
 
-def choose_tile(roles: Roles, tiles: Sequence[Tile] = TILES) -> Tile:
+def choose_tile(roles: Roles, tiles: Sequence[WarpTile] = TILES) -> WarpTile:
     """Return the largest tile that wastes little, keeps the device busy, and has an acceptable epilogue size."""
     heavy = count_operations([stage.block for stage in roles.contraction.stages])
     rows, columns, batches = map(D.estimate_dim, (roles.rows.extent, roles.columns.extent, roles.batches))
@@ -125,7 +125,7 @@ def choose_tile(roles: Roles, tiles: Sequence[Tile] = TILES) -> Tile:
 
 
 class _Kernel:
-    def __init__(self, plan: TensorCorePlan, memory: Memory):
+    def __init__(self, plan: TensorCorePlan, memory: TensorBuffers):
         self.roles = plan.roles
         self.tile = plan.tile
         self.formats = plan.formats
@@ -162,7 +162,7 @@ class _Kernel:
         else:
             self._finish(self._through_registers(left, right, loads, start))
 
-    def _side(self, side: Side, form: Format, first: Any, lines: int) -> tuple[SharedMatrix, list[Load]]:
+    def _side(self, side: ProductOperand, form: Format, first: Any, lines: int) -> tuple[SharedMatrix, list[Load]]:
         stager = Stager(
             self.roles, side, self.memory, form, self.batch, first, lines, self.steps, self.thread, self.threads
         )

@@ -13,11 +13,11 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import add
-from mirlo.targets.gpu.schedule.roles import Indices, Roles, Side
+from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles
 from mirlo.targets.nvvm.schedule.bulk import Barriers, copy_tile
 from mirlo.targets.nvvm.schedule.units import ACCESS, DEPTH_BYTES, Format
 
@@ -70,7 +70,7 @@ class TiledTensor:
 class MappedSide:
     """An operand that the copy engine can read: a matrix of lines by K per batch."""
 
-    side: Side
+    side: ProductOperand
     form: Format
     along_sums: bool
     """Whether memory is contiguous along K, or along lines."""
@@ -78,7 +78,7 @@ class MappedSide:
     steps: int
     pitch: int
     """Elements from one line to the next, or from one k-step to the next."""
-    batch: tuple[tuple[Axis, int], ...]
+    batch: tuple[tuple[LoopAxis, int], ...]
     """Its batch axes and their strides."""
 
     @property
@@ -90,7 +90,7 @@ class MappedSide:
         """Return rows and elements of a box, for a tile of this many lines."""
         return (min(lines, MOST_ROWS), self.row) if self.along_sums else (self.row, self.row)
 
-    def tensor_map(self, memory: Memory, lines: int) -> Any:
+    def tensor_map(self, memory: TensorBuffers, lines: int) -> Any:
         """Create the map, on the host, for tiles of this many lines and one row of K."""
         inner, outer = (self.steps, self.lines) if self.along_sums else (self.lines, self.steps)
         sizes = [axis.extent for axis, _ in self.batch] + [outer, inner]
@@ -132,7 +132,7 @@ def described(address: Any, beside: int) -> Any:
     return create("arith.ori", i64, start, emit_constant(rest, i64))
 
 
-def mapped(roles: Roles, side: Side, form: Format) -> MappedSide | Decline:
+def mapped(roles: Roles, side: ProductOperand, form: Format) -> MappedSide | Decline:
     """Return an operand as the copy engine reads it, or decline."""
     position, what = side.position, str(form.name)
     if side.access.outside is not None:
@@ -156,7 +156,7 @@ def mapped(roles: Roles, side: Side, form: Format) -> MappedSide | Decline:
     return MappedSide(side, form, along_sums == 1, side.extent, roles.depth, pitch, batch)
 
 
-def _stride(axes: Sequence[Axis], position: Form) -> int | None:
+def _stride(axes: Sequence[LoopAxis], position: Form) -> int | None:
     """Return the stride along the space of these axes; None if it is not uniform."""
     if not axes:
         return None

@@ -17,9 +17,9 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
-from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
-from mirlo.passes.schedule.blocks.group import Group
-from mirlo.passes.schedule.blocks.space import Place
+from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, shared, split, when
 from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
@@ -51,10 +51,10 @@ class TransposePlan:
     along: int
     """The loop along which these operands are contiguous; the output is along the last one."""
     edge: int
-    across: list[tuple[Place, Any, OperandView]] = field(default_factory=list)
+    across: list[tuple[BlockInstance, Any, OperandView]] = field(default_factory=list)
     """These operands, with their blocks and their names in the bodies."""
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
         self.points.touch(memory)
         extents = self.points.space.extents
@@ -93,7 +93,7 @@ class TransposePlan:
         pitch = self.edge + max(1, BANK // element_bytes(operand.element_type))
         return shared(self.edge * pitch, operand.element_type), pitch
 
-    def _point(self, down: Any, across: Any, given: dict[Any, Any] | None = None) -> Point:
+    def _point(self, down: Any, across: Any, given: dict[Any, Any] | None = None) -> Iteration:
         """Return the point of a tile position, clamped at edges."""
         extents = self.points.space.extents
         indices: list[Any] = [None] * len(extents)
@@ -104,9 +104,9 @@ class TransposePlan:
             if extents[axis] % self.edge:
                 at = create("arith.minui", at.type, at, index(extents[axis] - 1))
             indices[axis] = at
-        return Point(Frame(self.memory, None, self.points.made), indices, given=given)
+        return Iteration(LoopNestState(self.memory, None, self.points.made), indices, given=given)
 
-    def _turned(self, down: Any, across: Any, tiles: list[tuple[Any, int]]) -> Point:
+    def _turned(self, down: Any, across: Any, tiles: list[tuple[Any, int]]) -> Iteration:
         """Return the point of a tile position, with the transposed operands as given values."""
         given = {}
         for (_, argument, _), (tile, pitch) in zip(self.across, tiles, strict=True):
@@ -115,7 +115,7 @@ class TransposePlan:
         load_vectors([point], self.points.space.places, len(self.points.space.extents) - 1)
         return point
 
-    def _compute(self, points: list[Point], lines: list[Any], lane: Any) -> None:
+    def _compute(self, points: list[Iteration], lines: list[Any], lane: Any) -> None:
         for point in points:
             for place in self.points.space.places:
                 point.run(place)
@@ -133,7 +133,7 @@ class TransposePlan:
         return condition
 
 
-def plan_transpose(group: Group) -> TransposePlan | Decline:
+def plan_transpose(group: BlockGroup) -> TransposePlan | Decline:
     """Plan elementwise blocks with transposed reads."""
     points = plan_points(group)
     if isinstance(points, Decline):
@@ -160,7 +160,7 @@ def plan_transpose(group: Group) -> TransposePlan | Decline:
     return decline("there are few tiles, or much is done with their elements")
 
 
-def _across(points: PointsPlan, axis: int) -> list[tuple[Place, Any, OperandView]]:
+def _across(points: PointsPlan, axis: int) -> list[tuple[BlockInstance, Any, OperandView]]:
     """Return the operands from memory that are contiguous along this loop."""
     made = set(points.made)
     return [

@@ -16,7 +16,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split
@@ -26,7 +26,7 @@ from mirlo.targets.nvvm.schedule import bulk, copies
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
 from mirlo.targets.nvvm.schedule.gathered_operand import GatheredOperand, Gathering, gathered
 from mirlo.targets.nvvm.schedule.in_flight import known, registers, zeros
-from mirlo.targets.nvvm.schedule.results import WARP_BYTES, Lines, in_lines
+from mirlo.targets.nvvm.schedule.results import WARP_BYTES, WarpRowStores, in_lines
 from mirlo.targets.nvvm.schedule.ring_buffer import BESIDE, GROUP, LINES, Ring, only
 from mirlo.targets.nvvm.schedule.tensorcore import formats_of
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedSide, descriptor, mapped
@@ -47,7 +47,7 @@ NEAR = 16
 
 
 @dataclass(frozen=True)
-class Tile:
+class WarpgroupTile:
     """The tile of a thread block: rows by columns, 64 rows per warpgroup."""
 
     groups: int
@@ -71,9 +71,15 @@ class Tile:
 
 
 TILES = (
-    Tile(2, 256, 1.0, together=2), Tile(2, 256, 0.92), Tile(2, 192, 0.88), Tile(2, 128, 0.88, together=2),
-    Tile(2, 128, 0.82), Tile(2, 64, 0.65), Tile(1, 128, 0.6), Tile(1, 64, 0.5),
-)  # fmt: skip
+    WarpgroupTile(2, 256, 1.0, together=2),
+    WarpgroupTile(2, 256, 0.92),
+    WarpgroupTile(2, 192, 0.88),
+    WarpgroupTile(2, 128, 0.88, together=2),
+    WarpgroupTile(2, 128, 0.82),
+    WarpgroupTile(2, 64, 0.65),
+    WarpgroupTile(1, 128, 0.6),
+    WarpgroupTile(1, 64, 0.5),
+)
 
 
 @dataclass(frozen=True)
@@ -85,10 +91,10 @@ class WarpgroupPlan:
     roles: Roles
     left: MappedSide | GatheredOperand
     right: MappedSide
-    tile: Tile
+    tile: WarpgroupTile
     options: Options
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
         touch(self.roles.contraction, memory)
         _Kernel(self, memory).emit()
@@ -120,7 +126,7 @@ def plan_warpgroups(roles: Roles, options: Options) -> WarpgroupPlan | Decline:
     return WarpgroupPlan(roles, left, right, tile, options)
 
 
-def choose_tile(roles: Roles, units: int) -> Tile | None:
+def choose_tile(roles: Roles, units: int) -> WarpgroupTile | None:
     """Return the tile with the best utilization of the matrix units."""
     heavy = count_operations([stage.block for stage in roles.contraction.stages])
     best, most = None, 0.0
@@ -137,7 +143,7 @@ def choose_tile(roles: Roles, units: int) -> Tile | None:
 
 
 class _Kernel:
-    def __init__(self, plan: WarpgroupPlan, memory: Memory):
+    def __init__(self, plan: WarpgroupPlan, memory: TensorBuffers):
         self.plan = plan
         self.roles, self.tile, self.memory = plan.roles, plan.tile, memory
         self.high = plan.tile.high(plan.roles)
@@ -340,7 +346,7 @@ class _Kernel:
         row = add(row, add(multiply(self.number, LINES), multiply(self.warp, ROWS)))
         if self.result:
             warp = add(multiply(self.number, GROUP // WARP), self.warp)
-            lines = Lines(self.roles, self.memory, self.lane, self.results, warp)
+            lines = WarpRowStores(self.roles, self.memory, self.lane, self.results, warp)
             lines.store(values, row, column, list(zip(totals[::2], totals[1::2], strict=True)))
             return
         high = self.tile.height * self.together

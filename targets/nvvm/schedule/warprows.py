@@ -13,12 +13,12 @@ from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.combine import Reducer
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
-from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.blocks.linear import Linear
-from mirlo.passes.schedule.blocks.rows import Rows, Walk
+from mirlo.passes.schedule.blocks.rows import RowGroup, Walk
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import add, barrier, less, multiply, shared, split
-from mirlo.targets.gpu.schedule.rows import RowsPlan, Team, restored, storable
+from mirlo.targets.gpu.schedule.rows import Team, ThreadRowsPlan, restored, storable
 from mirlo.targets.gpu.schedule.rows import plan as plan_rows
 from mirlo.targets.gpu.schedule.stages import build, plan_stages
 from mirlo.targets.nvvm.schedule.fragments import WARP
@@ -30,7 +30,7 @@ MOST_THREADS = 512
 """Most threads per row."""
 
 
-def plan_warp_rows(group: Group) -> RowsPlan | Decline:
+def plan_warp_rows(group: BlockGroup) -> ThreadRowsPlan | Decline:
     """Plan rows as on all GPUs, with reductions by shuffles and as many elements per thread as fill an access."""
     if any(is_product(block) for block in group.blocks):
         return decline("a product has plans of its own")
@@ -40,7 +40,7 @@ def plan_warp_rows(group: Group) -> RowsPlan | Decline:
     return replace(plan, width=width_of(plan.rows), meet=meet_in_warps, most_threads=MOST_THREADS)
 
 
-def width_of(rows: Rows) -> int:
+def width_of(rows: RowGroup) -> int:
     """Return the consecutive elements that a thread processes at once."""
     start = len(rows.rows)
     walks = [walk for walk in rows.walks if len(walk.space.extents) > start]
@@ -121,7 +121,7 @@ def warp_rows(kernel: Any, context: Any) -> Any:
     if not any(block.is_reduction for block in kernel.view.blocks):
         return decline("no block reduces")
     found = plan_stages(kernel.view, AROUND)
-    plans = [stage for stage in found if isinstance(stage, RowsPlan) and stage.meet is meet_in_warps]
+    plans = [stage for stage in found if isinstance(stage, ThreadRowsPlan) and stage.meet is meet_in_warps]
     if not plans:
         return decline("no reductions along memory that threads of a warp share")
     return build(kernel, found, {"width": plans[0].width})

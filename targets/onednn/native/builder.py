@@ -15,16 +15,16 @@ import numpy as np
 
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.desc import Desc, bytes_of_primitive, of_primitive, plain, strided
-from mirlo.targets.onednn.native.storage import Storage, Value, aligned
-from mirlo.targets.onednn.plan import Function, Node, Tensor
+from mirlo.targets.onednn.native.storage import PrimitiveValue, Storage, aligned
+from mirlo.targets.onednn.plan import PlanTensor, PrimitiveNode, PrimitiveRegion
 
 
 @dataclass
-class Step:
+class PrimitiveCall:
     """One call of the library."""
 
     primitive: api.Owned
-    arguments: list[tuple[int, Value]]
+    arguments: list[tuple[int, PrimitiveValue]]
     scratchpad: int
     scratchpad_desc: Desc
     node: str
@@ -38,27 +38,27 @@ class Memories:
     params: Mapping[str, np.ndarray]
     fpmath: str = "strict"
     """How contractions may round their operands."""
-    packed: dict[str, list[Value]] = field(default_factory=dict)
+    packed: dict[str, list[PrimitiveValue]] = field(default_factory=dict)
 
-    def value(self, key: str, array: np.ndarray, tensor: Tensor) -> Value:
+    def value(self, key: str, array: np.ndarray, tensor: PlanTensor) -> PrimitiveValue:
         """Return the constant as it is stored."""
         known = self.packed.setdefault(key, [])
         if not known:
             array = np.ascontiguousarray(array)
             desc = plain(tensor.shape, tensor.dtype)
-            known.append(Value(desc, Storage("constant", desc.bytes, array=array)))
+            known.append(PrimitiveValue(desc, Storage("constant", desc.bytes, array=array)))
         return known[0]
 
 
-class Builder:
+class PrimitiveBuilder:
     """Builds the steps of one function."""
 
-    def __init__(self, function: Function, memories: Memories) -> None:
+    def __init__(self, function: PrimitiveRegion, memories: Memories) -> None:
         self.function = function
         self.memories = memories
-        self.steps: list[Step] = []
+        self.steps: list[PrimitiveCall] = []
         self.storages: list[Storage] = []
-        self.values: dict[str, Value] = {}
+        self.values: dict[str, PrimitiveValue] = {}
         self.node = ""
         self._last_use = _last_uses(function)
         self._number = 0
@@ -68,7 +68,7 @@ class Builder:
             desc = plain(function.tensors[name].shape, function.tensors[name].dtype)
             storage = Storage("boundary", desc.bytes, boundary=index)
             if index < len(function.inputs):
-                self.values[name] = Value(desc, storage)
+                self.values[name] = PrimitiveValue(desc, storage)
             else:
                 self._outputs[name] = storage
         for name, param in function.params.items():
@@ -76,7 +76,7 @@ class Builder:
         for name, array in function.literals.items():
             self.values[name] = memories.value(f"{function.name}/{name}", array, function.tensors[name])
 
-    def build(self, makers: Mapping[str, Callable[[Builder, Node], Value]]) -> None:
+    def build(self, makers: Mapping[str, Callable[[PrimitiveBuilder, PrimitiveNode], PrimitiveValue]]) -> None:
         """Make the steps of all nodes, then those that bring the results to where the caller wants them."""
         for number, node in enumerate(self.function.nodes):
             self._number, self.node = number, node.op
@@ -87,11 +87,11 @@ class Builder:
             tensor = self.function.tensors[name]
             desc = plain(tensor.shape, tensor.dtype)
             if value.storage is not storage or value.desc != desc:
-                self._reorder(value, Value(desc, storage))
+                self._reorder(value, PrimitiveValue(desc, storage))
 
     # What makers ask.
 
-    def tensor(self, name: str) -> Tensor:
+    def tensor(self, name: str) -> PlanTensor:
         """Return the type of a value."""
         return self.function.tensors[name]
 
@@ -103,7 +103,7 @@ class Builder:
         """Whether nothing after the current node reads the memory of this value."""
         return self._last_use[name] <= self._number
 
-    def in_layout(self, value: Value, desc: Desc) -> Value:
+    def in_layout(self, value: PrimitiveValue, desc: Desc) -> PrimitiveValue:
         """Reorder the value to this layout if needed."""
         if value.desc == desc:
             return value
@@ -114,11 +114,11 @@ class Builder:
         value.converted.append(made)
         return made
 
-    def plainly(self, value: Value) -> Value:
+    def plainly(self, value: PrimitiveValue) -> PrimitiveValue:
         """Return the value in row-major layout."""
         return self.in_layout(value, plain(value.desc.shape, value.desc.dtype))
 
-    def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
+    def reshaped(self, value: PrimitiveValue, shape: Sequence[int]) -> PrimitiveValue:
         """Return the value under another shape; it is reordered first if its layout does not allow that."""
         shape = tuple(shape) or (1,)
         if shape == value.desc.shape:
@@ -130,7 +130,9 @@ class Builder:
             assert desc is not None, "row-major memory can take any shape"
         return self._view(value, desc)
 
-    def sliced(self, value: Value, begin: Sequence[int], steps: Sequence[int], shape: Sequence[int]) -> Value:
+    def sliced(
+        self, value: PrimitiveValue, begin: Sequence[int], steps: Sequence[int], shape: Sequence[int]
+    ) -> PrimitiveValue:
         """Return a slice; nothing is copied unless the layout is blocked."""
         if value.desc.strides is None:
             value = self.plainly(value)
@@ -140,30 +142,30 @@ class Builder:
         desc = strided(shape, value.desc.dtype, [s * step for s, step in zip(strides, steps, strict=True)])
         return self._view(value, desc, value.offset + first * ITEM_BYTES)
 
-    def dense(self, value: Value) -> Value:
+    def dense(self, value: PrimitiveValue) -> PrimitiveValue:
         """Return the value without gaps between its elements: elementwise primitives do not expect gaps."""
         return value if value.desc.is_dense else self.plainly(value)
 
-    def permuted(self, value: Value, axes: Sequence[int]) -> Value:
+    def permuted(self, value: PrimitiveValue, axes: Sequence[int]) -> PrimitiveValue:
         """Return the value with its axes in another order; nothing is copied."""
         return self._view(value, value.desc.permuted(axes))
 
-    def result(self, name: str, desc: Desc, over: Value | None = None) -> Value:
+    def result(self, name: str, desc: Desc, over: PrimitiveValue | None = None) -> PrimitiveValue:
         """Memory for a result in this layout: the caller's where that is possible, else `over`, else the arena's."""
         wanted, output = self._preferred[name]
         if output and desc.shape == wanted.shape and desc == wanted and output in self._outputs:
-            return Value(desc, self._outputs[output])
+            return PrimitiveValue(desc, self._outputs[output])
         if over is not None and over.storage.kind == "arena" and over.desc.bytes >= desc.bytes:
             return over.seen_as(desc)
         return self.scratch(desc)
 
-    def scratch(self, desc: Desc) -> Value:
+    def scratch(self, desc: Desc) -> PrimitiveValue:
         """Memory of the arena."""
         storage = Storage("arena", desc.bytes)
         self.storages.append(storage)
-        return Value(desc, storage)
+        return PrimitiveValue(desc, storage)
 
-    def emit(self, primitive_desc: api.Owned, arguments: Mapping[int, Value]) -> None:
+    def emit(self, primitive_desc: api.Owned, arguments: Mapping[int, PrimitiveValue]) -> None:
         """Add a step."""
         primitive = api.make("primitive_create", "primitive_destroy", primitive_desc.pointer)
         scratchpad = of_primitive(primitive_desc.pointer, api.QUERY_SCRATCHPAD, 0, (), "ui8")
@@ -171,11 +173,13 @@ class Builder:
         for value in arguments.values():
             value.storage.used_by(number)
         name = implementation(primitive_desc)
-        self.steps.append(Step(primitive, list(arguments.items()), scratchpad.bytes, scratchpad, self.node, name))
+        self.steps.append(
+            PrimitiveCall(primitive, list(arguments.items()), scratchpad.bytes, scratchpad, self.node, name)
+        )
 
     # What is behind it.
 
-    def _view(self, value: Value, desc: Desc, offset: int | None = None) -> Value:
+    def _view(self, value: PrimitiveValue, desc: Desc, offset: int | None = None) -> PrimitiveValue:
         if value.desc is desc:
             return value
         offset = value.offset if offset is None else offset
@@ -183,20 +187,20 @@ class Builder:
         for known in value.views:
             if known.offset == offset and known.desc.shape == desc.shape and known.desc == desc:
                 return known
-        made = Value(desc, value.storage, offset)
+        made = PrimitiveValue(desc, value.storage, offset)
         value.views.append(made)
         return made
 
-    def _converted(self, value: Value, desc: Desc) -> Value:
+    def _converted(self, value: PrimitiveValue, desc: Desc) -> PrimitiveValue:
         if value.storage.kind == "constant":
-            made = Value(desc, Storage("constant", desc.bytes, array=aligned(desc.bytes)))
+            made = PrimitiveValue(desc, Storage("constant", desc.bytes, array=aligned(desc.bytes)))
             reorder_now(value, made)
             return made
         made = self.scratch(desc)
         self._reorder(value, made)
         return made
 
-    def _reorder(self, source: Value, target: Value) -> None:
+    def _reorder(self, source: PrimitiveValue, target: PrimitiveValue) -> None:
         before, self.node = self.node, f"{self.node} (reorder)"
         self.emit(reorder_desc(source.desc, target.desc), {api.SRC: source, api.DST: target})
         self.node = before
@@ -235,7 +239,7 @@ def chosen(descriptor: api.Owned, what: int, like: Desc, index: int = 0) -> Desc
     return of_primitive(descriptor.pointer, what, index, like.shape, like.dtype)
 
 
-def reorder_now(source: Value, target: Value) -> None:
+def reorder_now(source: PrimitiveValue, target: PrimitiveValue) -> None:
     """Reorder a constant."""
     descriptor = reorder_desc(source.desc, target.desc)
     primitive = api.make("primitive_create", "primitive_destroy", descriptor.pointer)
@@ -261,7 +265,7 @@ ITEM_BYTES = 4
 """Of f32, in which everything is computed."""
 
 
-def _last_uses(function: Function) -> dict[str, int]:
+def _last_uses(function: PrimitiveRegion) -> dict[str, int]:
     """By value, the number of the last node that reads its memory, through views as well."""
     root: dict[str, str] = {}
     last: dict[str, int] = {}
@@ -276,13 +280,13 @@ def _last_uses(function: Function) -> dict[str, int]:
     return {name: last.get(root.get(name, name), -1) for name in function.tensors}
 
 
-def preferred_layouts(function: Function) -> dict[str, tuple[Desc, str]]:
+def preferred_layouts(function: PrimitiveRegion) -> dict[str, tuple[Desc, str]]:
     """By value, the layout in which its reader has it row-major, and the output that it is then.
 
     Usually that is row-major itself. Where the only reader is a view, it is what the view turns into row-major: so the
     result of a matrix product that is permuted next is written in its final order.
     """
-    readers: dict[str, list[Node]] = {}
+    readers: dict[str, list[PrimitiveNode]] = {}
     for node in function.nodes:
         for name in node.reads:
             readers.setdefault(name, []).append(node)

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from mirlo.targets.onednn.native import api
-from mirlo.targets.onednn.native.builder import Builder, Memories, Step
+from mirlo.targets.onednn.native.builder import Memories, PrimitiveBuilder, PrimitiveCall
 from mirlo.targets.onednn.native.library import OneDnnError, threads_set
 from mirlo.targets.onednn.native.makers import makers
-from mirlo.targets.onednn.native.storage import Value, aligned, plan_arena
+from mirlo.targets.onednn.native.storage import PrimitiveValue, aligned, plan_arena
 from mirlo.targets.onednn.native.trampoline import CallTable
-from mirlo.targets.onednn.plan import Function
+from mirlo.targets.onednn.plan import PrimitiveRegion
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class StepInfo:
 
 
 @dataclass(frozen=True)
-class Report:
+class RegionReport:
     """What became of a function."""
 
     steps: tuple[StepInfo, ...]
@@ -57,7 +57,9 @@ class Context:
 class Compiled:
     """Tables for functions; what they point to lives as long as this object."""
 
-    def __init__(self, functions: Sequence[Function], memories: Memories, threads: int, contexts: int = 1) -> None:
+    def __init__(
+        self, functions: Sequence[PrimitiveRegion], memories: Memories, threads: int, contexts: int = 1
+    ) -> None:
         with threads_set(threads):
             builders = [_built(function, memories) for function in functions]
         arenas = [plan_arena(builder.storages) for builder in builders]
@@ -71,18 +73,18 @@ class Compiled:
             for builder in builders:
                 self.tables[builder.function.name].append(self._table(builder, context))
         self.reports = {
-            b.function.name: Report(
+            b.function.name: RegionReport(
                 tuple(StepInfo(step.node, step.implementation) for step in b.steps), size, _packed_bytes(b.steps)
             )
             for b, size in zip(builders, arenas, strict=True)
         }
 
-    def _table(self, builder: Builder, context: Context) -> CallTable:
+    def _table(self, builder: PrimitiveBuilder, context: Context) -> CallTable:
         """Return the steps in the form that native code reads."""
         made: dict[int, api.Owned] = {}
         boundary: list[tuple[int, int, int]] = []
 
-        def memory(value: Value) -> int:
+        def memory(value: PrimitiveValue) -> int:
             known = made.get(id(value))
             if known is None:
                 storage = value.storage
@@ -114,8 +116,8 @@ class Compiled:
         return CallTable(context.stream.pointer, tuple(boundary), tuple(rows))
 
 
-def _built(function: Function, memories: Memories) -> Builder:
-    builder = Builder(function, memories)
+def _built(function: PrimitiveRegion, memories: Memories) -> PrimitiveBuilder:
+    builder = PrimitiveBuilder(function, memories)
     if all(0 in function.tensors[name].shape for name in function.outputs):
         return builder  # there is nothing to compute
     try:
@@ -125,7 +127,7 @@ def _built(function: Function, memories: Memories) -> Builder:
     return builder
 
 
-def _packed_bytes(steps: list[Step]) -> int:
+def _packed_bytes(steps: list[PrimitiveCall]) -> int:
     constants = {
         id(value.storage): value.storage.bytes
         for step in steps

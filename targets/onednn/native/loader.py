@@ -6,7 +6,7 @@ from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.library import OneDnnError
-from mirlo.targets.onednn.native.program import Program
+from mirlo.targets.onednn.native.program import OneDnnProgram
 from mirlo.targets.onednn.native.trampoline import NO_TABLE, NO_THREAD, WRONG_COUNT
 from mirlo.targets.onednn.plan import read
 
@@ -17,7 +17,7 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
         fpmath = artifact.metadata.get("fpmath", "strict")
         if fpmath not in api.FPMATH:
             raise ArtifactError(f"metadata 'fpmath': expected one of {', '.join(api.FPMATH)}, found {fpmath!r}")
-        program = Program(read(artifact.data), context.params, context.threads, fpmath)
+        program = OneDnnProgram(read(artifact.data), context.params, context.threads, fpmath)
     except OneDnnError as problem:
         raise ArtifactError(str(problem)) from None
 

@@ -16,9 +16,9 @@ import numpy as np
 from mirlo.runtime.dlpack import DLTensor
 from mirlo.runtime.threads import available_cores
 from mirlo.targets.onednn.native.builder import Memories
-from mirlo.targets.onednn.native.compiled import Compiled, Report
+from mirlo.targets.onednn.native.compiled import Compiled, RegionReport
 from mirlo.targets.onednn.native.trampoline import Miss, Trampoline, key_array, native_table
-from mirlo.targets.onednn.plan import Function, Plan
+from mirlo.targets.onednn.plan import OneDnnPlan, PrimitiveRegion
 
 MOST_CONTEXTS = 8
 """Calls of regions of fixed shapes that run at the same time, where there are cores enough; others wait."""
@@ -26,10 +26,12 @@ KEPT = 16
 """Combinations of sizes for which a function is kept."""
 
 
-class Program:
+class OneDnnProgram:
     """Native functions for a plan; what they need lives as long as this object."""
 
-    def __init__(self, plan: Plan, params: Mapping[str, np.ndarray], threads: int = 1, fpmath: str = "strict") -> None:
+    def __init__(
+        self, plan: OneDnnPlan, params: Mapping[str, np.ndarray], threads: int = 1, fpmath: str = "strict"
+    ) -> None:
         memories = Memories(params, fpmath)
         contexts = max(1, min(available_cores() // threads, MOST_CONTEXTS))
         fixed = [function for function in plan.functions if not function.open_dims]
@@ -48,7 +50,7 @@ class Program:
         """By name, `int fn(DLTensor** tensors, int64_t count)`."""
 
     @property
-    def reports(self) -> dict[str, Report]:
+    def reports(self) -> dict[str, RegionReport]:
         """What became of each function; of one with open dims, for the sizes of the last call that had new ones."""
         newest = {name: opened.report for name, opened in self._open.items() if opened.report is not None}
         return {**self._compiled.reports, **newest}
@@ -61,10 +63,10 @@ class Program:
 class OpenFunction:
     """A function with dims that its callers tell."""
 
-    def __init__(self, function: Function, memories: Memories, threads: int) -> None:
+    def __init__(self, function: PrimitiveRegion, memories: Memories, threads: int) -> None:
         self.function = function
         self.failure = ""
-        self.report: Report | None = None
+        self.report: RegionReport | None = None
         self.state: Any = None
         self.callback = Miss(self._miss)
         self._memories = memories

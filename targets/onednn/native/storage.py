@@ -37,21 +37,21 @@ class Storage:
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class PrimitiveValue:
     """A tensor, or a part of one: memory and the layout in which it lies there."""
 
     desc: Desc
     storage: Storage
     offset: int = 0
     """Bytes from the begin of the storage."""
-    converted: list[Value] = field(default_factory=list)
+    converted: list[PrimitiveValue] = field(default_factory=list)
     """The same tensor in other layouts."""
-    views: list[Value] = field(default_factory=list)
+    views: list[PrimitiveValue] = field(default_factory=list)
     """Other tensors in the same memory."""
 
-    def seen_as(self, desc: Desc) -> Value:
+    def seen_as(self, desc: Desc) -> PrimitiveValue:
         """Return a view of the same memory."""
-        return Value(desc, self.storage, self.offset)
+        return PrimitiveValue(desc, self.storage, self.offset)
 
     @property
     def is_whole(self) -> bool:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from mirlo.passes.byoc.view import Node
-from mirlo.targets.onnx.export.graph import Graph
+from mirlo.passes.byoc.view import ExternalNode
+from mirlo.targets.onnx.export.graph import ExportGraph
 
-Exporter = Callable[[Graph, Node], Any]
+Exporter = Callable[[ExportGraph, ExternalNode], Any]
 """A function that adds the operator's nodes to the graph and returns the names of the results in order, or a
 decline."""
 EXPORTERS: dict[str, Exporter] = {}

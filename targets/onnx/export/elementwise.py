@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.passes.byoc.view import Node
+from mirlo.passes.byoc.view import ExternalNode
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.onnx.export import EXPORTERS, exports
-from mirlo.targets.onnx.export.graph import Graph
+from mirlo.targets.onnx.export.graph import ExportGraph
 
 ONE_TO_ONE = {
     "abs": "Abs", "negative": "Neg", "sign": "Sign", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "sin": "Sin",
@@ -34,20 +34,20 @@ BOOLS = frozenset(("relax.equal", "relax.not_equal", "relax.logical_xor"))
 
 
 def _one_to_one(operator: str) -> Any:
-    def export(g: Graph, node: Node) -> list[str]:
+    def export(g: ExportGraph, node: ExternalNode) -> list[str]:
         return [g.add(operator, node.inputs)]
 
     return export
 
 
 def _with_attributes(operator: str) -> Any:
-    def export(g: Graph, node: Node) -> Any:
+    def export(g: ExportGraph, node: ExternalNode) -> Any:
         return _too_narrow(node) or [g.add(operator, node.inputs, **node.attributes)]
 
     return export
 
 
-def _too_narrow(node: Node) -> Decline | None:
+def _too_narrow(node: ExternalNode) -> Decline | None:
     """Decline attributes that f32, the type of ONNX's attributes, cannot hold."""
     if node.inputs[0].type.dtype.name != "f64":
         return None
@@ -60,58 +60,58 @@ EXPORTERS.update({f"relax.{name}": _with_attributes(operator) for name, operator
 
 
 @exports("divide")
-def divide(g: Graph, node: Node) -> Any:
+def divide(g: ExportGraph, node: ExternalNode) -> Any:
     if node.output.type.dtype.kind == "int":
         return decline("providers differ in how they round quotients of signed integers")
     return [g.add("Div", node.inputs)]
 
 
 @exports("not_equal")
-def not_equal(g: Graph, node: Node) -> list[str]:
+def not_equal(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Not", [g.add("Equal", node.inputs)])]
 
 
 @exports("isfinite")
-def isfinite(g: Graph, node: Node) -> list[str]:
+def isfinite(g: ExportGraph, node: ExternalNode) -> list[str]:
     either = g.add("Or", [g.add("IsNaN", node.inputs), g.add("IsInf", node.inputs)])
     return [g.add("Not", [either])]
 
 
 @exports("square")
-def square(g: Graph, node: Node) -> list[str]:
+def square(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Mul", [node["x"], node["x"]])]
 
 
 @exports("rsqrt")
-def rsqrt(g: Graph, node: Node) -> list[str]:
+def rsqrt(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Reciprocal", [g.add("Sqrt", [node["x"]])])]
 
 
 @exports("log2", "log10")
-def log_of_base(g: Graph, node: Node) -> list[str]:
+def log_of_base(g: ExportGraph, node: ExternalNode) -> list[str]:
     base = 2 if node.op == "relax.log2" else 10
     return [g.add("Mul", [g.add("Log", [node["x"]]), g.scalar(1 / math.log(base), node["x"].type.dtype)])]
 
 
 @exports("exp2")
-def exp2(g: Graph, node: Node) -> list[str]:
+def exp2(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Pow", [g.scalar(2, node["x"].type.dtype), node["x"]])]
 
 
 @exports("trunc")
-def trunc(g: Graph, node: Node) -> list[str]:
+def trunc(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Mul", [g.add("Sign", [node["x"]]), g.add("Floor", [g.add("Abs", [node["x"]])])])]
 
 
 @exports("floor_divide")
-def floor_divide(g: Graph, node: Node) -> Any:
+def floor_divide(g: ExportGraph, node: ExternalNode) -> Any:
     if not node.output.type.dtype.is_float:
         return decline("ONNX divides integers towards zero")
     return [g.add("Floor", [g.add("Div", node.inputs)])]
 
 
 @exports("mod")
-def mod(g: Graph, node: Node) -> list[str]:
+def mod(g: ExportGraph, node: ExternalNode) -> list[str]:
     x, y = node.inputs
     if not node.output.type.dtype.is_float:
         return [g.add("Mod", [x, y], fmod=0)]
@@ -121,31 +121,31 @@ def mod(g: Graph, node: Node) -> list[str]:
 
 
 @exports("fmod")
-def fmod(g: Graph, node: Node) -> list[str]:
+def fmod(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Mod", node.inputs, fmod=1)]
 
 
 @exports("shift_left", "shift_right")
-def shift(g: Graph, node: Node) -> Any:
+def shift(g: ExportGraph, node: ExternalNode) -> Any:
     if not node.output.type.dtype.is_unsigned:
         return decline("ONNX shifts unsigned integers only")
     return [g.add("BitShift", node.inputs, direction=node.op.removeprefix("relax.shift_").upper())]
 
 
 @exports("silu")
-def silu(g: Graph, node: Node) -> list[str]:
+def silu(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Mul", [node["x"], g.add("Sigmoid", [node["x"]])])]
 
 
 @exports("shrink")
-def shrink(g: Graph, node: Node) -> Any:
+def shrink(g: ExportGraph, node: ExternalNode) -> Any:
     if node["x"].type.dtype.name in ("f32", "f16"):
         return [g.add("Shrink", [node["x"]], lambd=node["lambd"], bias=node["bias"])]
     return decline("ONNX Runtime shrinks in f32", x=str(node["x"].type))
 
 
 @exports("gelu")
-def gelu(g: Graph, node: Node) -> list[str]:
+def gelu(g: ExportGraph, node: ExternalNode) -> list[str]:
     """Export GELU in the form that exporters write and providers recognize."""
     x, kind = node["x"], node["x"].type.dtype
     one, half = g.scalar(1, kind), g.scalar(0.5, kind)
@@ -159,14 +159,14 @@ def gelu(g: Graph, node: Node) -> list[str]:
 
 
 @exports("hard_swish")
-def hard_swish(g: Graph, node: Node) -> Any:
+def hard_swish(g: ExportGraph, node: ExternalNode) -> Any:
     if node["x"].type.dtype.name == "f64":
         return decline("ONNX's hard swish has f32 in it")
     return [g.add("HardSwish", [node["x"]])]
 
 
 @exports("clip")
-def clip(g: Graph, node: Node) -> Any:
+def clip(g: ExportGraph, node: ExternalNode) -> Any:
     kind = node["x"].type.dtype
     if not kind.is_float and any(v is not None and v != int(v) for v in (node["min"], node["max"])):
         return decline("bounds of integers must be integers", min=node["min"], max=node["max"])
@@ -175,5 +175,5 @@ def clip(g: Graph, node: Node) -> Any:
 
 
 @exports("cast")
-def cast(g: Graph, node: Node) -> list[str]:
+def cast(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.cast(node["x"], node["dtype"])]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.core.dtypes import DType
-from mirlo.passes.byoc.view import Value
+from mirlo.passes.byoc.view import ExternalValue
 from mirlo.targets.onnx.dtypes import code_of
 
 OPSET = 18
@@ -20,7 +20,7 @@ INLINE_BYTES = 1024
 
 
 @dataclass
-class Graph:
+class ExportGraph:
     """A graph under construction. Names of values are those of the view, unique in their function."""
 
     nodes: list[Any] = field(default_factory=list)
@@ -32,7 +32,9 @@ class Graph:
         self.count += 1
         return f"{hint}%{self.count}"
 
-    def add(self, operator: str, inputs: Sequence[Value | str | None], outputs: int = 1, **attributes: Any) -> Any:
+    def add(
+        self, operator: str, inputs: Sequence[ExternalValue | str | None], outputs: int = 1, **attributes: Any
+    ) -> Any:
         """Add a node; returns the name of its result, or a list of names."""
         from onnx import helper
 
@@ -61,12 +63,12 @@ class Graph:
         """Add a scalar of an element type."""
         return self.array(np.array(number, dtype.to_numpy()))
 
-    def cast(self, value: Value | str, dtype: DType) -> str:
+    def cast(self, value: ExternalValue | str, dtype: DType) -> str:
         """Add a cast to an element type."""
         return str(self.add("Cast", [value], to=code_of(dtype)))
 
 
-def _name(value: Value | str | None) -> str:
+def _name(value: ExternalValue | str | None) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else value.name

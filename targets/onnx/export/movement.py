@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from mirlo.passes.byoc.view import Node
+from mirlo.passes.byoc.view import ExternalNode
 from mirlo.passes.rules import decline
 from mirlo.targets.onnx.export import exports
-from mirlo.targets.onnx.export.graph import Graph, fixed_or_one_open
+from mirlo.targets.onnx.export.graph import ExportGraph, fixed_or_one_open
 
 FAR = 2**31 - 2
 
 
 @exports("reshape")
-def reshape(g: Graph, node: Node) -> Any:
+def reshape(g: ExportGraph, node: ExternalNode) -> Any:
     shape = fixed_or_one_open(node.output.type.shape)
     if shape is None:
         return decline("a reshape can leave one dim open", shape=str(node.output.type))
@@ -21,48 +21,48 @@ def reshape(g: Graph, node: Node) -> Any:
 
 
 @exports("permute")
-def permute(g: Graph, node: Node) -> list[str]:
+def permute(g: ExportGraph, node: ExternalNode) -> list[str]:
     rank = node["x"].type.rank
     return [g.add("Transpose", [node["x"]], perm=[axis % rank for axis in node["axes"]])]
 
 
 @exports("expand")
-def expand(g: Graph, node: Node) -> Any:
+def expand(g: ExportGraph, node: ExternalNode) -> Any:
     if not node.output.type.is_static:
         return decline("the shape to expand to must be numbers", shape=str(node.output.type))
     return [g.add("Expand", [node["x"], g.ints(node.output.type.static_shape)])]
 
 
 @exports("expand_dims")
-def expand_dims(g: Graph, node: Node) -> list[str]:
+def expand_dims(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Unsqueeze", [node["x"], g.ints(node["axes"])])]
 
 
 @exports("squeeze")
-def squeeze(g: Graph, node: Node) -> list[str]:
+def squeeze(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Squeeze", [node["x"], g.ints(node["axes"])])]
 
 
 @exports("tile")
-def tile(g: Graph, node: Node) -> list[str]:
+def tile(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Tile", [node["x"], g.ints(node["repeats"])])]
 
 
 @exports("reverse")
-def reverse(g: Graph, node: Node) -> list[str]:
+def reverse(g: ExportGraph, node: ExternalNode) -> list[str]:
     axes = node["axes"]
     bounds = [[-1] * len(axes), [-FAR] * len(axes), axes, [-1] * len(axes)]
     return [g.add("Slice", [node["x"], *(g.ints(numbers) for numbers in bounds)])]
 
 
 @exports("strided_slice")
-def strided_slice(g: Graph, node: Node) -> list[str]:
+def strided_slice(g: ExportGraph, node: ExternalNode) -> list[str]:
     bounds = [node[name] for name in ("begin", "end", "axes", "strides")]
     return [g.add("Slice", [node["x"], *(g.ints(numbers) for numbers in bounds)])]
 
 
 @exports("pad")
-def pad(g: Graph, node: Node) -> Any:
+def pad(g: ExportGraph, node: ExternalNode) -> Any:
     if node["mode"] == "wrap":
         return decline("pads wrap around since operator set 19 only")
     value = g.scalar(node["value"], node["x"].type.dtype) if node["mode"] == "constant" else None
@@ -70,19 +70,19 @@ def pad(g: Graph, node: Node) -> Any:
 
 
 @exports("concat")
-def concat(g: Graph, node: Node) -> list[str]:
+def concat(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Concat", node["xs"], axis=node["axis"])]
 
 
 @exports("stack")
-def stack(g: Graph, node: Node) -> list[str]:
+def stack(g: ExportGraph, node: ExternalNode) -> list[str]:
     axis = node["axis"] % node.output.type.rank
     parts = [g.add("Unsqueeze", [x, g.ints([axis])]) for x in node["xs"]]
     return [g.add("Concat", parts, axis=axis)]
 
 
 @exports("split")
-def split(g: Graph, node: Node) -> Any:
+def split(g: ExportGraph, node: ExternalNode) -> Any:
     sizes = [dim for dim in node["sizes"] if isinstance(dim, int)]
     if len(sizes) != len(node["sizes"]):
         return decline("the sizes of a split must be numbers", sizes=str(node["sizes"]))
@@ -91,17 +91,17 @@ def split(g: Graph, node: Node) -> Any:
 
 
 @exports("depth_to_space")
-def depth_to_space(g: Graph, node: Node) -> list[str]:
+def depth_to_space(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("DepthToSpace", [node["x"]], blocksize=node["block"], mode=node["mode"])]
 
 
 @exports("space_to_depth")
-def space_to_depth(g: Graph, node: Node) -> list[str]:
+def space_to_depth(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("SpaceToDepth", [node["x"]], blocksize=node["block"])]
 
 
 @exports("tri")
-def tri(g: Graph, node: Node) -> list[str]:
+def tri(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Trilu", [node["x"], g.array(_i64(node["k"]))], upper=int(node["upper"]))]
 
 
@@ -112,23 +112,23 @@ def _i64(number: int) -> Any:
 
 
 @exports("gather")
-def gather(g: Graph, node: Node) -> list[str]:
+def gather(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Gather", [node["x"], node["indices"]], axis=node["axis"])]
 
 
 @exports("gather_elements")
-def gather_elements(g: Graph, node: Node) -> list[str]:
+def gather_elements(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("GatherElements", [node["x"], node["indices"]], axis=node["axis"])]
 
 
 @exports("gather_nd")
-def gather_nd(g: Graph, node: Node) -> list[str]:
+def gather_nd(g: ExportGraph, node: ExternalNode) -> list[str]:
     indices = g.cast(node["indices"], _dtype("i64"))
     return [g.add("GatherND", [node["x"], indices], batch_dims=node["batch_dims"])]
 
 
 @exports("scatter_elements")
-def scatter_elements(g: Graph, node: Node) -> Any:
+def scatter_elements(g: ExportGraph, node: ExternalNode) -> Any:
     if node["x"].type.dtype.name == "f16":
         # Creating a session succeeds all the same: the missing kernel shows at run time only.
         return decline("ONNX Runtime does not scatter f16 on the CPU")
@@ -137,13 +137,13 @@ def scatter_elements(g: Graph, node: Node) -> Any:
 
 
 @exports("scatter_nd")
-def scatter_nd(g: Graph, node: Node) -> list[str]:
+def scatter_nd(g: ExportGraph, node: ExternalNode) -> list[str]:
     indices = g.cast(node["indices"], _dtype("i64"))
     return [g.add("ScatterND", [node["x"], indices, node["updates"]], reduction=node["reduction"])]
 
 
 @exports("one_hot")
-def one_hot(g: Graph, node: Node) -> list[str]:
+def one_hot(g: ExportGraph, node: ExternalNode) -> list[str]:
     depth = g.ints([node["depth"]])
     return [g.add("OneHot", [node["indices"], depth, node["values"]], axis=node["axis"])]
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.passes.byoc.view import Node, Value
+from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.onnx.export import exports
-from mirlo.targets.onnx.export.graph import Graph, fixed_or_one_open
+from mirlo.targets.onnx.export.graph import ExportGraph, fixed_or_one_open
 
 
 @exports("matmul")
-def matmul(g: Graph, node: Node) -> Any:
+def matmul(g: ExportGraph, node: ExternalNode) -> Any:
     sides = [_transposed(g, node[name], node[f"transpose_{name}"]) for name in ("lhs", "rhs")]
     wide, given = node["out_dtype"], node["lhs"].type.dtype
     if wide is None or wide is given:
@@ -23,7 +23,7 @@ def matmul(g: Graph, node: Node) -> Any:
     return decline("ONNX multiplies matrices in their own type, or bytes to i32", found=given.name, wanted=wide.name)
 
 
-def _transposed(g: Graph, value: Value, swap: bool) -> Value | str:
+def _transposed(g: ExportGraph, value: ExternalValue, swap: bool) -> ExternalValue | str:
     if not swap:
         return value
     order = list(range(value.type.rank))
@@ -31,18 +31,18 @@ def _transposed(g: Graph, value: Value, swap: bool) -> Value | str:
 
 
 @exports("einsum")
-def einsum(g: Graph, node: Node) -> list[str]:
+def einsum(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Einsum", node["xs"], equation=node["equation"])]
 
 
-def _window(node: Node) -> dict[str, Any]:
+def _window(node: ExternalNode) -> dict[str, Any]:
     """Return the attributes that convolutions and pools share, with defaults for absent ones."""
     return {
         "strides": node["strides"] or None, "pads": node["padding"] or None, "dilations": node["dilations"] or None,
     }  # fmt: skip
 
 
-def _layout_objection(node: Node) -> Decline | None:
+def _layout_objection(node: ExternalNode) -> Decline | None:
     if node.attributes.get("data_layout", "NC*") != "NC*" or node.attributes.get("kernel_layout", "OI*") != "OI*":
         layouts = {name: node[name] for name in ("data_layout", "kernel_layout") if name in node.attributes}
         return decline("ONNX has channels first", **layouts)
@@ -50,7 +50,7 @@ def _layout_objection(node: Node) -> Decline | None:
 
 
 @exports("conv")
-def conv(g: Graph, node: Node) -> Any:
+def conv(g: ExportGraph, node: ExternalNode) -> Any:
     if node["out_dtype"] is not None and node["out_dtype"] is not node["x"].type.dtype:
         return decline("ONNX convolves in the operands' own type", wanted=node["out_dtype"].name)
     inputs = [node["x"], node["weight"], node["bias"]]
@@ -58,14 +58,14 @@ def conv(g: Graph, node: Node) -> Any:
 
 
 @exports("conv_transpose")
-def conv_transpose(g: Graph, node: Node) -> Any:
+def conv_transpose(g: ExportGraph, node: ExternalNode) -> Any:
     inputs, more = [node["x"], node["weight"], node["bias"]], node["output_padding"] or None
     attributes = {**_window(node), "group": node["groups"], "output_padding": more}
     return _layout_objection(node) or [g.add("ConvTranspose", inputs, **attributes)]
 
 
 @exports("max_pool", "avg_pool", "lp_pool", "max_pool_with_indices")
-def pool(g: Graph, node: Node) -> Any:
+def pool(g: ExportGraph, node: ExternalNode) -> Any:
     operator = {"relax.avg_pool": "AveragePool", "relax.lp_pool": "LpPool"}.get(node.op, "MaxPool")
     attributes = {**_window(node), "kernel_shape": node["kernel"], "ceil_mode": int(node["ceil_mode"])}
     if operator == "AveragePool":
@@ -81,7 +81,7 @@ def pool(g: Graph, node: Node) -> Any:
 
 
 @exports("resize")
-def resize(g: Graph, node: Node) -> Any:
+def resize(g: ExportGraph, node: ExternalNode) -> Any:
     attributes = {
         "mode": node["mode"], "coordinate_transformation_mode": node["coordinates"], "nearest_mode": node["nearest"],
         "cubic_coeff_a": node["cubic_coeff"], "exclude_outside": int(node["exclude_outside"]),
@@ -97,7 +97,7 @@ def resize(g: Graph, node: Node) -> Any:
 
 
 @exports("grid_sample")
-def grid_sample(g: Graph, node: Node) -> Any:
+def grid_sample(g: ExportGraph, node: ExternalNode) -> Any:
     mode = {"linear": "bilinear", "cubic": "bicubic"}.get(node["mode"], node["mode"])
     attributes = {"mode": mode, "padding_mode": node["padding_mode"], "align_corners": int(node["align_corners"])}
     if node["x"].type.rank != 4:
@@ -106,7 +106,7 @@ def grid_sample(g: Graph, node: Node) -> Any:
 
 
 @exports("attention")
-def attention(g: Graph, node: Node) -> Any:
+def attention(g: ExportGraph, node: ExternalNode) -> Any:
     """Export attention as its parts; providers fuse it again."""
     query, key, value, mask = (node[name] for name in ("query", "key", "value", "mask"))
     kind = query.type.dtype
@@ -139,7 +139,7 @@ def attention(g: Graph, node: Node) -> Any:
 
 
 @exports("quantize", "dequantize")
-def quantize(g: Graph, node: Node) -> Any:
+def quantize(g: ExportGraph, node: ExternalNode) -> Any:
     if node["block"]:
         return decline("blocks have scales since operator set 21 only", block=node["block"])
     down = node.op == "relax.quantize"
@@ -156,7 +156,7 @@ def quantize(g: Graph, node: Node) -> Any:
     return [g.add(operator, [node["x"], node["scale"], zero], axis=axis)]
 
 
-def _zeros(g: Graph, scale: Value, quantized: Value) -> Any:
+def _zeros(g: ExportGraph, scale: ExternalValue, quantized: ExternalValue) -> Any:
     """Return the zero point, which determines the quantized type."""
     shape = fixed_or_one_open(scale.type.shape)
     if shape is None or -1 in shape:

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.passes.byoc.view import Node
+from mirlo.passes.byoc.view import ExternalNode
 from mirlo.passes.rules import decline
 from mirlo.targets.onnx.export import exports
-from mirlo.targets.onnx.export.graph import Graph
+from mirlo.targets.onnx.export.graph import ExportGraph
 
 
 @exports("layer_norm")
-def layer_norm(g: Graph, node: Node) -> Any:
+def layer_norm(g: ExportGraph, node: ExternalNode) -> Any:
     x, scale, axis = node["x"], node["scale"], node["axis"] % node["x"].type.rank
     normalized = x.type.shape[axis:]
     if not all(isinstance(dim, int) for dim in normalized):
@@ -26,7 +26,7 @@ def layer_norm(g: Graph, node: Node) -> Any:
 
 
 @exports("rms_norm")
-def rms_norm(g: Graph, node: Node) -> list[str]:
+def rms_norm(g: ExportGraph, node: ExternalNode) -> list[str]:
     x, kind = node["x"], node["x"].type.dtype
     axes = list(range(node["axis"] % x.type.rank, x.type.rank))
     mean = g.add("ReduceMean", [g.add("Mul", [x, x]), g.ints(axes)], keepdims=1)
@@ -36,19 +36,19 @@ def rms_norm(g: Graph, node: Node) -> list[str]:
 
 
 @exports("batch_norm")
-def batch_norm(g: Graph, node: Node) -> Any:
+def batch_norm(g: ExportGraph, node: ExternalNode) -> Any:
     if node["axis"] % node["x"].type.rank != 1:
         return decline("ONNX normalizes along axis 1", axis=node["axis"])
     return [g.add("BatchNormalization", node.inputs, epsilon=node["epsilon"])]
 
 
 @exports("instance_norm")
-def instance_norm(g: Graph, node: Node) -> list[str]:
+def instance_norm(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("InstanceNormalization", node.inputs, epsilon=node["epsilon"])]
 
 
 @exports("group_norm")
-def group_norm(g: Graph, node: Node) -> Any:
+def group_norm(g: ExportGraph, node: ExternalNode) -> Any:
     """Export groups as channels of an instance normalization, then apply scale and bias per channel."""
     x, groups, kind = node["x"], node["groups"], node["x"].type.dtype
     ones, zeros = (g.array(np.full(groups, number, kind.to_numpy())) for number in (1, 0))
@@ -61,10 +61,10 @@ def group_norm(g: Graph, node: Node) -> Any:
 
 
 @exports("lrn")
-def lrn(g: Graph, node: Node) -> list[str]:
+def lrn(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("LRN", [node["x"]], size=node["size"], alpha=node["alpha"], beta=node["beta"], bias=node["bias"])]
 
 
 @exports("lp_normalize")
-def lp_normalize(g: Graph, node: Node) -> list[str]:
+def lp_normalize(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("LpNormalization", [node["x"]], axis=node["axis"], p=node["p"])]

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.passes.byoc.view import Node
+from mirlo.passes.byoc.view import ExternalNode
 from mirlo.passes.rules import decline
 from mirlo.targets.onnx.export import exports
-from mirlo.targets.onnx.export.graph import Graph
+from mirlo.targets.onnx.export.graph import ExportGraph
 
 REDUCTIONS = {
     "reduce_sum": "ReduceSum", "reduce_mean": "ReduceMean", "reduce_prod": "ReduceProd", "reduce_max": "ReduceMax",
@@ -19,12 +19,12 @@ REDUCTIONS = {
 }  # fmt: skip
 
 
-def _axes(g: Graph, node: Node) -> str | None:
+def _axes(g: ExportGraph, node: ExternalNode) -> str | None:
     return None if node["axes"] is None else g.ints(node["axes"])
 
 
 @exports(*REDUCTIONS)
-def reduce(g: Graph, node: Node) -> Any:
+def reduce(g: ExportGraph, node: ExternalNode) -> Any:
     if node["x"].type.dtype.is_bool:
         return _of_bools(g, node, REDUCTIONS[node.op.removeprefix("relax.")])
     if node["axes"] == ():
@@ -34,11 +34,11 @@ def reduce(g: Graph, node: Node) -> Any:
 
 
 @exports("reduce_any", "reduce_all")
-def reduce_bools(g: Graph, node: Node) -> Any:
+def reduce_bools(g: ExportGraph, node: ExternalNode) -> Any:
     return _of_bools(g, node, "ReduceMax" if node.op == "relax.reduce_any" else "ReduceMin")
 
 
-def _of_bools(g: Graph, node: Node, operator: str) -> Any:
+def _of_bools(g: ExportGraph, node: ExternalNode, operator: str) -> Any:
     from mirlo.dialects.core.dtypes import dtype
 
     if node["axes"] == ():
@@ -49,25 +49,25 @@ def _of_bools(g: Graph, node: Node, operator: str) -> Any:
 
 
 @exports("argmax", "argmin")
-def arg_extreme(g: Graph, node: Node) -> list[str]:
+def arg_extreme(g: ExportGraph, node: ExternalNode) -> list[str]:
     attributes = {name: int(node[name]) for name in ("axis", "keepdims")}
     operator = "ArgMax" if node.op == "relax.argmax" else "ArgMin"
     return [g.add(operator, [node["x"]], select_last_index=int(node["select_last"]), **attributes)]
 
 
 @exports("cumsum")
-def cumsum(g: Graph, node: Node) -> list[str]:
+def cumsum(g: ExportGraph, node: ExternalNode) -> list[str]:
     attributes = {name: int(node[name]) for name in ("exclusive", "reverse")}
     return [g.add("CumSum", [node["x"], g.array(np.array(node["axis"], np.int64))], **attributes)]
 
 
 @exports("topk")
-def topk(g: Graph, node: Node) -> list[str]:
+def topk(g: ExportGraph, node: ExternalNode) -> list[str]:
     attributes = {name: int(node[name]) for name in ("axis", "largest", "sorted")}
     return list(g.add("TopK", [node["x"], g.ints([node["k"]])], outputs=2, **attributes))
 
 
 @exports("softmax", "log_softmax", "hardmax")
-def softmax(g: Graph, node: Node) -> list[str]:
+def softmax(g: ExportGraph, node: ExternalNode) -> list[str]:
     operator = {"softmax": "Softmax", "log_softmax": "LogSoftmax", "hardmax": "Hardmax"}[node.op.removeprefix("relax.")]
     return [g.add(operator, [node["x"]], axis=node["axis"])]

@@ -11,8 +11,8 @@ SCHEMAS = onnx.defs.get_all_schemas_with_history()
 NAMES = sorted({(found.domain, found.name) for found in SCHEMAS} | {("", "Nope"), ("", "Ad"), ("nowhere", "Add")})
 
 
-def _table() -> schema_table.Table:
-    return schema_table.Table(schema_table.written(SCHEMAS, onnx.__version__))
+def _table() -> schema_table.SchemaTable:
+    return schema_table.SchemaTable(schema_table.written(SCHEMAS, onnx.__version__))
 
 
 def test_every_operator_in_every_version() -> None:
@@ -30,7 +30,7 @@ def test_every_operator_in_every_version() -> None:
 
 def test_the_file_is_what_would_be_written() -> None:
     text = schema_table.FILE.read_text(encoding="utf-8")
-    made_from = schema_table.Table(text).version
+    made_from = schema_table.SchemaTable(text).version
     if made_from == onnx.__version__:
         assert text == schema_table.written(SCHEMAS, onnx.__version__), (
             "write it anew: python -m mirlo.frontends.onnx.schema_table"

@@ -12,7 +12,7 @@ import numpy as np
 from mirlo.extend import is_const, is_op, repeat, several, wildcard
 from mirlo.passes.byoc.outline import functions_of
 from mirlo.passes.byoc.outline_external import external_modules
-from mirlo.passes.byoc.tables import Entry, entry_of
+from mirlo.passes.byoc.tables import PatternEntry, entry_of
 
 UNARY: dict[str, Callable[[Any], Any]] = {
     "relu": lambda x: np.maximum(x, np.float32(0)), "tanh": np.tanh, "negative": np.negative, "abs": np.abs,
@@ -46,7 +46,7 @@ def random_graph(rng: random.Random) -> str:
     return f"func.func @main({arguments}) -> ({kinds}) {{\n  {body}\n}}\n"
 
 
-def random_tables(rng: random.Random) -> dict[str, list[Entry]]:
+def random_tables(rng: random.Random) -> dict[str, list[PatternEntry]]:
     """One to three targets with one to three patterns each."""
     tables = {}
     for t in range(rng.randint(1, 3)):

@@ -11,7 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.extend import is_const, is_op, repeat, wildcard
 from mirlo.passes.byoc.hoist_layouts import LayoutRecord
-from mirlo.passes.byoc.partition import Limits, Partitioner
+from mirlo.passes.byoc.partition import Partitioner, RegionLimits
 from mirlo.passes.byoc.tables import entry_of
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
@@ -49,7 +49,7 @@ def test_numbers_stay() -> None:
             expected = evaluate(module.operation, [image], session.params)
 
             tables = {"t": [entry_of("t", row) for row in random_rows(rng)]}
-            Partitioner(module.operation, session, tables, Limits(max_nodes=rng.choice([0, 0, 4]))).run()
+            Partitioner(module.operation, session, tables, RegionLimits(max_nodes=rng.choice([0, 0, 4]))).run()
             layouts = rng.choice(["relax.conv=N*C:O*I", "relax.conv=N*C:*IO,relax.max_pool=N*C", "relax.conv=NC*:O*I"])
             inner = f"convert-layout{{layouts={{{layouts}}}}},{rng.choice(['', 'hoist-layouts,'])}fold-constant"
             steps = f"outline-external,run-on-external{{target=t pipeline={{{inner}}}}},hoist-layouts"

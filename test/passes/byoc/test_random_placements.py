@@ -10,7 +10,7 @@ from random_placements import evaluate, random_graph, random_tables
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.passes.byoc.partition import Limits, Partitioner
+from mirlo.passes.byoc.partition import Partitioner, RegionLimits
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
@@ -22,7 +22,9 @@ def divided(seed: int, text: str) -> tuple[ir.Module, Placement]:
     """Return the graph of a seed, partitioned by patterns of this seed."""
     rng = random.Random(seed)
     tables = random_tables(rng)
-    limits = Limits(max_nodes=rng.choice([0, 0, 3, 6]), max_regions=rng.choice([0, 0, 2]), min_nodes=rng.choice([0, 2]))
+    limits = RegionLimits(
+        max_nodes=rng.choice([0, 0, 3, 6]), max_regions=rng.choice([0, 0, 2]), min_nodes=rng.choice([0, 2])
+    )
     module = ir.Module.parse(text)
     placement = Partitioner(module.operation, Session(), tables, limits, rng.random() < 0.8).run()
     return module, placement

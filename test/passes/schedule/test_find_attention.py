@@ -10,8 +10,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.schedule.blocks.attention import Attention, find_attention
-from mirlo.passes.schedule.blocks.group import Group
+from mirlo.passes.schedule.blocks.attention import AttentionBlocks, find_attention
+from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.session import Session
 
 Q, K, V, M = "1x4x8x16xf32", "1x2x12x16xf32", "1x2x12x6xf32", "1x1x8x12xf32"
@@ -36,12 +36,12 @@ def find(text: str, look: Any) -> Any:
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         view = PrimView(prim_functions(module.operation)[0])
-        return look(find_attention(Group(tuple(view.blocks), frozenset(view.returned), None)))
+        return look(find_attention(BlockGroup(tuple(view.blocks), frozenset(view.returned), None)))
 
 
 def test_parts() -> None:
     def look(found: Any) -> None:
-        assert isinstance(found, Attention)
+        assert isinstance(found, AttentionBlocks)
         assert (found.keys, found.size, found.value_size) == (12, 16, 6)
         # Batch and heads of keys; heads that share them, and queries.
         assert [found.extents[loop] for loop in found.batch] == [2]
@@ -74,6 +74,6 @@ def test_a_bound_that_keys_must_reach_is_none() -> None:
     """A window's lower end says nothing of the keys after it."""
 
     def look(found: Any) -> None:
-        assert isinstance(found, Attention) and not found.bounds
+        assert isinstance(found, AttentionBlocks) and not found.bounds
 
     find(blocks().replace("arith.cmpi sle", "arith.cmpi sge"), look)

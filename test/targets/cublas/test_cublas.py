@@ -23,11 +23,11 @@ from mirlo.runtime.executable import Executable
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.cublas.native import library, products
 from mirlo.targets.cublas.native.library import CUBLAS, CuBlasError
-from mirlo.targets.cublas.plan import Product
+from mirlo.targets.cublas.plan import MatrixProduct
 from mirlo.targets.nvvm import library_loading, wheels
 from mirlo.targets.nvvm.device import gpu
 from mirlo.targets.nvvm.library_plan import read
-from mirlo.targets.nvvm.library_program import Place
+from mirlo.targets.nvvm.library_program import DeviceState
 from mirlo.targets.nvvm.memory import pool
 from mirlo.tools.place.as_text import report
 from mirlo.tools.place.decision_text import decision_lines
@@ -67,9 +67,9 @@ def expected(x: np.ndarray) -> np.ndarray:
 def test_layers(driver: Any, lt: FakeCublas) -> None:
     compiled = mirlo.compile(layers, target=TARGET, cache=False)
     (external,) = compiled.artifact.externals
-    (function,) = read(external.data, Product)
+    (function,) = read(external.data, MatrixProduct)
     assert function.steps == (
-        Product(0, 3, 4, 40, 48, 32, "f32", bias=2, activation="relu"), Product(4, 5, 1, 40, 24, 48, "f32")
+        MatrixProduct(0, 3, 4, 40, 48, 32, "f32", bias=2, activation="relu"), MatrixProduct(4, 5, 1, 40, 24, 48, "f32")
     )  # fmt: skip
     for seed in range(3):
         (x,) = compiled.random_inputs(seed).values()
@@ -100,12 +100,12 @@ def test_descriptors(driver: Any, lt: FakeCublas, dtype: str, left: bool, right:
     a, b = (RNG.standard_normal(shape).astype(kind) for shape in ((3, 5, 7), (3, 7, 4)))
     bias = RNG.standard_normal(4).astype(kind)
     held = [np.ascontiguousarray(x.swapaxes(1, 2) if turned else x) for x, turned in ((a, left), (b, right))]
-    product = Product(0, 1, 2, 5, 4, 7, dtype, 3, "gelu", batch=3, transposed_a=left, transposed_b=right)
+    product = MatrixProduct(0, 1, 2, 5, 4, 7, dtype, 3, "gelu", batch=3, transposed_a=left, transposed_b=right)
     call = products.ProductCall(product)
     d = np.zeros((3, 5, 4), kind)
     memory = [x.__array_interface__["data"][0] for x in (*held, d, bias)]
     with gpu(0).entered():
-        place = Place(gpu(0), CUBLAS.open_handle(), CUBLAS.close_handle)
+        place = DeviceState(gpu(0), CUBLAS.open_handle(), CUBLAS.close_handle)
         call.start(place, memory.__getitem__, stream=5)
     driver.streams.run(5)
     z = a.astype("f8") @ b.astype("f8") + bias.astype("f8")
@@ -130,7 +130,7 @@ def declined(
 def test_what_is_not_taken(driver: Any, lt: FakeCublas) -> None:
     compiled = mirlo.compile(declined, target=TARGET, cache=False)
     (external,) = compiled.artifact.externals
-    (function,) = read(external.data, Product)
+    (function,) = read(external.data, MatrixProduct)
     assert [product.activation for product in function.steps] == [""], "gelu by erf is left to Mirlo's kernels"
 
 
@@ -140,7 +140,7 @@ def module(kinds: list[str], body: str, out: str) -> Any:
     return ir.Module.parse(f"func.func @main({arguments}) -> tensor<{out}> {{\n{body}\n}}")
 
 
-def agrees(kinds: list[str], body: str, out: str, target: Any = TARGET, tolerance: float = 1e-4) -> Product:
+def agrees(kinds: list[str], body: str, out: str, target: Any = TARGET, tolerance: float = 1e-4) -> MatrixProduct:
     """Compile for the library and for the CPU, and compare; the one product that there is."""
     with make_context():
         compiled = mirlo.compile(module(kinds, body, out), target=target, cache=False)
@@ -151,7 +151,7 @@ def agrees(kinds: list[str], body: str, out: str, target: Any = TARGET, toleranc
     found, wanted = (model(*inputs).astype(np.float64) for model in (compiled, here))
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * max(1.0, np.abs(wanted).max()))
     assert not compiled.artifact.kernels or len(compiled.artifact.kernels) == 1, "nothing is left to kernels"
-    (step,) = (step for e in compiled.artifact.externals for f in read(e.data, Product) for step in f.steps)
+    (step,) = (step for e in compiled.artifact.externals for f in read(e.data, MatrixProduct) for step in f.steps)
     return step
 
 
@@ -251,7 +251,7 @@ def test_placement_by_cost(driver: Any, lt: FakeCublas) -> None:
         return R.matmul(x, R.const(large)), R.matmul(y, y)
 
     compiled = mirlo.compile(both, target=TARGET, cache=False, placement="estimated")
-    found = [read(external.data, Product) for external in compiled.artifact.externals]
+    found = [read(external.data, MatrixProduct) for external in compiled.artifact.externals]
     assert [p.n for functions in found for function in functions for p in function.steps] == [512]
 
 
@@ -331,7 +331,7 @@ def test_without_the_library(driver: Any, monkeypatch: pytest.MonkeyPatch, tmp_p
 @pytest.mark.skipif(wheels.find_library("cublasLt") is None, reason="no cuBLASLt: pip install nvidia-cublas")
 def test_the_real_library_takes_the_descriptors() -> None:
     """It makes and fills descriptors without a GPU, and says what is wrong of them."""
-    call = products.ProductCall(Product(0, 1, 2, 64, 32, 16, "bf16", 3, "relu", batch=4, transposed_b=True))
+    call = products.ProductCall(MatrixProduct(0, 1, 2, 64, 32, 16, "bf16", 3, "relu", batch=4, transposed_b=True))
     found, written = ctypes.c_uint32(), ctypes.c_size_t()
     lt = CUBLAS.load()
     asked = lt.cublasLtMatmulDescGetAttribute(
@@ -346,7 +346,7 @@ def test_the_real_library_takes_the_descriptors() -> None:
     missing = [name for name in vars(FakeCublas) if name.startswith("cublas") and not hasattr(lt, name)]
     assert not missing
     for dtype, result, kind in (("i8", "i32", 3), ("f8e4m3fn", "bf16", 28)):
-        other = products.ProductCall(Product(0, 1, 2, 64, 32, 16, dtype, transposed_b=True, result=result))
+        other = products.ProductCall(MatrixProduct(0, 1, 2, 64, 32, 16, dtype, transposed_b=True, result=result))
         read_back = ctypes.c_uint32()
         asked = lt.cublasLtMatrixLayoutGetAttribute(other.first, 0, ctypes.byref(read_back), 4, ctypes.byref(written))
         assert (asked, read_back.value) == (0, kind)

@@ -19,7 +19,7 @@ from mirlo.driver.place.survey import survey
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.cudnn.codegen import CuDnn
-from mirlo.targets.cudnn.plan import Attention, Convolution
+from mirlo.targets.cudnn.plan import AttentionStep, Convolution
 from mirlo.targets.nvvm.library_plan import read
 from mirlo.targets.nvvm.memory import pool
 from mirlo.tools.place.as_text import report
@@ -44,10 +44,10 @@ def compiled(text: str, target: Any = TARGET) -> Any:
         return mirlo.compile(ir.Module.parse(text), target=target, cache=False)
 
 
-def steps_of(model: Any) -> list[Attention]:
+def steps_of(model: Any) -> list[AttentionStep]:
     return [
         step for external in model.artifact.externals
-        for function in read(external.data, Attention, Convolution) for step in function.steps
+        for function in read(external.data, AttentionStep, Convolution) for step in function.steps
     ]  # fmt: skip
 
 

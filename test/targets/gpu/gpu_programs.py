@@ -17,12 +17,12 @@ from mirlo.dialects.tir.view import prim_functions
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target
-from mirlo.tools.conformance.programs import Program, module_of, run, tensor_type
+from mirlo.tools.conformance.programs import TestProgram, module_of, run, tensor_type
 
 Body = Callable[..., Any]
 
 
-def prim_program(name: str, body: Body, arrays: Sequence[np.ndarray]) -> Program:
+def prim_program(name: str, body: Body, arrays: Sequence[np.ndarray]) -> TestProgram:
     """Return a call of the prim function that `body(p, *tensors)` builds."""
 
     def emit(values: list[Any]) -> list[Any]:
@@ -36,10 +36,10 @@ def prim_program(name: str, body: Body, arrays: Sequence[np.ndarray]) -> Program
         result = CallTir.make(values, result_types=types, callee=name)
         return list(result) if isinstance(result, tuple) else [result]
 
-    return Program(name, arrays, emit)
+    return TestProgram(name, arrays, emit)
 
 
-def assert_agree(programs: Sequence[Program], target: str) -> None:
+def assert_agree(programs: Sequence[TestProgram], target: str) -> None:
     """Check that the programs compute on the target what they compute on the CPU."""
     found, wanted = run(programs, target, lambda done: None), run(programs, "llvm", lambda done: None)
     for program, here, there in zip(programs, found, wanted, strict=True):
@@ -54,7 +54,7 @@ def assert_agree(programs: Sequence[Program], target: str) -> None:
             np.testing.assert_allclose(got, expected, rtol=1e-3, atol=slack * size, err_msg=program.name)
 
 
-def stages_of(program: Program, target: str) -> str:
+def stages_of(program: TestProgram, target: str) -> str:
     """Return the names of the plans that compute a program on a target."""
     with make_context(), ir.Location.unknown():
         module, _ = module_of([program])

@@ -12,7 +12,7 @@ from commands import ROOT
 from devices import needs_cuda, needs_vulkan
 
 from mirlo.runtime.loaders import llvm_host
-from mirlo.tools.conformance.check import FAILED, OK, WRONG, Verdict, check_target
+from mirlo.tools.conformance.check import FAILED, OK, WRONG, SupportVerdict, check_target
 from mirlo.tools.conformance.matrix import markdown
 
 PAGE = ROOT / "docs" / "support-matrix-spirv.md"
@@ -28,7 +28,10 @@ def test_page_of_spirv_is_up_to_date() -> None:
     if "avx512f" not in llvm_host()["features"]:
         entries = (
             replace(
-                e, verdicts={k: Verdict(OK) if k == "f64" and v.status == WRONG else v for k, v in e.verdicts.items()}
+                e,
+                verdicts={
+                    k: SupportVerdict(OK) if k == "f64" and v.status == WRONG else v for k, v in e.verdicts.items()
+                },
             )
             if e.name in ROUNDED
             else e

@@ -15,8 +15,8 @@ from mirlo.passes.registry import PassError
 from mirlo.runtime import archive
 from mirlo.runtime.cache import Cache
 from mirlo.targets.llvm import processes, units
-from mirlo.targets.llvm.object_code import Entry
-from mirlo.targets.llvm.processes import Task, compile_all
+from mirlo.targets.llvm.object_code import EntryInterface
+from mirlo.targets.llvm.processes import CompileTask, compile_all
 from mirlo.targets.llvm.units import split
 from mirlo.targets.llvm.worker import receive, send
 
@@ -54,7 +54,7 @@ func.func private @third(%a: memref<4xf32>, %b: memref<4xf32>) attributes {tir.p
   return
 }
 """
-NO_ENTRY = Entry(2, 0, (), False)
+NO_ENTRY = EntryInterface(2, 0, (), False)
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +153,7 @@ def test_no_cache_keeps_nothing(tmp_path, monkeypatch) -> None:
 
 @pytest.fixture
 def tasks():
-    return [Task(unit.name, unit.text, unit.entry) for unit in _units(PLANNED)] * 3
+    return [CompileTask(unit.name, unit.text, unit.entry) for unit in _units(PLANNED)] * 3
 
 
 def compile_here(tasks) -> list[bytes]:
@@ -168,7 +168,7 @@ def test_processes_make_what_this_one_makes(tasks) -> None:
 
 
 def test_a_large_kernel_does_not_end_a_process(tasks) -> None:
-    large = [Task(task.name, f"{task.text}\n// {'x' * 500_000}", task.entry) for task in tasks]
+    large = [CompileTask(task.name, f"{task.text}\n// {'x' * 500_000}", task.entry) for task in tasks]
     with make_context():
         made = compile_all(large, 2, jobs=2)
     assert processes._processes[0].is_alive()
@@ -183,7 +183,7 @@ def test_large_tasks_and_large_answers_do_not_wait_for_each_other() -> None:
         "  return %0 : memref<50000xf32>\n}}\n"
     )
     hexes = [f'"0x{np.full(50000, i, np.float32).tobytes().hex()}"' for i in range(1, 7)]
-    large = [Task(f"k{i}", text.format(i=i, numbers=numbers), None) for i, numbers in enumerate(hexes)]
+    large = [CompileTask(f"k{i}", text.format(i=i, numbers=numbers), None) for i, numbers in enumerate(hexes)]
     made: list[list[bytes]] = []
 
     def compiled() -> None:
@@ -207,7 +207,7 @@ def test_half_a_message_is_not_the_end(cut: int) -> None:
 
 
 def test_an_error_in_a_process_names_the_kernel(tasks) -> None:
-    bad = Task("sad", 'func.func @k(%x: index) { "no.such"(%x) : (index) -> () return }' + " " * 9000, None)
+    bad = CompileTask("sad", 'func.func @k(%x: index) { "no.such"(%x) : (index) -> () return }' + " " * 9000, None)
     with make_context(), pytest.raises(PassError, match="@sad"):
         compile_all([*tasks, bad], 2, jobs=2)
     with make_context():

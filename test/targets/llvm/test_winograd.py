@@ -13,7 +13,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import PrimBuilder, maximum
-from mirlo.passes.schedule.schedule import Schedule
+from mirlo.passes.schedule.schedule import SchedulePrims
 from mirlo.passes.session import Session
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.llvm.pipeline import compile_pipeline
@@ -108,7 +108,7 @@ def test_convolutions(
 def _rule_of(function: Any, module: Any) -> str:
     module.body.append(function.operation)
     session = Session(options={"machine": "avx512"})
-    Schedule(target="llvm").run(module.operation, session)
+    SchedulePrims(target="llvm").run(module.operation, session)
     return str(session.notes[-1].rule.name)
 
 

@@ -16,7 +16,7 @@ from mirlo.passes.targets import find_target
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.emit import emit
 from mirlo.targets.nvvm.ptxas import Assembled, find_ptxas, run_ptxas
-from mirlo.tools.conformance.programs import Program, module_of
+from mirlo.tools.conformance.programs import TestProgram, module_of
 
 
 def needs_ptxas() -> pytest.MarkDecorator:
@@ -24,7 +24,7 @@ def needs_ptxas() -> pytest.MarkDecorator:
     return pytest.mark.skipif(find_ptxas() is None, reason="no ptxas: pip install nvidia-cuda-nvcc, or install CUDA")
 
 
-def ptx_of(programs: Sequence[Program], chip: str) -> str:
+def ptx_of(programs: Sequence[TestProgram], chip: str) -> str:
     """Return the PTX of programs; empty if they need no kernel."""
     with make_context(), ir.Location.unknown():
         module, _ = module_of(programs)
@@ -46,7 +46,7 @@ def run_pipeline(module: Any, chip: str, others: str = "") -> None:
     Pipeline(pipeline(options)).run(module, Session(), [])
 
 
-def assemble(programs: Sequence[Program], chip: str) -> Assembled | None:
+def assemble(programs: Sequence[TestProgram], chip: str) -> Assembled | None:
     """Return what ptxas makes of programs."""
     ptx = ptx_of(programs, chip)
     return run_ptxas(ptx, find_chip(chip)) if ptx else None

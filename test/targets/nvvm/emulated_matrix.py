@@ -22,16 +22,16 @@ from mirlo.tools.conformance.check import (
     FAILED,
     OK,
     WRONG,
-    Entry,
     Matrix,
-    Verdict,
+    MatrixEntry,
+    SupportVerdict,
     _checks,
     _worst,
     check_target,
     names,
 )
 from mirlo.tools.conformance.matrix import markdown, text_lines, totals
-from mirlo.tools.conformance.programs import Outcome, Program, run
+from mirlo.tools.conformance.programs import ProgramOutcome, TestProgram, run
 
 CHIPS = ("sm_80", "sm_89", "sm_90a", "sm_100")
 """The page has the matrix of the first; the others' totals."""
@@ -53,9 +53,9 @@ def sample(number: int, kinds: list[str]) -> str:
 
 def sampled(chip: str) -> Matrix:
     """One element type of each operator and intrinsic executed, another one for the next; the others count as right."""
-    programs: list[Program] = []
-    judges: list[tuple[str, str, Callable[[Outcome], Verdict]]] = []
-    found: dict[str, dict[str, list[Verdict]]] = {}
+    programs: list[TestProgram] = []
+    judges: list[tuple[str, str, Callable[[ProgramOutcome], SupportVerdict]]] = []
+    found: dict[str, dict[str, list[SupportVerdict]]] = {}
     with np.errstate(all="ignore"):
         for number, name in enumerate(names()):
             checks = list(_checks(name))
@@ -70,7 +70,9 @@ def sampled(chip: str) -> Matrix:
         for (name, kind, judge), outcome in zip(judges, outcomes, strict=True):
             found[name][kind].append(judge(outcome))
     entries = [
-        Entry(name, {kind: _worst(verdicts) if verdicts else Verdict(OK) for kind, verdicts in kinds.items()})
+        MatrixEntry(
+            name, {kind: _worst(verdicts) if verdicts else SupportVerdict(OK) for kind, verdicts in kinds.items()}
+        )
         for name, kinds in found.items()
     ]
     return Matrix("nvvm", tuple(entries))

@@ -9,16 +9,16 @@ from assembled import assemble, needs_ptxas
 
 from mirlo.targets.nvvm.chips import CHIPS, DEFAULT
 from mirlo.tools.conformance.check import _checks, names
-from mirlo.tools.conformance.programs import BATCH, Program
+from mirlo.tools.conformance.programs import BATCH, TestProgram
 
 pytestmark = needs_ptxas()
 
 
-def programs_of(chip: str) -> list[Program]:
+def programs_of(chip: str) -> list[TestProgram]:
     """All element types for the oldest chip; the first one of each operator for the others."""
     found = []
     for name in names():
-        kinds: dict[str, list[Program]] = {}
+        kinds: dict[str, list[TestProgram]] = {}
         for kind, program, _ in _checks(name):
             kinds.setdefault(kind, []).append(program)
         for number, programs in enumerate(kinds.values()):
@@ -26,7 +26,7 @@ def programs_of(chip: str) -> list[Program]:
     return found
 
 
-def batches(programs: list[Program]) -> Iterator[list[Program]]:
+def batches(programs: list[TestProgram]) -> Iterator[list[TestProgram]]:
     for first in range(0, len(programs), BATCH):
         yield programs[first : first + BATCH]
 

@@ -43,7 +43,7 @@ def test_on_the_matrix_units(name: str) -> None:
 def test_tiles(tile: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     from mirlo.targets.nvvm.schedule import attention
 
-    monkeypatch.setattr(attention, "choose_tile", lambda found: attention.Tile(*tile, 32))
+    monkeypatch.setattr(attention, "choose_tile", lambda found: attention.WarpAttentionTile(*tile, 32))
     check(ON_UNITS["causal"], "f16")
 
 

@@ -118,7 +118,7 @@ def image(x: R.Tensor[(1, 16, 16, 64), R.f16], w: R.Tensor[(3, 3, 64, 128), R.f1
 
 def test_what_threads_copy_is_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Images that threads gather for warpgroups, with and without what shows the matrix units their copies."""
-    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.Tile(1, 64, 1.0))
+    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.WarpgroupTile(1, 64, 1.0))
     with emulated("sm_90a", races=True) as driver:
         compiled = mirlo.compile(image, target="nvvm{chip=sm_90a}", cache=False)
         x, w = compiled.random_inputs().values()

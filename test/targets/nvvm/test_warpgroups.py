@@ -22,7 +22,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.schedule.blocks.group import Group
+from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target
 from mirlo.targets.gpu.schedule.roles import product_of
@@ -54,7 +54,7 @@ def why_not(module: Any) -> str:
     Pipeline(f"{text[: text.index(',schedule{')]})").run(module, Session(), [])
     (function,) = [f for f in prim_functions(module.operation) if is_tensor_form(f)]
     view = PrimView(function)
-    group = Group(tuple(view.blocks), frozenset(view.returned), LANES)
+    group = BlockGroup(tuple(view.blocks), frozenset(view.returned), LANES)
     return str(warpgroup.plan_warpgroups(product_of(group), parse_options("chip=sm_90a")))
 
 
@@ -74,14 +74,14 @@ def run(kind: str, result: str, size: tuple[int, int, int], turned: str, options
 @pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
 @pytest.mark.parametrize("kind", HALVES)
 def test_halves_in_any_order(kind: str, turned: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.Tile(1, 64, 1.0))
+    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.WarpgroupTile(1, 64, 1.0))
     found, a, b = run(kind, kind, (136, 72, 152), turned)
     wanted = a.astype(np.float32) @ b.astype(np.float32)
     assert np.abs(found.astype(np.float32) - wanted).max() <= 2.0**-7 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("tile", warpgroup.TILES, ids=lambda t: f"{t.height}x{t.width}x{t.together}")
-def test_tiles(tile: warpgroup.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles(tile: warpgroup.WarpgroupTile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: tile)
     found, a, b = run("f16", "f32", (130, 264, 72), "b" if tile.width == 192 else "")
     np.testing.assert_allclose(found, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-5, atol=1e-4)
@@ -90,7 +90,7 @@ def test_tiles(tile: warpgroup.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("turned", ["", "b"])
 def test_clusters_go_on_to_the_next_tiles(turned: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], units=2))
-    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.Tile(1, 128, 1.0, together=2))
+    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.WarpgroupTile(1, 128, 1.0, together=2))
     found, a, b = run("f16", "f32", (320, 200, 584), turned)
     np.testing.assert_allclose(found, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-4, atol=1e-3)
 

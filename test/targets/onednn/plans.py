@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from mirlo.runtime.dlpack import DLTensor, tensor_of_array
-from mirlo.targets.onednn.native.compiled import Report
-from mirlo.targets.onednn.native.program import Program
-from mirlo.targets.onednn.plan import Function, Node, Plan, PostOp, Tensor, read, write
+from mirlo.targets.onednn.native.compiled import RegionReport
+from mirlo.targets.onednn.native.program import OneDnnProgram
+from mirlo.targets.onednn.plan import OneDnnPlan, PlanTensor, PostOp, PrimitiveNode, PrimitiveRegion, read, write
 
 RELU = PostOp("eltwise", "relu")
 
@@ -21,7 +21,7 @@ class Region:
 
     def __init__(
         self,
-        nodes: Sequence[Node],
+        nodes: Sequence[PrimitiveNode],
         inputs: dict[str, np.ndarray],
         results: dict[str, Sequence[int]],
         params: dict[str, np.ndarray] | None = None,
@@ -32,15 +32,15 @@ class Region:
         self.inputs = [np.ascontiguousarray(array, np.float32) for array in inputs.values()]
         self.outputs = tuple(outputs) or (nodes[-1].result,)
         self.shapes = [tuple(results[name]) for name in self.outputs]
-        tensors = {name: Tensor(array.shape, "f32") for name, array in {**inputs, **params}.items()}
-        tensors.update({name: Tensor(tuple(shape), "f32") for name, shape in results.items()})
+        tensors = {name: PlanTensor(array.shape, "f32") for name, array in {**inputs, **params}.items()}
+        tensors.update({name: PlanTensor(tuple(shape), "f32") for name, shape in results.items()})
         names = {name: name for name in params}
-        function = Function("region", tuple(inputs), self.outputs, tensors, tuple(nodes), names)
-        plan = read(write(Plan((function,))))
-        self.program = Program(plan, {k: v.astype(np.float32) for k, v in params.items()}, threads)
+        function = PrimitiveRegion("region", tuple(inputs), self.outputs, tensors, tuple(nodes), names)
+        plan = read(write(OneDnnPlan((function,))))
+        self.program = OneDnnProgram(plan, {k: v.astype(np.float32) for k, v in params.items()}, threads)
 
     @property
-    def report(self) -> Report:
+    def report(self) -> RegionReport:
         return self.program.reports["region"]
 
     def call(self, arrays: Sequence[np.ndarray]) -> int:

@@ -10,7 +10,7 @@ from plans import RELU, Region, close, conv, conv_attributes, random
 
 from mirlo.targets.onednn.native.desc import reshaped_strides
 from mirlo.targets.onednn.native.library import is_available
-from mirlo.targets.onednn.plan import Node, PostOp
+from mirlo.targets.onednn.plan import PostOp, PrimitiveNode
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="the oneDNN library is not installed (extra 'onednn')")
 
@@ -28,7 +28,7 @@ def test_convolution(
     expected = np.maximum(conv(x, w, padding, stride, gap, groups) + b[:, None, None], 0)
     weight = w if groups == 1 else w.reshape(groups, out // groups, *w.shape[1:])
     operands = {"x": "x", "weight": "w", "bias": "b"}
-    node = Node("convolution", operands, "y", conv_attributes(padding, stride, gap), (RELU,))
+    node = PrimitiveNode("convolution", operands, "y", conv_attributes(padding, stride, gap), (RELU,))
     region = Region([node], {"x": x}, {"y": expected.shape}, {"w": weight, "b": b}, threads=threads)
     close(region(), expected)
 
@@ -38,9 +38,9 @@ def test_a_residual_is_added_where_it_lies() -> None:
     first, second = conv_attributes(1), conv_attributes(1)
     add = (PostOp("binary", "add", operand="a"), RELU)
     nodes = [
-        Node("convolution", {"x": "x", "weight": "w"}, "a", first, (RELU,)),
-        Node("convolution", {"x": "a", "weight": "w"}, "b", second, (RELU,)),
-        Node("convolution", {"x": "b", "weight": "w"}, "c", second, add),
+        PrimitiveNode("convolution", {"x": "x", "weight": "w"}, "a", first, (RELU,)),
+        PrimitiveNode("convolution", {"x": "a", "weight": "w"}, "b", second, (RELU,)),
+        PrimitiveNode("convolution", {"x": "b", "weight": "w"}, "c", second, add),
     ]
     region = Region(nodes, {"x": x}, dict.fromkeys("abc", x.shape), {"w": w})
     a = np.maximum(conv(x, w, 1), 0)
@@ -61,8 +61,8 @@ def test_deconvolution() -> None:
         expected[0, :, 2 * i : 2 * i + 3, 2 * j : 2 * j + 3] += np.einsum("c,cokl->okl", x[0, :, i, j], w)
     expected = expected[:, :, 1:, 1:]  # padding 1 at the begin, and at the end 1 less output_padding 1
     nodes = [
-        Node("permute", {"x": "w"}, "v", {"axes": (1, 0, 2, 3)}),
-        Node("deconvolution", {"x": "x", "weight": "v"}, "y",
+        PrimitiveNode("permute", {"x": "w"}, "v", {"axes": (1, 0, 2, 3)}),
+        PrimitiveNode("deconvolution", {"x": "x", "weight": "v"}, "y",
              {"strides": (2, 2), "dilations": (0, 0), "padding_begin": (1, 1), "padding_end": (0, 0)}),
     ]  # fmt: skip
     region = Region(nodes, {"x": x}, {"v": (4, 6, 3, 3), "y": expected.shape}, {"w": w})
@@ -80,7 +80,7 @@ def test_matmul(x: tuple[int, ...], w: tuple[int, ...], bias: bool) -> None:
     r = random(*product.shape, seed=1)
     expected = np.maximum(product + (b if bias else 0) + r, 0)
     operands = {"x": "x", "weight": "w", **({"bias": "b"} if bias else {})}
-    node = Node("matmul", operands, "y", {}, (PostOp("binary", "add", operand="r"), RELU))
+    node = PrimitiveNode("matmul", operands, "y", {}, (PostOp("binary", "add", operand="r"), RELU))
     params = {"w": right, "b": b} if bias else {"w": right}
     close(Region([node], {"x": left, "r": r}, {"y": product.shape}, params)(), expected)
     inputs = {"x": left, "w": right, "r": r, **({"b": b} if bias else {})}
@@ -93,19 +93,19 @@ def test_attention_moves_nothing() -> None:
     nodes = []
     for name, axes in (("q", (0, 2, 1, 3)), ("k", (0, 2, 3, 1)), ("v", (0, 2, 1, 3))):
         nodes += [
-            Node("matmul", {"x": "x", "weight": "w"}, f"{name}0"),
-            Node("reshape", {"x": f"{name}0"}, f"{name}1"),
-            Node("permute", {"x": f"{name}1"}, name, {"axes": axes}),
+            PrimitiveNode("matmul", {"x": "x", "weight": "w"}, f"{name}0"),
+            PrimitiveNode("reshape", {"x": f"{name}0"}, f"{name}1"),
+            PrimitiveNode("permute", {"x": f"{name}1"}, name, {"axes": axes}),
         ]
         shapes |= {f"{name}0": (1, 32, 48), f"{name}1": (1, 32, 4, 12)}
         shapes[name] = (1, 4, 12, 32) if name == "k" else (1, 4, 32, 12)
     scale = (PostOp("eltwise", "linear", 0.25), PostOp("binary", "add", operand="mask"))
     nodes += [
-        Node("matmul", {"x": "q", "weight": "k"}, "s", {}, scale),
-        Node("softmax", {"x": "s"}, "p", {"axis": 3, "algorithm": "accurate"}),
-        Node("matmul", {"x": "p", "weight": "v"}, "o"),
-        Node("permute", {"x": "o"}, "o1", {"axes": (0, 2, 1, 3)}),
-        Node("reshape", {"x": "o1"}, "y"),
+        PrimitiveNode("matmul", {"x": "q", "weight": "k"}, "s", {}, scale),
+        PrimitiveNode("softmax", {"x": "s"}, "p", {"axis": 3, "algorithm": "accurate"}),
+        PrimitiveNode("matmul", {"x": "p", "weight": "v"}, "o"),
+        PrimitiveNode("permute", {"x": "o"}, "o1", {"axes": (0, 2, 1, 3)}),
+        PrimitiveNode("reshape", {"x": "o1"}, "y"),
     ]
     shapes |= {"o1": (1, 32, 4, 12), "y": (1, 32, 48)}
     region = Region(nodes, {"x": x, "mask": mask}, shapes, {"w": w})
@@ -145,10 +145,15 @@ def test_eltwise(algorithm: str) -> None:
     alpha, beta, function = ELTWISE[algorithm]
     x, w = 2 * random(3, 37), random(37, 37)
     attributes = {"algorithm": algorithm, "alpha": alpha, "beta": beta}
-    close(Region([Node("eltwise", {"x": "x"}, "y", attributes)], {"x": x}, {"y": x.shape})(), function(x), 3e-4)
+    close(
+        Region([PrimitiveNode("eltwise", {"x": "x"}, "y", attributes)], {"x": x}, {"y": x.shape})(), function(x), 3e-4
+    )
     post_op = PostOp("eltwise", algorithm, alpha, beta)
     fused = Region(
-        [Node("matmul", {"x": "x", "weight": "w"}, "y", {}, (post_op,))], {"x": 0.1 * x}, {"y": x.shape}, {"w": w}
+        [PrimitiveNode("matmul", {"x": "x", "weight": "w"}, "y", {}, (post_op,))],
+        {"x": 0.1 * x},
+        {"y": x.shape},
+        {"w": w},
     )
     product = 0.1 * x @ w
     if algorithm != "round":  # a sum just beside a half may fall on either side
@@ -165,7 +170,7 @@ def test_eltwise_of_positive_numbers(function: str) -> None:
         "rsqrt": ("pow", 1.0, -0.5, 1 / np.sqrt(x)),
     }[function]
     attributes = {"algorithm": algorithm, "alpha": alpha, "beta": beta}
-    close(Region([Node("eltwise", {"x": "x"}, "y", attributes)], {"x": x}, {"y": x.shape})(), expected)
+    close(Region([PrimitiveNode("eltwise", {"x": "x"}, "y", attributes)], {"x": x}, {"y": x.shape})(), expected)
 
 
 @pytest.mark.parametrize("shape", [(2, 8, 5, 6), (8, 1, 1), (6,), (1, 1, 5, 1), (2, 1, 1, 1), (1,), (2, 8, 1, 6)])
@@ -174,18 +179,18 @@ def test_binary(algorithm: str, shape: tuple[int, ...]) -> None:
     x, y, w = random(2, 8, 5, 6), random(*shape, seed=1) + 3, random(8, 8, 1, 1)
     function = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "max": np.maximum}
     compute = function.get(algorithm, np.minimum)
-    node = Node("binary", {"x": "x", "y": "y"}, "z", {"algorithm": algorithm}, (RELU,))
+    node = PrimitiveNode("binary", {"x": "x", "y": "y"}, "z", {"algorithm": algorithm}, (RELU,))
     close(Region([node], {"x": x, "y": y}, {"z": x.shape})(), np.maximum(compute(x, y), 0))
     # After a convolution, whose layout the library chooses.
     nodes = [
-        Node(
+        PrimitiveNode(
             "convolution",
             {"x": "x", "weight": "w"},
             "a",
             conv_attributes(),
             (PostOp("binary", algorithm, operand="y"),),
         ),
-        Node("binary", {"x": "a", "y": "y"}, "z", {"algorithm": "add"}),
+        PrimitiveNode("binary", {"x": "a", "y": "y"}, "z", {"algorithm": "add"}),
     ]
     expected = compute(conv(x, w), y) + y
     close(Region(nodes, {"x": x, "y": y}, {"a": x.shape, "z": x.shape}, {"w": w})(), expected, 1e-4)
@@ -198,7 +203,7 @@ def test_numbers_per_channel_after_arithmetic(shape: tuple[int, ...]) -> None:
     x, y = random(*shape), random(*shape, seed=1)
     a, b = (random(1, shape[1], *(1,) * (len(shape) - 2), seed=seed) for seed in (2, 3))
     after = (PostOp("binary", "mul", operand="a"), PostOp("binary", "add", operand="b"))
-    node = Node("binary", {"x": "x", "y": "y"}, "z", {"algorithm": "mul"}, after)
+    node = PrimitiveNode("binary", {"x": "x", "y": "y"}, "z", {"algorithm": "mul"}, after)
     close(Region([node], {"x": x, "y": y}, {"z": shape}, {"a": a, "b": b})(), x * y * a + b)
 
 
@@ -214,7 +219,7 @@ def test_pooling(algorithm: str) -> None:
     if algorithm != "max":
         expected = expected / (9 if algorithm == "avg_include_padding" else inside)
     attributes = {**conv_attributes(1, 2), "kernel": (3, 3), "algorithm": algorithm}
-    close(Region([Node("pooling", {"x": "x"}, "y", attributes)], {"x": x}, {"y": expected.shape})(), expected)
+    close(Region([PrimitiveNode("pooling", {"x": "x"}, "y", attributes)], {"x": x}, {"y": expected.shape})(), expected)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -224,7 +229,7 @@ def test_softmax(axis: int, algorithm: str) -> None:
     shifted = x - x.max(axis, keepdims=True)
     expected = shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))
     expected = np.exp(expected) if algorithm == "accurate" else expected
-    node = Node("softmax", {"x": "x"}, "y", {"axis": axis, "algorithm": algorithm})
+    node = PrimitiveNode("softmax", {"x": "x"}, "y", {"axis": axis, "algorithm": algorithm})
     close(Region([node], {"x": x}, {"y": x.shape})(), expected)
 
 
@@ -234,7 +239,9 @@ def test_layer_norm(factors: tuple[str, ...]) -> None:
     params = {name: random(3, 8, seed=len(name)) for name in factors}
     mean, variance = x.mean((2, 3), keepdims=True), x.var((2, 3), keepdims=True)
     expected = (x - mean) / np.sqrt(variance + 1e-5) * params.get("scale", 1) + params.get("bias", 0)
-    node = Node("layer_norm", {"x": "x", **{name: name for name in factors}}, "y", {"axis": 2, "epsilon": 1e-5})
+    node = PrimitiveNode(
+        "layer_norm", {"x": "x", **{name: name for name in factors}}, "y", {"axis": 2, "epsilon": 1e-5}
+    )
     close(Region([node], {"x": x}, {"y": x.shape}, params)(), expected, 1e-4)
 
 
@@ -244,7 +251,7 @@ def test_batch_norm() -> None:
     column = (slice(None), None, None)
     expected = (x - mean[column]) / np.sqrt(variance[column] + 1e-3) * scale[column] + bias[column]
     params = {"scale": scale, "bias": bias, "mean": mean, "variance": variance}
-    node = Node("batch_norm", {"x": "x", **{name: name for name in params}}, "y", {"epsilon": 1e-3})
+    node = PrimitiveNode("batch_norm", {"x": "x", **{name: name for name in params}}, "y", {"epsilon": 1e-3})
     close(Region([node], {"x": x}, {"y": x.shape}, params)(), expected)
 
 
@@ -255,7 +262,7 @@ def test_group_norm(groups: int) -> None:
     normal = (grouped - grouped.mean(2, keepdims=True)) / np.sqrt(grouped.var(2, keepdims=True) + 1e-5)
     expected = normal.reshape(x.shape) * scale[:, None, None] + bias[:, None, None]
     operands = {"x": "x", "scale": "scale", "bias": "bias"}
-    node = Node("group_norm", operands, "y", {"groups": groups, "epsilon": 1e-5})
+    node = PrimitiveNode("group_norm", operands, "y", {"groups": groups, "epsilon": 1e-5})
     close(Region([node], {"x": x}, {"y": x.shape}, {"scale": scale, "bias": bias})(), expected)
 
 
@@ -264,7 +271,7 @@ def test_lrn() -> None:
     squares = np.pad(x**2, ((0, 0), (1, 1), (0, 0), (0, 0)))
     around = squares[:, :-2] + squares[:, 1:-1] + squares[:, 2:]
     expected = x / (1.5 + 0.3 / 3 * around) ** 0.75
-    node = Node("lrn", {"x": "x"}, "y", {"size": 3, "alpha": 0.3, "beta": 0.75, "bias": 1.5})
+    node = PrimitiveNode("lrn", {"x": "x"}, "y", {"size": 3, "alpha": 0.3, "beta": 0.75, "bias": 1.5})
     close(Region([node], {"x": x}, {"y": x.shape})(), expected)
 
 
@@ -272,7 +279,7 @@ def test_lrn() -> None:
 def test_reduction(algorithm: str) -> None:
     x = random(4, 5, 6)
     compute = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "mul": np.prod}[algorithm]
-    node = Node("reduction", {"x": "x"}, "y", {"algorithm": algorithm})
+    node = PrimitiveNode("reduction", {"x": "x"}, "y", {"algorithm": algorithm})
     close(Region([node], {"x": x}, {"y": (4, 1, 6)})(), compute(x, axis=1, keepdims=True))  # type: ignore[operator]
 
 
@@ -281,9 +288,9 @@ def test_reshape_of_padded_channels() -> None:
     x, w, m = random(5, 1, 4, 4), random(1, 1, 3, 1), random(4, 1)
     window = {"strides": (3, 1), "dilations": (0, 0), "padding_begin": (1, 0), "padding_end": (1, 0)}
     nodes = [
-        Node("convolution", {"x": "x", "weight": "w"}, "a", window),
-        Node("reshape", {"x": "a"}, "r"),
-        Node("matmul", {"x": "r", "weight": "m"}, "y"),
+        PrimitiveNode("convolution", {"x": "x", "weight": "w"}, "a", window),
+        PrimitiveNode("reshape", {"x": "a"}, "r"),
+        PrimitiveNode("matmul", {"x": "r", "weight": "m"}, "y"),
     ]
     region = Region(nodes, {"x": x}, {"a": (5, 1, 2, 4), "r": (10, 4), "y": (10, 1)}, {"w": w, "m": m})
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (0, 0)))[:, 0]
@@ -312,21 +319,21 @@ def test_strides_of_reshapes(seed: int) -> None:
 
 def test_reduction_of_single_elements() -> None:
     x = random(4, 1, 6)
-    node = Node("reduction", {"x": "x"}, "y", {"algorithm": "mean"})
+    node = PrimitiveNode("reduction", {"x": "x"}, "y", {"algorithm": "mean"})
     np.testing.assert_array_equal(Region([node], {"x": x}, {"y": x.shape})(), x)
 
 
 def test_slices_are_views() -> None:
     x, w = random(2, 6, 12), random(12, 24)
     pieces = [((0, 0, 8 * i), (1, 1, 1)) for i in range(3)]
-    nodes = [Node("matmul", {"x": "x", "weight": "w"}, "m")]
-    nodes += [Node("slice", {"x": "m"}, f"p{i}", {"begin": b, "steps": s}) for i, (b, s) in enumerate(pieces)]
+    nodes = [PrimitiveNode("matmul", {"x": "x", "weight": "w"}, "m")]
+    nodes += [PrimitiveNode("slice", {"x": "m"}, f"p{i}", {"begin": b, "steps": s}) for i, (b, s) in enumerate(pieces)]
     nodes += [
-        Node("permute", {"x": "p1"}, "q1", {"axes": (0, 2, 1)}),
-        Node("matmul", {"x": "p0", "weight": "q1"}, "s"),
-        Node("eltwise", {"x": "p2"}, "r", {"algorithm": "relu", "alpha": 0.0, "beta": 0.0}),
-        Node("matmul", {"x": "s", "weight": "r"}, "y"),
-        Node("slice", {"x": "y"}, "z", {"begin": (1, 1, 0), "steps": (1, 2, 3)}),
+        PrimitiveNode("permute", {"x": "p1"}, "q1", {"axes": (0, 2, 1)}),
+        PrimitiveNode("matmul", {"x": "p0", "weight": "q1"}, "s"),
+        PrimitiveNode("eltwise", {"x": "p2"}, "r", {"algorithm": "relu", "alpha": 0.0, "beta": 0.0}),
+        PrimitiveNode("matmul", {"x": "s", "weight": "r"}, "y"),
+        PrimitiveNode("slice", {"x": "y"}, "z", {"begin": (1, 1, 0), "steps": (1, 2, 3)}),
     ]
     shapes = {"m": (2, 6, 24), "p0": (2, 6, 8), "p1": (2, 6, 8), "p2": (2, 6, 8), "q1": (2, 8, 6), "s": (2, 6, 6)}
     shapes |= {"r": (2, 6, 8), "y": (2, 6, 8), "z": (1, 3, 3)}
@@ -337,7 +344,7 @@ def test_slices_are_views() -> None:
     close(y, expected)
     close(z, expected[1:, 1::2, ::3])
     inputs = Region(
-        [Node("slice", {"x": "x"}, "y", {"begin": (1, 0, 2), "steps": (1, 5, 2)})], {"x": x}, {"y": (1, 2, 5)}
+        [PrimitiveNode("slice", {"x": "x"}, "y", {"begin": (1, 0, 2), "steps": (1, 5, 2)})], {"x": x}, {"y": (1, 2, 5)}
     )
     np.testing.assert_array_equal(inputs(), x[1:, ::5, 2::2])
 
@@ -345,9 +352,9 @@ def test_slices_are_views() -> None:
 def test_concat_and_views() -> None:
     x, y = random(2, 3, 4), random(2, 5, 4)
     nodes = [
-        Node("concat", {"x0": "x", "x1": "y"}, "c", {"axis": 1}),
-        Node("permute", {"x": "c"}, "p", {"axes": (1, 2, 0)}),
-        Node("reshape", {"x": "p"}, "r"),
+        PrimitiveNode("concat", {"x0": "x", "x1": "y"}, "c", {"axis": 1}),
+        PrimitiveNode("permute", {"x": "c"}, "p", {"axes": (1, 2, 0)}),
+        PrimitiveNode("reshape", {"x": "p"}, "r"),
     ]
     region = Region(nodes, {"x": x, "y": y}, {"c": (2, 8, 4), "p": (8, 4, 2), "r": (32, 2)}, outputs=("c", "p", "r"))
     c, p, r = region()

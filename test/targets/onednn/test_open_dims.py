@@ -16,7 +16,7 @@ import mirlo
 from mirlo.targets.onednn.codegen import UnknownDims, _require_sizes
 from mirlo.targets.onednn.native.library import is_available
 from mirlo.targets.onednn.native.program import KEPT
-from mirlo.targets.onednn.plan import Function, Node, Tensor
+from mirlo.targets.onednn.plan import PlanTensor, PrimitiveNode, PrimitiveRegion
 from mirlo.targets.onednn.reports import reports
 from mirlo.targets.onednn.sizes import evaluate, solve, symbols, untold
 
@@ -137,7 +137,11 @@ def test_sizes() -> None:
 
 
 def test_a_region_that_does_not_tell_its_sizes_is_refused() -> None:
-    tensors = {"x": Tensor(("a*b", 4), "f32"), "y": Tensor(("a", "b", 4), "f32"), "z": Tensor(("a*b", 4), "f32")}
-    nodes = (Node("reshape", {"x": "x"}, "y"), Node("reshape", {"x": "y"}, "z"))
+    tensors = {
+        "x": PlanTensor(("a*b", 4), "f32"),
+        "y": PlanTensor(("a", "b", 4), "f32"),
+        "z": PlanTensor(("a*b", 4), "f32"),
+    }
+    nodes = (PrimitiveNode("reshape", {"x": "x"}, "y"), PrimitiveNode("reshape", {"x": "y"}, "z"))
     with pytest.raises(UnknownDims, match="region 'r' has dims of the symbols a, b, which no input or output"):
-        _require_sizes(Function("r", ("x",), ("z",), tensors, nodes))
+        _require_sizes(PrimitiveRegion("r", ("x",), ("z",), tensors, nodes))

@@ -15,7 +15,7 @@ from mirlo.runtime.errors import ArtifactError
 from mirlo.targets.onednn.native import library
 from mirlo.targets.onednn.native.library import OneDnnError, is_available
 from mirlo.targets.onednn.native.program import MOST_CONTEXTS
-from mirlo.targets.onednn.plan import Node, read
+from mirlo.targets.onednn.plan import PrimitiveNode, read
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="the oneDNN library is not installed (extra 'onednn')")
 
@@ -23,7 +23,8 @@ pytestmark = pytest.mark.skipif(not is_available(), reason="the oneDNN library i
 def _network(threads: int = 1) -> tuple[Region, np.ndarray]:
     x, w = random(1, 16, 12, 12), random(16, 16, 3, 3) * 0.1
     nodes = [
-        Node("convolution", {"x": f"a{i}", "weight": "w"}, f"a{i + 1}", conv_attributes(1), (RELU,)) for i in range(4)
+        PrimitiveNode("convolution", {"x": f"a{i}", "weight": "w"}, f"a{i + 1}", conv_attributes(1), (RELU,))
+        for i in range(4)
     ]
     region = Region(nodes, {"a0": x}, {f"a{i}": x.shape for i in range(1, 5)}, {"w": w}, threads=threads)
     for _ in range(4):
@@ -92,14 +93,14 @@ def test_everything_is_released() -> None:
 
 
 def test_a_region_that_the_library_cannot_compute_is_named() -> None:
-    node = Node("convolution", {"x": "x", "weight": "w"}, "y", conv_attributes())
+    node = PrimitiveNode("convolution", {"x": "x", "weight": "w"}, "y", conv_attributes())
     with pytest.raises(OneDnnError, match="cannot compute 'convolution' of region 'region': .*invalid arguments"):
         Region([node], {"x": random(1, 4, 5, 5)}, {"y": (1, 8, 9, 9)}, {"w": random(8, 4, 1, 1)})
 
 
 def test_a_reshape_that_does_not_fit_is_told() -> None:
     with pytest.raises(OneDnnError, match="a reshape between 2 x 4 and 3 x 4 does not keep"):
-        Region([Node("reshape", {"x": "x"}, "y")], {"x": random(3, 4)}, {"y": (2, 4)})
+        Region([PrimitiveNode("reshape", {"x": "x"}, "y")], {"x": random(3, 4)}, {"y": (2, 4)})
 
 
 def test_the_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from devices import needs_vulkan
 import mirlo
 from mirlo import R
 from mirlo.targets.spirv import model as placed
-from mirlo.targets.spirv.vulkan import Buffer, Device
+from mirlo.targets.spirv.vulkan import DeviceBuffer, VulkanDevice
 
 pytestmark = needs_vulkan()
 
@@ -25,22 +25,22 @@ def model(x: R.Tensor[(8, 64), R.f32]):
 
 
 @pytest.fixture
-def buffers(monkeypatch: pytest.MonkeyPatch) -> list[Buffer]:
+def buffers(monkeypatch: pytest.MonkeyPatch) -> list[DeviceBuffer]:
     """Return the buffers of a device whose memory is not the host's."""
-    make, made = Device.buffer, []  # type: ignore[var-annotated]
+    make, made = VulkanDevice.buffer, []  # type: ignore[var-annotated]
 
-    def far(self: Device, size: int, host: bool = False) -> Buffer:
+    def far(self: VulkanDevice, size: int, host: bool = False) -> DeviceBuffer:
         buffer = make(self, size, host)
         buffer.local = not host
         buffer.mapped = buffer.mapped if host else None
         made.append(buffer)
         return buffer
 
-    monkeypatch.setattr(Device, "buffer", far)
+    monkeypatch.setattr(VulkanDevice, "buffer", far)
     return made
 
 
-def test_weights_inputs_and_outputs_are_copied(monkeypatch: pytest.MonkeyPatch, buffers: list[Buffer]) -> None:
+def test_weights_inputs_and_outputs_are_copied(monkeypatch: pytest.MonkeyPatch, buffers: list[DeviceBuffer]) -> None:
     monkeypatch.setattr(placed, "CHUNK", 1000)  # weights in several pieces
     compiled: Any = mirlo.compile(model, target="spirv", cache=False)
     for seed in range(2):
@@ -52,7 +52,7 @@ def test_weights_inputs_and_outputs_are_copied(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("name", ["rounds", "counted"])
-def test_what_decides_is_read_back(buffers: list[Buffer], name: str) -> None:
+def test_what_decides_is_read_back(buffers: list[DeviceBuffer], name: str) -> None:
     made, cases = ALL[name]()
     there, here = (mirlo.compile(made, target=target, cache=False) for target in ("spirv", "llvm"))
     for inputs in cases:

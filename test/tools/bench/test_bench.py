@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.bench import plot, report
-from mirlo.tools.bench.kernels import Limits, Machine
+from mirlo.tools.bench.kernels import RooflineLimits, RooflineMeasurement
 from mirlo.tools.bench.measure import EngineRow, ModelRow, _difference, model_name
 from mirlo.tools.bench.peak import make_copy, make_peak
 from mirlo.tools.bench.processes import EngineError, Process
@@ -84,7 +84,7 @@ def test_a_gap_is_not_part_of_the_time(model: Path) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_limits_are_measured_by_the_threads_of_models(threads: int) -> None:
-    machine = Machine(threads)
+    machine = RooflineMeasurement(threads)
     machine.measure((1 << 15, 1 << 17))
     machine.measure((1 << 17,))
     found = machine._bytes[1 << 17]
@@ -212,7 +212,7 @@ def test_png(tmp_path: Path) -> None:
 
 
 def test_limits_between_the_sizes_that_were_measured() -> None:
-    limits = Limits(100.0, {1000: 50.0, 100_000: 10.0})
+    limits = RooflineLimits(100.0, {1000: 50.0, 100_000: 10.0})
     assert limits.bandwidth(10) == 50.0 and limits.bandwidth(10**9) == 10.0
     assert limits.bandwidth(10_000) == pytest.approx(30.0)
     assert limits.seconds(10**9, 10) == pytest.approx(0.01)

@@ -14,7 +14,7 @@ from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.tools.conformance.case import ANY, TABLE
 from mirlo.tools.conformance.check import DECLINED, NOT_COMPUTED, _judge_intrinsic, check_target, names
 from mirlo.tools.conformance.matrix import markdown
-from mirlo.tools.conformance.programs import Outcome
+from mirlo.tools.conformance.programs import ProgramOutcome
 
 PAGE = ROOT / "docs" / "support-matrix.md"
 WRONG = Path(__file__).parent / "Inputs" / "wrong_rules.py"
@@ -79,5 +79,5 @@ def test_unknown_names(arguments: list[str], message: str) -> None:
 def test_what_every_rule_declines_is_told_with_the_reasons() -> None:
     error = """no rule lowers 'tir.exp' on (vector<4xf64>) for target 'npu'; these declined:
   npu.py:3: exp [npu]: the unit computes in f32 (dtype=f64)"""
-    verdict = _judge_intrinsic("exp", "f64", [], Outcome(error=error))
+    verdict = _judge_intrinsic("exp", "f64", [], ProgramOutcome(error=error))
     assert (verdict.status, verdict.detail) == (DECLINED, "exp [npu]: the unit computes in f32 (dtype=f64)")

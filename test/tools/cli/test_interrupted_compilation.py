@@ -14,7 +14,7 @@ from weightless import weightless_model
 
 from mirlo.dialects.context import make_context
 from mirlo.targets.llvm import processes
-from mirlo.targets.llvm.processes import Task, compile_all
+from mirlo.targets.llvm.processes import CompileTask, compile_all
 
 TEXT = "func.func @{name}(%x: memref<4xf32>) {{ return }}"
 
@@ -51,7 +51,7 @@ def test_ctrl_c_in_a_terminal(step: str, tmp_path: Path) -> None:
 
 
 def test_an_interrupt_ends_the_processes_and_the_next_compilation_starts_others() -> None:
-    tasks = [Task(f"f{i}", TEXT.format(name=f"f{i}"), None) for i in range(4)]
+    tasks = [CompileTask(f"f{i}", TEXT.format(name=f"f{i}"), None) for i in range(4)]
 
     def interrupt() -> None:
         raise KeyboardInterrupt

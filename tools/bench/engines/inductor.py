@@ -16,7 +16,7 @@ NEWEST = 17
 """The latest operator set for which onnx2torch supports most operators."""
 
 
-class Model:
+class InductorModel:
     """A compiled module."""
 
     def __init__(self, module: Any, inputs: list[str], outputs: list[str]) -> None:
@@ -35,7 +35,7 @@ class Model:
         return {name: tensor.numpy() for name, tensor in zip(self._outputs, results, strict=True)}
 
 
-def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
+def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> InductorModel:
     """Import and compile; compilation happens in the first call, which is made here with zeros."""
     torch.set_num_threads(threads)
     proto = onnx.load(model)
@@ -52,7 +52,7 @@ def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: s
     values = [value for value in proto.graph.input if value.name not in known]
     zeros = {value.name: _zeros(value, shapes) for value in values}
     module = torch.compile(_with_known_shapes(onnx2torch.convert(proto).eval()), backend="inductor")
-    made = Model(module, list(zeros), [value.name for value in proto.graph.output])
+    made = InductorModel(module, list(zeros), [value.name for value in proto.graph.output])
     made.bind(zeros)
     made.run()
     return made

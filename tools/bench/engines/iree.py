@@ -21,7 +21,7 @@ FLAGS = [
 ]
 
 
-class Model:
+class IreeModel:
     """A loaded module."""
 
     def __init__(self, function: Any, device: Any, inputs: list[str], outputs: list[str]) -> None:
@@ -39,7 +39,7 @@ class Model:
         return {name: np.asarray(array) for name, array in zip(self._outputs, self._results, strict=True)}
 
 
-def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
+def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> IreeModel:
     """Import, compile and load."""
     graph = onnx.load(model, load_external_data=False).graph
     known = {tensor.name for tensor in graph.initializer}
@@ -58,4 +58,4 @@ def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: s
     entry = next(name for name in module.function_names if not name.startswith("__") and "$" not in name)
     inputs = [value.name for value in graph.input if value.name not in known]
     function = context.modules[module.name][entry]
-    return Model(function, config.device, inputs, [value.name for value in graph.output])
+    return IreeModel(function, config.device, inputs, [value.name for value in graph.output])

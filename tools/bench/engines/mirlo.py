@@ -10,7 +10,7 @@ import numpy as np
 from mirlo.driver.compile import compile as compile_model
 
 
-class Model:
+class MirloModel:
     """A compiled model."""
 
     def __init__(self, executable: Any, version: str) -> None:
@@ -56,7 +56,7 @@ def _import_compiler() -> None:
 _import_compiler()
 
 
-def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
+def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> MirloModel:
     """Compile; `cache` is the folder of the cache, or None."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -65,4 +65,4 @@ def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: s
     except PackageNotFoundError:
         name = "checkout"
     executable = compile_model(model, threads=threads, shapes=shapes or None, cache=cache or False)
-    return Model(executable, name)
+    return MirloModel(executable, name)

@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime
 
 
-class Model:
+class OnnxRuntimeModel:
     """A session."""
 
     def __init__(self, session: Any) -> None:
@@ -35,10 +35,10 @@ class Model:
         return self._results
 
 
-def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
+def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> OnnxRuntimeModel:
     """Create a session. Shapes are those of the arrays."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    return Model(onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]))
+    return OnnxRuntimeModel(onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]))

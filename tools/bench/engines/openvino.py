@@ -9,7 +9,7 @@ import numpy as np
 import openvino
 
 
-class Model:
+class OpenVinoModel:
     """A compiled model and one request."""
 
     def __init__(self, compiled: Any) -> None:
@@ -30,7 +30,7 @@ class Model:
         return {name: np.array(self.request.get_tensor(port).data) for port in ports for name in port.get_names()}
 
 
-def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
+def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> OpenVinoModel:
     """Compile in f32, the precision of all engines."""
     core = openvino.Core()
     read = core.read_model(model)
@@ -42,4 +42,4 @@ def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: s
         "NUM_STREAMS": "1",
         "INFERENCE_PRECISION_HINT": "f32",
     }
-    return Model(core.compile_model(read, "CPU", settings))
+    return OpenVinoModel(core.compile_model(read, "CPU", settings))

@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
 
-class Model:
+class TvmModel:
     """A virtual machine with the compiled model."""
 
     def __init__(self, machine: Any, device: Any, inputs: list[str], outputs: list[str], version: str) -> None:
@@ -30,7 +30,7 @@ class Model:
         return {name: array.numpy() for name, array in zip(self._outputs, results, strict=False)}
 
 
-def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> Model:
+def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> TvmModel:
     """Import and compile."""
     os.environ["TVM_NUM_THREADS"] = str(threads)
     proto = onnx.load(model)
@@ -40,4 +40,4 @@ def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: s
     compiled = tvm.compile(relax.transform.LegalizeOps()(module), target=target)
     inputs = [value.name for value in proto.graph.input if value.name not in known]
     outputs = [value.name for value in proto.graph.output]
-    return Model(relax.VirtualMachine(compiled, tvm.cpu()), tvm.cpu(), inputs, outputs, tvm.__version__)
+    return TvmModel(relax.VirtualMachine(compiled, tvm.cpu()), tvm.cpu(), inputs, outputs, tvm.__version__)

@@ -7,9 +7,9 @@ import pkgutil
 from collections.abc import Callable
 from functools import cache
 
-from mirlo.tools.fuzz.pool import Plan, Pool
+from mirlo.tools.fuzz.pool import NodeDraft, ValuePool
 
-Planner = Callable[[Pool], "Plan | None"]
+Planner = Callable[[ValuePool], "NodeDraft | None"]
 """Plans a node from the values of the pool; None where nothing fits."""
 
 PLANNERS: list[tuple[float, Planner]] = []

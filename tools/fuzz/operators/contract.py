@@ -7,23 +7,23 @@ from typing import Any
 import numpy as np
 
 from mirlo.tools.fuzz.operators import plans
-from mirlo.tools.fuzz.pool import Plan, Pool
+from mirlo.tools.fuzz.pool import NodeDraft, ValuePool
 
 EINSUMS = ("ij,jk->ik", "bij,bjk->bik", "ij,ij->i", "ij->ji", "i,j->ij", "bij,kj->bik", "bhid,bhjd->bhij")
 
 
 @plans(4)
-def matmul(pool: Pool) -> Plan:
+def matmul(pool: ValuePool) -> NodeDraft:
     x = pool.floats(1, 4)
     k, n = x.shape[-1], pool.choice(pool.dims)
     batch = [dim if pool.chance(0.7) else 1 for dim in x.shape[:-2]]
     batch = batch[pool.number(0, len(batch)) if pool.chance(0.5) else 0 :]
     y = pool.of_shape((k,) if pool.chance(0.1) else (*batch, k, n), x.dtype)
-    return Plan("MatMul", (x, y))
+    return NodeDraft("MatMul", (x, y))
 
 
 @plans(2)
-def gemm(pool: Pool) -> Plan:
+def gemm(pool: ValuePool) -> NodeDraft:
     x = pool.floats(2, 2)
     trans_a, trans_b = pool.number(0, 1), pool.number(0, 1)
     m, k = x.shape[::-1] if trans_a else x.shape
@@ -33,19 +33,19 @@ def gemm(pool: Pool) -> Plan:
     attributes: dict[str, Any] = {"transA": trans_a, "transB": trans_b}
     if pool.chance(0.3):
         attributes |= {"alpha": 0.5, "beta": 0.25}
-    return Plan("Gemm", (x, y) if bias is None else (x, y, bias), attributes)
+    return NodeDraft("Gemm", (x, y) if bias is None else (x, y, bias), attributes)
 
 
 @plans()
-def einsum(pool: Pool) -> Plan:
+def einsum(pool: ValuePool) -> NodeDraft:
     equation = pool.choice(EINSUMS)
     sizes = {letter: pool.choice((1, 2, 3, 5, 8)) for letter in "bhijkd"}
     terms = equation.split("->")[0].split(",")
     inputs = [pool.of_shape([sizes[letter] for letter in term], np.float32) for term in terms]
-    return Plan("Einsum", tuple(inputs), {"equation": equation})
+    return NodeDraft("Einsum", tuple(inputs), {"equation": equation})
 
 
-def _window(pool: Pool, spatial: tuple[int, ...], dilated: bool = True) -> dict[str, Any] | None:
+def _window(pool: ValuePool, spatial: tuple[int, ...], dilated: bool = True) -> dict[str, Any] | None:
     """Attributes of a window over these dims."""
     kernel = [pool.number(1, min(5, dim + 1)) for dim in spatial]
     dilations = [pool.choice((1, 1, 2)) if dilated else 1 for _ in spatial]
@@ -78,7 +78,7 @@ def _sees_input(attributes: dict[str, Any], axis: int, dim: int) -> bool:
 
 
 @plans(4)
-def conv(pool: Pool) -> Plan | None:
+def conv(pool: ValuePool) -> NodeDraft | None:
     x = pool.floats(3, 4, dtype=np.float32)
     attributes = _window(pool, x.shape[2:])
     if attributes is None:
@@ -88,11 +88,11 @@ def conv(pool: Pool) -> Plan | None:
     out = group * pool.choice((1, 2, 3, 8, 16))
     weight = pool.of_shape((out, channels // group, *attributes["kernel_shape"]), x.dtype)
     bias = (pool.of_shape((out,), x.dtype),) if pool.chance(0.6) else ()
-    return Plan("Conv", (x, weight, *bias), attributes | {"group": group})
+    return NodeDraft("Conv", (x, weight, *bias), attributes | {"group": group})
 
 
 @plans()
-def conv_transpose(pool: Pool) -> Plan:
+def conv_transpose(pool: ValuePool) -> NodeDraft:
     x = pool.floats(3, 4, dtype=np.float32)
     group = pool.choice([g for g in (1, 1, 2) if x.shape[1] % g == 0])
     kernel = [pool.number(1, 4) for _ in x.shape[2:]]
@@ -101,11 +101,11 @@ def conv_transpose(pool: Pool) -> Plan:
     attributes = {"group": group, "strides": strides, "kernel_shape": kernel}
     if pool.chance(0.4):
         attributes["output_padding"] = [pool.number(0, stride - 1) for stride in strides]
-    return Plan("ConvTranspose", (x, weight), attributes)
+    return NodeDraft("ConvTranspose", (x, weight), attributes)
 
 
 @plans(2)
-def pool_window(pool: Pool) -> Plan | None:
+def pool_window(pool: ValuePool) -> NodeDraft | None:
     operator = pool.choice(("MaxPool", "AveragePool", "LpPool"))
     x = pool.floats(3, 4, dtype=np.float32)
     attributes = _window(pool, x.shape[2:], dilated=operator == "MaxPool")
@@ -116,9 +116,9 @@ def pool_window(pool: Pool) -> Plan | None:
         return None
     if operator == "AveragePool":
         attributes["count_include_pad"] = pool.number(0, 1)
-    return Plan(operator, (x,), attributes, is_exact=operator == "MaxPool")
+    return NodeDraft(operator, (x,), attributes, is_exact=operator == "MaxPool")
 
 
 @plans()
-def global_pool(pool: Pool) -> Plan:
-    return Plan(pool.choice(("GlobalAveragePool", "GlobalMaxPool")), (pool.floats(3, 4, dtype=np.float32),))
+def global_pool(pool: ValuePool) -> NodeDraft:
+    return NodeDraft(pool.choice(("GlobalAveragePool", "GlobalMaxPool")), (pool.floats(3, 4, dtype=np.float32),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mirlo.tools.fuzz.operators import plans
-from mirlo.tools.fuzz.pool import FLOATS, Plan, Pool
+from mirlo.tools.fuzz.pool import FLOATS, NodeDraft, ValuePool
 
 UNARY = (
     "Abs", "Neg", "Exp", "Log", "Sqrt", "Sigmoid", "Tanh", "Relu", "Softplus", "Softsign", "Erf", "HardSwish", "Mish",
@@ -23,126 +23,126 @@ COMPARE = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 
 
 @plans(4)
-def unary(pool: Pool) -> Plan | None:
+def unary(pool: ValuePool) -> NodeDraft | None:
     operator = pool.choice(UNARY)
     x = pool.floats(dtype=np.float32 if operator in SINGLE else None)
     if operator in ("Sqrt", "Log", "Reciprocal") and not (np.abs(x.array) > 0.05).all():
         return None
     if operator in ("Sqrt", "Log") and (x.array < 0).any():
         return None
-    return Plan(operator, (x,), is_exact=operator in EXACT_UNARY)
+    return NodeDraft(operator, (x,), is_exact=operator in EXACT_UNARY)
 
 
 @plans()
-def unary_of_integers(pool: Pool) -> Plan:
-    return Plan(pool.choice(("Abs", "Identity", "Sign")), (pool.any(kinds="iu"),), is_exact=True)
+def unary_of_integers(pool: ValuePool) -> NodeDraft:
+    return NodeDraft(pool.choice(("Abs", "Identity", "Sign")), (pool.any(kinds="iu"),), is_exact=True)
 
 
 @plans()
-def with_attributes(pool: Pool) -> Plan:
+def with_attributes(pool: ValuePool) -> NodeDraft:
     operator = pool.choice(tuple(WITH_ATTRIBUTES))
     x = pool.floats(exact=operator in JUMPS, dtype=np.float32)
     attributes = {name: pool.choice((0.25, 0.5, 0.125, 1.5)) for name in WITH_ATTRIBUTES[operator] if pool.chance(0.7)}
-    return Plan(operator, (x,), attributes)
+    return NodeDraft(operator, (x,), attributes)
 
 
 @plans()
-def gelu(pool: Pool) -> Plan | None:
+def gelu(pool: ValuePool) -> NodeDraft | None:
     x = pool.floats(dtype=np.float32)
     # What is left of 1 + erf(x) is rounding alone where x is very negative: implementations differ.
-    return Plan("Gelu", (x,), {"approximate": pool.choice(("none", "tanh"))}) if x.array.min() > -3.5 else None
+    return NodeDraft("Gelu", (x,), {"approximate": pool.choice(("none", "tanh"))}) if x.array.min() > -3.5 else None
 
 
 @plans()
-def rounding(pool: Pool) -> Plan:
-    return Plan(pool.choice(("Floor", "Ceil", "Round", "Sign")), (pool.floats(exact=True),), is_exact=True)
+def rounding(pool: ValuePool) -> NodeDraft:
+    return NodeDraft(pool.choice(("Floor", "Ceil", "Round", "Sign")), (pool.floats(exact=True),), is_exact=True)
 
 
 @plans(5)
-def binary(pool: Pool) -> Plan | None:
+def binary(pool: ValuePool) -> NodeDraft | None:
     operator = pool.choice(("Add", "Sub", "Mul", "Div", "Add", "Mul"))
     x = pool.any(kinds="ffffiu")
     y = pool.broadcastable(x)
     if operator == "Div" and not (np.abs(y.array.astype(float)) > 0.05).all():
         return None
     left, right = (x, y) if operator == "Div" or pool.chance(0.5) else (y, x)
-    return Plan(operator, (left, right), is_exact=left.dtype.kind in "iu")
+    return NodeDraft(operator, (left, right), is_exact=left.dtype.kind in "iu")
 
 
 @plans()
-def power(pool: Pool) -> Plan | None:
+def power(pool: ValuePool) -> NodeDraft | None:
     x = pool.floats(dtype=np.float32)
     exponent = pool.choice((0.5, 2.0, -1.0, 1.5) if (x.array > 0.05).all() else (2.0, 3.0))
-    return Plan("Pow", (x, pool.constant(np.float32(exponent))))
+    return NodeDraft("Pow", (x, pool.constant(np.float32(exponent))))
 
 
 @plans()
-def least_and_most(pool: Pool) -> Plan:
+def least_and_most(pool: ValuePool) -> NodeDraft:
     x = pool.any(kinds="ffiu")
     more = [pool.broadcastable(x) for _ in range(pool.number(1, 2))]
-    return Plan(pool.choice(("Max", "Min")), (x, *more), is_exact=True)
+    return NodeDraft(pool.choice(("Max", "Min")), (x, *more), is_exact=True)
 
 
 @plans()
-def sum_and_mean(pool: Pool) -> Plan:
+def sum_and_mean(pool: ValuePool) -> NodeDraft:
     x = pool.floats()
-    return Plan(pool.choice(("Sum", "Mean")), (x, *(pool.broadcastable(x) for _ in range(pool.number(0, 2)))))
+    return NodeDraft(pool.choice(("Sum", "Mean")), (x, *(pool.broadcastable(x) for _ in range(pool.number(0, 2)))))
 
 
 @plans()
-def modulo(pool: Pool) -> Plan | None:
+def modulo(pool: ValuePool) -> NodeDraft | None:
     x = pool.any(kinds="iu")
     y = pool.broadcastable(x)
-    return Plan("Mod", (x, y), {"fmod": pool.number(0, 1)}, is_exact=True) if (y.array != 0).all() else None
+    return NodeDraft("Mod", (x, y), {"fmod": pool.number(0, 1)}, is_exact=True) if (y.array != 0).all() else None
 
 
 @plans()
-def bits(pool: Pool) -> Plan:
+def bits(pool: ValuePool) -> NodeDraft:
     x = pool.any(kinds="iu")
-    return Plan(pool.choice(("BitwiseAnd", "BitwiseOr", "BitwiseXor")), (x, pool.broadcastable(x)), is_exact=True)
+    return NodeDraft(pool.choice(("BitwiseAnd", "BitwiseOr", "BitwiseXor")), (x, pool.broadcastable(x)), is_exact=True)
 
 
 @plans()
-def shift(pool: Pool) -> Plan:
+def shift(pool: ValuePool) -> NodeDraft:
     x = pool.any(kinds="u")
     places = pool.leaf((pool.array(x.shape, x.dtype) % 8).astype(x.dtype))
-    return Plan("BitShift", (x, places), {"direction": pool.choice(("LEFT", "RIGHT"))}, is_exact=True)
+    return NodeDraft("BitShift", (x, places), {"direction": pool.choice(("LEFT", "RIGHT"))}, is_exact=True)
 
 
 @plans()
-def compare(pool: Pool) -> Plan:
+def compare(pool: ValuePool) -> NodeDraft:
     x = pool.any(kinds="ffiu", exact=True)
-    return Plan(pool.choice(COMPARE), (x, _exact_partner(pool, x)), is_exact=True)
+    return NodeDraft(pool.choice(COMPARE), (x, _exact_partner(pool, x)), is_exact=True)
 
 
-def _exact_partner(pool: Pool, x):  # type: ignore[no-untyped-def]
+def _exact_partner(pool: ValuePool, x):  # type: ignore[no-untyped-def]
     found = pool.broadcastable(x)
     return found if found.is_exact else pool.leaf(pool.array(found.shape, found.dtype))
 
 
 @plans()
-def logic(pool: Pool) -> Plan:
+def logic(pool: ValuePool) -> NodeDraft:
     x = pool.any(kinds="b")
     if pool.chance(0.3):
-        return Plan("Not", (x,), is_exact=True)
-    return Plan(pool.choice(("And", "Or", "Xor")), (x, pool.broadcastable(x)), is_exact=True)
+        return NodeDraft("Not", (x,), is_exact=True)
+    return NodeDraft(pool.choice(("And", "Or", "Xor")), (x, pool.broadcastable(x)), is_exact=True)
 
 
 @plans(2)
-def where(pool: Pool) -> Plan:
+def where(pool: ValuePool) -> NodeDraft:
     x = pool.any(kinds="fffi")
-    return Plan("Where", (pool.broadcastable(x, np.bool_), x, pool.broadcastable(x)), is_exact=True)
+    return NodeDraft("Where", (pool.broadcastable(x, np.bool_), x, pool.broadcastable(x)), is_exact=True)
 
 
 @plans(2)
-def clip(pool: Pool) -> Plan:
+def clip(pool: ValuePool) -> NodeDraft:
     x = pool.any(kinds="ffi")
     low, high = (pool.constant(np.array(v, x.dtype)) for v in (-1, 3))
-    return Plan("Clip", (x, low if pool.chance(0.8) else None, high if pool.chance(0.8) else None), is_exact=True)
+    return NodeDraft("Clip", (x, low if pool.chance(0.8) else None, high if pool.chance(0.8) else None), is_exact=True)
 
 
 @plans(2)
-def cast(pool: Pool) -> Plan:
+def cast(pool: ValuePool) -> NodeDraft:
     from onnx import helper
 
     x = pool.any(exact=True)
@@ -152,19 +152,19 @@ def cast(pool: Pool) -> Plan:
     if x.array.size and (x.array.astype(np.float64) >= 0).all() and (x.array.astype(np.float64) < 100).all():
         kinds.append(np.uint8)
     to = helper.np_dtype_to_tensor_dtype(np.dtype(pool.choice(kinds)))
-    return Plan("Cast", (x,), {"to": to}, is_exact=True)
+    return NodeDraft("Cast", (x,), {"to": to}, is_exact=True)
 
 
 @plans()
-def cast_floats(pool: Pool) -> Plan:
+def cast_floats(pool: ValuePool) -> NodeDraft:
     from onnx import helper
 
     to = helper.np_dtype_to_tensor_dtype(np.dtype(pool.choice(FLOATS)))
-    return Plan("Cast", (pool.floats(),), {"to": to}, is_exact=False)
+    return NodeDraft("Cast", (pool.floats(),), {"to": to}, is_exact=False)
 
 
 @plans()
-def prelu(pool: Pool) -> Plan:
+def prelu(pool: ValuePool) -> NodeDraft:
     x = pool.floats(1, 4)
     shape = [1 if pool.chance(0.5) else dim for dim in x.shape]
-    return Plan("PRelu", (x, pool.of_shape(shape, x.dtype)))
+    return NodeDraft("PRelu", (x, pool.of_shape(shape, x.dtype)))

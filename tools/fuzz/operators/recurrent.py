@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from mirlo.tools.fuzz.operators import plans
-from mirlo.tools.fuzz.pool import Plan, Pool
+from mirlo.tools.fuzz.pool import NodeDraft, ValuePool
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 @plans()
-def recurrent(pool: Pool) -> Plan:
+def recurrent(pool: ValuePool) -> NodeDraft:
     operator = pool.choice(tuple(GATES))
     x = pool.floats(3, 3, dtype=np.float32)
     steps, batch, width = x.shape
@@ -24,11 +24,11 @@ def recurrent(pool: Pool) -> Plan:
     attributes: dict[str, Any] = {"hidden_size": hidden}
     if operator == "GRU" and pool.chance(0.5):
         attributes["linear_before_reset"] = 1
-    return Plan(operator, (x, *weights, bias, None, state), attributes, outputs=2)
+    return NodeDraft(operator, (x, *weights, bias, None, state), attributes, outputs=2)
 
 
 @plans()
-def grid_sample(pool: Pool) -> Plan:
+def grid_sample(pool: ValuePool) -> NodeDraft:
     x = pool.floats(4, 4, dtype=np.float32)
     grid = pool.leaf(pool.array((x.shape[0], pool.number(1, 4), pool.number(1, 5), 2), np.float32, -1.5, 1.5))
     attributes = {
@@ -36,12 +36,12 @@ def grid_sample(pool: Pool) -> Plan:
         "padding_mode": pool.choice(("zeros", "border")),
         "align_corners": pool.number(0, 1),
     }
-    return Plan("GridSample", (x, grid), attributes)
+    return NodeDraft("GridSample", (x, grid), attributes)
 
 
 @plans()
-def rotated(pool: Pool) -> Plan:
+def rotated(pool: ValuePool) -> NodeDraft:
     """Add a discrete Fourier transform."""
     x = pool.floats(2, 3, dtype=np.float32)
     parts = pool.leaf(pool.array((*x.shape[:2], pool.choice((1, 2))), np.float32))
-    return Plan("DFT", (parts, None, pool.constant(np.int64(1))), {"inverse": 0})
+    return NodeDraft("DFT", (parts, None, pool.constant(np.int64(1))), {"inverse": 0})

@@ -18,12 +18,12 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.block import REDUCE
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.contraction.body import Product, take_apart
-from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, divisors, form_of, moving
+from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, take_apart
+from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis, divisors, form_of, moving
 
 
 @dataclass
-class Access:
+class TensorAccess:
     """A tensor that the kernel reads or writes: its index in each dim, over the axes."""
 
     value: Any
@@ -40,13 +40,13 @@ class Access:
 
 
 @dataclass
-class Stage:
+class EpilogueBlock:
     """An elementwise block that runs on the accumulators while they are in registers."""
 
     block: BlockView
     indices: list[Form]
     """The index of each of its axes."""
-    reads: list[Access | None]
+    reads: list[TensorAccess | None]
     """The access of each operand; None for a value of the epilogue itself and for a tensor that the body reads."""
 
 
@@ -66,15 +66,15 @@ class Contraction:
     """A contraction and its epilogue."""
 
     block: BlockView
-    product: Product
-    lhs: Access
-    rhs: Access
-    axes: list[Axis]
-    stages: list[Stage] = field(default_factory=list)
+    product: MultiplyAdd
+    lhs: TensorAccess
+    rhs: TensorAccess
+    axes: list[LoopAxis]
+    stages: list[EpilogueBlock] = field(default_factory=list)
     sources: dict[int, int] = field(default_factory=dict)
     """The axis of the block that an axis is, for axes that are not split."""
     ragged: Ragged | None = None
-    writes: list[tuple[Any, Access]] = field(default_factory=list)
+    writes: list[tuple[Any, TensorAccess]] = field(default_factory=list)
     """Values of the epilogue with other users, and where they are stored."""
 
     @property
@@ -82,11 +82,11 @@ class Contraction:
         return {axis.id: axis.extent for axis in self.axes}
 
     @property
-    def spatial(self) -> list[Axis]:
+    def spatial(self) -> list[LoopAxis]:
         return [axis for axis in self.axes if not axis.reduce]
 
     @property
-    def reduce(self) -> list[Axis]:
+    def reduce(self) -> list[LoopAxis]:
         return [axis for axis in self.axes if axis.reduce]
 
 
@@ -189,13 +189,13 @@ class _Builder:
     """Builds the analysis: splits axes where maps divide them, and rewrites every map as affine forms."""
 
     def __init__(
-        self, kept: Collection[Any], block: BlockView, product: Product, chain: list[tuple[BlockView, AxisNames]]
+        self, kept: Collection[Any], block: BlockView, product: MultiplyAdd, chain: list[tuple[BlockView, AxisNames]]
     ):
         self.kept = kept
         self.block = block
         self.product = product
         self.chain = chain
-        self.axes: list[Axis] = []
+        self.axes: list[LoopAxis] = []
         self.extents: dict[int, Dim] = {}
         self.sources: dict[int, int] = {}
         self.ragged: list[Ragged] = []
@@ -214,7 +214,7 @@ class _Builder:
         self._note_outputs(self.block, env, produced)
         for stage, names in self.chain:
             indices = [Form({}) if name is None else env[name] for name in names]
-            reads: list[Access | None] = []
+            reads: list[TensorAccess | None] = []
             for operand in stage.inputs:
                 if operand.value in produced or operand.is_opaque:
                     reads.append(None)
@@ -225,9 +225,9 @@ class _Builder:
                 if access is None:
                     return decline("an operand of an elementwise block is not linear in the axes", block=stage.name)
                 reads.append(access)
-            made.stages.append(Stage(stage, indices, reads))
+            made.stages.append(EpilogueBlock(stage, indices, reads))
             self._note_outputs(stage, indices, produced)
-        made.writes = [(value, Access(value, dims)) for value, dims in produced.items() if value in self.kept]
+        made.writes = [(value, TensorAccess(value, dims)) for value, dims in produced.items() if value in self.kept]
         return made if made.writes else decline("nobody reads what it computes")
 
     def _divisors(self) -> list[set[int]]:
@@ -253,10 +253,10 @@ class _Builder:
         parts = _radices(whole, divisors)
         is_reduce = self.block.axes[axis] == REDUCE
         form, weight = Form({}), 1
-        made: list[Axis] = []
+        made: list[LoopAxis] = []
         for extent in reversed(parts):
             if extent != 1:
-                made.append(Axis(len(self.axes), extent, is_reduce))
+                made.append(LoopAxis(len(self.axes), extent, is_reduce))
                 self.axes.append(made[-1])
                 self.extents[made[-1].id] = extent
                 form = form + Form({made[-1].id: weight})
@@ -267,11 +267,11 @@ class _Builder:
             self.sources[made[0].id] = axis
         return form
 
-    def _access(self, operand: Any, env: list[Form]) -> Access | None:
+    def _access(self, operand: Any, env: list[Form]) -> TensorAccess | None:
         dims = [form_of(expr, env, self.extents) for expr in operand.map.results]
         if any(d is None for d in dims):
             return None
-        return Access(operand.value, [d for d in dims if d is not None], operand.outside)
+        return TensorAccess(operand.value, [d for d in dims if d is not None], operand.outside)
 
     def _note_outputs(self, block: BlockView, env: list[Form], produced: dict[Any, list[Form]]) -> None:
         for output in block.outputs:

@@ -36,7 +36,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Product:
+class MultiplyAdd:
     """The two operands of a multiply-and-add body."""
 
     lhs: Factor
@@ -45,7 +45,7 @@ class Product:
     """Type of the accumulator: that of the block, but f32 for half-precision floats."""
 
 
-def take_apart(block: BlockView) -> Product | Decline:
+def take_apart(block: BlockView) -> MultiplyAdd | Decline:
     """Match the product that a block accumulates."""
     if len(block.outputs) != 1 or not block.is_reduction:
         return decline("not a reduction with one output")
@@ -70,7 +70,7 @@ def take_apart(block: BlockView) -> Product | Decline:
     kind = total.type
     if isinstance(kind, (ir.F16Type, ir.BF16Type)):
         kind = ir.F32Type.get()
-    return Product(factors[0], factors[1], kind)
+    return MultiplyAdd(factors[0], factors[1], kind)
 
 
 def _definition(value: Any) -> Any | None:

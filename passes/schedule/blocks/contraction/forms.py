@@ -12,7 +12,7 @@ from mirlo.passes.schedule.blocks.linear import Linear, read_expression
 
 
 @dataclass(frozen=True)
-class Axis:
+class LoopAxis:
     """A loop: an axis of a block, a part of one, or several fused axes."""
 
     id: int
@@ -42,7 +42,7 @@ class Form:
     def shifted(self, amount: Dim) -> Form:
         return Form(self.terms, self.constant + amount)
 
-    def stride(self, axis: Axis) -> Any:
+    def stride(self, axis: LoopAxis) -> Any:
         return self.terms.get(axis.id, 0)
 
     def range(self, extents: Mapping[int, Dim]) -> tuple[Any, Any]:
@@ -96,12 +96,14 @@ def row_major(dims: Sequence[Form], shape: Sequence[Dim]) -> Form:
     return position
 
 
-def fuse(axes: Sequence[Axis], forms: Sequence[Form], alone: Collection[int] = ()) -> tuple[list[Axis], list[Form]]:
+def fuse(
+    axes: Sequence[LoopAxis], forms: Sequence[Form], alone: Collection[int] = ()
+) -> tuple[list[LoopAxis], list[Form]]:
     """Fuse adjacent axes (outer, inner) that every form walks as one; the inner axis stands for both.
 
     Axes whose ids are in `alone` are not fused.
     """
-    merged: list[Axis] = []
+    merged: list[LoopAxis] = []
     current = list(forms)
     for axis in axes:
         outer = merged[-1] if merged else None
@@ -109,7 +111,7 @@ def fuse(axes: Sequence[Axis], forms: Sequence[Form], alone: Collection[int] = (
         if joins and outer is not None and all(f.stride(outer) == f.stride(axis) * axis.extent for f in current):
             gone = outer.id
             current = [Form({a: f for a, f in form.terms.items() if a != gone}, form.constant) for form in current]
-            merged[-1] = Axis(axis.id, outer.extent * axis.extent, axis.reduce)
+            merged[-1] = LoopAxis(axis.id, outer.extent * axis.extent, axis.reduce)
         else:
             merged.append(axis)
     return merged, current

@@ -10,12 +10,12 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, deciding, decline, schedule
-from mirlo.passes.schedule.blocks.attention import Attention, cannot_be_attention, find_attention
-from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.passes.schedule.blocks.attention import AttentionBlocks, cannot_be_attention, find_attention
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionKernels, ByLength, of_one_query
-from mirlo.targets.gpu.schedule.attention.split_keys import Blocks, choose_parts
-from mirlo.targets.gpu.schedule.attention.tiled import Team, Tile, TiledKernel, in_shared_memory
+from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_parts
+from mirlo.targets.gpu.schedule.attention.tiled import Team, ThreadAttentionTile, TiledKernel, in_shared_memory
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.stages import LANES, Planner, build, plan_stages
 
@@ -37,13 +37,13 @@ class AttentionPlan:
 
     name = "attention"
 
-    found: Attention
-    tile: Tile
+    found: AttentionBlocks
+    tile: ThreadAttentionTile
     parts: Dim
     team: Team = in_shared_memory
     """How the threads of a row combine values."""
 
-    def emit(self, memory: Memory, times: Dim = 1) -> None:
+    def emit(self, memory: TensorBuffers, times: Dim = 1) -> None:
         """Emit the launches at the insertion point."""
         TiledKernel(Work(self.found, memory, times), self.tile, self.parts, self.team).emit()
 
@@ -54,7 +54,7 @@ class AttentionPlan:
 Plan = AttentionKernels | ByLength
 
 
-def plan_group(group: Group, plan: Callable[[Attention], AttentionKernels | Decline]) -> Plan | Decline:
+def plan_group(group: BlockGroup, plan: Callable[[AttentionBlocks], AttentionKernels | Decline]) -> Plan | Decline:
     """Plan these blocks if they are an attention; with two plans if the number of queries is dynamic."""
     found = deciding(find_attention)(group)
     if isinstance(found, Decline):
@@ -67,13 +67,15 @@ def plan_group(group: Group, plan: Callable[[Attention], AttentionKernels | Decl
     return one if isinstance(one, Decline) else ByLength(one, more, single[1])
 
 
-def plan_attention(found: Attention, busy: int = MIN_BLOCKS, team: Team = in_shared_memory) -> AttentionPlan:
+def plan_attention(found: AttentionBlocks, busy: int = MIN_BLOCKS, team: Team = in_shared_memory) -> AttentionPlan:
     """Plan any attention."""
     tile = choose_tile(found)
-    return AttentionPlan(found, tile, choose_parts(found, Blocks(tile.height, tile.width, tile.columns, busy)), team)
+    return AttentionPlan(
+        found, tile, choose_parts(found, BlockProperties(tile.height, tile.width, tile.columns, busy)), team
+    )
 
 
-def choose_tile(found: Attention) -> Tile:
+def choose_tile(found: AttentionBlocks) -> ThreadAttentionTile:
     """Return the largest tile that fits shared memory."""
     tile = _widest_tile(found)
     size = element_bytes(found.sum_type)
@@ -87,17 +89,17 @@ def choose_tile(found: Attention) -> Tile:
     return tile
 
 
-def _widest_tile(found: Attention) -> Tile:
+def _widest_tile(found: AttentionBlocks) -> ThreadAttentionTile:
     """Return threads and their scores: as many rows as there are, up to 64."""
     rows = D.estimate_dim(found.count(found.rows))
     columns = min(found.value_size, MOST_COLUMNS)
     if rows >= 16:
         of_thread = 4 if rows >= 64 else 2 if rows >= 32 else 1
-        return Tile(16, 16, of_thread, 2, columns)
+        return ThreadAttentionTile(16, 16, of_thread, 2, columns)
     down = 1 << (rows - 1).bit_length()
     widest = max(found.value_size, min(found.keys, WIDEST) if isinstance(found.keys, int) else WIDEST)
     across = min(128 // down, max(16, 1 << (widest - 1).bit_length()))
-    return Tile(down, across, 1, KEYS, columns)
+    return ThreadAttentionTile(down, across, 1, KEYS, columns)
 
 
 @schedule("any", target="gpu", priority=70)
@@ -116,7 +118,7 @@ def build_attention(kernel: Any, plan: Planner, around: Sequence[Planner] = ()) 
     """
     plans: list[Any] = []
 
-    def kept(group: Group) -> Any:
+    def kept(group: BlockGroup) -> Any:
         found = plan(group)
         if not isinstance(found, Decline):
             plans.append(found)
@@ -124,6 +126,6 @@ def build_attention(kernel: Any, plan: Planner, around: Sequence[Planner] = ()) 
 
     found = plan_stages(kernel.view, (kept, *around), (kept,))
     if not plans:
-        declined = plan(Group(tuple(kernel.view.blocks), frozenset(kernel.view.returned), LANES))
+        declined = plan(BlockGroup(tuple(kernel.view.blocks), frozenset(kernel.view.returned), LANES))
         return declined if isinstance(declined, Decline) else decline("it is not computed by itself")
     return build(kernel, found, plans[0].describe())

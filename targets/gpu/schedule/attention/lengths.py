@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.passes.schedule.blocks.attention import Attention
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.attention import AttentionBlocks
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 
 
 class AttentionKernels(Protocol):
@@ -22,7 +22,7 @@ class AttentionKernels(Protocol):
     def name(self) -> str:
         """Return the plan's name."""
 
-    def emit(self, memory: Memory, times: Dim = 1) -> None:
+    def emit(self, memory: TensorBuffers, times: Dim = 1) -> None:
         """Emit the launches, which the host executes `times` times: once or not at all."""
 
     def describe(self) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class ByLength:
     def name(self) -> str:
         return self.more.name if self.one.name == self.more.name else f"{self.more.name}, {self.one.name}"
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit the launches of both at the insertion point."""
         self.one.emit(memory, D.minimum(self.length, D.maximum(0, 2 - self.length)))
         self.more.emit(memory, D.minimum(1, D.maximum(0, self.length - 1)))
@@ -52,7 +52,7 @@ class ByLength:
         return {**self.more.describe(), **one}
 
 
-def of_one_query(found: Attention) -> tuple[Attention, Dim] | None:
+def of_one_query(found: AttentionBlocks) -> tuple[AttentionBlocks, Dim] | None:
     """Return the attention for one query and the number of queries, if that is dynamic."""
     loops = [loop for loop in found.rows if not isinstance(found.extents[loop], int)]
     if len(loops) != 1:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.passes.schedule.blocks.attention import Attention
+from mirlo.passes.schedule.blocks.attention import AttentionBlocks
 from mirlo.targets.gpu.schedule.costs import ALONE, LAUNCH, SUMS, UNIT_BYTES
 
 MIN_KEYS = 128
@@ -22,7 +22,7 @@ DIVIDED_KEYS = 4 * MIN_KEYS
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockProperties:
     """Properties of thread blocks that the cost of an attention depends on."""
 
     height: int
@@ -39,7 +39,7 @@ class Blocks:
     """Blocks resident on a multiprocessor: those with few warps, and those that wait for memory."""
 
 
-def choose_parts(found: Attention, blocks: Blocks) -> Dim:
+def choose_parts(found: AttentionBlocks, blocks: BlockProperties) -> Dim:
     """Return the number of parts with the lowest cost."""
     keys, batches, rows = found.keys, found.count(found.batch), found.count(found.rows)
     if not (isinstance(keys, int) and isinstance(batches, int) and isinstance(rows, int)):
@@ -54,7 +54,7 @@ def choose_parts(found: Attention, blocks: Blocks) -> Dim:
     return min(even, key=lambda number: _seconds(found, sizes, blocks, number))
 
 
-def _open_parts(found: Attention, blocks: Blocks) -> Dim:
+def _open_parts(found: AttentionBlocks, blocks: BlockProperties) -> Dim:
     """Return one part per available multiprocessor, each with enough keys."""
     wide = -(-found.value_size // blocks.columns)
     count = found.count(found.batch) * D.ceildiv(found.count(found.rows), blocks.height) * wide
@@ -70,7 +70,7 @@ class _Sizes:
     rows: int
 
 
-def _seconds(found: Attention, sizes: _Sizes, blocks: Blocks, parts: int) -> float:
+def _seconds(found: AttentionBlocks, sizes: _Sizes, blocks: BlockProperties, parts: int) -> float:
     wide = -(-found.value_size // blocks.columns)
     count = sizes.batches * -(-sizes.rows // blocks.height) * wide
     tiles = -(-sizes.keys // blocks.width)

@@ -15,7 +15,7 @@ from mirlo.dialects.bindings import memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.passes.schedule.blocks.attention import Attention
+from mirlo.passes.schedule.blocks.attention import AttentionBlocks
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.partial import parts_of, tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times, weight
@@ -40,12 +40,12 @@ DEPTH = 16
 FEWEST_SHARED = 8
 """Fewest rows for which values are copied to shared memory."""
 
-Team = Callable[[Any, Any, "Tile", Any], Exchange]
+Team = Callable[[Any, Any, "ThreadAttentionTile", Any], Exchange]
 """Makes the exchange between the threads of a row, from the indices of row and thread, the tile and the value type."""
 
 
 @dataclass(frozen=True)
-class Tile:
+class ThreadAttentionTile:
     """Threads of a block along rows and keys, and the scores of each thread."""
 
     down: int
@@ -78,7 +78,7 @@ class Tile:
         return -(-self.columns // self.across)
 
 
-def in_shared_memory(down: Any, across: Any, tile: Tile, kind: Any) -> Exchange:
+def in_shared_memory(down: Any, across: Any, tile: ThreadAttentionTile, kind: Any) -> Exchange:
     """Return an exchange that works on every GPU."""
     return SharedExchange(down, across, tile.down, tile.across, tile.rows, kind)
 
@@ -86,9 +86,9 @@ def in_shared_memory(down: Any, across: Any, tile: Tile, kind: Any) -> Exchange:
 class TiledKernel:
     """The kernel of one attention."""
 
-    def __init__(self, work: Work, tile: Tile, parts: Dim, team: Team = in_shared_memory):
+    def __init__(self, work: Work, tile: ThreadAttentionTile, parts: Dim, team: Team = in_shared_memory):
         self.work = work
-        self.found: Attention = work.found
+        self.found: AttentionBlocks = work.found
         self.tile = tile
         self.team = team
         self.high = D.ceildiv(work.rows, tile.height)

@@ -10,12 +10,12 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
 from mirlo.dialects.tir.view import OperandView
-from mirlo.passes.schedule.blocks.attention import Attention, Read
+from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.attention_mask import Bound
 from mirlo.passes.schedule.blocks.contraction.body import narrowed, widened
-from mirlo.passes.schedule.blocks.evaluate import Frame, Memory, Point
+from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.linear import Linear
-from mirlo.passes.schedule.blocks.space import Place
+from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import split
 
@@ -27,7 +27,7 @@ _GREATER = 2
 class Work:
     """An attention, and the memory that its kernels use."""
 
-    def __init__(self, found: Attention, memory: Memory, times: Dim = 1):
+    def __init__(self, found: AttentionBlocks, memory: TensorBuffers, times: Dim = 1):
         self.found = found
         self.times = times
         """How often the host launches the kernels: once, or not at all if run-time sizes need others."""
@@ -72,14 +72,14 @@ class Work:
     def position(self, read: Read, loops: Loops) -> Any:
         """Return the position of an operand's element in memory."""
         slot = self.memory.slot(read.operand.value)
-        point = Point(Frame(self.memory, None), self.indices(loops))
+        point = Iteration(LoopNestState(self.memory, None), self.indices(loops))
         return point.first(read.place.flat(read.operand, slot.strides))
 
     # Values
 
     def factor(self, read: Read, loops: Loops) -> Any:
         """Return an operand of one of the products, in the accumulator type."""
-        point = Point(Frame(self.memory, None), self.indices(loops))
+        point = Iteration(LoopNestState(self.memory, None), self.indices(loops))
         point.run(read.place)
         return widened(point.find(read.factor.result), self.found.sum_type)
 
@@ -101,7 +101,7 @@ class Work:
     def finish(self, total: Any, weighted: Any, loops: Loops) -> None:
         """Apply the epilogue to an element and store it; `total` is the sum of its row's weights."""
         made = self.finished(total, weighted, loops)
-        point = Point(Frame(self.memory, None), self.indices(loops))
+        point = Iteration(LoopNestState(self.memory, None), self.indices(loops))
         for place, output in self.kept:
             point.store(place, output, made[output.value])
 
@@ -113,18 +113,18 @@ class Work:
         return self._chain(found.after, held, loops)
 
     @property
-    def kept(self) -> list[tuple[Place, OperandView]]:
+    def kept(self) -> list[tuple[BlockInstance, OperandView]]:
         """Return the stored outputs and the blocks that compute them."""
         found = self.found
         outputs = [(place, output) for place in found.after for output in place.block.outputs]
         return [(place, output) for place, output in outputs if output.value in found.group.kept]
 
     def _chain(
-        self, places: Sequence[Place], held: dict[Any, Any], loops: Loops, given: dict[Any, Any] | None = None
+        self, places: Sequence[BlockInstance], held: dict[Any, Any], loops: Loops, given: dict[Any, Any] | None = None
     ) -> dict[Any, Any]:
         """Apply elementwise blocks to values in registers at one point; return their results by tensor."""
         made = {place.block.outputs[0].value: (place, place.roots[0]) for place in places}
-        point = Point(Frame(self.memory, None, made, held), self.indices(loops), given=given)
+        point = Iteration(LoopNestState(self.memory, None, made, held), self.indices(loops), given=given)
         for place in places:
             point.run(place)
         return {value: point.find(root) for value, (_, root) in made.items()}
@@ -143,7 +143,7 @@ class Work:
 
     def limit(self, bound: Bound, row: Loops) -> Any:
         """Return the last key that a bound makes visible to a row."""
-        return Point(Frame(self.memory, None), self.indices(row)).first(bound.limit)
+        return Iteration(LoopNestState(self.memory, None), self.indices(row)).first(bound.limit)
 
     def _extreme(self, limit: Linear, batch: Loops, first: Any, last: Any, highest: bool) -> Any:
         """Return the largest, or smallest, value of an expression over consecutive rows."""
@@ -162,7 +162,7 @@ class Work:
                 own = high[loop] if rises == highest else low[loop]
                 end = own if crosses is None else create("arith.select", own.type, crosses, end, own)
             values[loop] = end
-        return Point(Frame(self.memory, None), self.indices(values)).first(limit)
+        return Iteration(LoopNestState(self.memory, None), self.indices(values)).first(limit)
 
 
 # Arithmetic of the softmax

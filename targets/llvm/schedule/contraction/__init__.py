@@ -6,32 +6,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.passes.rules import Decline, schedule
-from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.passes.schedule.blocks.group import Group
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.targets.llvm.schedule.contraction.kernel import Kernel, summary
-from mirlo.targets.llvm.schedule.contraction.plan import Plan, plan_of
+from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, summary
+from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan, plan_of
 from mirlo.targets.llvm.schedule.group import whole_function
 
 
 @dataclass
-class ContractionPlan:
+class VectorContractionPlan:
     """A contraction and its epilogue, planned."""
 
-    plan: Plan
+    plan: RegisterTilePlan
 
-    def emit(self, memory: Memory) -> None:
+    def emit(self, memory: TensorBuffers) -> None:
         """Emit the kernel at the insertion point."""
-        Kernel(self.plan, memory).emit()
+        ContractionEmitter(self.plan, memory).emit()
 
     def describe(self) -> dict[str, Any]:
         return summary(self.plan)
 
 
-def plan_contraction(group: Group) -> ContractionPlan | Decline:
+def plan_contraction(group: BlockGroup) -> VectorContractionPlan | Decline:
     """Plan how to compute these blocks, the first of which is the contraction, in register tiles."""
     plan = plan_of(group.blocks, group.kept, group.machine)
-    return plan if isinstance(plan, Decline) else ContractionPlan(plan)
+    return plan if isinstance(plan, Decline) else VectorContractionPlan(plan)
 
 
 @schedule("any", target="llvm", priority=100)
@@ -44,4 +44,4 @@ def contraction(kernel: Any, context: Any) -> Any:
     if isinstance(plan, Decline):
         return plan
     buffers = BufferFunction(kernel.view)
-    return buffers.build(lambda: plan.emit(Memory(buffers)), {"rule": "contraction", **plan.describe()})
+    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), {"rule": "contraction", **plan.describe()})

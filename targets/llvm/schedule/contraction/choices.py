@@ -9,9 +9,9 @@ from math import prod
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction
-from mirlo.passes.schedule.blocks.contraction.forms import Axis
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.sides import Side
+from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.tiles import TileQuestion, choose_tile
 
 ENOUGH_ROWS = 6
@@ -25,12 +25,12 @@ FEW_PRODUCTS = 64
 """Largest K for which writing the results takes a large part of the time."""
 
 
-def count_of(axes: Iterable[Axis]) -> int:
+def count_of(axes: Iterable[LoopAxis]) -> int:
     """Return the iterations of some loops; an estimate if they are dynamic."""
     return prod(D.estimate_dim(axis.extent) for axis in axes)
 
 
-def bytes_read_again(rows: Side, spatial: Iterable[Axis]) -> int:
+def bytes_read_again(rows: ContractionOperand, spatial: Iterable[LoopAxis]) -> int:
     """Return the bytes of the row operand; 0 if it is much larger than the output, so that most of it is read once."""
     elements = prod(D.estimate_dim(extent) for extent in rows.access.shape)
     if elements > 2 * count_of(spatial):
@@ -38,7 +38,7 @@ def bytes_read_again(rows: Side, spatial: Iterable[Axis]) -> int:
     return elements * element_bytes(rows.access.element_type)
 
 
-def asked_for(question: TileQuestion, axis: Axis, side: Side) -> TileQuestion:
+def asked_for(question: TileQuestion, axis: LoopAxis, side: ContractionOperand) -> TileQuestion:
     """Return the tile request for rows along an axis; a dynamic number of rows has extra tiles for few rows."""
     rows = axis.extent if isinstance(axis.extent, int) else max(D.estimate_dim(axis.extent), OPEN_ROWS)
     step = D.estimate_dim(side.form.stride(axis)) * element_bytes(side.access.element_type)
@@ -46,8 +46,8 @@ def asked_for(question: TileQuestion, axis: Axis, side: Side) -> TileQuestion:
 
 
 def choose_rows(
-    question: TileQuestion, candidates: list[Axis], side: Side, machine: Machine
-) -> tuple[Axis | None, int, int]:
+    question: TileQuestion, candidates: list[LoopAxis], side: ContractionOperand, machine: Machine
+) -> tuple[LoopAxis | None, int, int]:
     """Choose the axis of the tile's rows, and the size of the tile."""
     if not candidates:
         rows, vectors, _ = choose_tile(question, machine)
@@ -63,7 +63,7 @@ def choose_rows(
     return best[1:]
 
 
-def _worth_trying(candidates: list[Axis]) -> list[Axis]:
+def _worth_trying(candidates: list[LoopAxis]) -> list[LoopAxis]:
     """Return the axes with enough rows, if any have a static extent; otherwise also the innermost dynamic one.
 
     An outer dynamic axis, the batch, may have a single row at run time.
@@ -75,12 +75,12 @@ def _worth_trying(candidates: list[Axis]) -> list[Axis]:
     return [axis for axis in candidates if axis in known or axis in inner]
 
 
-def contiguous_sum(rows: Side, columns: Side, order: list[Axis]) -> Axis | None:
+def contiguous_sum(rows: ContractionOperand, columns: ContractionOperand, order: list[LoopAxis]) -> LoopAxis | None:
     """Return the reduction axis along which both operands are contiguous."""
     return next((a for a in order if rows.form.stride(a) == 1 and columns.form.stride(a) == 1), None)
 
 
-def dot_tile(candidates: list[Axis], lane_axis: Axis, machine: Machine) -> tuple[Axis | None, int, int]:
+def dot_tile(candidates: list[LoopAxis], lane_axis: LoopAxis, machine: Machine) -> tuple[LoopAxis | None, int, int]:
     """Return the axis of the rows, and the rows and columns of a tile of dot products."""
     row_axis = max(candidates, key=lambda axis: D.estimate_dim(axis.extent), default=None)
     rows = min(D.estimate_dim(row_axis.extent), 4) if row_axis is not None else 1
@@ -89,7 +89,9 @@ def dot_tile(candidates: list[Axis], lane_axis: Axis, machine: Machine) -> tuple
     return row_axis, rows, min(columns, lane_axis.extent) if isinstance(lane_axis.extent, int) else columns
 
 
-def pours_out(contraction: Contraction, rows: Side, columns: Side, machine: Machine) -> bool:
+def pours_out(
+    contraction: Contraction, rows: ContractionOperand, columns: ContractionOperand, machine: Machine
+) -> bool:
     """Return whether a static matrix product without batch has a small K and an output larger than the L2 cache."""
     axes = contraction.axes
     if not all(isinstance(axis.extent, int) for axis in axes) or count_of(contraction.reduce) > FEW_PRODUCTS:
@@ -101,7 +103,13 @@ def pours_out(contraction: Contraction, rows: Side, columns: Side, machine: Mach
 
 
 def wants_packing(
-    columns: Side, lane_axis: Axis, order: list[Axis], reuse: int, width: int, is_cast: bool, machine: Machine
+    columns: ContractionOperand,
+    lane_axis: LoopAxis,
+    order: list[LoopAxis],
+    reuse: int,
+    width: int,
+    is_cast: bool,
+    machine: Machine,
 ) -> bool:
     """Return whether the kernel packs each panel of the column operand before use."""
     if columns.form.stride(lane_axis) != 1:

@@ -11,16 +11,16 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import PARALLEL
-from mirlo.targets.llvm.schedule.contraction.tiles import LINE_BYTES, Piece, Span
+from mirlo.targets.llvm.schedule.contraction.tiles import LINE_BYTES, ColumnVector, Span
 
 
 class Code:
     """A function under construction. Constants, masks and flat buffers are emitted once, at its start."""
 
-    def __init__(self, memory: Memory):
+    def __init__(self, memory: TensorBuffers):
         self.memory = memory
         self.buffers = memory.buffers
         self._constants: dict[Dim, Any] = {}
@@ -37,7 +37,7 @@ class Code:
             self._constants[value] = self._first("arith.constant", kind, value=ir.IntegerAttr.get(kind, value))
         return self._constants[value]
 
-    def mask(self, piece: Piece) -> Any:
+    def mask(self, piece: ColumnVector) -> Any:
         key = (piece.lanes, piece.active)
         if key not in self._masks:
             kind = ir.VectorType.get([piece.lanes], ir.IntegerType.get_signless(1))
@@ -90,7 +90,7 @@ class Code:
             place = self.add(inside, self.index(shift)) if shift else inside
             memref.PrefetchOp(buffer, [place], isWrite=False, localityHint=hint, isDataCache=True)
 
-    def load_vector(self, buffer: Any, position: Any, piece: Piece, whole: bool = False) -> Any:
+    def load_vector(self, buffer: Any, position: Any, piece: ColumnVector, whole: bool = False) -> Any:
         """Load contiguous elements; inactive lanes are zero, unless `whole` allows to read them."""
         kind = ir.VectorType.get([piece.lanes], buffer.type.element_type)
         if whole or not piece.is_partial:
@@ -98,7 +98,7 @@ class Code:
         zero = self.zero(piece.lanes, kind.element_type)
         return create("vector.maskedload", kind, buffer, position, self.mask(piece), zero)
 
-    def load_strided(self, buffer: Any, position: Any, stride: Dim, piece: Piece) -> Any:
+    def load_strided(self, buffer: Any, position: Any, stride: Dim, piece: ColumnVector) -> Any:
         """Load elements with a stride; inactive lanes are zero."""
         element = buffer.type.element_type
         kind = ir.VectorType.get([piece.lanes], element)
@@ -112,7 +112,7 @@ class Code:
         zero = self.zero(piece.lanes, element)
         return create("vector.gather", kind, buffer, position, offsets, self.mask(piece), zero)
 
-    def load_lanes(self, buffer: Any, position: Any, stride: Dim, piece: Piece) -> Any:
+    def load_lanes(self, buffer: Any, position: Any, stride: Dim, piece: ColumnVector) -> Any:
         """Load elements with a stride as a vector; for stride 0, the one element."""
         if stride == 0:
             return self.load(buffer, position)
@@ -120,7 +120,7 @@ class Code:
             return self.load_vector(buffer, position, piece)
         return self.load_strided(buffer, position, stride, piece)
 
-    def store_vector(self, value: Any, buffer: Any, position: Any, piece: Piece, whole: bool = False) -> None:
+    def store_vector(self, value: Any, buffer: Any, position: Any, piece: ColumnVector, whole: bool = False) -> None:
         name = "vector.store" if whole or not piece.is_partial else "vector.maskedstore"
         if name == "vector.store":
             ir.Operation.create(name, operands=[value, buffer, position])
@@ -195,7 +195,7 @@ class Cursor:
     def start(code: Code, form: Form) -> Cursor:
         return Cursor(code, form, None, form.constant)
 
-    def advance(self, axis: Axis, value: Any) -> Cursor:
+    def advance(self, axis: LoopAxis, value: Any) -> Cursor:
         """Substitute a value, an integer or an index, for an axis."""
         stride = self.form.stride(axis)
         if stride == 0:

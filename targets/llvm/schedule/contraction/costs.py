@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
-from mirlo.targets.llvm.schedule.contraction.plan import Plan
-from mirlo.targets.llvm.schedule.contraction.sides import Side
+from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.tiles import tile_cycles
 
 FAR_BYTES_PER_CYCLE = 48.0
@@ -29,7 +29,7 @@ class Traffic:
     results: float
 
 
-def expected_cycles(plan: Plan) -> float | None:
+def expected_cycles(plan: RegisterTilePlan) -> float | None:
     """Estimate the cycles of one core for a contraction; None for dot products, which the model does not cover."""
     if plan.dot:
         return None
@@ -41,7 +41,7 @@ def expected_cycles(plan: Plan) -> float | None:
     return computing + _far_bytes(plan, parts) / FAR_BYTES_PER_CYCLE + _copied_bytes(plan) / COPY_BYTES_PER_CYCLE
 
 
-def _far_bytes(plan: Plan, parts: int) -> float:
+def _far_bytes(plan: RegisterTilePlan, parts: int) -> float:
     """Return the bytes from beyond the L2 cache for the order of the loops."""
     kept = KEPT * plan.machine.l2_bytes
     batches = max(1, count_of(plan.column_loops))
@@ -59,7 +59,7 @@ def _far_bytes(plan: Plan, parts: int) -> float:
     return batches * parts * (traffic.rows * rows_again + traffic.columns * columns_again + again)
 
 
-def _traffic(plan: Plan, divided: int, panels: int) -> Traffic:
+def _traffic(plan: RegisterTilePlan, divided: int, panels: int) -> Traffic:
     rows, columns = _bytes(plan.rows), _bytes(plan.columns)
     _, access = plan.contraction.writes[0]
     results = 1
@@ -69,13 +69,13 @@ def _traffic(plan: Plan, divided: int, panels: int) -> Traffic:
     return Traffic(rows / divided, columns / divided, columns / divided / panels, results * 4.0 / batches)
 
 
-def _bytes(side: Side) -> float:
+def _bytes(side: ContractionOperand) -> float:
     total = element_bytes(side.access.element_type)
     for extent in side.padded_shape or side.access.shape:
         total *= D.estimate_dim(extent)
     return float(total)
 
 
-def _copied_bytes(plan: Plan) -> float:
+def _copied_bytes(plan: RegisterTilePlan) -> float:
     """Return the bytes of panels that the kernel packs; constants are packed at compile time."""
     return _bytes(plan.columns) if plan.packing is not None and not plan.is_stored else 0.0

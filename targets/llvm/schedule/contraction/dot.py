@@ -11,17 +11,17 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
-from mirlo.passes.schedule.blocks.contraction.forms import Axis
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.schedule.contraction.code import Cursor
 from mirlo.targets.llvm.schedule.contraction.places import Places
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles, multiply_add
-from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, pieces
+from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, pieces
 
 
 class DotTiles(Tiles):
     """Tiles of rows x columns dot products, each accumulated in a vector."""
 
-    def keep_columns(self, columns: Cursor, cut: list[Piece]) -> None:
+    def keep_columns(self, columns: Cursor, cut: list[ColumnVector]) -> None:
         """Do nothing: every vector is read once."""
 
     def emit(self, places: Places, extent: Extent) -> None:
@@ -42,7 +42,7 @@ class DotTiles(Tiles):
                 position = self.code.index(r * columns + piece.offset)
                 self.epilogue.finish_vector(here, piece, self.code.load_vector(held, position, piece), {})
 
-    def _walk(self, axes: list[Axis], rows: Cursor, columns: Cursor, sums: list[Any], count: int) -> list[Any]:
+    def _walk(self, axes: list[LoopAxis], rows: Cursor, columns: Cursor, sums: list[Any], count: int) -> list[Any]:
         axis, *inner = axes
         if inner:
             return self.code.loop(
@@ -53,19 +53,19 @@ class DotTiles(Tiles):
         lanes = self.plan.lanes
         whole = axis.extent // lanes * lanes
         if whole != 0:
-            piece = Piece(0, lanes, lanes)
+            piece = ColumnVector(0, lanes, lanes)
             sums = self.code.loop(
                 Span(0, whole, lanes),
                 lambda i, *held: self._add(rows.advance(axis, i), columns.advance(axis, i), list(held), count, piece),
                 sums,
             )
         rest = axis.extent - whole
-        open_end = [] if isinstance(rest, int) else [Piece(0, lanes, rest)]
+        open_end = [] if isinstance(rest, int) else [ColumnVector(0, lanes, rest)]
         for piece in open_end or pieces(rest, lanes, self.plan.machine.masked):
             sums = self._add(rows.shift(whole), columns.shift(whole), sums, count, piece)
         return sums
 
-    def _add(self, rows: Cursor, columns: Cursor, sums: list[Any], count: int, piece: Piece) -> list[Any]:
+    def _add(self, rows: Cursor, columns: Cursor, sums: list[Any], count: int, piece: ColumnVector) -> list[Any]:
         """Add a vector of products to each accumulator; a partial vector is padded with zeros."""
         row_stride, lane_axis = self.row_stride(rows), self.plan.lane_axis
         left_stride, right_stride = rows.form.stride(lane_axis), columns.form.stride(lane_axis)
@@ -83,7 +83,7 @@ class DotTiles(Tiles):
             following.append(multiply_add(left[x], right[y], total))
         return following
 
-    def _widen(self, value: Any, piece: Piece) -> Any:
+    def _widen(self, value: Any, piece: ColumnVector) -> Any:
         """Widen a vector to the lanes of the accumulators."""
         lanes = self.plan.lanes
         if piece.lanes == lanes:

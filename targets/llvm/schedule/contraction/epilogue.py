@@ -10,8 +10,8 @@ from mirlo.passes.schedule.blocks.contraction.body import count_operations, narr
 from mirlo.passes.schedule.vectors import lane_indices, splat, vector_body
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
-from mirlo.targets.llvm.schedule.contraction.plan import Plan
-from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
+from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 
 FEWEST_PRODUCTS = 16
 """Smallest K that takes long enough for prefetched operands of the epilogue to arrive."""
@@ -22,13 +22,13 @@ ROLLED_FROM = 400
 class Epilogue:
     """Emits the epilogue of the tiles of a plan."""
 
-    def __init__(self, code: Code, plan: Plan, buffers: Buffers):
+    def __init__(self, code: Code, plan: RegisterTilePlan, buffers: Buffers):
         self.code = code
         self.plan = plan
         self.buffers = buffers
         self.operations = count_operations([stage.block for stage in plan.contraction.stages])
 
-    def finish(self, places: Places, rows: int, cut: list[Piece], sums: list[Any]) -> None:
+    def finish(self, places: Places, rows: int, cut: list[ColumnVector], sums: list[Any]) -> None:
         """Emit the epilogue of a tile whose accumulators are in registers, row by row."""
         axis = self.plan.row_axis
         if axis is None or rows == 1 or self.operations * len(sums) <= ROLLED_FROM:
@@ -54,7 +54,7 @@ class Epilogue:
 
         self.code.loop(Span(0, rows, 1), row)
 
-    def fetch(self, places: Places, rows: int, cut: list[Piece]) -> None:
+    def fetch(self, places: Places, rows: int, cut: list[ColumnVector]) -> None:
         """Prefetch what the epilogue reads of large tensors, before the reduction.
 
         Otherwise each tile would wait for it at its end. It goes to the L2 cache: in L1, rows at strides of powers
@@ -82,7 +82,7 @@ class Epilogue:
             return False
         return buffer_bytes(buffer.type) > plan.machine.l2_bytes // 2 and plan.depth >= FEWEST_PRODUCTS
 
-    def finish_vector(self, places: Places, piece: Piece, total: Any, seen: dict[Any, Any]) -> None:
+    def finish_vector(self, places: Places, piece: ColumnVector, total: Any, seen: dict[Any, Any]) -> None:
         """Emit the elementwise blocks and stores of one vector of accumulators; `seen` caches loads."""
         contraction = self.plan.contraction
         result = contraction.block.outputs[0]
@@ -105,7 +105,7 @@ class Epilogue:
         for (value, _), buffer, cursor in zip(contraction.writes, self.buffers.writes, places.writes, strict=True):
             self.code.store_vector(splat(values[value], piece.lanes), buffer, cursor.position(piece.offset), piece)
 
-    def _index(self, cursor: Cursor, piece: Piece) -> Any:
+    def _index(self, cursor: Cursor, piece: ColumnVector) -> Any:
         """Emit the index of an epilogue block's axis: one for the vector, or one per lane."""
         stride = cursor.form.stride(self.plan.lane_axis)
         if stride == 0:
@@ -117,7 +117,7 @@ class Epilogue:
         scaled = create("arith.muli", steps.type, steps, splat(self.code.index(stride), piece.lanes))
         return create("arith.addi", steps.type, splat(first, piece.lanes), scaled)
 
-    def _read(self, buffer: Any, cursor: Cursor, piece: Piece, seen: dict[Any, Any]) -> Any:
+    def _read(self, buffer: Any, cursor: Cursor, piece: ColumnVector, seen: dict[Any, Any]) -> Any:
         stride = cursor.form.stride(self.plan.lane_axis)
         key = (buffer, cursor.base, cursor.offset + piece.offset * stride, piece.lanes if stride else 0)
         if key not in seen:

@@ -11,14 +11,14 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
-from mirlo.passes.schedule.blocks.contraction.forms import Axis
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.intrinsics.x86 import call_dot
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
-from mirlo.targets.llvm.schedule.contraction.groups import Group
+from mirlo.targets.llvm.schedule.contraction.groups import DotGroup
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
 from mirlo.targets.llvm.schedule.contraction.places import Places
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles
-from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
+from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
 from mirlo.targets.llvm.schedule.movement import turn
 
 SIGN = -128
@@ -29,11 +29,11 @@ class GroupedTiles(Tiles):
     """Tiles of rows x vectors accumulators; a k-step adds one group of products to each."""
 
     @property
-    def group(self) -> Group:
+    def group(self) -> DotGroup:
         assert self.plan.group is not None
         return self.plan.group
 
-    def keep_columns(self, columns: Cursor, cut: list[Piece]) -> None:
+    def keep_columns(self, columns: Cursor, cut: list[ColumnVector]) -> None:
         """Do nothing."""
 
     def emit(self, places: Places, extent: Extent) -> None:
@@ -52,7 +52,7 @@ class GroupedTiles(Tiles):
             ]
         self.epilogue.finish(places, extent.rows, extent.cut, sums)
 
-    def _reduce(self, axes: list[Axis], places: Places, sums: list[Any], extent: Extent) -> list[Any]:
+    def _reduce(self, axes: list[LoopAxis], places: Places, sums: list[Any], extent: Extent) -> list[Any]:
         if len(axes) != 1:
             return super()._reduce(axes, places, sums, extent) if axes else self._add(places, sums, extent)
         axis = axes[0]
@@ -88,17 +88,17 @@ class GroupedTiles(Tiles):
         first, second = (columns, row) if self.group.unsigned_columns else (row, columns)
         return call_dot(self.group.instruction, total, first, second)
 
-    def _groups_of_columns(self, at: Cursor, piece: Piece) -> Any:
+    def _groups_of_columns(self, at: Cursor, piece: ColumnVector) -> Any:
         lanes = piece.lanes * self.group.size
         position = at.position(piece.offset * self.group.size)
-        value = self.code.load_vector(self.buffers.columns, position, Piece(0, lanes, lanes))
+        value = self.code.load_vector(self.buffers.columns, position, ColumnVector(0, lanes, lanes))
         return widened_bytes(value, self.group.unsigned_columns) if self.group.widens else value
 
     def _group_of_row(self, at: Cursor, shift: int, active: int) -> Any:
         """Load a group of a row as an i32; missing elements are zero."""
         size, buffer = self.group.size, self.buffers.rows
         if active == size:
-            value = self.code.load_vector(buffer, at.position(shift), Piece(0, size, size))
+            value = self.code.load_vector(buffer, at.position(shift), ColumnVector(0, size, size))
         else:
             value = self.code.zero(size, buffer.type.element_type)
             for i in range(active):
@@ -117,7 +117,7 @@ class GroupedTiles(Tiles):
         return create("vector.bitcast", ir.VectorType.get([lanes * self.group.size], element), bits)
 
 
-def prepared_rows(code: Code, group: Group, value: Any) -> Any:
+def prepared_rows(code: Code, group: DotGroup, value: Any) -> Any:
     """Convert elements of the rows to the operand type of the instruction."""
     if group.widens:
         return widened_bytes(value, group.unsigned_rows)
@@ -140,17 +140,17 @@ class GroupedPanelCopy(PanelCopy):
     """Packs a panel so that, for each group along K, the elements of a column are contiguous."""
 
     @property
-    def group(self) -> Group:
+    def group(self) -> DotGroup:
         assert self.plan.group is not None
         return self.plan.group
 
-    def emit(self, at: Cursor, cut: list[Piece]) -> None:
+    def emit(self, at: Cursor, cut: list[ColumnVector]) -> None:
         """Pack the panel whose first column is at this cursor."""
         width = sum(piece.lanes for piece in cut) * self.group.size
         read = Cursor(self.code, self.packing.source, at.base, at.offset)
         self._level(self.packing.axes, read, Cursor.start(self.code, self.packing.target.scaled(width)), cut)
 
-    def _level(self, axes: list[Axis], read: Cursor, write: Cursor, cut: list[Piece]) -> None:
+    def _level(self, axes: list[LoopAxis], read: Cursor, write: Cursor, cut: list[ColumnVector]) -> None:
         axis, *inner = axes
         if inner:
             self.code.loop(
@@ -171,7 +171,7 @@ class GroupedPanelCopy(PanelCopy):
         if self.group.tail:
             self._interleave(read.advance(axis, whole), write.advance(axis, whole), cut, self.group.tail)
 
-    def _interleave(self, read: Cursor, write: Cursor, cut: list[Piece], active: int) -> None:
+    def _interleave(self, read: Cursor, write: Cursor, cut: list[ColumnVector], active: int) -> None:
         """Interleave a group of rows of the operand."""
         element, size = self.source.type.element_type, self.group.size
         for piece in cut:
@@ -187,7 +187,7 @@ class GroupedPanelCopy(PanelCopy):
                 lines = [_interleaved(lines[i], lines[i + half]) for i in range(half)]
             self._put(lines[0], write, piece)
 
-    def _turn_groups(self, axis: Axis, read: Cursor, write: Cursor, piece: Piece) -> None:
+    def _turn_groups(self, axis: LoopAxis, read: Cursor, write: Cursor, piece: ColumnVector) -> None:
         """Pack columns that are contiguous along K: transpose squares of groups in registers."""
         size = self.group.size
         lanes = piece.lanes * size
@@ -200,7 +200,7 @@ class GroupedPanelCopy(PanelCopy):
         def square(k: Any, count: int, active: int) -> None:
             at, to = read.advance(axis, k), write.advance(axis, k)
             lines = [
-                self.code.load_vector(self.source, at.position(c * self.stride), Piece(0, lanes, active))
+                self.code.load_vector(self.source, at.position(c * self.stride), ColumnVector(0, lanes, active))
                 for c in range(columns)
             ]
             turned = turn([create("vector.bitcast", bits, line) for line in lines], piece.lanes)
@@ -214,10 +214,10 @@ class GroupedPanelCopy(PanelCopy):
         if whole < axis.extent:
             square(whole, axis.extent - whole, elements - whole * size)
 
-    def _put(self, value: Any, write: Cursor, piece: Piece) -> None:
+    def _put(self, value: Any, write: Cursor, piece: ColumnVector) -> None:
         lanes = piece.lanes * self.group.size
         position = write.position(piece.offset * self.group.size)
-        self.code.store_vector(value, self.panel, position, Piece(0, lanes, lanes))
+        self.code.store_vector(value, self.panel, position, ColumnVector(0, lanes, lanes))
 
 
 def _interleaved(first: Any, second: Any) -> Any:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.schedule.blocks.contraction.body import Factor, Product
-from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, fuse
+from mirlo.passes.schedule.blocks.contraction.body import Factor, MultiplyAdd
+from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis, fuse
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.sides import Side
+from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand
 
 WORTH_PACKING = 4
 """Rows from which on packing columns at run time pays for these instructions."""
@@ -19,7 +19,7 @@ NEVER = 1 << 62
 
 
 @dataclass(frozen=True)
-class Group:
+class DotGroup:
     """Elements adjacent along K that one instruction multiplies."""
 
     size: int
@@ -44,13 +44,13 @@ class Group:
     """Stride along K of the column operand, if it is not stored in groups."""
 
 
-def kind_of_group(product: Product, rows: Factor, columns: Factor, machine: Machine) -> Group | None:
+def kind_of_group(product: MultiplyAdd, rows: Factor, columns: Factor, machine: Machine) -> DotGroup | None:
     """Select the instruction for products of these operands, if the machine has one."""
     if isinstance(product.accumulate_type, ir.F32Type):
         is_bf16 = all(_widened_by(factor, ("arith.extf",)) is not None for factor in (rows, columns)) and all(
             isinstance(factor.argument.type, ir.BF16Type) for factor in (rows, columns)
         )
-        return Group(2, "vdpbf16ps") if is_bf16 and "bf16" in machine.dots else None
+        return DotGroup(2, "vdpbf16ps") if is_bf16 and "bf16" in machine.dots else None
     i8 = ir.IntegerType.get_signless(8)
     if product.accumulate_type != ir.IntegerType.get_signless(32):
         return None
@@ -59,8 +59,8 @@ def kind_of_group(product: Product, rows: Factor, columns: Factor, machine: Mach
         return None
     unsigned = [cast == "arith.extui" for cast in casts]
     if "u8xi8" in machine.dots:
-        return Group(4, "vpdpbusd", unsigned[1], unsigned[0], flips=unsigned[0] == unsigned[1])
-    return Group(2, "vpmaddwd", unsigned[1], unsigned[0], widens=True) if "i16" in machine.dots else None
+        return DotGroup(4, "vpdpbusd", unsigned[1], unsigned[0], flips=unsigned[0] == unsigned[1])
+    return DotGroup(2, "vpmaddwd", unsigned[1], unsigned[0], widens=True) if "i16" in machine.dots else None
 
 
 def _widened_by(factor: Factor, casts: Sequence[str]) -> str | None:
@@ -76,21 +76,26 @@ def _widened_by(factor: Factor, casts: Sequence[str]) -> str | None:
 class GroupedSum:
     """The loops of a reduction whose innermost loop steps by groups."""
 
-    group: Group
-    reduce: list[Axis]
+    group: DotGroup
+    reduce: list[LoopAxis]
     """Innermost last; its extent counts whole groups."""
     rows: Form
     columns: Form
     panel: Form
     """The row of a group in a packed panel."""
-    packed: list[Axis]
+    packed: list[LoopAxis]
     """The same axes, including the partial group."""
 
 
 def grouped_sum(
-    group: Group, rows: Side, columns: Side, order: Sequence[Axis], lane_axis: Axis, alone: set[int],
+    group: DotGroup,
+    rows: ContractionOperand,
+    columns: ContractionOperand,
+    order: Sequence[LoopAxis],
+    lane_axis: LoopAxis,
+    alone: set[int],
     may_pack: bool,
-) -> GroupedSum | None:  # fmt: skip
+) -> GroupedSum | None:
     """Split the reduction into groups; None if the rows are not contiguous along its innermost axis.
 
     `may_pack` tells whether packing the columns pays, if they are not stored in groups.
@@ -122,18 +127,18 @@ def grouped_sum(
         weight *= axis.extent
     by_group = [_by_groups(form, inner, size) for form in (row_form, column_form)]
     made = replace(group, tail=inner.extent % size, step=step)
-    whole = [*fused[:-1], Axis(inner.id, inner.extent // size, True)]
-    return GroupedSum(made, whole, by_group[0], by_group[1], panel, [*fused[:-1], Axis(inner.id, groups, True)])
+    whole = [*fused[:-1], LoopAxis(inner.id, inner.extent // size, True)]
+    return GroupedSum(made, whole, by_group[0], by_group[1], panel, [*fused[:-1], LoopAxis(inner.id, groups, True)])
 
 
-def _by_groups(form: Form, axis: Axis, size: int) -> Form:
+def _by_groups(form: Form, axis: LoopAxis, size: int) -> Form:
     terms = dict(form.terms)
     if axis.id in terms:
         terms[axis.id] *= size
     return Form(terms, form.constant)
 
 
-def room_for(group: Group | None, machine: Machine) -> Machine:
+def room_for(group: DotGroup | None, machine: Machine) -> Machine:
     """Return the machine with the registers that remain for a tile if flipped signs need accumulators too."""
     if group is None or not group.flips or machine.chosen.tile is not None:
         return machine

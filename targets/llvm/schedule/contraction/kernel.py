@@ -12,8 +12,8 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.lower.parallel import PRIVATE_BYTES
-from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
@@ -23,10 +23,10 @@ from mirlo.targets.llvm.schedule.contraction.orders import BOTH, ROWS
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
 from mirlo.targets.llvm.schedule.contraction.padding import PaddedCopy
 from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
-from mirlo.targets.llvm.schedule.contraction.plan import Plan
-from mirlo.targets.llvm.schedule.contraction.sides import Side
-from mirlo.targets.llvm.schedule.contraction.tile import Extent, Part, Tiles, converted
-from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
+from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand
+from mirlo.targets.llvm.schedule.contraction.tile import Extent, KBlock, Tiles, converted
+from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
 
 PANELS_TO_SHARE = 8
 """Panels from which on threads divide the panels; with fewer, they divide the rows of each."""
@@ -34,10 +34,10 @@ MOST_PANEL_BYTES = PRIVATE_BYTES // 2
 """Most bytes of a packed panel that each thread has for itself."""
 
 
-class Kernel:
+class ContractionEmitter:
     """Emits the loops of a plan over the buffers of a function."""
 
-    def __init__(self, plan: Plan, memory: Memory):
+    def __init__(self, plan: RegisterTilePlan, memory: TensorBuffers):
         self.plan = plan
         self.code = Code(memory)
         self.rows: int | None = None
@@ -58,14 +58,14 @@ class Kernel:
         held = self.code.scratch(prod(access.shape), self.plan.contraction.product.accumulate_type)
 
         def part(k: Any) -> None:
-            self.tiles.part = Part(axis.id, size, held, self._is_zero(k), is_last=False)
+            self.tiles.part = KBlock(axis.id, size, held, self._is_zero(k), is_last=False)
             self._row_blocks(self._from(start, axis, k))
 
         self.code.loop(Span(0, last, size), part)
-        self.tiles.part = Part(axis.id, axis.extent - last, held, False, is_last=True)
+        self.tiles.part = KBlock(axis.id, axis.extent - last, held, False, is_last=True)
         self._row_blocks(self._from(start, axis, last))
 
-    def _from(self, start: Places, axis: Axis, k: Any) -> Places:
+    def _from(self, start: Places, axis: LoopAxis, k: Any) -> Places:
         """Return the cursors for a K block; prefetches of the next panel are for the same block."""
         places = start.advance(axis, k)
         if start.ahead is None or places.ahead is None:
@@ -164,7 +164,7 @@ class Kernel:
     def _column_loops(self, places: Places, parallel: bool) -> None:
         self._nest(self.plan.column_loops, places, self._panels, parallel)
 
-    def _side(self, side: Side) -> Any:
+    def _side(self, side: ContractionOperand) -> Any:
         if side.padded_shape is None and not side.is_converted:
             return self.code.flat(side.access.value)
         group, lanes = self.plan.group, self.plan.lanes
@@ -185,7 +185,7 @@ class Kernel:
         lanes *= 1 if group is None else group.size
         return PaddedCopy(self.code, side, lanes, self.plan.machine.masked, convert, kind).emit()
 
-    def _nest(self, axes: list[Axis], places: Places, inside: Any, parallel: bool) -> None:
+    def _nest(self, axes: list[LoopAxis], places: Places, inside: Any, parallel: bool) -> None:
         """Emit loops over these axes, the outermost parallel if allowed; `inside(places, parallel)`."""
         if not axes:
             inside(places, parallel)
@@ -226,13 +226,13 @@ class Kernel:
         for span, columns in ((Span(0, whole, width), width), rest):
             cut = plan.cut(columns)
 
-            def panel(i: Any, cut: list[Piece] = cut) -> None:
+            def panel(i: Any, cut: list[ColumnVector] = cut) -> None:
                 self._panel(places.advance(plan.lane_axis, i), cut, parallel)
 
             if span.start != span.stop:
                 self.code.loop(span, panel, parallel=parallel)
 
-    def _panel(self, places: Places, cut: list[Piece], parallel: bool) -> None:
+    def _panel(self, places: Places, cut: list[ColumnVector], parallel: bool) -> None:
         plan = self.plan
         if plan.packing is not None:
 
@@ -248,7 +248,7 @@ class Kernel:
         free = parallel or ((self.shares_rows or self.shares_both) and not plan.rows_first)
         self._nest(loops, places, lambda at, still: self._rows(at, cut, still), free)
 
-    def _rows(self, places: Places, cut: list[Piece], parallel: bool) -> None:
+    def _rows(self, places: Places, cut: list[ColumnVector], parallel: bool) -> None:
         axis = self.plan.row_axis
         if axis is None:
             self.tiles.emit(places, Extent(1, cut))
@@ -269,7 +269,7 @@ class Kernel:
         else:
             self.code.loop_with_rest([span for span, _ in parts], tile, parallel)
 
-    def _open_rows(self, axis: Axis, places: Places, cut: list[Piece], parallel: bool) -> None:
+    def _open_rows(self, axis: LoopAxis, places: Places, cut: list[ColumnVector], parallel: bool) -> None:
         """Emit tiles of a dynamic number of rows."""
         for tiles in self.open_tiles():
 
@@ -293,7 +293,7 @@ class Kernel:
         return self._open_tiles
 
 
-def summary(plan: Plan) -> dict[str, Any]:
+def summary(plan: RegisterTilePlan) -> dict[str, Any]:
     """Return the parameters of the function's schedule attribute."""
     return {
         "tile": [plan.tile_rows, plan.tile_columns],
@@ -307,7 +307,7 @@ def summary(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _order(plan: Plan) -> dict[str, Any]:
+def _order(plan: RegisterTilePlan) -> dict[str, Any]:
     """Return the order of the loops, if it is not the default one."""
     loops = plan.order_of_loops
     found: dict[str, Any] = {}

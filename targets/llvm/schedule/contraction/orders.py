@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.passes.schedule.blocks.contraction.forms import Axis
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.machine import Choices
-from mirlo.targets.llvm.schedule.contraction.sides import Side
+from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand
 
 PANELS, ROWS, BOTH = 0, 1, 2
 """What threads divide."""
@@ -28,7 +28,7 @@ class LoopOrder:
     """Whether the loops over rows are outside of those over panels."""
     row_block: int = 0
     """Rows that are computed with a panel before the next panel; 0 for all of them."""
-    depth_axis: Axis | None = None
+    depth_axis: LoopAxis | None = None
     """The reduction axis that is blocked, by the outermost loop."""
     depth_block: int = 0
     """Extent of a K block."""
@@ -49,14 +49,20 @@ class Freedom:
     """Whether rows may be outside of panels."""
     block_rows: bool
     """Whether row tiles may be processed in blocks."""
-    depth_axis: Axis | None
+    depth_axis: LoopAxis | None
     """The reduction axis that may be blocked."""
 
 
 def freedom(
-    rows: Side, lane_axis: Axis, row_axis: Axis | None, row_loops: list[Axis], reduce: list[Axis], unrolled: list[Axis],
-    *, is_plain: bool,
-) -> Freedom:  # fmt: skip
+    rows: ContractionOperand,
+    lane_axis: LoopAxis,
+    row_axis: LoopAxis | None,
+    row_loops: list[LoopAxis],
+    reduce: list[LoopAxis],
+    unrolled: list[LoopAxis],
+    *,
+    is_plain: bool,
+) -> Freedom:
     """Return the permitted orders; `is_plain` tells that the kernel neither packs nor uses dot products or groups.
 
     Rows with columns of their own have no panel to share: their order is fixed.
@@ -72,7 +78,9 @@ def freedom(
     return Freedom(bool(row_loops), can_block, longest if is_long else None)
 
 
-def choose_order(chosen: Choices, free: Freedom, own_rows: bool, row_axis: Axis | None, tile_rows: int) -> LoopOrder:
+def choose_order(
+    chosen: Choices, free: Freedom, own_rows: bool, row_axis: LoopAxis | None, tile_rows: int
+) -> LoopOrder:
     """Apply the chosen order as far as the contraction permits it; with `own_rows` rows must be outside."""
     if own_rows:
         return LoopOrder(rows_outside=True, share=None)

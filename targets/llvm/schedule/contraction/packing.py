@@ -6,18 +6,18 @@ from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.passes.schedule.blocks.contraction.forms import Axis
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.padding import Convert
-from mirlo.targets.llvm.schedule.contraction.plan import Plan
-from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, spans
+from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
 from mirlo.targets.llvm.schedule.movement import turn
 
 
 class PanelCopy:
     """Packs the panel at a position of the column operand: one row of columns for each k-step."""
 
-    def __init__(self, code: Code, plan: Plan, source: Any, panel: Any, convert: Convert):
+    def __init__(self, code: Code, plan: RegisterTilePlan, source: Any, panel: Any, convert: Convert):
         assert plan.packing is not None
         self.code = code
         self.plan = plan
@@ -30,14 +30,14 @@ class PanelCopy:
         along_sum = last is not None and plan.packing.source.stride(last) == 1
         self.turns = self.stride != 1 and along_sum and plan.machine.masked
 
-    def emit(self, at: Cursor, cut: list[Piece]) -> None:
+    def emit(self, at: Cursor, cut: list[ColumnVector]) -> None:
         """Pack the panel whose first column is at this cursor."""
         width = sum(piece.lanes for piece in cut)
         read = Cursor(self.code, self.packing.source, at.base, at.offset)
         write = Cursor.start(self.code, self.packing.target.scaled(width))
         self._level(self.packing.axes, read, write, cut)
 
-    def _level(self, axes: list[Axis], read: Cursor, write: Cursor, cut: list[Piece]) -> None:
+    def _level(self, axes: list[LoopAxis], read: Cursor, write: Cursor, cut: list[ColumnVector]) -> None:
         if self.turns and len(axes) == 1:
             for piece in cut:
                 self._turn(axes[0], read.shift(piece.offset * self.stride), write, piece)
@@ -52,12 +52,12 @@ class PanelCopy:
                 position = read.position(piece.offset * self.stride)
                 self._store(self.code.load_lanes(self.source, position, self.stride, piece), write, 0, piece)
 
-    def _turn(self, axis: Axis, read: Cursor, write: Cursor, piece: Piece) -> None:
+    def _turn(self, axis: LoopAxis, read: Cursor, write: Cursor, piece: ColumnVector) -> None:
         """Pack columns that are contiguous along K: transpose squares of them in registers."""
 
         def square(k: Any, count: int) -> None:
             at, to = read.advance(axis, k), write.advance(axis, k)
-            part = Piece(0, piece.lanes, count)
+            part = ColumnVector(0, piece.lanes, count)
             lines = [
                 self.code.load_vector(self.source, at.position(column * self.stride), part)
                 for column in _columns(piece)
@@ -81,12 +81,12 @@ class PanelCopy:
         for span in spans(axis.extent, piece.lanes):
             self.code.loop(span, lambda k, count=span.size: square(k, count))
 
-    def _store(self, value: Any, write: Cursor, shift: int, piece: Piece) -> None:
+    def _store(self, value: Any, write: Cursor, shift: int, piece: ColumnVector) -> None:
         position = write.position(shift + piece.offset)
         self.code.store_vector(self.convert(value, piece.lanes), self.panel, position, piece, whole=True)
 
 
-def _columns(piece: Piece) -> list[Dim]:
+def _columns(piece: ColumnVector) -> list[Dim]:
     """Return the columns of a vector; if their number is dynamic, the last column in place of those beyond it."""
     if isinstance(piece.active, int):
         return list(range(piece.active))

@@ -8,10 +8,10 @@ from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form
+from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
-from mirlo.targets.llvm.schedule.contraction.sides import Side
-from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span, pieces
+from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand
+from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, pieces
 
 COPY_VECTORS = 4
 """Vectors per iteration of a copy loop."""
@@ -27,7 +27,7 @@ class PaddedCopy:
     `convert` converts a vector of elements to the stored type `kind`.
     """
 
-    def __init__(self, code: Code, side: Side, lanes: int, masked: bool, convert: Convert, kind: Any):
+    def __init__(self, code: Code, side: ContractionOperand, lanes: int, masked: bool, convert: Convert, kind: Any):
         self.code = code
         self.convert = convert
         self.lanes = lanes
@@ -74,7 +74,7 @@ class PaddedCopy:
             self._fill(target.shift((first + held) * inner_target), rest * inner_target)
 
     def _copy(self, source: Cursor, target: Cursor, count: Dim) -> None:
-        def move(extra: Any, piece: Piece) -> None:
+        def move(extra: Any, piece: ColumnVector) -> None:
             s, t = _moved(source, extra), _moved(target, extra)
             value = self.code.load_vector(self.source, s.position(piece.offset), piece)
             self.code.store_vector(self.convert(value, piece.lanes), self.target, t.position(piece.offset), piece)
@@ -82,7 +82,7 @@ class PaddedCopy:
         self._run(count, move)
 
     def _fill(self, target: Cursor, count: Dim) -> None:
-        def write(extra: Any, piece: Piece) -> None:
+        def write(extra: Any, piece: ColumnVector) -> None:
             value = self.convert(self.code.splat_constant(piece.lanes, self.outside), piece.lanes)
             self.code.store_vector(value, self.target, _moved(target, extra).position(piece.offset), piece)
 
@@ -101,7 +101,7 @@ class PaddedCopy:
             self.code.loop(Span(0, whole, step), several)
         rest: Any = count - whole
         if not isinstance(rest, int):
-            for piece in (Piece(i, self.lanes, rest - i) for i in range(0, step, self.lanes)):
+            for piece in (ColumnVector(i, self.lanes, rest - i) for i in range(0, step, self.lanes)):
                 each(whole, piece)
             return
         for piece in pieces(rest, self.lanes, self.masked):
@@ -110,5 +110,5 @@ class PaddedCopy:
 
 def _moved(cursor: Cursor, value: Any, stride: Dim = 1) -> Cursor:
     """Return a cursor moved by `value * stride`, the value an integer or an index."""
-    walk = Axis(-1, 1, False)
+    walk = LoopAxis(-1, 1, False)
     return Cursor(cursor.code, Form({walk.id: stride}), cursor.base, cursor.offset).advance(walk, value)

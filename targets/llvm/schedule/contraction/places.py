@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mirlo.passes.schedule.blocks.contraction.forms import Axis
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
-from mirlo.targets.llvm.schedule.contraction.plan import Plan
+from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.stream import next_panel
 
 
@@ -35,7 +35,7 @@ class Places:
             tuple(tuple(map(move, group)) for group in self.indices),
         )  # fmt: skip
 
-    def advance(self, axis: Axis, value: Any) -> Places:
+    def advance(self, axis: LoopAxis, value: Any) -> Places:
         """Substitute a value, an integer or an index, for an axis."""
         return self.map(lambda cursor: cursor.advance(axis, value))
 
@@ -44,7 +44,7 @@ class Places:
         return replace(self, columns=columns)
 
     @staticmethod
-    def start(code: Code, plan: Plan) -> Places:
+    def start(code: Code, plan: RegisterTilePlan) -> Places:
         def at(form: Any) -> Cursor:
             return Cursor.start(code, form)
 

@@ -13,7 +13,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, RuleError, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, analyze
-from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, fuse, row_major
+from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis, fuse, row_major
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.choices import (
     asked_for,
@@ -28,16 +28,16 @@ from mirlo.targets.llvm.schedule.contraction.choices import (
 from mirlo.targets.llvm.schedule.contraction.groups import (
     NEVER,
     WORTH_PACKING,
-    Group,
+    DotGroup,
     GroupedSum,
     grouped_sum,
     kind_of_group,
     room_for,
 )
 from mirlo.targets.llvm.schedule.contraction.orders import Freedom, LoopOrder, choose_order, freedom
-from mirlo.targets.llvm.schedule.contraction.sides import Side, Window, make_side
+from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand, WindowIndex, make_side
 from mirlo.targets.llvm.schedule.contraction.tiles import (
-    Piece,
+    ColumnVector,
     Span,
     TileQuestion,
     edge_spans,
@@ -55,7 +55,7 @@ UNROLL_TAPS = 16
 """Longest inner reduction loops that are unrolled if their loads overlap (depthwise convolutions)."""
 
 
-NO_AXIS = Axis(-2, 1, False)
+NO_AXIS = LoopAxis(-2, 1, False)
 """The lane axis of a scalar output."""
 
 
@@ -65,7 +65,7 @@ class Packing:
 
     panel: Form
     """The row of a k-step, over the reduction axes as the tiles iterate over them."""
-    axes: list[Axis]
+    axes: list[LoopAxis]
     """The reduction axes as packing iterates over them."""
     source: Form
     target: Form
@@ -73,29 +73,29 @@ class Packing:
 
 
 @dataclass
-class Plan:
+class RegisterTilePlan:
     """A contraction with every decision made."""
 
     contraction: Contraction
     machine: Machine
-    rows: Side
-    columns: Side
-    lane_axis: Axis
-    row_axis: Axis | None
-    column_loops: list[Axis]
+    rows: ContractionOperand
+    columns: ContractionOperand
+    lane_axis: LoopAxis
+    row_axis: LoopAxis | None
+    column_loops: list[LoopAxis]
     """Axes outside of the panels: those that the column operand depends on."""
-    row_loops: list[Axis]
+    row_loops: list[LoopAxis]
     """Axes between a panel and its tiles: those that the column operand does not depend on."""
-    order: list[Axis]
+    order: list[LoopAxis]
     """All reduction axes, outermost first."""
-    reduce: list[Axis]
+    reduce: list[LoopAxis]
     """Reduction axes of the kernel's loops, fused, outermost first."""
     packing: Packing | None
     """How panels of the column operand are packed; None if it is read in place."""
     tile_rows: int
     tile_vectors: int
     lanes: int
-    unrolled: list[Axis]
+    unrolled: list[LoopAxis]
     """The last axes of `reduce`, which are unrolled."""
     dot: bool
     """Whether the lanes run along K instead of the output."""
@@ -106,7 +106,7 @@ class Plan:
     """The parameters of the choice of the tile."""
     may_pack: bool = False
     """Whether packing panels is optional."""
-    group: Group | None = None
+    group: DotGroup | None = None
     """The operand groups of a dot-product instruction, if it is used."""
     is_streamed: bool = True
     """Whether panels may be prefetched: they are read one after the other."""
@@ -156,7 +156,7 @@ class Plan:
         return edge_spans(axis.extent, self.tile_rows, *edge.interior())
 
     @property
-    def guards(self) -> list[Window]:
+    def guards(self) -> list[WindowIndex]:
         return self.rows.guards
 
     @property
@@ -169,15 +169,17 @@ class Plan:
         """Return whether the loops over rows are outside of those over panels: row operands are read once."""
         return self.order_of_loops.rows_outside
 
-    def cut(self, columns: Dim) -> list[Piece]:
+    def cut(self, columns: Dim) -> list[ColumnVector]:
         """Return the vectors that cover this many columns; fewer than a panel has if the number is dynamic."""
         if not isinstance(columns, int):
             starts = range(0, self.tile_columns, self.lanes)
-            return [Piece(start, self.lanes, columns - start) for start in starts]
+            return [ColumnVector(start, self.lanes, columns - start) for start in starts]
         return pieces(columns, self.lanes, self.machine.masked)
 
 
-def make_plan(contraction: Contraction, machine: Machine, constants: Collection[Any] = ()) -> Plan | Decline:
+def make_plan(
+    contraction: Contraction, machine: Machine, constants: Collection[Any] = ()
+) -> RegisterTilePlan | Decline:
     """Plan a contraction, or decline it for register tiles.
 
     `constants` are operands that may be packed before the kernel runs.
@@ -210,8 +212,8 @@ def _flatten(groups: Iterable[Iterable[Form | None]]) -> list[Form]:
 
 
 def _sides(
-    contraction: Contraction, lane_axis: Axis, spatial: list[Axis], allow_edge: bool
-) -> tuple[Side, Side] | Decline:
+    contraction: Contraction, lane_axis: LoopAxis, spatial: list[LoopAxis], allow_edge: bool
+) -> tuple[ContractionOperand, ContractionOperand] | Decline:
     """Return the row operand and the column operand.
 
     Elements of the row operand are broadcast; vectors of the column operand run along the lanes.
@@ -245,9 +247,16 @@ class _Planner:
     """Makes the plan for given operands and lane axis."""
 
     def __init__(
-        self, contraction: Contraction, machine: Machine, rows: Side, columns: Side, lane_axis: Axis,
-        spatial: list[Axis], writes: list[Form], constants: Collection[Any] = (),
-    ):  # fmt: skip
+        self,
+        contraction: Contraction,
+        machine: Machine,
+        rows: ContractionOperand,
+        columns: ContractionOperand,
+        lane_axis: LoopAxis,
+        spatial: list[LoopAxis],
+        writes: list[Form],
+        constants: Collection[Any] = (),
+    ):
         self.contraction = contraction
         self.constants = constants
         self.machine = machine
@@ -259,7 +268,7 @@ class _Planner:
             self.alone |= {contraction.ragged.outer, contraction.ragged.inner}
         self._fuse_spatial(lane_axis, spatial, writes)
 
-    def _fuse_spatial(self, lane_axis: Axis, spatial: list[Axis], writes: list[Form]) -> None:
+    def _fuse_spatial(self, lane_axis: LoopAxis, spatial: list[LoopAxis], writes: list[Form]) -> None:
         stages = self.contraction.stages
         reads = [[None if r is None else row_major(r.dims, r.shape) for r in s.reads] for s in stages]
         indices = [list(stage.indices) for stage in stages]
@@ -272,7 +281,7 @@ class _Planner:
         self.indices = [[next(it) for _ in group] for group in indices]
         self.lane_axis = next((axis for axis in self.spatial if axis.id == lane_axis.id), lane_axis)
 
-    def plan(self) -> Plan:
+    def plan(self) -> RegisterTilePlan:
         """Choose the tile, the packing and the order of the loops."""
         rows, columns, lane_axis, machine = self.rows, self.columns, self.lane_axis, self.machine
         accumulator_bytes = element_bytes(self.contraction.product.accumulate_type)
@@ -334,7 +343,7 @@ class _Planner:
         free = freedom(rows, lane_axis, row_axis, row_loops, reduce, unrolled, is_plain=is_plain)
         own_rows = rows.form.stride(lane_axis) != 0 and packing is None
         loops = choose_order(chosen, free, own_rows, row_axis, tile_rows)
-        return Plan(
+        return RegisterTilePlan(
             self.contraction, self.machine, rows, columns, lane_axis, row_axis,
             column_loops=[axis for axis in rest if columns.form.stride(axis)], order=order,
             row_loops=row_loops, reduce=reduce, packing=packing, tile_rows=tile_rows, tile_vectors=tile_vectors,
@@ -346,7 +355,7 @@ class _Planner:
             order_of_loops=loops, free=free, is_stored=is_stored, may_dot=contiguous is not None,
         )  # fmt: skip
 
-    def _row_candidates(self, axes: list[Axis]) -> list[Axis]:
+    def _row_candidates(self, axes: list[LoopAxis]) -> list[LoopAxis]:
         """Return the axes that the tile's rows may run along."""
         if self.rows.edge is not None:
             return [axis for axis in axes if axis.id == self.rows.edge.position.id]
@@ -354,8 +363,8 @@ class _Planner:
         return [axis for axis in axes if axis.id not in guarded]
 
     def _fuse_reduce(
-        self, order: list[Axis], pack: bool, grouped: GroupedSum | None
-    ) -> tuple[list[Axis], Packing | None]:
+        self, order: list[LoopAxis], pack: bool, grouped: GroupedSum | None
+    ) -> tuple[list[LoopAxis], Packing | None]:
         """Return the reduction axes of the kernel's loops, and how a panel is packed."""
         if grouped is not None:
             self.rows.form, self.columns.form = grouped.rows, grouped.columns
@@ -372,9 +381,9 @@ class _Planner:
         reduce, (self.rows.form, panel) = fuse(order, [self.rows.form, panel], self.alone)
         return reduce, Packing(panel, axes, source, target)
 
-    def _unrolled(self, reduce: list[Axis]) -> list[Axis]:
+    def _unrolled(self, reduce: list[LoopAxis]) -> list[LoopAxis]:
         guarded = {window.tap.id for window in self.rows.guards}
-        found: list[Axis] = []
+        found: list[LoopAxis] = []
         for axis in reversed(reduce):
             if axis.id in guarded or not isinstance(axis.extent, int):
                 break
@@ -387,7 +396,7 @@ class _Planner:
 @deciding
 def plan_of(
     blocks: Sequence[BlockView], kept: Collection[Any], machine: Machine, constants: Collection[Any] = ()
-) -> Plan | Decline:
+) -> RegisterTilePlan | Decline:
     """Plan some blocks, the first of which is the contraction, in register tiles."""
     found = analyze(blocks, kept)
     return found if isinstance(found, Decline) else make_plan(found, machine, constants)

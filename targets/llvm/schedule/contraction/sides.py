@@ -11,17 +11,17 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.contraction.analysis import Access
+from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import Factor
-from mirlo.passes.schedule.blocks.contraction.forms import Axis, Form, row_major
+from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis, row_major
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowIndex:
     """An index `stride * position + step * tap + offset` that may be outside of `0 .. size - 1`."""
 
-    position: Axis
-    tap: Axis
+    position: LoopAxis
+    tap: LoopAxis
     stride: int
     step: int
     offset: int
@@ -44,11 +44,11 @@ class Window:
 
 
 @dataclass
-class Side:
+class ContractionOperand:
     """An operand of the contraction, as the kernel reads it."""
 
     factor: Factor
-    access: Access
+    access: TensorAccess
     form: Form
     """Position in the buffer that the kernel reads: the operand, or its padded copy."""
     padded_shape: tuple[int, ...] | None = None
@@ -57,9 +57,9 @@ class Side:
     """Padding before the first element, in each dim of the copy."""
     is_converted: bool = False
     """Whether the kernel reads a converted copy."""
-    guards: list[Window] = field(default_factory=list)
+    guards: list[WindowIndex] = field(default_factory=list)
     """Windows whose products out of bounds are skipped by the bounds of the loop over taps."""
-    edge: Window | None = None
+    edge: WindowIndex | None = None
     """The window whose products out of bounds are skipped tile by tile."""
 
     def needs_cast(self, kind: Any) -> bool:
@@ -68,15 +68,19 @@ class Side:
 
 
 def make_side(
-    factor: Factor, access: Access, axes: Sequence[Axis], guarded: Collection[int] = (), edge: int | None = None
-) -> Side | Decline:
+    factor: Factor,
+    access: TensorAccess,
+    axes: Sequence[LoopAxis],
+    guarded: Collection[int] = (),
+    edge: int | None = None,
+) -> ContractionOperand | Decline:
     """Plan how the kernel reads an operand.
 
     If the padding value is zero, windows over the axes in `guarded`, and the window over the axis `edge`, are read
     in place; every other dim with accesses out of bounds is padded in a copy.
     """
     extents = {axis.id: axis.extent for axis in axes}
-    side = Side(factor, access, row_major(access.dims, access.shape))
+    side = ContractionOperand(factor, access, row_major(access.dims, access.shape))
     if access.outside is None and not all(isinstance(size, int) for size in (*access.shape, *extents.values())):
         return side  # no access is out of bounds
     ranges = [dim.range(extents) for dim in access.dims]
@@ -110,13 +114,13 @@ def make_side(
     return side
 
 
-def _window(index: Form, size: int, axes: Sequence[Axis]) -> Window | None:
+def _window(index: Form, size: int, axes: Sequence[LoopAxis]) -> WindowIndex | None:
     """Match an index as a window: one spatial and one reduction axis, both with positive steps."""
     moving = sorted((axis for axis in axes if index.stride(axis)), key=lambda axis: axis.reduce)
     if [axis.reduce for axis in moving] != [False, True] or any(index.stride(axis) < 0 for axis in moving):
         return None
     position, tap = moving
-    return Window(position, tap, index.stride(position), index.stride(tap), index.constant, size)
+    return WindowIndex(position, tap, index.stride(position), index.stride(tap), index.constant, size)
 
 
 def _is_zero(attribute: Any) -> bool:

@@ -8,13 +8,13 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.blocks.contraction.forms import Form
-from mirlo.targets.llvm.schedule.contraction.plan import Plan
+from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
 
 LEAD_BYTES = 4096
 """Prefetch distance in bytes for a panel that one tile reads."""
 
 
-def next_panel(plan: Plan) -> Form | None:
+def next_panel(plan: RegisterTilePlan) -> Form | None:
     """Return the position in the column operand that the current tiles should prefetch for the next panel, or None.
 
     Only the first row of tiles reads a panel from memory; prefetched by all tiles of a panel, the next one arrives
@@ -42,7 +42,7 @@ def next_panel(plan: Plan) -> Form | None:
     return Form(terms, form.constant + plan.depth * width)
 
 
-def lead(plan: Plan) -> tuple[int, int]:
+def lead(plan: RegisterTilePlan) -> tuple[int, int]:
     """Return the prefetch distance of a tile in elements of the column operand, and the elements of a k-step.
 
     Hardware prefetching does not run far enough ahead to hide the latency of the outer caches. Zeros if several
@@ -55,7 +55,7 @@ def lead(plan: Plan) -> tuple[int, int]:
     return ahead // element_bytes(plan.columns.access.element_type), _width(plan)
 
 
-def _streams(plan: Plan) -> bool:
+def _streams(plan: RegisterTilePlan) -> bool:
     """Return whether the column operand consists of panels that are read from the first byte to the last."""
     inner = plan.reduce[-1] if plan.reduce else None
     if inner is None or not all(isinstance(axis.extent, int) for axis in (plan.lane_axis, *plan.reduce)):
@@ -66,18 +66,18 @@ def _streams(plan: Plan) -> bool:
     return is_panel and plan.is_streamed and not plan.dot and not plan.unrolled
 
 
-def _width(plan: Plan) -> int:
+def _width(plan: RegisterTilePlan) -> int:
     """Return the elements of a panel for one k-step."""
     extent = plan.lane_axis.extent
     assert isinstance(extent, int)
     return extent * (1 if plan.group is None else plan.group.size)
 
 
-def _tiles_of_panel(plan: Plan) -> Dim:
+def _tiles_of_panel(plan: RegisterTilePlan) -> Dim:
     """Return the number of tiles that read the same panel."""
     tiles = D.product([axis.extent for axis in plan.row_loops])
     return tiles * (D.ceildiv(plan.row_axis.extent, plan.tile_rows) if plan.row_axis is not None else 1)
 
 
-def _column_bytes(plan: Plan) -> int:
+def _column_bytes(plan: RegisterTilePlan) -> int:
     return prod(plan.columns.access.shape) * element_bytes(plan.columns.access.element_type)

@@ -11,15 +11,15 @@ from typing import Any
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
-from mirlo.passes.schedule.blocks.contraction.forms import Axis
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.epilogue import Epilogue
 from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
-from mirlo.targets.llvm.schedule.contraction.plan import Plan
-from mirlo.targets.llvm.schedule.contraction.sides import Side, Window
+from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand, WindowIndex
 from mirlo.targets.llvm.schedule.contraction.stream import lead
-from mirlo.targets.llvm.schedule.contraction.tiles import Piece, Span
+from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Extent:
     """The size of a tile."""
 
     rows: int
-    cut: list[Piece]
+    cut: list[ColumnVector]
     first_row: int | None = None
     """The row that it starts at, if products out of bounds must be skipped."""
 
 
 @dataclass(frozen=True)
-class Part:
+class KBlock:
     """A K block; the results of earlier blocks are in a buffer."""
 
     axis: int
@@ -48,7 +48,7 @@ class Part:
 class Tiles:
     """Emits tiles of a plan. `packed` tells that the column operand is read from its panel."""
 
-    def __init__(self, code: Code, plan: Plan, buffers: Buffers, packed: bool):
+    def __init__(self, code: Code, plan: RegisterTilePlan, buffers: Buffers, packed: bool):
         self.code = code
         self.plan = plan
         self.buffers = buffers
@@ -61,10 +61,10 @@ class Tiles:
         self.whole_columns = _has_whole_columns(plan)
         self.limits: dict[int, Any] = {}
         """Ends of reduction axes, by id: an index, or None for their extent."""
-        self.part: Part | None = None
+        self.part: KBlock | None = None
         """The current K block, if the reduction is blocked."""
 
-    def keep_columns(self, columns: Cursor, cut: list[Piece]) -> None:
+    def keep_columns(self, columns: Cursor, cut: list[ColumnVector]) -> None:
         """Load all vectors of a short column operand once, for the following tiles."""
         self.resident = {}
         if len(self.plan.unrolled) == len(self.plan.reduce) and self.row_stride(columns) == 0:
@@ -87,7 +87,7 @@ class Tiles:
         else:
             self.epilogue.finish(places, extent.rows, extent.cut, sums)
 
-    def _held(self, places: Places, extent: Extent) -> Iterator[tuple[Any, Piece]]:
+    def _held(self, places: Places, extent: Extent) -> Iterator[tuple[Any, ColumnVector]]:
         """Yield the positions of a tile's partial sums in their buffer."""
         axis, first = self.plan.row_axis, places.writes[0]
         for r in range(extent.rows):
@@ -95,7 +95,7 @@ class Tiles:
             for piece in extent.cut:
                 yield here.position(piece.offset), piece
 
-    def _continued(self, part: Part, places: Places, sums: list[Any], extent: Extent) -> list[Any]:
+    def _continued(self, part: KBlock, places: Places, sums: list[Any], extent: Extent) -> list[Any]:
         """Return the initial accumulators of a K block."""
 
         def loaded() -> list[Any]:
@@ -110,7 +110,7 @@ class Tiles:
             scf.YieldOp(loaded())
         return list(branch.results)
 
-    def _reduce(self, axes: list[Axis], places: Places, sums: list[Any], extent: Extent) -> list[Any]:
+    def _reduce(self, axes: list[LoopAxis], places: Places, sums: list[Any], extent: Extent) -> list[Any]:
         if len(axes) == len(self.plan.unrolled):
             loaded: dict[Any, Any] = {}
             for tap in self._taps(places.columns):
@@ -130,7 +130,7 @@ class Tiles:
         count = axis.extent if self.part is None or self.part.axis != axis.id else self.part.extent
         return self.code.loop(Span(0, count, 1), body, sums)
 
-    def _guarded(self, window: Window, start: Cursor, body: Any, sums: list[Any]) -> list[Any]:
+    def _guarded(self, window: WindowIndex, start: Cursor, body: Any, sums: list[Any]) -> list[Any]:
         """Emit the loop over the taps of a window that are in bounds."""
         if start.base is None and isinstance(window.size, int):
             taps = [t for t in range(window.tap.extent) if 0 <= start.offset + t * window.step < window.size]
@@ -200,7 +200,7 @@ class Tiles:
         axis = self.plan.row_axis
         return cursor.form.stride(axis) if axis is not None else 0
 
-    def _row(self, at: Cursor, shift: int, piece: Piece, loaded: dict[Any, Any]) -> Any:
+    def _row(self, at: Cursor, shift: int, piece: ColumnVector, loaded: dict[Any, Any]) -> Any:
         """Load the row operand for one vector: an element for all lanes, or a vector."""
         stride = self.row_lane_stride
         key = ("row", shift + piece.offset * stride, *((piece.lanes, piece.active) if stride else ()))
@@ -213,14 +213,16 @@ class Tiles:
             loaded[spread] = splat(loaded[key], piece.lanes)
         return loaded[spread]
 
-    def _column(self, at: Cursor, shift: int, piece: Piece) -> Any:
+    def _column(self, at: Cursor, shift: int, piece: ColumnVector) -> Any:
         if self.packed:
             return self.code.load_vector(self.buffers.columns, at.position(shift + piece.offset), piece, whole=True)
         stride = self.column_lane_stride
         made = self.read(self.plan.columns, self.buffers.columns, at, shift, stride, piece)
         return splat(made, piece.lanes)
 
-    def read(self, side: Side, buffer: Any, at: Cursor, shift: int, stride: int, piece: Piece) -> Any:
+    def read(
+        self, side: ContractionOperand, buffer: Any, at: Cursor, shift: int, stride: int, piece: ColumnVector
+    ) -> Any:
         """Load and convert an operand: a vector along the lanes, or one element if it does not depend on them."""
         position = at.position(shift + piece.offset * stride)
         if side is self.plan.columns and stride == 1 and self.whole_columns:
@@ -230,7 +232,7 @@ class Tiles:
         return element if side.is_converted else converted(self.plan, side, element, piece.lanes)
 
 
-def _has_whole_columns(plan: Plan) -> bool:
+def _has_whole_columns(plan: RegisterTilePlan) -> bool:
     """Return whether vectors of columns may be read whole: memory beyond the last column is readable."""
     side, lane_axis = plan.columns, plan.lane_axis
     if plan.dot or not isinstance(lane_axis.extent, int):
@@ -242,7 +244,7 @@ def _has_whole_columns(plan: Plan) -> bool:
     return all(isinstance(size, int) and size % plan.panel_columns == 0 for size in sizes)
 
 
-def converted(plan: Plan, side: Side, element: Any, lanes: int) -> Any:
+def converted(plan: RegisterTilePlan, side: ContractionOperand, element: Any, lanes: int) -> Any:
     """Convert an element of an operand, or a vector of elements, to the type of the product."""
     return widened(side.factor.emit(element, lanes), plan.contraction.product.accumulate_type)
 

@@ -28,7 +28,7 @@ LATENCY_SLACK = 1.25
 
 
 @dataclass(frozen=True)
-class Piece:
+class ColumnVector:
     """A vector of columns, of which `active` lanes exist."""
 
     offset: int
@@ -103,19 +103,19 @@ def edge_spans(extent: int, size: int, first: int, stop: int) -> list[tuple[Span
     return found
 
 
-def pieces(columns: int, lanes: int, masked: bool) -> list[Piece]:
+def pieces(columns: int, lanes: int, masked: bool) -> list[ColumnVector]:
     """Divide columns into vectors; the rest is one partial vector, or ever narrower whole ones."""
-    found = [Piece(i, lanes, lanes) for i in range(0, columns // lanes * lanes, lanes)]
+    found = [ColumnVector(i, lanes, lanes) for i in range(0, columns // lanes * lanes, lanes)]
     offset = columns // lanes * lanes
     rest = columns - offset
     if rest and masked:
         width = lanes
         while width // 2 >= rest and width > 4:
             width //= 2
-        return [*found, Piece(offset, width, rest)]
+        return [*found, ColumnVector(offset, width, rest)]
     while rest:
         width = 1 << (rest.bit_length() - 1)
-        found.append(Piece(offset, width, width))
+        found.append(ColumnVector(offset, width, width))
         offset, rest = offset + width, rest - width
     return found
 

@@ -10,14 +10,14 @@ from typing import Any
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, decline, schedule
-from mirlo.passes.schedule.blocks.attention import Attention, Read, cannot_be_attention
-from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.passes.schedule.blocks.group import Group, unfit
+from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read, cannot_be_attention
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.targets.gpu.schedule.attention import AttentionPlan, build_attention, plan_attention, plan_group
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionKernels, ByLength
-from mirlo.targets.gpu.schedule.attention.split_keys import Blocks, choose_parts
-from mirlo.targets.gpu.schedule.attention.tiled import Tile as SumsTile
+from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_parts
+from mirlo.targets.gpu.schedule.attention.tiled import ThreadAttentionTile as SumsTile
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
 from mirlo.targets.gpu.schedule.exchange import Exchange
@@ -25,7 +25,7 @@ from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule.attention.choices import NOT_WANTED, is_wanted, with_choices
 from mirlo.targets.nvvm.schedule.attention.decode import DecodeKernel, Teams, teams_of
 from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan, plan_groups
-from mirlo.targets.nvvm.schedule.attention.mma import MmaKernel, Tile
+from mirlo.targets.nvvm.schedule.attention.mma import MmaKernel, WarpAttentionTile
 from mirlo.targets.nvvm.schedule.shuffles import ShuffleExchange
 from mirlo.targets.nvvm.schedule.units import ROWS, Format, format_of
 from mirlo.targets.nvvm.schedule.warprows import AROUND
@@ -42,14 +42,14 @@ class MmaAttentionPlan:
 
     name = "attention on tensor cores"
 
-    found: Attention
+    found: AttentionBlocks
     form: Format
-    tile: Tile
+    tile: WarpAttentionTile
     parts: Dim
     no_groups: str = ""
     """Why warpgroups do not compute it, on chips that have them."""
 
-    def emit(self, memory: Memory, times: Dim = 1) -> None:
+    def emit(self, memory: TensorBuffers, times: Dim = 1) -> None:
         """Emit the launches at the insertion point."""
         MmaKernel(Work(self.found, memory, times), self.form, self.tile, self.parts).emit()
 
@@ -58,7 +58,7 @@ class MmaAttentionPlan:
         return {"tile": [self.tile.height, self.tile.keys], "warps": self.tile.warps, "parts": self.parts, **why}
 
 
-def plan_group_attention(found: Attention, options: Options) -> GroupAttentionPlan | Decline:
+def plan_group_attention(found: AttentionBlocks, options: Options) -> GroupAttentionPlan | Decline:
     """Plan an attention by warpgroups."""
     if not options.chip.has_warpgroups:
         return decline("the chip has no products of warpgroups", chip=options.chip.name)
@@ -68,7 +68,7 @@ def plan_group_attention(found: Attention, options: Options) -> GroupAttentionPl
     return form if isinstance(form, Decline) else plan_groups(found, form, options.chip)
 
 
-def plan_mma_attention(found: Attention, options: Options) -> MmaAttentionPlan | Decline:
+def plan_mma_attention(found: AttentionBlocks, options: Options) -> MmaAttentionPlan | Decline:
     """Plan an attention by `mma.sync`."""
     if str(found.sum_type) != "f32":
         return decline("the sums are not f32", type=str(found.sum_type))
@@ -82,7 +82,7 @@ def plan_mma_attention(found: Attention, options: Options) -> MmaAttentionPlan |
         return decline("there are too few rows for matrix units", rows=rows)
     tile = choose_tile(found)
     together = max(1, TOGETHER // tile.warps)
-    blocks = Blocks(tile.height, tile.keys, tile.columns, options.chip.units, MATRIX_UNITS, together)
+    blocks = BlockProperties(tile.height, tile.keys, tile.columns, options.chip.units, MATRIX_UNITS, together)
     return MmaAttentionPlan(found, form, tile, choose_parts(found, blocks))
 
 
@@ -92,11 +92,11 @@ class DecodePlan:
 
     name = "attention of few rows"
 
-    found: Attention
+    found: AttentionBlocks
     teams: Teams
     parts: Dim
 
-    def emit(self, memory: Memory, times: Dim = 1) -> None:
+    def emit(self, memory: TensorBuffers, times: Dim = 1) -> None:
         """Emit the launches at the insertion point."""
         DecodeKernel(Work(self.found, memory, times), self.teams, self.parts).emit()
 
@@ -104,7 +104,7 @@ class DecodePlan:
         return {"keys": self.teams.keys, "threads_of_a_key": self.teams.members, "parts": self.parts}
 
 
-def plan_decode(found: Attention, options: Options) -> DecodePlan | Decline:
+def plan_decode(found: AttentionBlocks, options: Options) -> DecodePlan | Decline:
     """Plan an attention with few rows."""
     if str(found.sum_type) != "f32":
         return decline("the sums are not f32", type=str(found.sum_type))
@@ -123,16 +123,16 @@ def plan_decode(found: Attention, options: Options) -> DecodePlan | Decline:
             return decline("a factor does not lie 16 bytes side by side", shape=read.operand.shape)
         if read.operand.element_type != found.key.operand.element_type:
             return decline("the factors have different types", type=str(read.operand.element_type))
-    blocks = Blocks(rows, teams.keys, found.value_size, options.chip.units, together=TOGETHER)
+    blocks = BlockProperties(rows, teams.keys, found.value_size, options.chip.units, together=TOGETHER)
     return DecodePlan(found, teams, choose_parts(found, blocks))
 
 
-def _reads(found: Attention) -> list[tuple[Read, int]]:
+def _reads(found: AttentionBlocks) -> list[tuple[Read, int]]:
     """Return query, key and value, with the loop along which each is contiguous."""
     return [(found.query, found.size_loop), (found.key, found.size_loop), (found.value, found.value_loop)]
 
 
-def _common_form(found: Attention, options: Options) -> Format | Decline:
+def _common_form(found: AttentionBlocks, options: Options) -> Format | Decline:
     """Return the common matrix-unit format of query, key and value."""
     forms: list[Format] = []
     for read, loop in _reads(found):
@@ -162,28 +162,28 @@ def _by_shuffles(down: Any, across: Any, tile: SumsTile, kind: Any) -> Exchange:
     return ShuffleExchange(down, across, tile.down, tile.across, tile.rows, kind)
 
 
-def choose_tile(found: Attention) -> Tile:
+def choose_tile(found: AttentionBlocks) -> WarpAttentionTile:
     """Return warps of 16 rows each, as many as there are rows for, and as many keys as registers hold scores for."""
     rows = D.estimate_dim(found.count(found.rows))
     columns = min(128, -(-found.value_size // 16) * 16)
     warps = 4 if rows > 32 else 2 if rows > 16 else 1
     keys = 64 if found.size <= 128 else 32
     most = -(-found.keys // 16) * 16 if isinstance(found.keys, int) else keys
-    return Tile(warps, 1, min(keys, most), columns)
+    return WarpAttentionTile(warps, 1, min(keys, most), columns)
 
 
 Plan = DecodePlan | GroupAttentionPlan | MmaAttentionPlan | AttentionPlan
-PLANNERS: tuple[Callable[[Attention, Options], Plan | Decline], ...] = (
+PLANNERS: tuple[Callable[[AttentionBlocks, Options], Plan | Decline], ...] = (
     plan_decode,
     plan_group_attention,
     plan_mma_attention,
 )
 
 
-def plan_any(group: Group, options: Options, tuned: Mapping[str, int]) -> AttentionKernels | ByLength | Decline:
+def plan_any(group: BlockGroup, options: Options, tuned: Mapping[str, int]) -> AttentionKernels | ByLength | Decline:
     """Plan these blocks if they are an attention."""
 
-    def plan(found: Attention) -> Plan:
+    def plan(found: AttentionBlocks) -> Plan:
         reasons = []
         for way in PLANNERS:
             made = way(found, options) if is_wanted(way is plan_group_attention, tuned) else NOT_WANTED

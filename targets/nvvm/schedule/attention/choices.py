@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from mirlo.passes.rules import decline
-from mirlo.passes.schedule.blocks.attention import Attention
+from mirlo.passes.schedule.blocks.attention import AttentionBlocks
 from mirlo.targets.nvvm.schedule.attention import grouped
 from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan
 from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile
-from mirlo.targets.nvvm.schedule.attention.mma import Tile
+from mirlo.targets.nvvm.schedule.attention.mma import WarpAttentionTile
 
 WARPS, ROWS, KEYS, PARTS = "warps", "rows", "keys", "parts"
 GROUPS, STAGES = "groups", "stages"
@@ -23,7 +23,7 @@ MOST_REGISTERS = 208
 MAX_SPLITS = 64
 
 
-def tiles(found: Attention, own: Tile) -> Iterator[Tile]:
+def tiles(found: AttentionBlocks, own: WarpAttentionTile) -> Iterator[WarpAttentionTile]:
     """Yield `mma.sync` tiles whose fragments fit registers, those like the plan's own first."""
     for warps in (4, 8, 2):
         for rows in (1, 2):
@@ -55,7 +55,7 @@ def choices(plan: Any) -> list[dict[str, int]]:
         found = [{GROUPS: t.groups, KEYS: t.keys, STAGES: t.stages, PARTS: plan.parts} for t in others]
         found.append({GROUPS: 0})
     own = getattr(plan, "tile", None)
-    if isinstance(own, Tile):
+    if isinstance(own, WarpAttentionTile):
         others = (tile for tile in tiles(plan.found, own) if tile != own)
         found = [{WARPS: t.warps, ROWS: t.rows, KEYS: t.keys, PARTS: plan.parts} for t in others]
     near = {1, 2 * plan.parts, 4 * plan.parts, plan.parts // 2}
@@ -70,7 +70,7 @@ def with_choices(plan: Any, values: Mapping[str, int]) -> Any:
     if parts in range(1, MAX_SPLITS + 1):
         plan = replace(plan, parts=parts)
     own = getattr(plan, "tile", None)
-    if not isinstance(own, Tile):
+    if not isinstance(own, WarpAttentionTile):
         return plan
     asked = [values.get(name, getattr(own, name)) for name in (WARPS, ROWS, KEYS)]
     for tile in tiles(plan.found, own):

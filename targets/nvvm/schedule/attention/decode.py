@@ -16,7 +16,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.passes.schedule.blocks.attention import Attention, Read
+from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.contraction.body import widened
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.partial import parts_of, tiles_of
@@ -64,7 +64,7 @@ class Teams:
         return self.count * self.unrolled
 
 
-def teams_of(found: Attention, unrolled: int = 4) -> Teams:
+def teams_of(found: AttentionBlocks, unrolled: int = 4) -> Teams:
     """Return teams with as many threads as one read of a key takes, up to a warp."""
     vector = ACCESS // element_bytes(found.key.operand.element_type)
     pieces = max(found.size, found.value_size) // vector

@@ -9,9 +9,9 @@ from typing import Any
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.attention import Attention
-from mirlo.passes.schedule.blocks.evaluate import Memory
-from mirlo.targets.gpu.schedule.attention.split_keys import Blocks, choose_parts
+from mirlo.passes.schedule.blocks.attention import AttentionBlocks
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_parts
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.schedule.attention.groups import REGISTERS, GroupKernel
@@ -33,7 +33,7 @@ OTHER_REGISTERS = 32
 
 
 @dataclass(frozen=True)
-class Way:
+class WarpgroupStrategy:
     """Warpgroups and keys of a tile, and the estimated relative speed of such tiles."""
 
     groups: int
@@ -46,9 +46,17 @@ class Way:
 
 
 WAYS = (
-    Way(3, 128, 1.0, simple=True), Way(2, 176, 1.0, unmasked=True), Way(2, 128, 0.95), Way(2, 112, 0.93),
-    Way(2, 96, 0.91), Way(2, 80, 0.88), Way(2, 64, 0.8), Way(1, 128, 0.6), Way(1, 64, 0.5), Way(1, 32, 0.3),
-)  # fmt: skip
+    WarpgroupStrategy(3, 128, 1.0, simple=True),
+    WarpgroupStrategy(2, 176, 1.0, unmasked=True),
+    WarpgroupStrategy(2, 128, 0.95),
+    WarpgroupStrategy(2, 112, 0.93),
+    WarpgroupStrategy(2, 96, 0.91),
+    WarpgroupStrategy(2, 80, 0.88),
+    WarpgroupStrategy(2, 64, 0.8),
+    WarpgroupStrategy(1, 128, 0.6),
+    WarpgroupStrategy(1, 64, 0.5),
+    WarpgroupStrategy(1, 32, 0.3),
+)
 
 
 @dataclass(frozen=True)
@@ -57,13 +65,13 @@ class GroupAttentionPlan:
 
     name = "attention on warpgroups"
 
-    found: Attention
+    found: AttentionBlocks
     factors: Factors
     tile: GroupTile
     parts: int
     chip: Chip
 
-    def emit(self, memory: Memory, times: Dim = 1) -> None:
+    def emit(self, memory: TensorBuffers, times: Dim = 1) -> None:
         """Emit the launches at the insertion point."""
         GroupKernel(Work(self.found, memory, times), self.factors, self.tile, self.parts, self.chip.units).emit()
 
@@ -72,7 +80,7 @@ class GroupAttentionPlan:
         return {"tile": [tile.height, tile.keys], "slots": tile.stages, "parts": self.parts}
 
 
-def plan_groups(found: Attention, form: Format, chip: Chip) -> GroupAttentionPlan | Decline:
+def plan_groups(found: AttentionBlocks, form: Format, chip: Chip) -> GroupAttentionPlan | Decline:
     """Plan an attention in this format by warpgroups."""
     if not all(isinstance(extent, int) for extent in found.extents):
         return decline("sizes are known at run time only, which tensor maps must be made for")
@@ -88,14 +96,14 @@ def plan_groups(found: Attention, form: Format, chip: Chip) -> GroupAttentionPla
     tile = choose_tile(found, factors, chip)
     if tile is None:
         return decline("no tile fits registers and shared memory", size=found.size, value_size=found.value_size)
-    blocks = Blocks(tile.height, tile.keys, found.value_size, chip.units, RATE)
+    blocks = BlockProperties(tile.height, tile.keys, found.value_size, chip.units, RATE)
     parts = even_parts(found, tile, known(choose_parts(found, blocks)))
     if 2 * jobs(found, factors, tile) * parts < chip.units:
         return decline("there are too few rows for the chip's units", rows=found.count(found.rows))
     return GroupAttentionPlan(found, factors, tile, parts, chip)
 
 
-def factors_of(found: Attention, form: Format) -> Factors | Decline:
+def factors_of(found: AttentionBlocks, form: Format) -> Factors | Decline:
     """Return queries, keys and values as they are copied; the rows of a tile have a uniform stride."""
     inner = found.rows
     while len(inner) > 1 and uniform_pitch(found, found.query, inner) is None:
@@ -115,7 +123,7 @@ def factors_of(found: Attention, form: Format) -> Factors | Decline:
     return Factors(query, key, value, outer)
 
 
-def tiles(found: Attention, factors: Factors, chip: Chip) -> Iterator[tuple[GroupTile, float]]:
+def tiles(found: AttentionBlocks, factors: Factors, chip: Chip) -> Iterator[tuple[GroupTile, float]]:
     """Yield tiles that fit registers and shared memory, with their estimated speed."""
     for way in WAYS:
         _, registers = REGISTERS[way.groups]
@@ -132,13 +140,13 @@ def tiles(found: Attention, factors: Factors, chip: Chip) -> Iterator[tuple[Grou
                 break
 
 
-def _is_simple(found: Attention, keys: int) -> bool:
+def _is_simple(found: AttentionBlocks, keys: int) -> bool:
     """Return whether all tiles of this many keys are full, and rows belong to one head."""
     heads = [loop for loop in found.rows if known(found.extents[loop]) > 1]
     return len(heads) <= 1 and known(found.keys) % keys == 0
 
 
-def choose_tile(found: Attention, factors: Factors, chip: Chip) -> GroupTile | None:
+def choose_tile(found: AttentionBlocks, factors: Factors, chip: Chip) -> GroupTile | None:
     """Return the tile with the lowest estimated time, counting wasted products."""
     keys = known(found.keys)
 
@@ -154,13 +162,13 @@ def choose_tile(found: Attention, factors: Factors, chip: Chip) -> GroupTile | N
     return min(found_tiles, key=lambda pair: cost(*pair))[0] if found_tiles else None
 
 
-def jobs(found: Attention, factors: Factors, tile: GroupTile) -> int:
+def jobs(found: AttentionBlocks, factors: Factors, tile: GroupTile) -> int:
     """Return the number of row tiles."""
     heads = known(found.count(found.batch)) * known(found.count(factors.outer))
     return heads * -(-factors.query.lines // tile.height)
 
 
-def even_parts(found: Attention, tile: GroupTile, parts: int) -> int:
+def even_parts(found: AttentionBlocks, tile: GroupTile, parts: int) -> int:
     """Return the number of non-empty parts if each has as many key tiles as the first one."""
     whole = -(-known(found.keys) // tile.keys)
     return -(-whole // -(-whole // min(parts, whole)))

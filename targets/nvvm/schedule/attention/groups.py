@@ -20,7 +20,7 @@ from mirlo.targets.gpu.schedule.attention.work import Work, hidden, plus, times
 from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split, when
 from mirlo.targets.nvvm.schedule import bulk, in_flight
 from mirlo.targets.nvvm.schedule.attention.jobs import Job, Jobs, Row, Visit, narrow_loop
-from mirlo.targets.nvvm.schedule.attention.lines import Lines
+from mirlo.targets.nvvm.schedule.attention.lines import SharedRowStores
 from mirlo.targets.nvvm.schedule.attention.mapped import Factors, GroupTile, MappedRead
 from mirlo.targets.nvvm.schedule.attention.memory import anew
 from mirlo.targets.nvvm.schedule.attention.online import as_word, in_all, masked, packed, pairs_of, weigh
@@ -237,7 +237,7 @@ class GroupKernel:
     # Finished rows
 
     def _finish(self, job: Job, peaks: Sequence[Any], totals: Sequence[Any], sums: Sequence[Any]) -> None:
-        lines = Lines(self.work, self.lane)
+        lines = SharedRowStores(self.work, self.lane)
         for row, peak, total, own in zip(self.rows, peaks, totals, by_rows(sums), strict=True):
             if self.parts is None:
                 lines.store(total, own, row.loops, row.exists)

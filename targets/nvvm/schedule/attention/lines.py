@@ -9,7 +9,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.blocks.evaluate import Frame, Point
+from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.launch import add, equal, less, multiply, split, when
 from mirlo.targets.nvvm.schedule.attention.online import TEAM, as_word
@@ -19,7 +19,7 @@ from mirlo.targets.nvvm.schedule.units import ACCESS, COLUMNS
 
 
 @dataclass(frozen=True)
-class Lines:
+class SharedRowStores:
     """Stores by the threads that share rows."""
 
     work: Work
@@ -84,7 +84,9 @@ class Lines:
 
     def _write(self, place: Any, output: Any, words: Sequence[Any], loops: Mapping[int, Any]) -> None:
         slot = self.work.memory.slot(output.value)
-        at = Point(Frame(self.work.memory, None), self.work.indices(loops)).first(place.flat(output, slot.strides))
+        at = Iteration(LoopNestState(self.work.memory, None), self.work.indices(loops)).first(
+            place.flat(output, slot.strides)
+        )
         i32 = ir.IntegerType.get_signless(32)
         made = create("vector.from_elements", ir.VectorType.get([TEAM], i32), *words)
         made = create("vector.bitcast", ir.VectorType.get([COLUMNS], output.element_type), made)

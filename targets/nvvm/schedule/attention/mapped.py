@@ -9,8 +9,8 @@ from typing import Any
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.attention import Attention, Read
-from mirlo.passes.schedule.blocks.evaluate import Memory
+from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.targets.gpu.schedule.launch import add, multiply
 from mirlo.targets.nvvm.schedule.bulk import Barriers, copy_tile
 from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, LINES
@@ -79,7 +79,7 @@ class MappedRead:
         """Return the number of boxes that a row is split into; each is a separate part of a tile."""
         return -(-self.width // self.row)
 
-    def tensor_map(self, memory: Memory, lines: int) -> Any:
+    def tensor_map(self, memory: TensorBuffers, lines: int) -> Any:
         """Create the tensor map, on the host, for tiles of this many rows."""
         sizes = [dim.extent for dim in self.outside] + [self.lines, self.width]
         strides = [dim.stride for dim in self.outside] + [self.pitch, 1]
@@ -137,7 +137,9 @@ def known(size: Dim) -> int:
     return size
 
 
-def mapped_read(found: Attention, read: Read, form: Format, across: int, down: Sequence[int]) -> MappedRead | Decline:
+def mapped_read(
+    found: AttentionBlocks, read: Read, form: Format, across: int, down: Sequence[int]
+) -> MappedRead | Decline:
     """Return a tensor whose rows run over the loops `down`, contiguous along `across`."""
     if read.operand.outside is not None:
         return decline("a factor is read beyond its edges")
@@ -164,7 +166,7 @@ def mapped_read(found: Attention, read: Read, form: Format, across: int, down: S
     return MappedRead(read, form, lines, known(found.extents[across]), pitch, outside, flat.constant)
 
 
-def uniform_pitch(found: Attention, read: Read, down: Sequence[int]) -> int | None:
+def uniform_pitch(found: AttentionBlocks, read: Read, down: Sequence[int]) -> int | None:
     """Return the uniform pitch along loops, the last one fastest; None if it is not uniform."""
     flat = read.place.flat(read.operand)
     wide = [loop for loop in down if known(found.extents[loop]) > 1]

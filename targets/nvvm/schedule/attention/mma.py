@@ -52,7 +52,7 @@ STEP = 16
 
 
 @dataclass(frozen=True)
-class Tile:
+class WarpAttentionTile:
     """The tile of a thread block and its warps."""
 
     warps: int
@@ -71,7 +71,7 @@ class Tile:
 class MmaKernel:
     """The kernel of one attention by `mma.sync`."""
 
-    def __init__(self, work: Work, form: Format, tile: Tile, parts: Dim):
+    def __init__(self, work: Work, form: Format, tile: WarpAttentionTile, parts: Dim):
         self.work = work
         self.found = work.found
         self.form = form

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from mirlo.targets.onednn.native.builder import Builder
-from mirlo.targets.onednn.native.storage import Value
-from mirlo.targets.onednn.plan import Node
+from mirlo.targets.onednn.native.builder import PrimitiveBuilder
+from mirlo.targets.onednn.native.storage import PrimitiveValue
+from mirlo.targets.onednn.plan import PrimitiveNode
 
-Maker = Callable[[Builder, Node], Value]
+Maker = Callable[[PrimitiveBuilder, PrimitiveNode], PrimitiveValue]
 
 
 @cache

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from mirlo.targets.onednn.native import api
-from mirlo.targets.onednn.native.builder import Builder, chosen, primitive_desc
+from mirlo.targets.onednn.native.builder import PrimitiveBuilder, chosen, primitive_desc
 from mirlo.targets.onednn.native.desc import Desc, anyhow
 from mirlo.targets.onednn.native.makers.post_ops import Operand, PostOps, apart, fused, residual_layout
-from mirlo.targets.onednn.native.storage import Value
-from mirlo.targets.onednn.plan import Node
+from mirlo.targets.onednn.native.storage import PrimitiveValue
+from mirlo.targets.onednn.plan import PrimitiveNode
 
 ALGORITHMS = {"convolution": api.CONVOLUTION_DIRECT, "deconvolution": api.DECONVOLUTION_DIRECT}
 
 
-def convolution(builder: Builder, node: Node) -> Value:
+def convolution(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """`x` [N, C, ...], `weight` [O, I, ...] or [G, O, I, ...], `bias` [O]; deconvolutions alike."""
     x, weight = builder.values[node.operands["x"]], builder.values[node.operands["weight"]]
     bias = builder.values[node.operands["bias"]] if "bias" in node.operands else None
@@ -51,7 +51,7 @@ def convolution(builder: Builder, node: Node) -> Value:
     return apart(builder, result, left)
 
 
-def _accumulated(builder: Builder, post_ops: PostOps, x: Value, target: Desc) -> Operand | None:
+def _accumulated(builder: PrimitiveBuilder, post_ops: PostOps, x: PrimitiveValue, target: Desc) -> Operand | None:
     """Return the residual if the result may take its place."""
     residual = post_ops.residual
     if residual is None or not builder.is_last_use(residual.name):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 from mirlo.targets.onednn.native import api
-from mirlo.targets.onednn.native.builder import Builder, attributes, primitive_desc
+from mirlo.targets.onednn.native.builder import PrimitiveBuilder, attributes, primitive_desc
 from mirlo.targets.onednn.native.makers.post_ops import PostOps, apart, broadcastable, fused, is_slow
 from mirlo.targets.onednn.native.makers.steps import describe_binary, eltwise_step
-from mirlo.targets.onednn.native.storage import Value
-from mirlo.targets.onednn.plan import Node, PostOp
+from mirlo.targets.onednn.native.storage import PrimitiveValue
+from mirlo.targets.onednn.plan import PostOp, PrimitiveNode
 
 
-def eltwise(builder: Builder, node: Node) -> Value:
+def eltwise(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """`x`, with attributes `algorithm`, `alpha`, `beta`."""
     x = builder.dense(builder.values[node.operands["x"]])
     over = x if builder.is_last_use(node.operands["x"]) else None
@@ -21,7 +21,7 @@ def eltwise(builder: Builder, node: Node) -> Value:
     return apart(builder, made, node.post_ops)
 
 
-def binary(builder: Builder, node: Node) -> Value:
+def binary(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """`x` and `y`, which broadcasts to it, with attribute `algorithm`."""
     x = builder.dense(builder.values[node.operands["x"]])
     y = broadcastable(builder, builder.values[node.operands["y"]], x.desc.shape)
@@ -61,7 +61,7 @@ def _can_follow(post_ops: PostOps, shape: tuple[int, ...]) -> bool:
     return not one_pixel or all(operand.whole for operand in post_ops.operands)
 
 
-def prelu(builder: Builder, node: Node) -> Value:
+def prelu(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """`x`, and `slope` which broadcasts to it."""
     x = builder.dense(builder.values[node.operands["x"]])
     slope = broadcastable(builder, builder.values[node.operands["slope"]], x.desc.shape)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mirlo.targets.onednn.native import api
-from mirlo.targets.onednn.native.builder import Builder, chosen, primitive_desc
+from mirlo.targets.onednn.native.builder import PrimitiveBuilder, chosen, primitive_desc
 from mirlo.targets.onednn.native.desc import Desc, anyhow, plain
 from mirlo.targets.onednn.native.makers.post_ops import PostOps, apart, fused, is_slow
-from mirlo.targets.onednn.native.storage import Value
-from mirlo.targets.onednn.plan import Node, PostOp
+from mirlo.targets.onednn.native.storage import PrimitiveValue
+from mirlo.targets.onednn.plan import PostOp, PrimitiveNode
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class _Choice:
     """A primitive descriptor, and what it was made for."""
 
     descriptor: api.Owned
-    x: Value
-    weight: Value
+    x: PrimitiveValue
+    weight: PrimitiveValue
     target: Desc
     taken: PostOps
     left: tuple[PostOp, ...]
@@ -30,7 +30,7 @@ class _Choice:
         return not self.left and not is_slow(self.descriptor)
 
 
-def matmul(builder: Builder, node: Node) -> Value:
+def matmul(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """`x` [..., M, K] times `weight` [..., K, N], plus `bias` [N]."""
     x, weight = builder.values[node.operands["x"]], builder.values[node.operands["weight"]]
     final = builder.tensor(node.result)
@@ -60,7 +60,13 @@ def matmul(builder: Builder, node: Node) -> Value:
 
 
 def _best(
-    builder: Builder, node: Node, post_ops: PostOps, x: Value, weight: Value, bias: Value | None, shape: tuple[int, ...]
+    builder: PrimitiveBuilder,
+    node: PrimitiveNode,
+    post_ops: PostOps,
+    x: PrimitiveValue,
+    weight: PrimitiveValue,
+    bias: PrimitiveValue | None,
+    shape: tuple[int, ...],
 ) -> _Choice:
     """Return the first good choice.
 
@@ -70,7 +76,10 @@ def _best(
     row_major = plain(shape, dtype)
     wanted = builder.preferred(node.result).reshaped(shape)
     first: _Choice | None = None
-    attempts: list[tuple[Callable[[Value], Value], Desc]] = [(_as_it_lies, row_major), (builder.plainly, row_major)]
+    attempts: list[tuple[Callable[[PrimitiveValue], PrimitiveValue], Desc]] = [
+        (_as_it_lies, row_major),
+        (builder.plainly, row_major),
+    ]
     if wanted is not None and wanted != row_major:
         attempts.insert(0, (_as_it_lies, wanted))
     refused: api.Refused | None = None
@@ -89,7 +98,14 @@ def _best(
     return first
 
 
-def _try(builder: Builder, post_ops: PostOps, x: Value, weight: Value, bias: Value | None, target: Desc) -> _Choice:
+def _try(
+    builder: PrimitiveBuilder,
+    post_ops: PostOps,
+    x: PrimitiveValue,
+    weight: PrimitiveValue,
+    bias: PrimitiveValue | None,
+    target: Desc,
+) -> _Choice:
     packed = weight.storage.kind == "constant"
     weight_desc = anyhow(weight.desc.shape, weight.desc.dtype) if packed else weight.desc
 
@@ -103,16 +119,16 @@ def _try(builder: Builder, post_ops: PostOps, x: Value, weight: Value, bias: Val
     return _Choice(descriptor, x, weight, target, taken, left)
 
 
-def _as_it_lies(value: Value) -> Value:
+def _as_it_lies(value: PrimitiveValue) -> PrimitiveValue:
     return value
 
 
-def _ranked(builder: Builder, value: Value, rank: int) -> Value:
+def _ranked(builder: PrimitiveBuilder, value: PrimitiveValue, rank: int) -> PrimitiveValue:
     shape = value.desc.shape
     return builder.reshaped(value, (1,) * (rank - len(shape)) + shape) if len(shape) < rank else value
 
 
-def _can_flatten(builder: Builder, node: Node) -> bool:
+def _can_flatten(builder: PrimitiveBuilder, node: PrimitiveNode) -> bool:
     final = builder.tensor(node.result).shape
     operands = [builder.tensor(post.operand).shape for post in node.post_ops if post.operand]
     return all(_flat_shape(shape, final) is not None for shape in operands)
@@ -126,8 +142,10 @@ def _flat_shape(shape: tuple[int, ...], final: tuple[int, ...]) -> tuple[int, in
     return (math.prod(final[:-1]), shape[-1]) if shape[:-1] == final[:-1] else None
 
 
-def _flattened(builder: Builder, final: tuple[int, ...], shape: tuple[int, ...]) -> Callable[[Value], Value]:
-    def adapt(value: Value) -> Value:
+def _flattened(
+    builder: PrimitiveBuilder, final: tuple[int, ...], shape: tuple[int, ...]
+) -> Callable[[PrimitiveValue], PrimitiveValue]:
+    def adapt(value: PrimitiveValue) -> PrimitiveValue:
         flat = _flat_shape(value.desc.shape, final)
         assert flat is not None
         return builder.reshaped(value, flat)

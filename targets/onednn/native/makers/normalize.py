@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 
 from mirlo.targets.onednn.native import api
-from mirlo.targets.onednn.native.builder import Builder, attributes, primitive_desc
+from mirlo.targets.onednn.native.builder import PrimitiveBuilder, attributes, primitive_desc
 from mirlo.targets.onednn.native.desc import plain
 from mirlo.targets.onednn.native.makers.post_ops import broadcastable, is_slow
 from mirlo.targets.onednn.native.makers.steps import binary_step
-from mirlo.targets.onednn.native.storage import Value
-from mirlo.targets.onednn.plan import Node
+from mirlo.targets.onednn.native.storage import PrimitiveValue
+from mirlo.targets.onednn.plan import PrimitiveNode
 
 
-def softmax(builder: Builder, node: Node) -> Value:
+def softmax(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """`x` along attribute `axis`; attribute `algorithm`."""
     x, axis = builder.dense(builder.values[node.operands["x"]]), node.attributes["axis"]
     algorithm = api.SOFTMAX[node.attributes["algorithm"]]
@@ -32,7 +32,7 @@ def softmax(builder: Builder, node: Node) -> Value:
     return builder.permuted(made, [inner.index(i) for i in range(rank)])
 
 
-def _softmax(x: Value, axis: int, algorithm: int) -> api.Owned:
+def _softmax(x: PrimitiveValue, axis: int, algorithm: int) -> api.Owned:
     attr = attributes()
     return primitive_desc(
         "softmax_forward", api.engine(), api.FORWARD_INFERENCE, algorithm, x.desc.pointer, x.desc.pointer, axis,
@@ -40,7 +40,7 @@ def _softmax(x: Value, axis: int, algorithm: int) -> api.Owned:
     )  # fmt: skip
 
 
-def layer_norm(builder: Builder, node: Node) -> Value:
+def layer_norm(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """`x`, `scale`, `bias`, over the axes from attribute `axis` on."""
     shape, axis = builder.tensor(node.result).shape, node.attributes["axis"]
     size = math.prod(shape[axis:])
@@ -62,7 +62,7 @@ def layer_norm(builder: Builder, node: Node) -> Value:
     return whole
 
 
-def batch_norm(builder: Builder, node: Node) -> Value:
+def batch_norm(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """`x` [N, C, ...], `scale`, `bias`, and statistics `mean` and `variance` that are given."""
     x = builder.dense(builder.values[node.operands["x"]])
     roles = {"mean": api.MEAN, "variance": api.VARIANCE, "scale": api.SCALE, "bias": api.SHIFT}
@@ -78,7 +78,7 @@ def batch_norm(builder: Builder, node: Node) -> Value:
     return result
 
 
-def group_norm(builder: Builder, node: Node) -> Value:
+def group_norm(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """`x` [N, C, ...], attribute `groups`, `scale` and `bias` [C].
 
     A batch normalization whose channels are the groups of all batch elements, and which takes its own statistics.
@@ -98,7 +98,7 @@ def group_norm(builder: Builder, node: Node) -> Value:
     return whole
 
 
-def _batch_norm(x: Value, epsilon: float, flags: int) -> api.Owned:
+def _batch_norm(x: PrimitiveValue, epsilon: float, flags: int) -> api.Owned:
     attr = attributes()
     return primitive_desc(
         "batch_normalization_forward", api.engine(), api.FORWARD_INFERENCE, x.desc.pointer, x.desc.pointer, epsilon,
@@ -106,7 +106,7 @@ def _batch_norm(x: Value, epsilon: float, flags: int) -> api.Owned:
     )  # fmt: skip
 
 
-def lrn(builder: Builder, node: Node) -> Value:
+def lrn(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """`x` [N, C, ...], across channels; attributes `size`, `alpha`, `beta`, `bias`."""
     x = builder.dense(builder.values[node.operands["x"]])
     descriptor = _lrn(x, node)
@@ -118,7 +118,7 @@ def lrn(builder: Builder, node: Node) -> Value:
     return result
 
 
-def _lrn(x: Value, node: Node) -> api.Owned:
+def _lrn(x: PrimitiveValue, node: PrimitiveNode) -> api.Owned:
     attr = attributes()
     return primitive_desc(
         "lrn_forward", api.engine(), api.FORWARD_INFERENCE, api.LRN_ACROSS_CHANNELS, x.desc.pointer, x.desc.pointer,

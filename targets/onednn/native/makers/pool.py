@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from mirlo.targets.onednn.native import api
-from mirlo.targets.onednn.native.builder import Builder, attributes, chosen, primitive_desc
+from mirlo.targets.onednn.native.builder import PrimitiveBuilder, attributes, chosen, primitive_desc
 from mirlo.targets.onednn.native.desc import Desc, anyhow
 from mirlo.targets.onednn.native.makers.post_ops import is_slow
-from mirlo.targets.onednn.native.storage import Value
-from mirlo.targets.onednn.plan import Node
+from mirlo.targets.onednn.native.storage import PrimitiveValue
+from mirlo.targets.onednn.plan import PrimitiveNode
 
 WINDOW = ("strides", "kernel", "dilations", "padding_begin", "padding_end")
 
 
-def pooling(builder: Builder, node: Node) -> Value:
+def pooling(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """`x` [N, C, ...], with attributes `algorithm` and the window."""
     x = builder.dense(builder.values[node.operands["x"]])
     window = {name: node.attributes[name] for name in WINDOW}
@@ -29,7 +29,7 @@ def pooling(builder: Builder, node: Node) -> Value:
     return _pooled(builder, node, x, node.attributes["algorithm"], window)
 
 
-def global_average(builder: Builder, node: Node) -> Value:
+def global_average(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """`x` [N, C, ...], the mean of each image."""
     x = builder.dense(builder.values[node.operands["x"]])
     image = x.desc.shape[2:]
@@ -38,7 +38,13 @@ def global_average(builder: Builder, node: Node) -> Value:
     return _pooled(builder, node, x, "avg_include_padding", window)
 
 
-def _pooled(builder: Builder, node: Node, x: Value, algorithm: str, window: dict[str, tuple[int, ...]]) -> Value:
+def _pooled(
+    builder: PrimitiveBuilder,
+    node: PrimitiveNode,
+    x: PrimitiveValue,
+    algorithm: str,
+    window: dict[str, tuple[int, ...]],
+) -> PrimitiveValue:
     tensor = builder.tensor(node.result)
     target = anyhow(tensor.shape, tensor.dtype)
     attr = attributes()
@@ -51,14 +57,14 @@ def _pooled(builder: Builder, node: Node, x: Value, algorithm: str, window: dict
     return result
 
 
-def reduction(builder: Builder, node: Node) -> Value:
+def reduction(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """`x`; the dims of the result that are 1 are reduced; attribute `algorithm`."""
     x = builder.dense(builder.values[node.operands["x"]])
     tensor = builder.tensor(node.result)
     if x.desc.shape == tensor.shape:
         return x  # the sum, or the mean, of one element
 
-    def describe(x: Value, target: Desc) -> api.Owned:
+    def describe(x: PrimitiveValue, target: Desc) -> api.Owned:
         attr = attributes()
         algorithm = api.REDUCTION[node.attributes["algorithm"]]
         return primitive_desc(

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mirlo.targets.onednn.native import api
-from mirlo.targets.onednn.native.builder import Builder, attributes, chosen, implementation
+from mirlo.targets.onednn.native.builder import PrimitiveBuilder, attributes, chosen, implementation
 from mirlo.targets.onednn.native.desc import Desc, anyhow
 from mirlo.targets.onednn.native.makers.steps import binary_step, eltwise_step
-from mirlo.targets.onednn.native.storage import Value
+from mirlo.targets.onednn.native.storage import PrimitiveValue
 from mirlo.targets.onednn.plan import PostOp
 
 
@@ -18,7 +18,7 @@ class Operand:
     """The second operand of a binary post-op, brought to the rank of the result."""
 
     index: int
-    value: Value
+    value: PrimitiveValue
     name: str
     whole: bool
     """Whether it has the shape of the result, so that it must have its layout as well."""
@@ -29,10 +29,10 @@ class PostOps:
 
     def __init__(
         self,
-        builder: Builder,
+        builder: PrimitiveBuilder,
         post_ops: Sequence[PostOp],
         shape: Sequence[int],
-        adapt: Callable[[Value], Value] = lambda value: value,
+        adapt: Callable[[PrimitiveValue], PrimitiveValue] = lambda value: value,
     ) -> None:
         """`adapt` turns an operand into what fits a result of another shape than the node's."""
         self.builder = builder
@@ -69,7 +69,9 @@ class PostOps:
         api.call("primitive_attr_set_fpmath_mode", attr.pointer, api.FPMATH[self.builder.memories.fpmath])
         return attr
 
-    def arguments(self, builder: Builder, descriptor: api.Owned, accumulate: Operand | None = None) -> dict[int, Value]:
+    def arguments(
+        self, builder: PrimitiveBuilder, descriptor: api.Owned, accumulate: Operand | None = None
+    ) -> dict[int, PrimitiveValue]:
         """Return the operands in the layouts that the primitive chose."""
         found = {}
         for entry in self.operands:
@@ -83,7 +85,7 @@ class PostOps:
         return found
 
 
-def broadcastable(builder: Builder, value: Value, shape: Sequence[int]) -> Value:
+def broadcastable(builder: PrimitiveBuilder, value: PrimitiveValue, shape: Sequence[int]) -> PrimitiveValue:
     """Return an operand with leading dims of 1 up to the rank that it broadcasts to; row-major if smaller."""
     missing = len(shape) - len(value.desc.shape)
     value = builder.reshaped(value, (1,) * missing + value.desc.shape) if missing > 0 else value
@@ -93,7 +95,7 @@ def broadcastable(builder: Builder, value: Value, shape: Sequence[int]) -> Value
 
 
 def fused(
-    builder: Builder, post_ops: PostOps, describe: Callable[[api.Owned], api.Owned]
+    builder: PrimitiveBuilder, post_ops: PostOps, describe: Callable[[api.Owned], api.Owned]
 ) -> tuple[api.Owned, PostOps, tuple[PostOp, ...]]:
     """Return the best primitive descriptor and the post-ops that it does not include.
 
@@ -121,8 +123,11 @@ def is_slow(descriptor: api.Owned) -> bool:
 
 
 def apart(
-    builder: Builder, value: Value, post_ops: Sequence[PostOp], adapt: Callable[[Value], Value] = lambda value: value
-) -> Value:
+    builder: PrimitiveBuilder,
+    value: PrimitiveValue,
+    post_ops: Sequence[PostOp],
+    adapt: Callable[[PrimitiveValue], PrimitiveValue] = lambda value: value,
+) -> PrimitiveValue:
     """Do post-ops as steps of their own, in place."""
     for post in post_ops:
         over = value

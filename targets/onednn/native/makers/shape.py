@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.targets.onednn.native import api
-from mirlo.targets.onednn.native.builder import Builder, attributes, chosen, primitive_desc
+from mirlo.targets.onednn.native.builder import PrimitiveBuilder, attributes, chosen, primitive_desc
 from mirlo.targets.onednn.native.desc import Desc, anyhow
 from mirlo.targets.onednn.native.makers.post_ops import is_slow
-from mirlo.targets.onednn.native.storage import Value
-from mirlo.targets.onednn.plan import Node
+from mirlo.targets.onednn.native.storage import PrimitiveValue
+from mirlo.targets.onednn.plan import PrimitiveNode
 
 
-def reshape(builder: Builder, node: Node) -> Value:
+def reshape(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """`x` under the shape of the result."""
     return builder.reshaped(builder.values[node.operands["x"]], builder.tensor(node.result).shape)
 
 
-def permute(builder: Builder, node: Node) -> Value:
+def permute(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """`x` with its axes in the order of attribute `axes`."""
     return builder.permuted(builder.values[node.operands["x"]], node.attributes["axes"])
 
 
-def slice_(builder: Builder, node: Node) -> Value:
+def slice_(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """Of `x`, what attributes `begin` and `steps` say, one number for each axis."""
     x = builder.values[node.operands["x"]]
     shape = builder.tensor(node.result).shape
     return builder.sliced(x, node.attributes["begin"], node.attributes["steps"], shape)
 
 
-def concat(builder: Builder, node: Node) -> Value:
+def concat(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """Operands `x0`, `x1`..., along attribute `axis`."""
     values = [builder.dense(builder.values[node.operands[f"x{index}"]]) for index in range(len(node.operands))]
     tensor = builder.tensor(node.result)
@@ -45,7 +45,7 @@ def concat(builder: Builder, node: Node) -> Value:
     return result
 
 
-def _concatenated(values: Sequence[Value], target: Desc, axis: int) -> api.Owned:
+def _concatenated(values: Sequence[PrimitiveValue], target: Desc, axis: int) -> api.Owned:
     descs = (api.c_void_p * len(values))(*(value.desc.pointer for value in values))
     attr = attributes()
     return primitive_desc("concat", api.engine(), target.pointer, len(values), axis, descs, attr.pointer)

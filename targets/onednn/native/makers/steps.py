@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from mirlo.targets.onednn.native import api
-from mirlo.targets.onednn.native.builder import Builder, attributes, primitive_desc
-from mirlo.targets.onednn.native.storage import Value
+from mirlo.targets.onednn.native.builder import PrimitiveBuilder, attributes, primitive_desc
+from mirlo.targets.onednn.native.storage import PrimitiveValue
 
 
-def eltwise_step(builder: Builder, x: Value, algorithm: str, alpha: float, beta: float, result: Value) -> Value:
+def eltwise_step(
+    builder: PrimitiveBuilder, x: PrimitiveValue, algorithm: str, alpha: float, beta: float, result: PrimitiveValue
+) -> PrimitiveValue:
     """One function of each element."""
     attr = attributes()
     descriptor = primitive_desc(
@@ -18,7 +20,9 @@ def eltwise_step(builder: Builder, x: Value, algorithm: str, alpha: float, beta:
     return result
 
 
-def binary_step(builder: Builder, algorithm: str, x: Value, y: Value, result: Value) -> Value:
+def binary_step(
+    builder: PrimitiveBuilder, algorithm: str, x: PrimitiveValue, y: PrimitiveValue, result: PrimitiveValue
+) -> PrimitiveValue:
     """One function of two elements."""
     y = builder.in_layout(y, x.desc) if y.desc.shape == x.desc.shape else y
     descriptor = describe_binary(algorithm, x, y, attributes())
@@ -26,7 +30,7 @@ def binary_step(builder: Builder, algorithm: str, x: Value, y: Value, result: Va
     return result
 
 
-def describe_binary(algorithm: str, x: Value, y: Value, attr: api.Owned) -> api.Owned:
+def describe_binary(algorithm: str, x: PrimitiveValue, y: PrimitiveValue, attr: api.Owned) -> api.Owned:
     """Return the descriptor of a binary primitive."""
     return primitive_desc(
         "binary", api.engine(), api.BINARY[algorithm], x.desc.pointer, y.desc.pointer, x.desc.pointer, attr.pointer

@@ -10,7 +10,7 @@ from dataclasses import replace
 from mirlo.targets.cudnn.native import backend
 from mirlo.targets.cudnn.native.attention import graph_of
 from mirlo.targets.cudnn.native.backend import DESCRIPTOR, GRAPH, GRAPH_OPERATIONS, HEURISTICS, MODE, Descriptors
-from mirlo.targets.cudnn.plan import Attention, contiguous
+from mirlo.targets.cudnn.plan import AttentionStep, contiguous
 
 DEVICE, DEVICE_TEXT, CHARACTERS, HEURISTICS_DEVICE = 38, 2702, 24, 204
 """A descriptor of a GPU, made of text; where heuristics are told of it."""
@@ -26,13 +26,15 @@ HOPPER = {
 AMPERE = {**HOPPER, "deviceVer": 800, "multiProcessorCount": 108, "maxSharedMemoryPerBlockOptin": 166912}
 
 
-def attention(q: tuple[int, ...], k: tuple[int, ...], dtype: str = "f16", size: int = 0, **facts: object) -> Attention:
+def attention(
+    q: tuple[int, ...], k: tuple[int, ...], dtype: str = "f16", size: int = 0, **facts: object
+) -> AttentionStep:
     v, y = (*k[:3], size or k[3]), (*q[:3], size or q[3])
     strides = [contiguous(shape) for shape in (q, k, v, y)]
-    return replace(Attention(0, 1, 2, 3, q, k, v, *strides, 0.125, dtype), **facts)  # type: ignore[arg-type]
+    return replace(AttentionStep(0, 1, 2, 3, q, k, v, *strides, 0.125, dtype), **facts)  # type: ignore[arg-type]
 
 
-def turned(step: Attention) -> Attention:
+def turned(step: AttentionStep) -> AttentionStep:
     """Return the same attention with the heads of a token contiguous."""
     lying = {}
     for name, shape in (("q", step.q_shape), ("k", step.k_shape), ("v", step.v_shape), ("y", step.q_shape)):
@@ -61,7 +63,7 @@ CASES = {
 }
 
 
-def engines(step: Attention, device: dict[str, object]) -> int:
+def engines(step: AttentionStep, device: dict[str, object]) -> int:
     """How many engines compute an attention."""
     made = Descriptors("asking")
     text = json.dumps(device).encode()

@@ -14,7 +14,7 @@ from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import PrimBuilder, TensorExpr
 from mirlo.passes.lower.intrinsics import Lowering
-from mirlo.passes.schedule.schedule import Schedule
+from mirlo.passes.schedule.schedule import SchedulePrims
 from mirlo.passes.session import Session
 from mirlo.targets.llvm.pipeline import lower_to_llvm
 
@@ -44,7 +44,7 @@ class Kernel:
             module.body.append(prim.finish(*outputs).operation)
             self.outputs = [(t.shape, dtype(t.dtype).to_numpy()) for t in outputs]
             self.session = Session(options={} if machine is None else {"machine": machine})
-            Schedule().run(module.operation, self.session)
+            SchedulePrims().run(module.operation, self.session)
             module.operation.verify()
             function = module.body.operations[0]
             self.schedule = str(function.attributes["tir.schedule"])

@@ -14,7 +14,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import PrimBuilder, TensorExpr
 from mirlo.passes.lower.intrinsics import Lowering
 from mirlo.passes.schedule.buffers import WORKSPACE
-from mirlo.passes.schedule.schedule import Schedule
+from mirlo.passes.schedule.schedule import SchedulePrims
 from mirlo.passes.session import Session
 from mirlo.targets.llvm.pipeline import lower_to_llvm
 
@@ -43,7 +43,7 @@ class Kernel:
             self.outputs = [output.type for output in outputs]
             module.body.append(prim.finish(*outputs).operation)
             self.tensor_form = str(module)
-            Schedule(target=target).run(module.operation, session)
+            SchedulePrims(target=target).run(module.operation, session)
             self.text = str(module)
             assert module.operation.verify()
             record = session.notes[-1]

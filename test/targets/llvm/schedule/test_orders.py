@@ -10,7 +10,7 @@ import pytest
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.driver.tune.database import Database, Entry
+from mirlo.driver.tune.database import Database, TuningEntry
 from mirlo.driver.tune.tasks import tasks_of
 from mirlo.runtime.params import ParameterStore
 
@@ -43,7 +43,7 @@ class Always(Database):
     """Says the same of every kernel."""
 
     def __init__(self, values: dict[str, int]) -> None:
-        self.entries = {"": Entry(values, 0.5, 1.0, "", 1)}
+        self.entries = {"": TuningEntry(values, 0.5, 1.0, "", 1)}
 
     def find(self, key: str) -> dict[str, int]:
         return self.entries[""].values

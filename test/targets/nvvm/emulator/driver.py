@@ -166,7 +166,7 @@ def _joined(ranges: Any) -> list[tuple[int, int]]:
 def emulated(chip: str = "sm_90a", gpus: int = 1, races: bool = False) -> Iterator[EmulatedDriver]:
     """Run models of target nvvm on emulated GPUs with a chip's compute capability; `races`: look for them, slowly."""
     made = EmulatedDriver(chip, gpus, races)
-    step, assemble = model_module.Model.step, emit.to_cubin
+    step, assemble = model_module.CudaModel.step, emit.to_cubin
 
     def remembering(code: bytes, *rest: Any) -> bytes:
         binary = assemble(code, *rest)
@@ -181,7 +181,7 @@ def emulated(chip: str = "sm_90a", gpus: int = 1, races: bool = False) -> Iterat
 
     with (
         patch.object(device, "driver", lambda: made),
-        patch.object(model_module.Model, "step", noting),
+        patch.object(model_module.CudaModel, "step", noting),
         patch.object(emit, "to_cubin", remembering),
     ):
         device.gpu.cache_clear()
