@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.activation import Activation
 from mirlo.dialects.relax.elementwise import BINARY, COMPARE, UNARY, UNARY_TO_BOOL
@@ -41,16 +42,23 @@ def sink_through_broadcast(op: Any, b: Rewriter) -> Any:
     permutes = [layout_permute(value, b) for value in values]
     forced = b.given is not None and b.given.forces
     # Permutes of arguments stay when sinking is forced: it created them, and they leave the function at its boundary.
-    found = next((p for p in permutes if p is not None and not (forced and isinstance(p.x, ir.BlockArgument))), None)
+    # Permutes of constants are folded; sinking them would undo what this rule did before.
+    found = next(
+        (
+            p
+            for p in permutes
+            if p is not None and not is_constant(p.x) and not (forced and isinstance(p.x, ir.BlockArgument))
+        ),
+        None,
+    )
     if found is None:
         return decline("no operand is a layout permute")
     axes, whole = list(found.axes), kind_of(op.output)
     if whole.rank != len(axes):
         return decline("the rank grows")
     for value, permute in zip(values, permutes, strict=True):
-        kind = kind_of(value)
         alike = forced or (permute is not None and list(permute.axes) == axes)
-        if not (alike or is_constant(value) or not kind.is_static or kind.elements < whole.elements):  # type: ignore[operator]
+        if not (alike or is_constant(value) or _is_broadcast(kind_of(value), whole)):
             return decline("another operand is as large and has another layout")
     operands = [
         p.x if p is not None and list(p.axes) == axes else _permuted_back(value, axes, b)
@@ -68,6 +76,11 @@ def sink_through_quantization(op: Any, b: Rewriter) -> Any:
     axis = inner.axes[op.axis % len(inner.axes)] if kind_of(op.scale).rank else op.axis
     attributes = {**op.attribute_values(), "axis": axis}
     return permuted(b.emit(type(op), inner.x, op.scale, op.zero_point, **attributes), list(inner.axes), b)
+
+
+def _is_broadcast(kind: TensorType, whole: TensorType) -> bool:
+    """Return whether an operand is repeated along a dim of the result: then it has fewer elements."""
+    return (1,) * (whole.rank - kind.rank) + kind.shape != whole.shape
 
 
 def _permuted_back(value: Any, axes: list[int], b: Rewriter) -> Any:

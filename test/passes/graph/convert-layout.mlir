@@ -107,3 +107,24 @@ func.func @symbolic(%x: tensor<?x3x?x8xf32, #relax.dims<["n", 3, "h", 8]>>) -> t
   %1 = "relax.relu"(%0) : (tensor<?x4x?x8xf32, #relax.dims<["n", 4, "h", 8]>>) -> tensor<?x4x?x8xf32, #relax.dims<["n", 4, "h", 8]>>
   return %1 : tensor<?x4x?x8xf32, #relax.dims<["n", 4, "h", 8]>>
 }
+
+// -----
+
+// A permute sinks below a product with a constant per channel, also if the size of the batch is not known, and no
+// permute of the constant sinks in turn.
+// CHECK-LABEL: func.func @symbolic_scale(
+// CHECK:         "relax.permute"(%arg0)
+// CHECK:         %[[S:.*]] = "relax.multiply"(%{{.*}}, %{{.*}}) : (tensor<?x8x8x4xf32, #relax.dims<["n", 8, 8, 4]>>, tensor<1x1x1x4xf32>)
+// CHECK:         %[[B:.*]] = "relax.add"(%[[S]], %{{.*}}) : (tensor<?x8x8x4xf32, #relax.dims<["n", 8, 8, 4]>>, tensor<?x1x1x4xf32, #relax.dims<["n", 1, 1, 4]>>)
+// CHECK-NOT:     relax.layout
+// CHECK:         "relax.conv"(%[[B]], %{{.*}}) {data_layout = "N*C"
+func.func @symbolic_scale(%x: tensor<?x3x8x8xf32, #relax.dims<["n", 3, 8, 8]>>, %y: tensor<?x4x1x1xf32, #relax.dims<["n", 4, 1, 1]>>) -> tensor<?x4x8x8xf32, #relax.dims<["n", 4, 8, 8]>> {
+  %w = "relax.constant"() {param = "w"} : () -> tensor<4x3x1x1xf32>
+  %s = "relax.constant"() {param = "s"} : () -> tensor<1x4x1x1xf32>
+  %v = "relax.constant"() {param = "v"} : () -> tensor<4x4x1x1xf32>
+  %0 = "relax.conv"(%x, %w) : (tensor<?x3x8x8xf32, #relax.dims<["n", 3, 8, 8]>>, tensor<4x3x1x1xf32>) -> tensor<?x4x8x8xf32, #relax.dims<["n", 4, 8, 8]>>
+  %1 = "relax.multiply"(%0, %s) : (tensor<?x4x8x8xf32, #relax.dims<["n", 4, 8, 8]>>, tensor<1x4x1x1xf32>) -> tensor<?x4x8x8xf32, #relax.dims<["n", 4, 8, 8]>>
+  %2 = "relax.add"(%1, %y) : (tensor<?x4x8x8xf32, #relax.dims<["n", 4, 8, 8]>>, tensor<?x4x1x1xf32, #relax.dims<["n", 4, 1, 1]>>) -> tensor<?x4x8x8xf32, #relax.dims<["n", 4, 8, 8]>>
+  %3 = "relax.conv"(%2, %v) : (tensor<?x4x8x8xf32, #relax.dims<["n", 4, 8, 8]>>, tensor<4x4x1x1xf32>) -> tensor<?x4x8x8xf32, #relax.dims<["n", 4, 8, 8]>>
+  return %3 : tensor<?x4x8x8xf32, #relax.dims<["n", 4, 8, 8]>>
+}

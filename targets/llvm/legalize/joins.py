@@ -1,0 +1,81 @@
+"""Concatenation and stacking of many operands on CPUs: runs of contiguous elements, copied as vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import ir, vector
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.tir.buffers import ALIGNMENT, element_bytes
+from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, constant
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.compute.loops import Buffer
+from mirlo.dialects.tir.compute.storage import emit
+from mirlo.passes.legalize.helpers import shape_of
+from mirlo.passes.legalize.rules.slice import FEW
+from mirlo.passes.rules import decline, legalize
+from mirlo.passes.schedule.vectors import flat
+from mirlo.targets.llvm.schedule.chunks import chunks, plus
+
+UNROLL = 4
+"""Vectors that are loaded before the first of them is stored."""
+
+
+@legalize("relax.concat", target="llvm", name="runs")
+def concat(op: Any, b: Any) -> Any:
+    """Copy the run of each operand, one position before the axis after the other.
+
+    Loops over scalars, which LLVM vectorizes, take it seconds where there are 20 operands of dynamic size.
+    """
+    output = shape_of(op.output)
+    axis = op.axis % len(output)
+    xs = [x for x in op.xs if shape_of(x)[axis] != 0]
+    if len(xs) <= FEW or 0 in output:
+        return decline("few operands are joined in a block that fuses", operands=len(xs))
+    return _joined(b, xs, axis, output)
+
+
+@legalize("relax.stack", target="llvm", name="runs")
+def stack(op: Any, b: Any) -> Any:
+    """Copy the run of each operand, as concatenation does."""
+    output = shape_of(op.output)
+    if len(op.xs) <= FEW or 0 in output:
+        return decline("few operands are joined in a block that fuses", operands=len(op.xs))
+    return _joined(b, list(op.xs), op.axis % len(output), output)
+
+
+def _joined(b: Any, xs: Sequence[Any], axis: int, output: tuple[Dim, ...]) -> Any:
+    rows, row = D.product(output[:axis]), D.product(output[axis:])
+    runs = [D.product(shape_of(x)[axis:]) for x in xs]
+
+    def body(loops: LoopBuilder, *buffers: Buffer) -> None:
+        *sources, target = buffers
+        into = flat(target.value)
+        values = [flat(source.value) for source in sources]
+        for (i,) in loops.nest((rows,), parallel=rows != 1):
+            start: Dim = 0
+            for value, run in zip(values, runs, strict=True):
+                _copy(value, _position(i, run, 0), into, _position(i, row, start), run, parallel=rows == 1)
+                start = start + run
+
+    return b.call_loops(body, *xs)
+
+
+def _position(row: Expr, stride: Dim, start: Dim) -> Any:
+    return emit(row * constant(stride, INDEX) + constant(start, INDEX))
+
+
+def _copy(source: Any, read: Any, target: Any, written: Any, count: Dim, parallel: bool) -> None:
+    """Copy contiguous elements, as many as vectors have that fill a cache line at a time."""
+    element = source.type.element_type
+
+    def step(starts: Sequence[Any], width: int, active: int, carried: list[Any]) -> list[Any]:
+        kind = ir.VectorType.get([width], element)
+        loaded = [create("vector.load", kind, source, plus(read, at)) for at in starts]
+        for at, value in zip(starts, loaded, strict=True):
+            vector.StoreOp(value, target, [plus(written, at)])
+        return carried
+
+    chunks(count, ALIGNMENT // element_bytes(element), UNROLL, masked=False).emit(step, [], parallel=parallel)
