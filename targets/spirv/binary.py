@@ -11,6 +11,7 @@ from mirlo.targets.gpu.kernels import KernelCode
 from mirlo.targets.spirv.arguments import convert_arguments
 from mirlo.targets.spirv.bf16 import EMULATE, convert_by_f32, keep_as_bits
 from mirlo.targets.spirv.fma import expand_fma
+from mirlo.targets.spirv.rounding import expand_rounding
 
 VERSION = "v1.3"
 CAPABILITIES = (
@@ -35,6 +36,7 @@ def to_binaries(module: Any) -> list[KernelCode]:
     _keep_kernels(module)
     convert_arguments(module)
     expand_fma(module)
+    expand_rounding(module)
     kernels = _modules(module, "gpu.module")
     if not kernels:
         return []

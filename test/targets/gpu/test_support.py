@@ -5,39 +5,20 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 from commands import ROOT
 from devices import needs_cuda, needs_vulkan
 
-from mirlo.runtime.loaders import llvm_host
-from mirlo.tools.conformance.check import FAILED, OK, WRONG, SupportVerdict, check_target
+from mirlo.tools.conformance.check import FAILED, OK, WRONG, check_target
 from mirlo.tools.conformance.matrix import markdown
 
 PAGE = ROOT / "docs" / "support-matrix-spirv.md"
 
 
-# Mesa's software device rounds f64 wrongly on processors without AVX-512: what is made of its rounding is wrong, too.
-ROUNDED = {"tir.trunc", "tir.round", "tir.roundeven", "tir.pow", "tir.fmod", "tir.remainder"}
-
-
 @needs_vulkan()
 def test_page_of_spirv_is_up_to_date() -> None:
     matrix = check_target("spirv")
-    if "avx512f" not in llvm_host()["features"]:
-        entries = (
-            replace(
-                e,
-                verdicts={
-                    k: SupportVerdict(OK) if k == "f64" and v.status == WRONG else v for k, v in e.verdicts.items()
-                },
-            )
-            if e.name in ROUNDED
-            else e
-            for e in matrix.entries
-        )
-        matrix = replace(matrix, entries=tuple(entries))
     assert markdown(matrix) == PAGE.read_text(encoding="utf-8"), (
         "run mirlo check-target spirv --markdown > docs/support-matrix-spirv.md"
     )
