@@ -32,13 +32,19 @@ def bind_strategies(
     if not isinstance(strategies, Measured):
         return strategies
 
+    from mirlo.runtime.errors import NotForThisMachine
+    from mirlo.runtime.unloaded import UnloadedModel
+
     def compile_alone(module: Any, strategies: Mapping[str, str]) -> Executable | Program:
-        return compile_request(
+        made = compile_request(
             CompileRequest(
                 module, options.target, options.threads, strategies=strategies, opt_level=options.opt_level,
                 params=session.params, cache=options.cache, jobs=options.jobs, tuning=open_database(True),
             )
         )  # fmt: skip
+        if isinstance(made, UnloadedModel):
+            raise NotForThisMachine(f"strategies are measured on the machine that the code is for: {made.reason}")
+        return made
 
     settings = f"threads={options.threads} opt_level={options.opt_level}"
     return strategies.chooser(options.target, settings, session, compile_alone)

@@ -12,9 +12,10 @@ from mirlo.passes.targets import declared_target
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.program import Program
+    from mirlo.runtime.unloaded import UnloadedModel
 
 
-def build(request: CompileRequest) -> Executable | Program:
+def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
     """Compile a request, or load its result from the model cache."""
     if request.cache is not None:
         request.progress("cache")
@@ -25,8 +26,10 @@ def build(request: CompileRequest) -> Executable | Program:
     # Imported here: a model that the cache has needs nothing of the compiler.
     from mirlo.driver.compiler import Compiler
     from mirlo.runtime.artifact import Artifact
+    from mirlo.runtime.errors import NotForThisMachine
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.program import Program
+    from mirlo.runtime.unloaded import UnloadedModel
 
     start = time.perf_counter()
     compiled, session = Compiler(request, build).run()
@@ -38,7 +41,10 @@ def build(request: CompileRequest) -> Executable | Program:
         session.warning(f"nothing was kept in the cache: {request.cache.problem}")
     request.progress("load")
     if isinstance(compiled, Artifact):
-        return Executable(compiled, session.params)
+        try:
+            return Executable(compiled, session.params)
+        except NotForThisMachine as problem:
+            return UnloadedModel(compiled, session.params, str(problem))
     return Program(compiled, session.params)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.params import ParameterStore
     from mirlo.runtime.program import Program
+    from mirlo.runtime.unloaded import UnloadedModel
 
 
 @FewerCollections()
@@ -94,7 +95,7 @@ def compile(
     return _tune_and_build(request)
 
 
-def _tune_and_build(request: CompileRequest) -> Executable | Program:
+def _tune_and_build(request: CompileRequest) -> Executable | Program | UnloadedModel:
     if request.tune_seconds is not None:
         from mirlo.driver.tune.search import tuned_request
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.params import ParameterStore
+    from mirlo.runtime.unloaded import UnloadedModel
 
 MIN_COMPILE_SECONDS = 0.2
 """Models that compile faster are not cached."""
@@ -49,18 +50,21 @@ class CacheKey:
     model: Path
     key: str
 
-    def lookup(self) -> Executable | None:
+    def lookup(self) -> Executable | UnloadedModel | None:
         """Return the compiled model, or None where there is none that is whole."""
-        from mirlo.runtime.errors import ArtifactError
+        from mirlo.runtime.errors import ArtifactError, NotForThisMachine
         from mirlo.runtime.executable import Executable
         from mirlo.runtime.load import load
 
         manifest = self.cache.get(MANIFESTS, self.key)
         if manifest is None:
             return None
+        found = None
         try:
             found = self.cache.find(MODELS, self._full_key(json.loads(manifest)["files"]))
             loaded = None if found is None else load(found)
+        except NotForThisMachine as problem:
+            return None if found is None else _unloaded(found, str(problem))
         except (OSError, ArtifactError):
             return None  # a file that the model refers to is gone: the compilation will tell
         return loaded if isinstance(loaded, Executable) else None
@@ -85,6 +89,14 @@ class CacheKey:
     def _full_key(self, names: list[str]) -> str:
         parts = [self.key, *(f"{name} {digest_of_file(self._folder / name)}" for name in names)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
+
+
+def _unloaded(path: Path, reason: str) -> UnloadedModel:
+    """Return the model for another machine in a file of the cache."""
+    from mirlo.runtime.artifact import load
+    from mirlo.runtime.unloaded import UnloadedModel
+
+    return UnloadedModel(*load(path), reason)
 
 
 def open_cache(cache: Cache | bool | str | os.PathLike[str]) -> Cache | None:
@@ -118,7 +130,8 @@ def cache_key(cache: Cache | None, model: Any, target: Target, options: Mapping[
         digest = digest_of_file(model)
     except OSError as error:
         return Uncacheable(f"the model cannot be read: {error.strerror or error}")
-    parts = [digest, target.name, target.fingerprint(), text, compiler_version()]
+    target_options = str(given.get("target", "")).partition("{")[2].removesuffix("}")
+    parts = [digest, target.name, target.fingerprint(target_options), text, compiler_version()]
     return CacheKey(cache, Path(model), hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40])
 
 

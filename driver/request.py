@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.params import ParameterStore
     from mirlo.runtime.program import Program
+    from mirlo.runtime.unloaded import UnloadedModel
 
 Progress = Callable[[str], None]
 """Called with a name before each step of a compilation: `cache`, `import`, the passes, `emit`, `keep`, `load`."""
 Strategies = Mapping[str, "str | Callable[[Any], str | None]"]
 """By operator, the name of the requested rule, or a function from the operator to that name."""
-CompileFunction = Callable[["CompileRequest"], "Executable | Program"]
+CompileFunction = Callable[["CompileRequest"], "Executable | Program | UnloadedModel"]
 """Compiles a request: measured placement and strategies compile alternatives with it."""
 PRECISIONS = ("bf16", "f16")
 """Element types that products may be computed from instead of f32."""

@@ -68,9 +68,9 @@ class Target:
     """Compiles a module (`ir.Module`) that went through the pipeline to a run-time artifact."""
     prepare: Callable[[CompileOptions], None] | None = None
     """Called with the options before the pipeline runs on a large model, to start early what `emit` needs."""
-    fingerprint: Callable[[], str] | None = None
-    """Returns the properties of this machine that the code depends on, as text; without it compiled models are not
-    cached."""
+    fingerprint: Callable[[str], str] | None = None
+    """Returns the properties of the machine that code depends on, as text, for the options in braces; without it
+    compiled models are not cached."""
     space: Callable[[Any, Any], list[dict[str, int]]] | None = None
     """Returns the search space of a prim function in tensor form, likeliest candidates first: values by name, which
     its rules read from `tir.tuned`."""

@@ -15,6 +15,10 @@ class ArtifactError(MirloError, ValueError):
     """A compiled model, or its `.mirlo` file, that cannot be saved, loaded or run on this machine."""
 
 
+class NotForThisMachine(ArtifactError):
+    """A model that was compiled for another kind of machine."""
+
+
 class OutOfMemoryError(ArtifactError, MemoryError):
     """A call or a model that needs more memory than is available."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.runtime import archive, interrupts, threads
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.errors import ArtifactError, MirloError
+from mirlo.runtime.errors import ArtifactError, MirloError, NotForThisMachine
 from mirlo.runtime.locks import UNCUT
 from mirlo.runtime.object_symbols import BadObject, symbols_of
 
@@ -150,11 +150,14 @@ def _check_machine(artifact: Artifact, llvm: Any) -> None:
         )
     host = llvm.get_process_triple()
     if _platform(triple) != _platform(host):
-        raise ArtifactError(f"the model was compiled for {triple}, this machine is {host}: compile it again for it")
+        raise NotForThisMachine(f"the model was compiled for {triple}, this machine is {host}: compile it again for it")
     lacking = [feature for feature in features if feature not in _host_features()]
     if lacking:
         names = ", ".join(lacking)
-        raise ArtifactError(f"the model was compiled for a CPU with {names}, which this one lacks: compile it here")
+        raise NotForThisMachine(
+            f"the model was compiled for a CPU with {names}, which this one lacks: compile it here, or for "
+            "this kind of CPU: --target 'llvm{cpu=x86-64-v3}', for example"
+        )
 
 
 def _is_texts(value: Any) -> bool:

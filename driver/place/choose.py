@@ -70,11 +70,12 @@ def _key(problem: Problem) -> str | None:
     from mirlo.driver.model_cache import compiler_version
 
     assert problem.targets.host is not None
-    fingerprint = find_target(problem.targets.host.name).fingerprint
+    host = problem.targets.host
+    fingerprint = find_target(host.name).fingerprint
     if problem.settings is None or fingerprint is None:
         return None
     parts = [problem.module.operation.get_asm(), problem.before, str(problem.targets), str(problem.threads)]
-    parts += [problem.settings, fingerprint(), compiler_version()]
+    parts += [problem.settings, fingerprint(host.options), compiler_version()]
     parts += [target.generator.fingerprint() for target in problem.targets.generators]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
 

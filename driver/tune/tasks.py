@@ -95,7 +95,7 @@ def tasks_of(
         rest = f"builtin.module({','.join(steps[point.at + 1 :])})"
         tasks: dict[str, TuningTask] = {}
         for subject in subjects:
-            key = tuning_key(subject.op, target, threads)
+            key = tuning_key(subject.op, target, threads, point.step.target_options)
             if key in tasks or not subject.calls:
                 continue
             assert chosen.space is not None
@@ -134,7 +134,8 @@ def _kernels(module: Any, session: Any) -> list[Subject]:
 
 def _operators(module: Any, point: TuningPoint) -> list[Subject]:
     ops = operations_named(module, point.operators)
-    keys = [tuning_key(op, point.step.target, point.step.threads) for op in ops]
+    step = point.step
+    keys = [tuning_key(op, step.target, step.threads, step.target_options) for op in ops]
     calls = Counter(keys)
     return [Subject(op, node_of(op.location) or op.name, calls[key], op) for op, key in zip(ops, keys, strict=True)]
 

@@ -60,6 +60,7 @@ class ApplyTuning(Pass):
     target: str = option("llvm", "the target that was measured")
     threads: int = option(1, "threads that it was measured with")
     operators: str = option("", "operators to tell instead of prim functions, with spaces between")
+    target_options: str = option("", "options of the target, which name the machine that code is for")
 
     def run(self, op: Any, session: Any) -> None:
         database: Lookup | None = session.options.get(TUNING)
@@ -86,7 +87,7 @@ class ApplyTuning(Pass):
 
     def _find(self, database: Lookup, op: Any) -> Values | None:
         for threads in sorted({1, self.threads}, reverse=True):
-            found = database.find(tuning_key(op, self.target, threads))
+            found = database.find(tuning_key(op, self.target, threads, self.target_options))
             if found is not None:
                 return found
         return None
@@ -133,7 +134,7 @@ def take_tuned(op: Any) -> dict[str, int]:
     return found
 
 
-def tuning_key(op: Any, target: str, threads: int = 1) -> str:
+def tuning_key(op: Any, target: str, threads: int = 1, target_options: str = "") -> str:
     """Return a key of what a prim function or operator computes, independent of its name and origin."""
     from mirlo.passes.targets import find_target
 
@@ -146,7 +147,7 @@ def tuning_key(op: Any, target: str, threads: int = 1) -> str:
         text = _operator_text(op)
     text += f" {threads} threads" if threads > 1 else ""
     fingerprint = find_target(target).fingerprint
-    machine = fingerprint() if fingerprint is not None else ""
+    machine = fingerprint(target_options) if fingerprint is not None else ""
     return hashlib.sha256(f"{target}\n{machine}\n{text}".encode()).hexdigest()[:32]
 
 

@@ -18,14 +18,13 @@ def _pipeline(options: Any = None) -> str:
 def _emit(module: Any, options: Any) -> Any:
     from mirlo.targets.llvm.emit import emit
 
-    return emit(module, options.threads, options.opt_level, options.cache, options.jobs, options.meanwhile)
+    return emit(module, options)
 
 
-def _fingerprint() -> str:
-    from mirlo.runtime.loaders import llvm_host
-    from mirlo.targets.llvm.machine import host_machine
+def _fingerprint(options: str) -> str:
+    from mirlo.targets.llvm.options import parse_options
 
-    return f"{llvm_host()} {host_machine()}"
+    return parse_options(options).identity
 
 
 def _prepare(options: Any) -> None:
@@ -48,7 +47,7 @@ def _expected(function: Any, values: Mapping[str, int], options: Any) -> float |
 
 TARGET = Target(
     name="llvm",
-    help="the CPU of this machine, through LLVM",
+    help="CPUs, through LLVM: this machine's, or one that options describe",
     rule_modules=(
         "mirlo.targets.llvm.intrinsics",
         "mirlo.targets.llvm.legalize",
@@ -63,6 +62,7 @@ TARGET = Target(
     pipeline=_pipeline,
     emit=_emit,
     prepare=_prepare,
+    takes_options=True,
     symbolic_dims=True,
     fingerprint=_fingerprint,
     figures=Figures(gflops=100.0, gbytes=10.0, call_us=0.3),

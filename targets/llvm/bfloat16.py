@@ -7,7 +7,6 @@ in f32, rounding in integers, and loads, moves and stores are of i16.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +23,6 @@ _WIDEN = (
 )
 _EXPAND = "builtin.module(arith-expand{include-bf16=true})"
 _CONVERSIONS = ("arith.extf", "arith.truncf")
-
-
-def rounds_bf16(features: dict[str, bool]) -> bool:
-    """Return whether LLVM rounds f32 to bf16 by instructions, on a host of these features."""
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return True
-    return bool(features.get("avx512bf16") and features.get("avx512vl") or features.get("avxneconvert"))
 
 
 def mentions_bf16(module: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -12,30 +12,27 @@ from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.memory.names import POLL
 from mirlo.passes.memory.packed import RECORD_WORDS
 from mirlo.passes.memory.timeline import REGIONS
+from mirlo.passes.targets import CompileOptions
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.cache import Cache
 from mirlo.runtime.interrupts import POLLS
-from mirlo.runtime.loaders import llvm_host
 from mirlo.targets.llvm.build import build
+from mirlo.targets.llvm.machine_code import CodeSettings
 from mirlo.targets.llvm.object_code import ENTRY, PROFILED, EntryInterface
+from mirlo.targets.llvm.options import parse_options, threads_of
+from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.units import split
 from mirlo.targets.planned import calls_of, find_main, kernel_rows, run_time_facts, signature_of
 
 
-def emit(
-    module: Any,
-    threads: int = 1,
-    opt_level: int = 2,
-    cache: Cache | None = None,
-    jobs: int | None = None,
-    meanwhile: Callable[[Iterable[str]], None] | None = None,
-) -> Artifact:
+def emit(module: Any, options: CompileOptions) -> Artifact:
     """Compile a module that went through the target's pipeline. The module is consumed.
 
-    Kernels in `cache` are not compiled again; up to `jobs` processes (None: as many as useful) compile the others.
+    Kernels in the cache are not compiled again; up to `jobs` processes (None: as many as useful) compile the others.
     `meanwhile` is called with the names of the weights when the worker processes have started.
     """
+    processor = parse_options(options.target_options).processor
+    settings = CodeSettings(processor, options.opt_level)
     main = find_main(module)
     signature = signature_of(main)
     kernels = kernel_rows(main, module)
@@ -47,16 +44,21 @@ def emit(
     inputs, outputs, params = (len(signature[name]) for name in ("inputs", "outputs", "params"))
     words = RECORD_WORDS + len(facts["symbols"]) + len(facts["sizes"]) if "sizes" in facts else None
     entry = EntryInterface(inputs + outputs, params, functions, bool(kernels), words)
-    units = split(module, entry, opt_level)
+    units = split(module, entry, settings)
     weights = [spec.name for spec in signature["params"]]
-    settle = None if meanwhile is None else partial(meanwhile, weights)
-    objects = build(units, opt_level, cache, jobs, settle)
+    settle = None if options.meanwhile is None else partial(options.meanwhile, weights)
+    objects = build(units, settings, options.cache, options.jobs, settle)
     code = archive.pack([(f"{unit.name}.o", content) for unit, content in zip(units, objects, strict=True)])
     return Artifact(
         target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],
-        params=signature["params"], arena_bytes=signature["arena"], kernels=tuple(kernels), threads=threads,
-        metadata={**llvm_host(), **facts, **({POLLS: True} if polls else {})},
+        params=signature["params"], arena_bytes=signature["arena"], kernels=tuple(kernels), threads=threads_of(options),
+        metadata={**loadable_on(processor), **facts, **({POLLS: True} if polls else {})},
     )  # fmt: skip
+
+
+def loadable_on(processor: Processor) -> dict[str, Any]:
+    """Return the metadata that the loader compares with the machine: what the code uses of a processor."""
+    return {"triple": processor.triple, "features": list(processor.features)}
 
 
 def _add_profiled(main: Any, kernels: int) -> None:

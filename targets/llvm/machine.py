@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import platform
-from dataclasses import dataclass, field, replace
-from functools import cache
-from pathlib import Path
+from dataclasses import dataclass, field
+
+from mirlo.runtime.errors import MirloError
 
 
 @dataclass(frozen=True)
@@ -94,78 +93,5 @@ PRESETS: dict[str, Machine] = {
 is added."""
 
 
-class MachineError(ValueError):
-    """Raised for an unknown machine."""
-
-
-def find_machine(name: str | Machine | None) -> Machine:
-    """Return the machine with this name; None and `host` name the machine of the compiler."""
-    if isinstance(name, Machine):
-        return name
-    if name is None or name == "host":
-        return host_machine()
-    if name not in PRESETS:
-        raise MachineError(f"unknown machine '{name}'; known: host, {', '.join(sorted(PRESETS))}")
-    return PRESETS[name]
-
-
-@cache
-def host_machine() -> Machine:
-    """Return the machine that the compiler runs on."""
-    base = PRESETS[_host_preset()]
-    caches = _linux_caches()
-    l1_bytes, l1_ways = caches.get(1, (base.l1_bytes, base.l1_ways))
-    l2_bytes, _ = caches.get(2, (base.l2_bytes, 0))
-    l3_bytes, _ = caches.get(3, (0 if caches else base.l3_bytes, 0))
-    dots = _host_dots(base)
-    return replace(
-        base, name="host", l1_bytes=l1_bytes, l1_ways=l1_ways, l2_bytes=l2_bytes, l3_bytes=l3_bytes, dots=dots
-    )
-
-
-def _host_preset() -> str:
-    if platform.machine().lower() in ("arm64", "aarch64"):
-        return "neon"
-    features = host_features()
-    if features.get("avx512f") and features.get("avx512vl"):
-        return "avx512"
-    return "avx2" if features.get("avx2") and features.get("fma") else "sse"
-
-
-@cache
-def host_features() -> dict[str, bool]:
-    """Return the features of this host's processor by their LLVM names."""
-    import llvmlite.binding as llvm
-
-    return dict(llvm.get_host_cpu_features())
-
-
-def _host_dots(machine: Machine) -> tuple[str, ...]:
-    """Return the dot-product instructions of the host for vectors of this machine's size."""
-    if platform.machine().lower() not in ("x86_64", "amd64") or machine.vector_bytes < 32 or not machine.masked:
-        return ()
-    has = host_features().get
-    narrow = machine.vector_bytes < 64
-    found = set()
-    if has("avx2") and (narrow or has("avx512bw")):
-        found.add("i16")
-    if has("avx512vnni") and has("avx512vl") or (narrow and has("avxvnni")):
-        found.add("u8xi8")
-    if has("avx512bf16") and has("avx512vl"):
-        found.add("bf16")
-    return tuple(sorted(found))
-
-
-def _linux_caches() -> dict[int, tuple[int, int]]:
-    """Return bytes and associativity of the first core's data caches by level, where Linux reports them."""
-    found: dict[int, tuple[int, int]] = {}
-    for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        try:
-            names = ("level", "type", "size", "ways_of_associativity")
-            level, kind, size, ways = ((entry / name).read_text().strip() for name in names)
-        except OSError:
-            continue
-        unit = {"K": 1024, "M": 1024 * 1024}.get(size[-1:])
-        if kind != "Instruction" and unit and size[:-1].isdigit() and ways.isdigit() and int(ways):
-            found[int(level)] = int(size[:-1]) * unit, int(ways)
-    return found
+class MachineError(MirloError, ValueError):
+    """Raised for an unknown machine, or options that describe none."""

@@ -7,6 +7,7 @@ libraries of them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -19,10 +20,19 @@ OBJECT, ASSEMBLY, LLVM_IR = FORMS = ("obj", "asm", "llvm-ir")
 """The forms of code."""
 
 
-def generate(module: Any, processor: Processor, opt_level: int, form: str = OBJECT) -> bytes:
+@dataclass(frozen=True)
+class CodeSettings:
+    """What code is made for."""
+
+    processor: Processor
+    opt_level: int = 2
+    form: str = OBJECT
+
+
+def generate(module: Any, settings: CodeSettings) -> bytes:
     """Compile a module of the LLVM dialect to a form of code; `LLVM_IR` is optimized."""
     try:
-        return emit(optimized(to_llvm_ir(module), processor, opt_level), processor, opt_level, form)
+        return emit(optimized(to_llvm_ir(module), settings), settings)
     except RuntimeError as error:
         raise PassError(f"LLVM made no code: {error}") from error
 
@@ -32,9 +42,9 @@ def to_llvm_ir(module: Any) -> str:
     return readable_by_older(llvm.translate_module_to_llvmir(module.operation))
 
 
-def optimized(text: str, processor: Processor, opt_level: int) -> Any:
-    """Parse LLVM IR and optimize it for a processor; return llvmlite's module."""
-    binding = llvmlite()
+def optimized(text: str, settings: CodeSettings) -> Any:
+    """Parse LLVM IR and optimize it; return llvmlite's module."""
+    binding, processor, opt_level = llvmlite(), settings.processor, settings.opt_level
     machine = target_machine(processor, opt_level)
     # A context of its own, which is freed with the module: the global one keeps every type and constant.
     module = binding.parse_assembly(text, binding.create_context())
@@ -45,12 +55,12 @@ def optimized(text: str, processor: Processor, opt_level: int) -> Any:
     return module
 
 
-def emit(module: Any, processor: Processor, opt_level: int, form: str) -> bytes:
-    """Return the code of llvmlite's module in one of the forms."""
-    if form == LLVM_IR:
+def emit(module: Any, settings: CodeSettings) -> bytes:
+    """Return the code of llvmlite's module in the form of the settings."""
+    if settings.form == LLVM_IR:
         return str(module).encode()
-    machine = target_machine(processor, opt_level)
-    return machine.emit_object(module) if form == OBJECT else machine.emit_assembly(module).encode()
+    machine = target_machine(settings.processor, settings.opt_level)
+    return machine.emit_object(module) if settings.form == OBJECT else machine.emit_assembly(module).encode()
 
 
 @cache
@@ -58,7 +68,7 @@ def target_machine(processor: Processor, opt_level: int) -> Any:
     """Return LLVM's back end for a processor."""
     target = llvmlite().Target.from_triple(processor.triple)
     return target.create_target_machine(
-        cpu=processor.cpu, features=processor.features, opt=opt_level, reloc="pic", codemodel="default"
+        cpu=processor.base, features=processor.llvm_features, opt=opt_level, reloc="pic", codemodel="default"
     )
 
 

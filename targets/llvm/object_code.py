@@ -12,10 +12,9 @@ from mirlo.passes.registry import PassError
 from mirlo.targets.llvm import packed, runtime_calls
 from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks
 from mirlo.targets.llvm.intrinsics.x86 import missing_instruction
-from mirlo.targets.llvm.machine import host_features
-from mirlo.targets.llvm.machine_code import OBJECT, generate
+from mirlo.targets.llvm.machine_code import CodeSettings, generate
 from mirlo.targets.llvm.pipeline import lower_to_llvm
-from mirlo.targets.llvm.processor import host_processor
+from mirlo.targets.llvm.processor import Processor
 
 ENTRY = "mirlo_entry"
 MAIN = "main"
@@ -42,24 +41,24 @@ class EntryInterface:
         return bool(self.packed) or self.allocator is not None
 
 
-def compile_text(text: str, opt_level: int, entry: EntryInterface | None = None, form: str = OBJECT) -> bytes:
+def compile_text(text: str, settings: CodeSettings, entry: EntryInterface | None = None) -> bytes:
     """Compile the text of a unit, parsed in the current context, to an object file or another form of code."""
-    lacked = missing_instruction(text, host_features())
+    lacked = missing_instruction(text, settings.processor)
     if lacked is not None:
         raise PassError(
-            f"LLVM has no instruction for '{lacked[0]}' on this processor, which lacks {lacked[1]}: the kernel was "
-            "made for another machine; leave out the option 'machine' of passes, or name one that runs here"
+            f"LLVM has no instruction for '{lacked[0]}' on '{settings.processor.cpu}', which lacks {lacked[1]}: the "
+            "kernel was made for another machine; leave out the option 'machine' of passes, or name that of the target"
         )
     with ir.Location.unknown():
-        return compile_module(ir.Module.parse(text), opt_level, entry, form)
+        return compile_module(ir.Module.parse(text), settings, entry)
 
 
-def compile_module(module: Any, opt_level: int, entry: EntryInterface | None = None, form: str = OBJECT) -> bytes:
+def compile_module(module: Any, settings: CodeSettings, entry: EntryInterface | None = None) -> bytes:
     """Compile a module, which is consumed; `entry` is given for the module with `main`."""
     forks = find_forks(module)
     calls = packed.find_calls(module, entry.packed) if entry is not None else []
     exported = _public(module)
-    _lower(module)
+    _lower(module, settings.processor)
     define_forks(module, forks, argument_types(module, forks))
     _hide_others(module, exported)
     if entry is not None:
@@ -70,21 +69,22 @@ def compile_module(module: Any, opt_level: int, entry: EntryInterface | None = N
         _add_entry(module, entry)
         exported = {ENTRY: None}
         _hide_others(module, exported)
-    return generate(module, host_processor(), opt_level, form)
+    return generate(module, settings)
 
 
-def _lower(module: Any) -> None:
+def _lower(module: Any, processor: Processor) -> None:
     try:
         # Verification after each of so many passes takes longer than the passes; the LLVM module is verified below.
-        lower_to_llvm(module, verify=False)
+        lower_to_llvm(module, processor, verify=False)
         module.operation.verify()
     except ir.MLIRError as error:
         raise PassError(f"lowering to the LLVM dialect failed: {error}") from error
-    noinline = ir.UnitAttr.get()
+    noinline, tuned_for = ir.UnitAttr.get(), ir.StringAttr.get(processor.cpu)
     for op in module.body.operations:
         if op.operation.name == "llvm.func":
             # Kernels keep their own symbols: for profilers, and because inlining each into main only costs time.
             op.operation.attributes["no_inline"] = noinline
+            op.operation.attributes["tune_cpu"] = tuned_for
 
 
 def _public(module: Any) -> dict[str, None]:

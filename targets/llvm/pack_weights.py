@@ -16,7 +16,7 @@ from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.schedule import SCHEDULES
 from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
 from mirlo.runtime.container import empty_aligned
-from mirlo.targets.llvm.machine import find_machine
+from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan, plan_of
 from mirlo.targets.llvm.tuned_machine import tuned_machine
 

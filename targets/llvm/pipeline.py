@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import passmanager
-from mirlo.targets.llvm.bfloat16 import expand_bf16, mentions_bf16, move_bf16_as_integers, rounds_bf16
-from mirlo.targets.llvm.machine import host_features
+from mirlo.passes.options import quote
+from mirlo.targets.llvm.bfloat16 import expand_bf16, mentions_bf16, move_bf16_as_integers
+from mirlo.targets.llvm.fma import expand_fma
+from mirlo.targets.llvm.options import planning_options, threads_of
+from mirlo.targets.llvm.processor import Processor
 
 GRAPH = ("canonicalize", "cse")
 
@@ -30,7 +33,10 @@ TO_LLVM = (
 
 def compile_pipeline(options: Any = None) -> str:
     """Return the pipeline from relax to buffers, the input of `emit`."""
-    threads = options.threads if options is not None else 1
+    threads = f"threads={threads_of(options)}"
+    described = planning_options(getattr(options, "target_options", ""))
+    machine = f"machine={quote(described)}" if described else ""
+    tuned = f"target-options={quote(described)}" if described else ""
     passes = [
         "simplify",
         "fold-constant",
@@ -39,24 +45,30 @@ def compile_pipeline(options: Any = None) -> str:
         "fold-constant",
         "cse",
         "remove-dead",
-        f"apply-tuning{{target=llvm threads={threads} operators=relax.conv}}",
-        "winograd",
+        _step("apply-tuning", "target=llvm", threads, "operators=relax.conv", tuned),
+        _step("winograd", machine),
         "legalize{target=llvm}",
         "annotate-kinds",
         "fuse-ops",
         "fuse-tir",
         "canonicalize",
         "cse",
-        f"apply-tuning{{target=llvm threads={threads}}}",
-        "pack-weights",
+        _step("apply-tuning", "target=llvm", threads, tuned),
+        _step("pack-weights", machine),
         "remove-dead",
-        f"schedule{{target=llvm threads={threads}}}",
+        _step("schedule", "target=llvm", threads, machine),
         "lower-loops",
-        "lower-intrinsics{target=llvm}",
+        _step("lower-intrinsics", "target=llvm", machine),
         "plan-memory",
-        f"outline-parallel{{threads={threads}}}",
+        _step("outline-parallel", threads),
     ]
     return f"builtin.module({','.join(passes)})"
+
+
+def _step(name: str, *options: str) -> str:
+    """Return the text of a pass with those of its options that are not empty."""
+    given = " ".join(filter(None, options))
+    return f"{name}{{{given}}}" if given else name
 
 
 def lower_pipeline() -> str:
@@ -67,11 +79,13 @@ def lower_pipeline() -> str:
     return f"builtin.module({','.join(TO_LLVM)})"
 
 
-def lower_to_llvm(module: Any, verify: bool = True) -> None:
-    """Lower a module of buffers, loops and vectors to the LLVM dialect, for the processor of this host."""
-    without_bf16 = not rounds_bf16(host_features()) and mentions_bf16(module)
+def lower_to_llvm(module: Any, processor: Processor, verify: bool = True) -> None:
+    """Lower a module of buffers, loops and vectors to the LLVM dialect, for a processor."""
+    without_bf16 = not processor.rounds_bf16 and mentions_bf16(module)
     if without_bf16:
         expand_bf16(module)
+    if not processor.has_fma:
+        expand_fma(module)
     manager = passmanager.PassManager.parse(lower_pipeline())
     manager.enable_verifier(verify)
     manager.run(module.operation)

@@ -22,6 +22,7 @@ from typing import Any
 from mirlo.passes.registry import PassError
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.threads import available_cores
+from mirlo.targets.llvm.machine_code import CodeSettings
 from mirlo.targets.llvm.object_code import EntryInterface, compile_text
 from mirlo.targets.llvm.worker import receive, send
 
@@ -50,10 +51,10 @@ class _Process:
     popen: Any
     lock: Any = field(default_factory=make_lock)
 
-    def tell(self, task: CompileTask, opt_level: int) -> None:
+    def tell(self, task: CompileTask, settings: CodeSettings) -> None:
         """Send a task; `answer` returns the results in the same order."""
         try:
-            send(self.popen.stdin, (task.text, opt_level, task.entry))
+            send(self.popen.stdin, (task.text, settings, task.entry))
         except OSError:
             raise self._ended(task) from None
 
@@ -97,7 +98,10 @@ def prepare(jobs: int | None = None) -> None:
 
 
 def compile_all(
-    tasks: Sequence[CompileTask], opt_level: int, jobs: int | None = None, meanwhile: Callable[[], None] | None = None
+    tasks: Sequence[CompileTask],
+    settings: CodeSettings,
+    jobs: int | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> list[bytes]:
     """Compile all tasks, the longest first, and return the object files.
 
@@ -107,7 +111,7 @@ def compile_all(
     count = min(helpers(jobs), len(tasks) - 1)
     if jobs is None and count > 0 and not _ready():
         count = count if sum(len(task.text) for task in tasks) >= LEAST_CHARACTERS else 0
-    run = _Run(tasks, opt_level, deque(order))
+    run = _Run(tasks, settings, deque(order))
     if count <= 0:
         run.work_here()
         return run.finished()
@@ -135,7 +139,7 @@ class _Run:
     """The tasks of one compilation: workers take the longest remaining task, this process the shortest."""
 
     tasks: Sequence[CompileTask]
-    opt_level: int
+    settings: CodeSettings
     waiting: deque[int]
     done: dict[int, bytes] = field(default_factory=dict)
     failures: list[Exception] = field(default_factory=list)
@@ -154,7 +158,7 @@ class _Run:
                 return
             task = self.tasks[index]
             try:
-                self.done[index] = compile_text(task.text, self.opt_level, task.entry)
+                self.done[index] = compile_text(task.text, self.settings, task.entry)
             except PassError as error:
                 raise PassError(f"@{task.name}: {error}") from error
 
@@ -166,7 +170,7 @@ class _Run:
         try:
             while not self.failures:
                 while len(ahead) < AHEAD and self._take(ahead):
-                    process.tell(self.tasks[ahead[-1]], self.opt_level)
+                    process.tell(self.tasks[ahead[-1]], self.settings)
                 if not ahead:
                     return
                 self.done[ahead[0]] = process.answer(self.tasks[ahead[0]])

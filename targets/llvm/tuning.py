@@ -15,7 +15,8 @@ from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.stored import calls_of
-from mirlo.targets.llvm.machine import Machine, find_machine
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.options import machine_for, threads_of
 from mirlo.targets.llvm.tuned_machine import (
     BLOCK,
     DEPTH_BLOCK,
@@ -49,7 +50,7 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
     """Return the tuning space of a prim function in tensor form, or of a convolution; empty if there are no choices."""
     from mirlo.targets.llvm.schedule.blocked import plan_blocked
 
-    machine = find_machine(None)
+    machine = machine_for(options)
     if function.operation.name == CONV:
         return _of_convolutions(function.operation, machine)
     view = PrimView(function)
@@ -57,7 +58,7 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
         return []
     plan = _product_plan(view, machine)
     if not isinstance(plan, Decline):
-        return _of_products(plan, machine, getattr(options, "threads", 1))
+        return _of_products(plan, machine, threads_of(options))
     blocked = plan_blocked(view, BlockGroup(tuple(view.blocks), frozenset(view.returned), machine))
     if not isinstance(blocked, Decline):
         rows = {min(count, blocked.extent) for count in BLOCKS} - {blocked.block}
@@ -70,11 +71,11 @@ def expected(function: Any, values: Mapping[str, int], options: Any = None) -> f
     from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
 
     if function.operation.name == CONV:
-        return _cycles_of_convolution(function.operation, values, find_machine(None))
+        return _cycles_of_convolution(function.operation, values, machine_for(options))
     view = PrimView(function)
     if unfit(view) is not None or {LEAD, SHARE} & set(values):
         return None
-    plan = _product_plan(view, with_choices(find_machine(None), values))
+    plan = _product_plan(view, with_choices(machine_for(options), values))
     return None if isinstance(plan, Decline) else expected_cycles(plan)
 
 

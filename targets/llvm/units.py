@@ -18,6 +18,7 @@ from typing import Any
 from mirlo.dialects.bindings import PACKAGE, ir
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.memory.names import FORK
+from mirlo.targets.llvm.machine_code import CodeSettings
 from mirlo.targets.llvm.object_code import MAIN, PROFILED, SIZES, EntryInterface
 
 _PLACEHOLDER = "KERNEL"
@@ -29,6 +30,7 @@ _CODE = (
     "units.py",
     "pipeline.py",
     "bfloat16.py",
+    "fma.py",
     "forks.py",
     "packed.py",
     "runtime_calls.py",
@@ -56,7 +58,7 @@ class Unit:
     """The operations in the text of a kernel."""
 
 
-def split(module: Any, entry: EntryInterface, opt_level: int) -> list[Unit]:
+def split(module: Any, entry: EntryInterface, settings: CodeSettings) -> list[Unit]:
     """Return the units of a module: the one with `main` first, then each kernel once."""
     operations = {_symbol(op): op.operation for op in module.body.operations}
     texts = {name: _text(op) for name, op in operations.items()}
@@ -65,11 +67,11 @@ def split(module: Any, entry: EntryInterface, opt_level: int) -> list[Unit]:
     called = dict.fromkeys(name for root in roots for name in uses[root])
     prim = (name for name in called if name not in roots and is_prim_func(operations[name]))
     kernels = [name for name in prim if _has_body(operations[name])]
-    settings = f"{_compiler()} {opt_level}"
+    made_by = f"{_compiler()} {settings}"
     units: dict[str, Unit] = {}
     symbols: dict[str, str] = {}
     for name in kernels:
-        unit = _kernel_unit(name, operations, texts, uses, settings)
+        unit = _kernel_unit(name, operations, texts, uses, made_by)
         symbols[name] = unit.symbol
         units.setdefault(unit.key, unit)
     rest = _closure(roots, uses, stop=set(kernels))
@@ -83,9 +85,9 @@ def split(module: Any, entry: EntryInterface, opt_level: int) -> list[Unit]:
         made = []
     # Declarations that several kernels share, and kernels with equal text, appear once.
     text = "\n".join(dict.fromkeys([*(_renamed(part, symbols) for part in parts), *made]))
-    key = _digest(f"{settings} {entry}", text)
+    key = _digest(f"{made_by} {entry}", text)
     main = Unit(MAIN, MAIN, key, text, entry)
-    return [main] if is_small else [main, *_bundled(list(units.values()), settings)]
+    return [main] if is_small else [main, *_bundled(list(units.values()), made_by)]
 
 
 def _bundled(units: Sequence[Unit], settings: str) -> list[Unit]:
@@ -189,10 +191,8 @@ def _digest(settings: str, text: str) -> str:
 
 @cache
 def _compiler() -> str:
-    """Return the versions of everything that compiles a unit, and the machine that the code is for."""
+    """Return the versions of everything that compiles a unit."""
     from importlib.metadata import PackageNotFoundError, version
-
-    from mirlo.runtime.loaders import llvm_host
 
     try:
         bindings = version(PACKAGE.replace("_", "-"))
@@ -200,5 +200,4 @@ def _compiler() -> str:
         bindings = "unknown"
     folder = Path(__file__).parent
     sources = hashlib.sha256(b"".join((folder / name).read_bytes() for name in _CODE)).hexdigest()
-    host = llvm_host()
-    return f"{PACKAGE} {bindings} {sources} {host['triple']} {' '.join(host['features'])}"
+    return f"{PACKAGE} {bindings} {sources}"

@@ -51,7 +51,7 @@ def _exactly(stream: BinaryIO, size: int) -> bytes:
 
 
 def main() -> None:
-    """Answer each task `(text, opt_level, entry)` with `(object file, None)` or `(None, error)`."""
+    """Answer each task, the arguments of `compile_text`, with `(object file, None)` or `(None, error)`."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     tasks = os.fdopen(0, "rb", buffering=0)
@@ -74,10 +74,9 @@ def main() -> None:
             return
         if task is None:
             return
-        text, opt_level, entry = task
         try:
             with context:
-                answer: tuple[bytes | None, str | None] = compile_text(text, opt_level, entry), None
+                answer: tuple[bytes | None, str | None] = compile_text(*task), None
         except (PassError, ir.MLIRError) as error:
             answer = None, str(error)
         send(answers, answer)

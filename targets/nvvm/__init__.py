@@ -27,10 +27,10 @@ def _emit(module: Any, options: Any) -> Any:
     return emit(module, chosen.chip, options.opt_level, cubin=cubin, libdevice=libdevice, cache=options.cache)
 
 
-def _fingerprint() -> str:
+def _fingerprint(options: str) -> str:
     from mirlo.targets.nvvm.options import chosen_chip
 
-    chip = chosen_chip("")
+    chip = chosen_chip(options)
     return f"{chip.name} {chip.units}"
 
 

@@ -27,5 +27,5 @@ TARGET = Target(
     pipeline=_pipeline,
     emit=_emit,
     symbolic_dims=True,
-    fingerprint=lambda: "vulkan",
+    fingerprint=lambda options: "vulkan",
 )

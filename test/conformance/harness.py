@@ -18,6 +18,7 @@ from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.lower.intrinsics import Lowering
 from mirlo.targets.llvm import intrinsics as _rules  # noqa: F401  (registers the rules)
 from mirlo.targets.llvm.pipeline import lower_to_llvm
+from mirlo.targets.llvm.processor import host_processor
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def lowered(text: str) -> Any:
     """Return the module of this text in the LLVM dialect, with the context current."""
     module = ir.Module.parse(text)
     Lowering(("llvm", "default")).run(module.operation)
-    lower_to_llvm(module)
+    lower_to_llvm(module, host_processor())
     return module
 
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from mirlo.runtime import threads as pool
 from mirlo.runtime.loaders import compile_llvm
-from mirlo.targets.llvm.machine import host_features, host_machine
+from mirlo.targets.llvm.options import host_machine
+from mirlo.targets.llvm.processor import host_features
 
 TRIPS = 60_000
 """Iterations of a chunk of multiply-adds, some 80 us."""

@@ -9,7 +9,7 @@ from mirlo.passes.lower.expansions.exponential import EXP2_F32, LN_2, exp_reduce
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import decline, intrinsic
 from mirlo.targets.llvm.intrinsics.x86 import beside_whole, can_scale, limited_size, scale_by_power
-from mirlo.targets.llvm.machine import find_machine
+from mirlo.targets.llvm.options import find_machine
 
 
 def _scaled(*kinds: str) -> Callable[[Callable[[ValueBuilder, Num], Num]], Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.values import Num, ValueBuilder
+from mirlo.targets.llvm.cpus import X86
 from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.processor import Processor
 
 _REGISTERS = {"f32": (16, "ps.512"), "f64": (8, "pd.512")}
 """By element type: the lanes of a register, and the suffix of intrinsic names."""
@@ -72,13 +74,13 @@ _NEEDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"avx512\.mask\.(range|reduce)\.", ("avx512dq",)),
     (r"avx512\.", ("avx512f",)),
     (r"avx2\.", ("avx2",)),
-    (r"", ("sse2",)),
+    (r"", ()),
 )
 """Features of the processor by the names of intrinsics after `llvm.x86.`; the first pattern that matches counts."""
 _CALL = re.compile(r'"llvm\.x86\.([\w.]+)"')
 
 
-def missing_instruction(text: str, features: Mapping[str, bool]) -> tuple[str, str] | None:
+def missing_instruction(text: str, processor: Processor) -> tuple[str, str] | None:
     """Return an intrinsic in a module's text that a processor lacks, and the features that it needs.
 
     None if there is none. LLVM ends the process where it is to select such an instruction.
@@ -87,9 +89,9 @@ def missing_instruction(text: str, features: Mapping[str, bool]) -> tuple[str, s
         return None
     for name in sorted(set(_CALL.findall(text))):
         needed = next(features for pattern, features in _NEEDS if re.match(pattern, name))
-        has_vex = name.startswith("avx512.vpdpbusd.") and not name.endswith(".512") and features.get("avxvnni")
-        if not has_vex and not all(features.get(feature) for feature in needed):
-            return f"llvm.x86.{name}", " and ".join(needed)
+        has_vex = name.startswith("avx512.vpdpbusd.") and not name.endswith(".512") and processor.has("avxvnni")
+        if processor.arch != X86 or not has_vex and not processor.has(*needed):
+            return f"llvm.x86.{name}", " and ".join(needed) or X86
     return None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
-from mirlo.targets.llvm.machine import find_machine
+from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.tuned_machine import tuned_machine
 
 

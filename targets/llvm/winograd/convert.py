@@ -19,7 +19,8 @@ from mirlo.passes.legalize.strategies import STRATEGIES
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.tuned import operations_named, take_tuned
-from mirlo.targets.llvm.machine import Machine, find_machine
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.winograd.cost import direct_cycles, winograd_cycles
 from mirlo.targets.llvm.winograd.functions import Tiling, input_function, output_function
 from mirlo.targets.llvm.winograd.matrices import INPUT, transformed_weight

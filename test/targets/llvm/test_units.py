@@ -15,8 +15,10 @@ from mirlo.passes.registry import PassError
 from mirlo.runtime import archive
 from mirlo.runtime.cache import Cache
 from mirlo.targets.llvm import processes, units
+from mirlo.targets.llvm.machine_code import CodeSettings
 from mirlo.targets.llvm.object_code import EntryInterface
 from mirlo.targets.llvm.processes import CompileTask, compile_all
+from mirlo.targets.llvm.processor import host_processor
 from mirlo.targets.llvm.units import split
 from mirlo.targets.llvm.worker import receive, send
 
@@ -54,6 +56,7 @@ func.func private @third(%a: memref<4xf32>, %b: memref<4xf32>) attributes {tir.p
   return
 }
 """
+SETTINGS = CodeSettings(host_processor())
 NO_ENTRY = EntryInterface(2, 0, (), False)
 
 
@@ -66,7 +69,7 @@ def cut(monkeypatch) -> None:
 
 def _units(text: str, opt_level: int = 2):
     with make_context(), ir.Location.unknown():
-        return split(ir.Module.parse(text), NO_ENTRY, opt_level)
+        return split(ir.Module.parse(text), NO_ENTRY, CodeSettings(host_processor(), opt_level))
 
 
 def test_kernels_that_differ_in_names_are_one() -> None:
@@ -158,19 +161,19 @@ def tasks():
 
 def compile_here(tasks) -> list[bytes]:
     with make_context():
-        return compile_all(tasks, 2, jobs=1)
+        return compile_all(tasks, SETTINGS, jobs=1)
 
 
 def test_processes_make_what_this_one_makes(tasks) -> None:
     with make_context():
-        there = compile_all(tasks, 2, jobs=3)
+        there = compile_all(tasks, SETTINGS, jobs=3)
     assert there == compile_here(tasks)
 
 
 def test_a_large_kernel_does_not_end_a_process(tasks) -> None:
     large = [CompileTask(task.name, f"{task.text}\n// {'x' * 500_000}", task.entry) for task in tasks]
     with make_context():
-        made = compile_all(large, 2, jobs=2)
+        made = compile_all(large, SETTINGS, jobs=2)
     assert processes._processes[0].is_alive()
     assert made == compile_here(tasks)
 
@@ -188,7 +191,7 @@ def test_large_tasks_and_large_answers_do_not_wait_for_each_other() -> None:
 
     def compiled() -> None:
         with make_context():
-            made.append(compile_all(large, 2, jobs=2))
+            made.append(compile_all(large, SETTINGS, jobs=2))
 
     thread = threading.Thread(target=compiled, daemon=True)
     thread.start()
@@ -209,29 +212,29 @@ def test_half_a_message_is_not_the_end(cut: int) -> None:
 def test_an_error_in_a_process_names_the_kernel(tasks) -> None:
     bad = CompileTask("sad", 'func.func @k(%x: index) { "no.such"(%x) : (index) -> () return }' + " " * 9000, None)
     with make_context(), pytest.raises(PassError, match="@sad"):
-        compile_all([*tasks, bad], 2, jobs=2)
+        compile_all([*tasks, bad], SETTINGS, jobs=2)
     with make_context():
-        assert len(compile_all(tasks, 2, jobs=2)) == len(tasks)
+        assert len(compile_all(tasks, SETTINGS, jobs=2)) == len(tasks)
 
 
 def test_processes_that_ended_are_replaced(tasks) -> None:
     with make_context():
-        compile_all(tasks, 2, jobs=2)
+        compile_all(tasks, SETTINGS, jobs=2)
         for process in processes._processes:
             process.popen.stdin.close()
             process.popen.wait(timeout=60)
-        assert len(compile_all(tasks, 2, jobs=2)) == len(tasks)
+        assert len(compile_all(tasks, SETTINGS, jobs=2)) == len(tasks)
 
 
 def test_a_process_that_is_killed_is_an_error(tasks, monkeypatch) -> None:
     with make_context():
-        compile_all(tasks, 2, jobs=2)
+        compile_all(tasks, SETTINGS, jobs=2)
         process = processes._processes[0]
         monkeypatch.setattr(process, "is_alive", lambda: True)
         process.popen.kill()
         process.popen.wait(timeout=60)
         with pytest.raises(PassError, match="SIGKILL.*memory"):
-            compile_all(tasks, 2, jobs=2)
+            compile_all(tasks, SETTINGS, jobs=2)
 
 
 def test_two_models_at_once(tasks) -> None:
@@ -239,7 +242,7 @@ def test_two_models_at_once(tasks) -> None:
 
     def compiled(_: int):
         with make_context():
-            return compile_all(tasks, 2, jobs=2)
+            return compile_all(tasks, SETTINGS, jobs=2)
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(compiled, range(2))

@@ -17,6 +17,7 @@ from mirlo.passes.lower.intrinsics import Lowering
 from mirlo.passes.schedule.schedule import SchedulePrims
 from mirlo.passes.session import Session
 from mirlo.targets.llvm.pipeline import lower_to_llvm
+from mirlo.targets.llvm.processor import host_processor
 
 Body = Callable[..., Any]
 
@@ -55,7 +56,7 @@ class Kernel:
             self._workspace = contiguous((work,), np.uint8)
             function.operation.attributes["sym_visibility"] = ir.StringAttr.get("public")
             Lowering(("llvm", "default"), options=self.session.options).run(module.operation)
-            lower_to_llvm(module)
+            lower_to_llvm(module, host_processor())
             module.body.operations[0].operation.attributes["no_inline"] = ir.UnitAttr.get()
             self.engine = execution_engine.ExecutionEngine(module, opt_level=opt_level)
         self._function: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.engine.raw_lookup("kernel"))

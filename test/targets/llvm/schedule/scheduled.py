@@ -17,6 +17,7 @@ from mirlo.passes.schedule.buffers import WORKSPACE
 from mirlo.passes.schedule.schedule import SchedulePrims
 from mirlo.passes.session import Session
 from mirlo.targets.llvm.pipeline import lower_to_llvm
+from mirlo.targets.llvm.processor import host_processor
 
 Build = Callable[..., Any]
 """Takes the compute builder and a tensor per input; returns the output tensor, or a tuple of them."""
@@ -56,7 +57,7 @@ class Kernel:
             del function.operation.attributes["sym_visibility"]
             function.operation.attributes["no_inline"] = ir.UnitAttr.get()
             Lowering(("llvm", "default"), options=session.options).run(module.operation)
-            lower_to_llvm(module)
+            lower_to_llvm(module, host_processor())
             self._engine = execution_engine.ExecutionEngine(module, opt_level=2)
         self._has_workspace = bool(workspace)
         self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._engine.raw_lookup("kernel"))

@@ -11,7 +11,7 @@ import pytest
 from kernels import Kernel
 
 from mirlo.dialects.tir.compute import maximum
-from mirlo.targets.llvm.machine import host_machine
+from mirlo.targets.llvm.options import host_machine
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 
 import mirlo
 from mirlo.runtime.params import ParameterStore
-from mirlo.targets.llvm.machine import host_machine
+from mirlo.targets.llvm.options import host_machine
 
 RELAX = {"u8": "ui8", "i8": "i8", "bf16": "bf16"}
 SHAPES = [(8, 16, 32), (7, 13, 19), (33, 70, 45), (20, 3, 9), (40, 4, 100)]
@@ -77,7 +77,7 @@ def test_products_of_bytes(left: str, right: str, is_constant: bool, tmp_path: P
 @pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("i8", "i8"), ("u8", "u8")])
 def test_products_of_bytes_without_vnni(left: str, right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without = replace(host_machine(), dots=frozenset({"i16"}))
-    monkeypatch.setattr("mirlo.targets.llvm.machine.host_machine", lambda: without)
+    monkeypatch.setattr("mirlo.targets.llvm.options.host_machine", lambda: without)
     for i, (m, k, n) in enumerate([(33, 70, 45), (20, 3, 9), (1, 64, 32)]):
         x, w = _random(left, m, k), _random(right, k, n)
         folder = tmp_path / str(i)

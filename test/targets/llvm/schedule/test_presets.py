@@ -22,9 +22,12 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import PassError
 from mirlo.passes.session import Session
 from mirlo.targets.llvm.intrinsics.x86 import missing_instruction
-from mirlo.targets.llvm.machine import PRESETS, Machine, find_machine, host_features
+from mirlo.targets.llvm.machine import PRESETS, Machine
+from mirlo.targets.llvm.machine_code import CodeSettings
 from mirlo.targets.llvm.object_code import compile_text
+from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.pipeline import compile_pipeline, lower_to_llvm
+from mirlo.targets.llvm.processor import Processor, host_processor
 
 MODELS = ("bert_base", "gpt2", "mobilenetv2", "resnet50", "vit_base")
 PASSES = compile_pipeline().removeprefix("builtin.module(").removesuffix(")")
@@ -49,11 +52,10 @@ def _for_machine(passes: str, name: str) -> str:
 
 def _runs_here(machine: Machine) -> bool:
     """Return whether LLVM selects instructions on this processor for all that a machine has."""
-    features = host_features()
     needs = {"u8xi8": "avx512.vpdpbusd", "bf16": "avx512bf16.dpbf16ps", "i16": "avx2.pmadd"}
     names = [f"{needs[dot]}.{machine.vector_bytes * 8}" for dot in machine.dots]
     names += ["avx512.mask.reduce.ps.512", "avx512.pmaddw.d.512"] if machine.vector_bytes == 64 else []
-    return missing_instruction(" ".join(f'"llvm.x86.{name}"' for name in names), features) is None
+    return missing_instruction(" ".join(f'"llvm.x86.{name}"' for name in names), host_processor()) is None
 
 
 RUNNABLE = [name for name, machine in PRESETS.items() if _runs_here(machine)]
@@ -162,7 +164,7 @@ def test_random_operators_are_planned_for_every_preset(seed: int) -> None:
             copy = module.operation.clone()
             passes = _for_machine(f"apply-tuning{AFTER}", preset)
             Pipeline(f"builtin.module({passes})").run(copy, Session(store))
-            lower_to_llvm(copy.opview)
+            lower_to_llvm(copy.opview, host_processor())
             assert _without_instructions_of_others(str(copy), PRESETS[preset])
 
 
@@ -196,7 +198,7 @@ def test_presets_take_nothing_from_the_host(monkeypatch: pytest.MonkeyPatch) -> 
     before = {name: find_machine(name) for name in PRESETS}
     every = dict.fromkeys(("avx2", "avx512f", "avx512vl", "avx512bw", "avx512vnni", "avx512bf16", "avxvnni"), True)
     for features in ({}, every):
-        monkeypatch.setattr("mirlo.targets.llvm.machine.host_features", lambda features=features: features)
+        monkeypatch.setattr("mirlo.targets.llvm.processor.host_features", lambda features=features: features)
         assert {name: find_machine(name) for name in PRESETS} == before
 
 
@@ -209,23 +211,30 @@ def test_presets_take_nothing_from_the_host(monkeypatch: pytest.MonkeyPatch) -> 
     ("avx512bf16.dpbf16ps.512", {"avx512f", "avx512bf16"}, None),
     ("avx512.pmaddw.d.512", {"avx512f"}, "avx512bw"),
     ("avx2.pmadd.wd", {"sse2"}, "avx2"),
-    ("sse2.pmadd.wd", set(), "sse2"),
+    ("sse2.pmadd.wd", set(), None),
 ])  # fmt: skip
 def test_instructions_need_features(name: str, features: set[str], lacked: str | None) -> None:
-    found = missing_instruction(f'llvm.call_intrinsic "llvm.x86.{name}"(%0)', dict.fromkeys(features, True))
+    processor = Processor("x86_64-unknown-linux-gnu", "x86-64", tuple(features))
+    found = missing_instruction(f'llvm.call_intrinsic "llvm.x86.{name}"(%0)', processor)
     assert found == (None if lacked is None else (f"llvm.x86.{name}", lacked))
 
 
-def test_code_for_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("processor", "lacked"),
+    [
+        (Processor("x86_64-unknown-linux-gnu", "haswell", ("avx2",)), "avx512bw"),
+        (Processor("aarch64-unknown-linux-gnu", "neoverse-n1", ("dotprod",)), "avx512bw"),
+    ],
+)
+def test_code_for_another_machine_is_refused(processor: Processor, lacked: str) -> None:
     """LLVM would end the process."""
-    monkeypatch.setattr("mirlo.targets.llvm.object_code.host_features", lambda: {"avx2": True})
     text = """func.func @kernel(%x: vector<16xi32>, %y: vector<32xi16>) {
       %0 = llvm.call_intrinsic "llvm.x86.avx512.pmaddw.d.512"(%y, %y)
         : (vector<32xi16>, vector<32xi16>) -> vector<16xi32>
       return
     }"""
-    with pytest.raises(PassError, match=r"no instruction for 'llvm.x86.avx512.pmaddw.d.512' .* lacks avx512bw"):
-        compile_text(text, 2)
+    with pytest.raises(PassError, match=rf"no instruction for 'llvm.x86.avx512.pmaddw.d.512' .* lacks {lacked}"):
+        compile_text(text, CodeSettings(processor))
 
 
 def test_exp_is_scaled_for_the_machine_of_the_pass() -> None:

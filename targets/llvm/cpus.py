@@ -1,0 +1,117 @@
+"""Processors by LLVM's names: their instruction sets and caches.
+
+A feature is listed where generated code may use it: by intrinsics of Mirlo's rules, or because LLVM selects it for
+vectors and scalars. Others, such as those for system calls or cryptography, would only keep code from machines that
+could run it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirlo.targets.llvm.machine import MachineError
+
+KIB, MIB = 1 << 10, 1 << 20
+
+X86, ARM, RISCV, WASM = "x86_64", "aarch64", "riscv64", "wasm32"
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """A model of processor."""
+
+    name: str
+    """LLVM's name, which chooses the cost of instructions."""
+    arch: str
+    features: frozenset[str]
+    """Its features among those that generated code may use, beyond those of every processor of its kind."""
+    l1_bytes: int = 0
+    """Bytes of the caches of a core; 0 for the usual ones of its vectors."""
+    l2_bytes: int = 0
+
+
+BASE = {X86: "x86-64", ARM: "generic", RISCV: "generic-rv64", WASM: "generic"}
+"""The processor of LLVM whose features all processors of a kind have."""
+
+_LEVELS = {
+    "x86-64": "",
+    "x86-64-v2": "popcnt sse3 sse4.1 sse4.2 ssse3",
+    "x86-64-v3": "avx avx2 bmi bmi2 f16c fma lzcnt",
+    "x86-64-v4": "avx512bw avx512cd avx512dq avx512f avx512vl",
+}
+"""The levels of the x86-64 ABI: what each adds to the one before."""
+
+
+def _level(name: str) -> frozenset[str]:
+    found: set[str] = set()
+    for level, added in _LEVELS.items():
+        found.update(added.split())
+        if level == name:
+            break
+    return frozenset(found)
+
+
+_V2, _V3, _V4 = (_level(f"x86-64-v{i}") for i in (2, 3, 4))
+_ICELAKE = _V4 | set(["avx512bitalg", "avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512vpopcntdq", "gfni"])
+_SAPPHIRE = _ICELAKE | {"avx512bf16", "avx512fp16", "avxvnni"}
+_ALDER = _V3 | {"avxvnni", "gfni"}
+_ZEN4 = _ICELAKE | {"avx512bf16"}
+_ARM82 = frozenset({"dotprod", "fullfp16"})
+_ARM86 = _ARM82 | {"bf16", "i8mm"}
+_RVV = frozenset({"m", "a", "f", "d", "c", "v", "zvl128b"})
+
+_TABLE: tuple[tuple[str, str, frozenset[str], int, int], ...] = (
+    *((name, X86, _level(name), 0, 0) for name in _LEVELS),
+    ("nehalem", X86, _V2, 32 * KIB, 256 * KIB),
+    ("sandybridge", X86, _V2 | {"avx"}, 32 * KIB, 256 * KIB),
+    ("haswell", X86, _V3, 32 * KIB, 256 * KIB),
+    ("skylake", X86, _V3, 32 * KIB, 256 * KIB),
+    ("alderlake", X86, _ALDER, 48 * KIB, 1280 * KIB),
+    ("skylake-avx512", X86, _V4, 32 * KIB, 1 * MIB),
+    ("cascadelake", X86, _V4 | {"avx512vnni"}, 32 * KIB, 1 * MIB),
+    ("cooperlake", X86, _V4 | {"avx512vnni", "avx512bf16"}, 32 * KIB, 1 * MIB),
+    ("icelake-server", X86, _ICELAKE, 48 * KIB, 1280 * KIB),
+    ("sapphirerapids", X86, _SAPPHIRE, 48 * KIB, 2 * MIB),
+    ("graniterapids", X86, _SAPPHIRE, 48 * KIB, 2 * MIB),
+    ("znver2", X86, _V3, 32 * KIB, 512 * KIB),
+    ("znver3", X86, _V3, 32 * KIB, 512 * KIB),
+    ("znver4", X86, _ZEN4, 32 * KIB, 1 * MIB),
+    ("znver5", X86, _ZEN4 | {"avxvnni"}, 48 * KIB, 1 * MIB),
+    ("generic", ARM, frozenset(), 32 * KIB, 512 * KIB),
+    ("cortex-a53", ARM, frozenset(), 32 * KIB, 512 * KIB),
+    ("cortex-a55", ARM, _ARM82, 32 * KIB, 256 * KIB),
+    ("cortex-a72", ARM, frozenset(), 32 * KIB, 1 * MIB),
+    ("cortex-a76", ARM, _ARM82, 64 * KIB, 512 * KIB),
+    ("cortex-a78", ARM, _ARM82, 64 * KIB, 512 * KIB),
+    ("neoverse-n1", ARM, _ARM82, 64 * KIB, 1 * MIB),
+    ("neoverse-n2", ARM, _ARM86, 64 * KIB, 1 * MIB),
+    ("neoverse-v1", ARM, _ARM86, 64 * KIB, 1 * MIB),
+    ("neoverse-v2", ARM, _ARM86, 64 * KIB, 2 * MIB),
+    ("apple-m1", ARM, _ARM82, 128 * KIB, 4 * MIB),
+    ("apple-m2", ARM, _ARM86, 128 * KIB, 4 * MIB),
+    ("generic-rv64", RISCV, frozenset({"m", "a", "f", "d", "c"}), 32 * KIB, 512 * KIB),
+    ("sifive-x280", RISCV, _RVV | {"zvl512b"}, 32 * KIB, 512 * KIB),
+    ("spacemit-x60", RISCV, _RVV | {"zvl256b"}, 32 * KIB, 512 * KIB),
+)
+
+CPUS: dict[str, Cpu] = {row[0]: Cpu(*row) for row in _TABLE}
+
+USED: dict[str, frozenset[str]] = {
+    X86: frozenset().union(*(cpu.features for cpu in CPUS.values() if cpu.arch == X86)) | {"avxneconvert"},
+    ARM: frozenset().union(*(cpu.features for cpu in CPUS.values() if cpu.arch == ARM)),
+    RISCV: frozenset().union(*(cpu.features for cpu in CPUS.values() if cpu.arch == RISCV)),
+    WASM: frozenset({"simd128", "relaxed-simd"}),
+}
+"""By kind of processor, all features that generated code may use."""
+
+_ARCHES = {"x86_64": X86, "amd64": X86, "aarch64": ARM, "arm64": ARM, "riscv64": RISCV, "wasm32": WASM}
+
+
+def arch_of(triple: str) -> str:
+    """Return the kind of processor of a triple, or of what a system calls its machine."""
+    first = triple.partition("-")[0].lower()
+    if first not in _ARCHES:
+        raise MachineError(
+            f"target 'llvm' makes code for {', '.join(dict.fromkeys(_ARCHES.values()))}, found the triple '{triple}'"
+        )
+    return _ARCHES[first]

@@ -1,0 +1,263 @@
+"""Options of target `llvm`: the processor that code is made for.
+
+    llvm{cpu=neoverse-n1 triple=aarch64-linux-gnu features=+i8mm,-dotprod threads=4 l2=1MiB}
+
+Without options it is the processor of this machine. The same text is the value of the option `machine` of passes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mirlo.targets.llvm.cpus import ARM, BASE, CPUS, RISCV, USED, WASM, X86, Cpu, arch_of
+from mirlo.targets.llvm.machine import PRESETS, Machine, MachineError
+from mirlo.targets.llvm.processor import Processor, host_processor
+
+NATIVE = "native"
+OPTIONS = ("cpu", "triple", "features", "threads", "l1", "l2", "l3")
+MOST_BYTES = 1 << 40
+"""Largest cache that options may describe."""
+_TRIPLES = {
+    X86: "x86_64-unknown-linux-gnu", ARM: "aarch64-unknown-linux-gnu", RISCV: "riscv64-unknown-linux-gnu",
+    WASM: "wasm32-unknown-unknown",
+}  # fmt: skip
+"""The systems that code is for where options name a processor of another kind than this machine's."""
+_TRIPLE = re.compile(r"[a-z0-9_]+(-[A-Za-z0-9_.]+){1,3}")
+_FEATURE = re.compile(r"[+-][a-z0-9][a-z0-9._-]*")
+_BYTES = re.compile(r"(\d{1,12})(B|K|M|G|KB|MB|GB|KiB|MiB|GiB)?")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The processor that code is made for, and what schedules assume of it."""
+
+    processor: Processor
+    machine: Machine
+    threads: int | None = None
+    """The threads of a call; None for those of `mirlo.compile`."""
+
+    @property
+    def identity(self) -> str:
+        """Return all that code depends on, as text."""
+        return f"{self.processor} {self.machine}"
+
+
+@cache
+def parse_options(text: str = "") -> Options:
+    """Parse the options in braces; without any, describe this machine."""
+    given = _split(text)
+    cpu = given.get("cpu", NATIVE)
+    triple = given.get("triple", "")
+    if triple and not _TRIPLE.fullmatch(triple):
+        raise MachineError(f"option triple of target 'llvm': expected one such as '{_TRIPLES[ARM]}', found '{triple}'")
+    if cpu == NATIVE:
+        if triple and triple != host_processor().triple:
+            raise MachineError(
+                f"option cpu of target 'llvm': the processor of this machine is not known to run code for '{triple}'; "
+                f"name one: {', '.join(_of_arch(arch_of(triple)))}"
+            )
+        processor, machine = host_processor(), host_machine()
+    else:
+        model = _find_cpu(cpu, triple)
+        processor = Processor(triple or _triple_for(model.arch), model.name, tuple(sorted(model.features)))
+        machine = machine_of(processor, model)
+    if "features" in given:
+        processor = _with_features(processor, given["features"].split(","))
+        machine = _with_caches(machine_of(processor), machine)
+    sizes = {f"{name}_bytes": _bytes(name, given[name]) for name in ("l1", "l2", "l3") if name in given}
+    threads = _threads(given["threads"]) if "threads" in given else None
+    return Options(processor, replace(machine, **sizes), threads)  # type: ignore[arg-type]
+
+
+def planning_options(text: str) -> str:
+    """Return the options that passes plan for: those that do not name this machine's processor or threads."""
+    given = _split(text)
+    given.pop("threads", None)
+    if given.get("cpu") == NATIVE and len(given) == 1:
+        return ""
+    return " ".join(f"{name}={value}" for name, value in sorted(given.items()))
+
+
+def threads_of(options: Any) -> int:
+    """Return the threads of a call: those in braces, else those of the compilation."""
+    return parse_options(getattr(options, "target_options", "")).threads or int(getattr(options, "threads", 1))
+
+
+def machine_for(options: Any) -> Machine:
+    """Return the machine that the options of a compilation describe."""
+    return parse_options(getattr(options, "target_options", "")).machine
+
+
+def find_machine(name: str | Machine | None) -> Machine:
+    """Return the machine of a preset, or of options such as `cpu=x86-64-v3`; None and `host` are this one's."""
+    if isinstance(name, Machine):
+        return name
+    if name is None or name in ("", "host"):
+        return host_machine()
+    if "=" in name:
+        return parse_options(name).machine
+    if name not in PRESETS:
+        raise MachineError(
+            f"unknown machine '{name}'; known: host, {', '.join(sorted(PRESETS))}, and options of target 'llvm', such "
+            "as 'cpu=x86-64-v3'"
+        )
+    return PRESETS[name]
+
+
+@cache
+def host_machine() -> Machine:
+    """Return the machine that the compiler runs on."""
+    base = machine_of(host_processor())
+    caches = linux_caches()
+    l1_bytes, l1_ways = caches.get(1, (base.l1_bytes, base.l1_ways))
+    l2_bytes, _ = caches.get(2, (base.l2_bytes, 0))
+    l3_bytes, _ = caches.get(3, (0 if caches else base.l3_bytes, 0))
+    return replace(base, name="host", l1_bytes=l1_bytes, l1_ways=l1_ways, l2_bytes=l2_bytes, l3_bytes=l3_bytes)
+
+
+def machine_of(processor: Processor, model: Cpu | None = None) -> Machine:
+    """Return the machine of a processor: its vectors, and the caches of a model."""
+    base = replace(PRESETS[_preset(processor)], name=processor.cpu, dots=_dots(processor))
+    if processor.arch == RISCV:
+        base = replace(base, vector_bytes=max(16, _riscv_bits(processor) // 8))
+    if model is None:
+        return base
+    l1_bytes, l2_bytes = model.l1_bytes or base.l1_bytes, model.l2_bytes or base.l2_bytes
+    return replace(base, l1_bytes=l1_bytes, l2_bytes=l2_bytes)
+
+
+def _preset(processor: Processor) -> str:
+    if processor.arch != X86:
+        return "sse" if processor.arch == WASM else "neon"
+    if processor.has("avx512f", "avx512vl", "avx512bw", "avx512dq"):
+        return "avx512"
+    return "avx2" if processor.has("avx2", "fma") else "sse"
+
+
+def _dots(processor: Processor) -> tuple[str, ...]:
+    """Return the dot products of a processor for vectors of its machine's size."""
+    if processor.arch != X86:
+        return ()
+    narrow = _preset(processor) == "avx2"
+    found = set()
+    if _preset(processor) != "sse":
+        found.add("i16")
+    if processor.has("avx512vnni", "avx512vl") or (narrow and processor.has("avxvnni")):
+        found.add("u8xi8")
+    if processor.has("avx512bf16", "avx512vl"):
+        found.add("bf16")
+    return tuple(sorted(found))
+
+
+def _riscv_bits(processor: Processor) -> int:
+    """Return the length of vectors that every processor with these features has."""
+    lengths = [int(name[3:-1]) for name in processor.features if re.fullmatch(r"zvl\d{1,5}b", name)]
+    return max(lengths, default=0)
+
+
+def _split(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in text.split():
+        key, equals, value = part.partition("=")
+        if key not in OPTIONS:
+            near = difflib.get_close_matches(key, OPTIONS, n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            raise MachineError(f"target 'llvm' has no option '{key}'; it has: {', '.join(OPTIONS)}{hint}")
+        if not equals or not value:
+            raise MachineError(f"option {key} of target 'llvm' has no value: write '{key}=...'")
+        if key in found:
+            raise MachineError(f"option {key} of target 'llvm' is given twice: '{found[key]}' and '{value}'")
+        found[key] = value
+    return found
+
+
+def _find_cpu(name: str, triple: str) -> Cpu:
+    arch = arch_of(triple) if triple else None
+    if name == "generic" and arch is not None:
+        name = BASE[arch]
+        if arch == WASM:
+            return Cpu(name, WASM, frozenset())
+    model = CPUS.get(name)
+    known = _of_arch(arch) if arch else list(CPUS)
+    if model is None:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise MachineError(f"option cpu of target 'llvm': unknown '{name}'; {hint}known: native, {', '.join(known)}")
+    if arch not in (None, model.arch):
+        raise MachineError(
+            f"options of target 'llvm': '{name}' is a processor for {model.arch}, the triple is '{triple}'; known "
+            f"there: {', '.join(known)}"
+        )
+    return model
+
+
+def _of_arch(arch: str) -> list[str]:
+    return [name for name, cpu in CPUS.items() if cpu.arch == arch] or ["generic"]
+
+
+def _triple_for(arch: str) -> str:
+    """Return the triple of this machine, or of Linux for processors of another kind."""
+    own = host_processor()
+    return own.triple if own.arch == arch else _TRIPLES[arch]
+
+
+def _with_features(processor: Processor, changes: Iterable[str]) -> Processor:
+    """Return a processor with features added and removed: `+avxvnni`, `-fma`."""
+    features = set(processor.features)
+    known = USED[processor.arch]
+    for change in changes:
+        name = change[1:]
+        if not _FEATURE.fullmatch(change):
+            raise MachineError(
+                f"option features of target 'llvm': expected features such as '+avx2,-fma', found '{change}'"
+            )
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean '{near[0]}'? " if near else ""
+            raise MachineError(
+                f"option features of target 'llvm': no code for {processor.arch} uses '{name}'; {hint}it uses: "
+                f"{', '.join(sorted(known))}"
+            )
+        features = features | {name} if change[0] == "+" else features - {name}
+    return replace(processor, features=tuple(sorted(features)))
+
+
+def _with_caches(machine: Machine, other: Machine) -> Machine:
+    return replace(
+        machine, l1_bytes=other.l1_bytes, l1_ways=other.l1_ways, l2_bytes=other.l2_bytes, l3_bytes=other.l3_bytes
+    )
+
+
+def _bytes(name: str, text: str) -> int:
+    found = _BYTES.fullmatch(text)
+    size = int(found[1]) * 1024 ** "BKMG".index((found[2] or "B")[0]) if found else 0
+    if not 0 < size <= MOST_BYTES and not (found and name == "l3"):
+        raise MachineError(f"option {name} of target 'llvm': expected a size such as 512KiB or 1MiB, found '{text}'")
+    return size
+
+
+def _threads(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 4096:
+        raise MachineError(f"option threads of target 'llvm': expected 1 to 4096, found '{text}'")
+    return int(text)
+
+
+def linux_caches() -> dict[int, tuple[int, int]]:
+    """Return bytes and associativity of the first core's data caches by level, where Linux reports them."""
+    found: dict[int, tuple[int, int]] = {}
+    for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        try:
+            names = ("level", "type", "size", "ways_of_associativity")
+            level, kind, size, ways = ((entry / name).read_text().strip() for name in names)
+        except OSError:
+            continue
+        unit = {"K": 1024, "M": 1024 * 1024}.get(size[-1:])
+        if kind != "Instruction" and unit and size[:-1].isdigit() and ways.isdigit() and int(ways):
+            found[int(level)] = int(size[:-1]) * unit, int(ways)
+    return found
