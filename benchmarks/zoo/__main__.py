@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from .entry import CONVERTED, DYNAMO, TORCHSCRIPT, Variant
-from .families import FAMILIES, entries
+from .families import FAMILIES, entries, mixed
 from .report import write_page
 from .run import Limits, Run
 
@@ -29,7 +29,7 @@ def sample(chosen: list[Variant]) -> list[Variant]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--family", action="append", choices=FAMILIES, help="a family; may be repeated (all)")
-    parser.add_argument("--match", default="", help="only models whose full name contains this")
+    parser.add_argument("--match", action="append", help="only models whose full name contains this; may be repeated")
     parser.add_argument("--exporter", choices=(TORCHSCRIPT, DYNAMO, CONVERTED), help="only this exporter")
     parser.add_argument("--shapes", choices=("static", "dynamic"), help="only these shapes")
     parser.add_argument("--jobs", type=int, default=1, help="models at the same time (1); latencies need 1")
@@ -46,13 +46,13 @@ def main() -> int:
         write_page(arguments.out / "results.jsonl", arguments.report)
         return 0
     run = Run(arguments.out, Limits(arguments.seconds, arguments.memory), arguments.jobs)
-    chosen = [
+    chosen = mixed(
         variant
         for variant in entries(arguments.family)
-        if arguments.match in variant.name
+        if any(each in variant.name for each in arguments.match or [""])
         and arguments.exporter in (None, variant.exporter)
         and arguments.shapes in (None, variant.shapes)
-    ]
+    )
     if arguments.sample:
         chosen = sample(chosen)
     if arguments.list:

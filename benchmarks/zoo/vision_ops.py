@@ -38,7 +38,7 @@ def load() -> Any:
         import torchvision.ops._register_onnx_ops as onnx_ops
         from torchvision import extension
 
-        extension._has_ops = lambda: True
+        extension._has_ops = _has_ops
         onnx_ops._register_custom_op()
         _library.impl("roi_align", _roi_align, "CPU")
     import torchvision
@@ -59,6 +59,11 @@ def _loads() -> bool:
         torch.ops.load_library(next(Path(spec.origin).parent.glob("_C*.so")))
     except (OSError, StopIteration):
         return False
+    return True
+
+
+def _has_ops() -> bool:
+    """Return True; a function with a name, which TorchScript can compile where it compiles its callers."""
     return True
 
 
