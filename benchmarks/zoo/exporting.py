@@ -58,6 +58,7 @@ def _preload() -> None:
 
     load()
     torch.set_num_threads(1)
+    torch.backends.mha.set_fastpath_enabled(False)  # its fused operators of attention are not exported
     for name in ("timm", "transformers", "onnxscript"):
         __import__(name)
 
