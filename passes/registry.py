@@ -24,6 +24,7 @@ import importlib.util
 import os
 import re
 import sys
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -103,6 +104,8 @@ def option(default: Any, help: str) -> Any:
     return dataclasses.field(default=default, metadata={"help": help})
 
 
+RENAMED = {"turn-weights": "transpose-weights"}
+"""Names of passes of the last version that were renamed; they still work in this one, with a warning."""
 PassClass = TypeVar("PassClass", bound=type[Pass])
 _REGISTERED: dict[str, type[Pass]] = {}
 
@@ -137,6 +140,9 @@ def summary(cls: type[Pass]) -> str:
 
 def find_pass(name: str) -> type[Pass] | None:
     """Return the pass with this name, or None. Imports only the modules that mention the name."""
+    if name in RENAMED:
+        warnings.warn(f"the pass '{name}' is now called '{RENAMED[name]}'", DeprecationWarning, stacklevel=2)
+        name = RENAMED[name]
     if name in _REGISTERED:
         return _REGISTERED[name]
     if not _NAME.fullmatch(name) or name in UPSTREAM_NAMES:

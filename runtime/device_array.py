@@ -30,7 +30,7 @@ class DeviceMemory(Protocol):
     stream: int
     """The stream of the work that writes the memory."""
 
-    def hand_to(self, stream: int) -> None:
+    def order_before_stream(self, stream: int) -> None:
         """Make later work on this stream wait until the memory is written."""
 
     def read(self, target: int, size: int) -> None:
@@ -99,7 +99,7 @@ class DeviceArray:
         if wanted == 0:
             raise BufferError("stream 0 may mean two streams: 1 is the legacy default stream, 2 that of the thread")
         if wanted != NO_STREAM:
-            self.memory.hand_to(wanted)
+            self.memory.order_before_stream(wanted)
         versioned = max_version is not None and max_version[0] >= 1
         return capsule_of(self.memory.address, self.memory.device, self.shape, self._element, self, versioned)
 

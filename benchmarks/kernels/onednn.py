@@ -49,51 +49,70 @@ class _Primitive:
         parts = [
             (api.SRC, *self._moved(x, desc.of_primitive(primitive.pointer, api.QUERY_SRC, 0, x.shape, "f32"))),
             (api.WEIGHTS, *self._moved(w, desc.of_primitive(primitive.pointer, api.QUERY_WEIGHTS, 0, w.shape, "f32"))),
-            (api.BIAS, *self._moved(b.reshape(bias_shape), desc.plain(bias_shape, "f32"))),
+            (api.BIAS, *self._moved(b.reshape(bias_shape), desc.row_major(bias_shape, "f32"))),
             (api.DST, self.out_desc, self.out),
         ]
         memories = [(role, self._memory(layout, data)) for role, layout, data in parts]
         self.arguments = (api.ExecArg * len(memories))(*[api.ExecArg(role, m.pointer) for role, m in memories])
-        self.primitive = api.make("primitive_create", "primitive_destroy", primitive.pointer)
+        self.primitive = api.create_object("primitive_create", "primitive_destroy", primitive.pointer)
         self.keep += [parts, memories, primitive]
 
     def _describe(self, x: Any, w: Any, b: Any) -> Any:
         case = self.case
-        attributes = api.make("primitive_attr_create", "primitive_attr_destroy")
-        posts = api.make("post_ops_create", "post_ops_destroy")
+        attributes = api.create_object("primitive_attr_create", "primitive_attr_destroy")
+        posts = api.create_object("post_ops_create", "post_ops_destroy")
         api.call("post_ops_append_eltwise", posts.pointer, api.ELTWISE["relu"], 0.0, 0.0)
         api.call("primitive_attr_set_post_ops", attributes.pointer, posts.pointer)
         self.keep += [attributes, posts]
         if not case.is_conv:
             # Layers keep their rows as they are; the weights may lie in any way.
-            given = [desc.plain(x, "f32"), desc.anyhow(w, "f32"), desc.plain(b, "f32"), desc.plain(case.out, "f32")]
-            return api.make(
-                "matmul_primitive_desc_create", "primitive_desc_destroy", api.engine(),
-                *(one.pointer for one in given), attributes.pointer,
-            )  # fmt: skip
-        given = [desc.anyhow(x, "f32"), desc.anyhow(w, "f32"), desc.plain(b, "f32"), desc.anyhow(case.out, "f32")]
+            given = [
+                desc.row_major(x, "f32"),
+                desc.any_layout(w, "f32"),
+                desc.row_major(b, "f32"),
+                desc.row_major(case.out, "f32"),
+            ]
+            return api.create_object(
+                "matmul_primitive_desc_create",
+                "primitive_desc_destroy",
+                api.engine(),
+                *(one.pointer for one in given),
+                attributes.pointer,
+            )
+        given = [
+            desc.any_layout(x, "f32"),
+            desc.any_layout(w, "f32"),
+            desc.row_major(b, "f32"),
+            desc.any_layout(case.out, "f32"),
+        ]
         geometry = [api.dims([number] * 2) for number in (case.stride, 0, case.pad, case.pad)]
-        return api.make(
-            "convolution_forward_primitive_desc_create", "primitive_desc_destroy", api.engine(), api.FORWARD_INFERENCE,
-            api.CONVOLUTION_DIRECT, *(one.pointer for one in given), *geometry, attributes.pointer,
-        )  # fmt: skip
+        return api.create_object(
+            "convolution_forward_primitive_desc_create",
+            "primitive_desc_destroy",
+            api.engine(),
+            api.FORWARD_INFERENCE,
+            api.CONVOLUTION_DIRECT,
+            *(one.pointer for one in given),
+            *geometry,
+            attributes.pointer,
+        )
 
     def _memory(self, layout: desc.Desc, data: np.ndarray) -> Any:
-        return api.make("memory_create", "memory_destroy", layout.pointer, api.engine(), data.ctypes.data)
+        return api.create_object("memory_create", "memory_destroy", layout.pointer, api.engine(), data.ctypes.data)
 
     def _moved(self, array: np.ndarray, layout: desc.Desc) -> tuple[desc.Desc, np.ndarray]:
         """Return the array in a layout."""
         source, target = np.ascontiguousarray(array, np.float32), aligned(layout.bytes)
         target[:] = 0
-        self._reorder(desc.plain(array.shape, "f32"), source, layout, target)
+        self._reorder(desc.row_major(array.shape, "f32"), source, layout, target)
         return layout, target
 
     def _reorder(self, from_: desc.Desc, source: np.ndarray, to: desc.Desc, target: np.ndarray) -> None:
         engine = api.engine()
-        described = api.make(
+        described = api.create_object(
             "reorder_primitive_desc_create", "primitive_desc_destroy", from_.pointer, engine, to.pointer, engine, None
         )
-        primitive = api.make("primitive_create", "primitive_destroy", described.pointer)
+        primitive = api.create_object("primitive_create", "primitive_destroy", described.pointer)
         memories = self._memory(from_, source), self._memory(to, target)
         arguments = (api.ExecArg * 2)(
             api.ExecArg(api.SRC, memories[0].pointer), api.ExecArg(api.DST, memories[1].pointer)
@@ -121,7 +140,7 @@ class _Primitive:
 
         def result() -> np.ndarray:
             made = np.empty(self.case.out, np.float32)
-            self._reorder(self.out_desc, self.out, desc.plain(self.case.out, "f32"), made)
+            self._reorder(self.out_desc, self.out, desc.row_major(self.case.out, "f32"), made)
             return made
 
         run(1)

@@ -167,7 +167,7 @@ class CFunction:
 
     def _steps(self) -> list[list[ExternalNode]]:
         """Group nodes into steps: chains of elementwise operators of one shape; other nodes alone; views omitted."""
-        inside = {node.output for node in self.function.nodes if self._feeds_its_user(node)}
+        inside = {node.output for node in self.function.nodes if self._is_fused_into_user(node)}
         steps: list[list[ExternalNode]] = []
         for node in self.function.nodes:
             if node.op not in VIEWS and not (node.op in EXPRESSIONS and node.output in inside):
@@ -182,7 +182,7 @@ class CFunction:
                 found += self._chain(value.producer, inside)
         return [*found, node]
 
-    def _feeds_its_user(self, node: ExternalNode) -> bool:
+    def _is_fused_into_user(self, node: ExternalNode) -> bool:
         if node.op not in EXPRESSIONS or len(node.output.users) != 1 or node.output in self.function.outputs:
             return False
         user = node.output.users[0]

@@ -49,7 +49,7 @@ def _integer(value: int, dtype: DType) -> str:
     return f"UINT64_C({value})" if dtype.is_unsigned else f"INT64_C({value})"
 
 
-def least(dtype: DType) -> str:
+def min_value(dtype: DType) -> str:
     """Return the smallest element, the initial value of a maximum."""
     if dtype.is_bool:
         return "false"
@@ -58,7 +58,7 @@ def least(dtype: DType) -> str:
     return "0" if dtype.is_unsigned else f"{_LIMITS[dtype.name]}_MIN"
 
 
-def most(dtype: DType) -> str:
+def max_value(dtype: DType) -> str:
     """Return the largest element, the initial value of a minimum."""
     if dtype.is_bool:
         return "true"

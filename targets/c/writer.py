@@ -90,13 +90,13 @@ def linear(extents: Sequence[str], index: Sequence[str]) -> str:
         if place == "0":
             place = at
         elif at == "0":
-            place = f"{_factor(place)} * {extent}"
+            place = f"{_parenthesize(place)} * {extent}"
         else:
-            place = f"{_factor(place)} * {extent} + {_term(at)}"
+            place = f"{_parenthesize(place)} * {extent} + {_term(at)}"
     return place
 
 
-def _factor(text: str) -> str:
+def _parenthesize(text: str) -> str:
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 

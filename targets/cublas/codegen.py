@@ -47,12 +47,12 @@ class CuBlas(CodeGenerator):
 
     def codegen(self, module: ExternalModule) -> Artifact:
         """Return the plan of all regions."""
-        plans = [plan_of(function, product_of) for function in module.functions]
+        plans = [plan_of(function, match_product) for function in module.functions]
         params = tuple(dict.fromkeys(name for plan in plans for name in plan.constants.values()))
         return Artifact(FORMAT, module.names, write(plans), params, {"device": "cuda", "tf32": self.tf32})
 
 
-def product_of(values: Values, step: Step) -> MatrixProduct:
+def match_product(values: Values, step: Step) -> MatrixProduct:
     """Describe the product that the library computes for a composite."""
     matmul, *rest = step.nodes
     left, right = matmul["lhs"], matmul["rhs"]

@@ -20,7 +20,7 @@ from mirlo.targets.nvvm.library_values import Values
 
 LARGEST = 256
 """The largest head size."""
-TURNED = (0, 2, 1, 3)
+HEADS_FIRST = (0, 2, 1, 3)
 """The permutation that moves heads to the front, and back; a token's heads are contiguous in memory."""
 
 
@@ -28,7 +28,7 @@ def attention_patterns() -> list[tuple[str, Pattern]]:
     """Return the patterns of attention, first those with the copies around it."""
 
     def turned(x: Any) -> Any:
-        return is_op("relax.permute").has_attr(axes=TURNED)(x)
+        return is_op("relax.permute").has_attr(axes=HEADS_FIRST)(x)
 
     def made() -> Any:
         query, key, value = (wildcard().optional(turned) for _ in range(3))
@@ -95,7 +95,7 @@ def attention_of(values: Values, step: Step) -> AttentionStep:
         turn = turns.get(node[name])
         source = node[name] if turn is None else turn["x"]
         given.append(source)
-        strides.append(_lying(source.type.static_shape, turn is not None))
+        strides.append(_dense_strides(source.type.static_shape, turn is not None))
     result = step.nodes[-1].output
     q_shape, k_shape, v_shape = (tuple(node[name].type.static_shape) for name in ("query", "key", "value"))
     mask, scale = node["mask"], node["scale"]
@@ -103,14 +103,26 @@ def attention_of(values: Values, step: Step) -> AttentionStep:
     assert not isinstance(bound, Decline)
     q, k, v = (values.number(value) for value in given)
     return AttentionStep(
-        q, k, v, values.number(result), q_shape, k_shape, v_shape, strides[0], strides[1], strides[2],
-        _lying(result.type.static_shape, result is not node.output), q_shape[3] ** -0.5 if scale is None else scale,
-        node.output.type.dtype.name, bound, None if mask is None else values.number(mask),
+        q,
+        k,
+        v,
+        values.number(result),
+        q_shape,
+        k_shape,
+        v_shape,
+        strides[0],
+        strides[1],
+        strides[2],
+        _dense_strides(result.type.static_shape, result is not node.output),
+        q_shape[3] ** -0.5 if scale is None else scale,
+        node.output.type.dtype.name,
+        bound,
+        None if mask is None else values.number(mask),
         None if mask is None else (1,) * (4 - mask.type.rank) + tuple(mask.type.static_shape),
-    )  # fmt: skip
+    )
 
 
-def _lying(shape: Sequence[int], turned: bool) -> tuple[int, ...]:
+def _dense_strides(shape: Sequence[int], turned: bool) -> tuple[int, ...]:
     """Return the strides by batch, head, token and element of a dense tensor, with or without transposed heads."""
     found = contiguous(shape)
-    return tuple(found[axis] for axis in TURNED) if turned else found
+    return tuple(found[axis] for axis in HEADS_FIRST) if turned else found

@@ -6,13 +6,13 @@ from typing import Any
 
 from mirlo.dialects.bindings import arith, ir, memref
 from mirlo.passes.schedule.loops import for_loop
-from mirlo.targets.gpu.numbers import constant_of
+from mirlo.targets.gpu.host_integers import constant_of
 
 
 def hoist_copies(work: list[Any]) -> list[Any]:
     """Replace leading copy loops of a function with copies before its launch; return the remaining work."""
     left = list(work)
-    while left and (found := _whole_copy(left[0])) is not None:
+    while left and (found := _match_copy_loops(left[0])) is not None:
         source, target, extents = found
         with ir.InsertionPoint(left[0]), left[0].location:
             if [constant_of(extent) for extent in extents] == list(source.type.shape):
@@ -26,7 +26,7 @@ def hoist_copies(work: list[Any]) -> list[Any]:
     return left
 
 
-def _whole_copy(op: Any) -> tuple[Any, Any, list[Any]] | None:
+def _match_copy_loops(op: Any) -> tuple[Any, Any, list[Any]] | None:
     """Return source, target and extents of loops that copy one buffer elementwise to another, else None."""
     extents, places = [], []
     while op.name == "scf.for" and not len(op.results):

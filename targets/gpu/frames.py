@@ -18,7 +18,7 @@ from mirlo.runtime.sizes import FIRST, Allocator, Sizes
 from mirlo.targets.gpu.host import HostInterpreter, Straight, is_straight, straight_steps
 from mirlo.targets.gpu.places import Region, lay_out
 
-KEPT = 16
+CACHED_FRAMES = 16
 """Frames of a model kept for calls with the same sizes."""
 
 
@@ -63,7 +63,7 @@ class Frames:
         found = self._kept.get(key)
         if found is None:
             found = self._kept[key] = self._make(key, record)
-            while len(self._kept) > KEPT:
+            while len(self._kept) > CACHED_FRAMES:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return found
@@ -86,7 +86,7 @@ class Frames:
         """Return whether an output's size is data-dependent."""
         return not self.late.isdisjoint(map(str, spec.shape))
 
-    def hand_over(self, record: Any, number: int, size: int) -> int:
+    def allocate_output(self, record: Any, number: int, size: int) -> int:
         """Return memory of the caller for an output of data-dependent size; 0 if there is none."""
         return Allocator(record[self.sizes.words - 1])(ctypes.addressof(record), number, size) or 0
 

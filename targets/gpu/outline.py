@@ -72,7 +72,7 @@ def _wrap(function: Any) -> None:
             launch_points(nest[1], lambda indices: _each(inside, nest[0], indices))
             return
         # Use a whole warp of which one thread works: software devices miscompile loops in smaller blocks.
-        launch(1, WARP, lambda ids: _alone(inside, ids))
+        launch(1, WARP, lambda ids: _single_thread_kernel(inside, ids))
 
 
 def _each(inside: list[Any], loops: list[Any], indices: list[Any]) -> None:
@@ -90,7 +90,7 @@ def _each(inside: list[Any], loops: list[Any], indices: list[Any]) -> None:
     loops[0].erase()
 
 
-def _alone(inside: list[Any], ids: Ids) -> None:
+def _single_thread_kernel(inside: list[Any], ids: Ids) -> None:
     """Run everything in the first thread; its scratch memory is allocated before."""
     end = _mark()
     branch = scf.IfOp(less(ids.thread, 1))

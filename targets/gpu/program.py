@@ -13,7 +13,7 @@ from typing import Any
 
 ARENA, TENSOR, PARAM, CONSTANT, LATE = "arena", "tensor", "param", "constant", "late"
 """Memory spaces: scratch memory of a call; inputs, then outputs; weights; small constants; data-dependent sizes."""
-REST = -1
+WHOLE_REMAINDER = -1
 """The size of a range that extends to the end of its space."""
 Value = int | str
 """A constant, or the name of a computed number, `%3`."""

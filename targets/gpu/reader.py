@@ -21,14 +21,14 @@ from mirlo.passes.memory.names import ALLOCATE, CHECK, SIZES_SUFFIX
 from mirlo.passes.memory.packed import RECORD, TYPES
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
-from mirlo.targets.gpu.numbers import Numbers, constant_of
+from mirlo.targets.gpu.host_integers import HostIntegers, constant_of
 from mirlo.targets.gpu.program import (
     ARENA,
     CONSTANT,
     LATE,
     PARAM,
-    REST,
     TENSOR,
+    WHOLE_REMAINDER,
     Copy,
     HostInstruction,
     Launch,
@@ -58,7 +58,7 @@ class _Reader:
         self.module = module
         self.functions = functions
         self.program = LaunchProgram()
-        self.numbers = Numbers()
+        self.numbers = HostIntegers()
         self.globals: dict[str, int] = {}
         self.kernels: dict[str, tuple[bool, ...]] = {}
         self.row = -1
@@ -87,7 +87,7 @@ class _Reader:
         sizes = self.functions.get(ir.StringAttr(main.attributes["sym_name"]).value + SIZES_SUFFIX)
         if sizes is not None:
             block = sizes.regions[0].blocks[0]
-            self.program.sizes = self._body(block, {block.arguments[0]: Range(RECORD_SPACE, 0, 0, REST)})
+            self.program.sizes = self._body(block, {block.arguments[0]: Range(RECORD_SPACE, 0, 0, WHOLE_REMAINDER)})
         return self.program
 
     def _body(self, block: Any, env: dict[Any, Any]) -> list[Step]:
@@ -143,7 +143,7 @@ class _Reader:
         """Return the descriptor of a tensor, with the shape and offset of the view it was made from."""
         kind = op.operands[0].owner.operands[0].type
         strides, offset = kind.get_strides_and_offset()
-        box = [_known(size) for size in list(op.operands)[1:]]
+        box = [_constant_int(size) for size in list(op.operands)[1:]]
         bytes_ = buffer_bytes(ir.MemRefType.get([1], kind.element_type))
         return TensorMap(
             replace(where, offset=self.numbers.add(where.offset, bytes_ * offset)), tuple(reversed(kind.shape)),
@@ -207,7 +207,7 @@ class _Reader:
         if name == ALLOCATE:
             number, size = (self.numbers.of(v) for v in list(op.operands)[1:])
             steps.append(HostInstruction("allocate", {"memory": self.late, "number": number, "bytes": size}))
-            env[op.results[0]] = Range(LATE, self.late, 0, REST)
+            env[op.results[0]] = Range(LATE, self.late, 0, WHOLE_REMAINDER)
             self.late += 1
             return
         self._next_row()
@@ -239,7 +239,7 @@ class _Reader:
         sizes = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
         first = sizes[0]
         grid = tuple(self.numbers.of(value) for value in operands[first : first + 3])
-        block = tuple(map(_known, operands[first + 3 : first + 6]))
+        block = tuple(map(_constant_int, operands[first + 3 : first + 6]))
         given = operands[len(operands) - sizes[-1] - sizes[-2] : len(operands) - sizes[-1]]
         arguments = tuple(env[v] if v in env else self.numbers.of(v) for v in given)
         kernel = "::".join(ir.SymbolRefAttr(op.attributes["kernel"]).value)
@@ -310,7 +310,7 @@ class _Reader:
 
 def _bytes(kind: Any) -> int:
     """Return the bytes of a buffer, if its type determines them."""
-    return REST if UNBOUNDED in kind.shape else buffer_bytes(kind)
+    return WHOLE_REMAINDER if UNBOUNDED in kind.shape else buffer_bytes(kind)
 
 
 def _is_written(argument: Any) -> bool:
@@ -334,7 +334,7 @@ def _bytes_of(value: Any) -> bytes:
     return read_dense(value, kind).tobytes()
 
 
-def _known(value: Any) -> int:
+def _constant_int(value: Any) -> int:
     found = constant_of(value)
     if found is None:
         raise PassError("how many threads a block has, or how large a box is, is not known when compiling")

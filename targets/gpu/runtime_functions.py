@@ -9,14 +9,14 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.memory.packed import PACKED, TYPES, WRITTEN
 from mirlo.passes.registry import PassError
-from mirlo.targets.gpu.numbers import Numbers
+from mirlo.targets.gpu.host_integers import HostIntegers
 from mirlo.targets.gpu.program import HostInstruction, Range
 
 _LEADING = 2
 """Operands of a call before its buffers: the function pointers and the call record."""
 
 
-def packed_call(op: Any, callee: Any, env: Mapping[Any, Range], numbers: Numbers, row: int) -> HostInstruction:
+def packed_call(op: Any, callee: Any, env: Mapping[Any, Range], numbers: HostIntegers, row: int) -> HostInstruction:
     """Return the instruction for a call of a declared function."""
     types = [TensorType.from_mlir(ir.TypeAttr(entry).value) for entry in ir.ArrayAttr(callee.attributes[TYPES])]
     operands = list(op.operands)[_LEADING:]

@@ -117,13 +117,13 @@ def _in_threads(loop: Any) -> bool:
 
 
 def _extent(loop: Any) -> int:
-    low, high = (_known(value) for value in list(loop.operands)[:2])
+    low, high = (_constant_int(value) for value in list(loop.operands)[:2])
     if low != 0 or high is None:
         raise PassError("a loop bound to a hardware axis runs from 0 to a number", loop.location)
     return high
 
 
-def _known(value: Any) -> int | None:
+def _constant_int(value: Any) -> int | None:
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "arith.constant":
         return None
@@ -144,7 +144,7 @@ def parallel_nest(function: Any) -> tuple[list[Any], list[int]] | None:
         work = [op.operation for op in list(block.operations)[:-1] if op.operation.name not in _FREE]
         if len(work) != 1 or work[0].name != "scf.for" or PARALLEL not in work[0].attributes or len(work[0].results):
             break
-        low, high, step = (_known(value) for value in list(work[0].operands)[:3])
+        low, high, step = (_constant_int(value) for value in list(work[0].operands)[:3])
         if low != 0 or high is None or high < 1 or step != 1:
             break
         loops.append(work[0])

@@ -25,7 +25,7 @@ _EXPAND = "builtin.module(arith-expand{include-bf16=true})"
 _CONVERSIONS = ("arith.extf", "arith.truncf")
 
 
-def mentions_bf16(module: Any) -> bool:
+def uses_bf16(module: Any) -> bool:
     """Return whether any type of the module is bf16."""
     return "bf16" in module.operation.get_asm(assume_verified=True)
 

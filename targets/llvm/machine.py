@@ -46,7 +46,7 @@ class Machine:
     loads_per_cycle: float = 2.0
     fma_latency: int = 4
     l1_bytes: int = 32 * 1024
-    l1_ways: int = 8
+    l1_associativity: int = 8
     """Associativity of the L1 data cache."""
     l2_bytes: int = 512 * 1024
     l3_bytes: int = 32 * 1024 * 1024
@@ -58,14 +58,14 @@ class Machine:
     """Measured choices for the current kernel."""
 
     @property
-    def near_bytes(self) -> int:
+    def private_cache_bytes(self) -> int:
         """Return the cache capacity that a kernel may assume; other cores use their part of the last level."""
         return max(self.l3_bytes // 3, self.l2_bytes)
 
     @property
-    def l1_way_bytes(self) -> int:
+    def l1_set_stride(self) -> int:
         """Return the distance of addresses that map to the same set of the L1 cache."""
-        return self.l1_bytes // self.l1_ways
+        return self.l1_bytes // self.l1_associativity
 
     def lanes(self, element_bytes: int) -> int:
         """Return the number of elements of this size in a vector register."""
@@ -74,7 +74,7 @@ class Machine:
 
 def _avx512(name: str, dots: tuple[str, ...]) -> Machine:
     """Return a machine with AVX-512 and these dot products."""
-    return Machine(name, 64, 32, masked=True, l1_bytes=48 * 1024, l1_ways=12, l2_bytes=1024 * 1024, dots=dots)
+    return Machine(name, 64, 32, masked=True, l1_bytes=48 * 1024, l1_associativity=12, l2_bytes=1024 * 1024, dots=dots)
 
 
 PRESETS: dict[str, Machine] = {
@@ -85,7 +85,7 @@ PRESETS: dict[str, Machine] = {
         _avx512("avx512bf16", ("bf16", "i16", "u8xi8")),
         Machine("avx2", 32, 16, masked=True, dots=("i16",)),
         Machine("avxvnni", 32, 16, masked=True, dots=("i16", "u8xi8")),
-        Machine("neon", 16, 32, masked=False, l1_bytes=64 * 1024, l1_ways=4),
+        Machine("neon", 16, 32, masked=False, l1_bytes=64 * 1024, l1_associativity=4),
         Machine("sse", 16, 16, masked=False),
     )
 }

@@ -60,7 +60,7 @@ def compile_module(module: Any, settings: CodeSettings, entry: EntryInterface | 
     exported = _public(module)
     _lower(module, settings.processor)
     define_forks(module, forks, argument_types(module, forks))
-    _hide_others(module, exported)
+    _internalize(module, exported)
     if entry is not None:
         packed.define_calls(module, calls, (MAIN, PROFILED))
         if entry.allocator is not None:
@@ -68,7 +68,7 @@ def compile_module(module: Any, settings: CodeSettings, entry: EntryInterface | 
         runtime_calls.end_where_interrupted(module, (MAIN, PROFILED))
         _add_entry(module, entry)
         exported = {ENTRY: None}
-        _hide_others(module, exported)
+        _internalize(module, exported)
     return generate(module, settings)
 
 
@@ -97,7 +97,7 @@ def _public(module: Any) -> dict[str, None]:
     return dict.fromkeys(map(_symbol, public))
 
 
-def _hide_others(module: Any, exported: Container[str]) -> None:
+def _internalize(module: Any, exported: Container[str]) -> None:
     """Make functions without external callers private: LLVM drops those that it inlines."""
     internal = ir.Attribute.parse("#llvm.linkage<internal>")
     for op in module.body.operations:

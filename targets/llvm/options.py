@@ -115,10 +115,12 @@ def host_machine() -> Machine:
     """Return the machine that the compiler runs on."""
     base = machine_of(host_processor())
     caches = linux_caches()
-    l1_bytes, l1_ways = caches.get(1, (base.l1_bytes, base.l1_ways))
+    l1_bytes, l1_associativity = caches.get(1, (base.l1_bytes, base.l1_associativity))
     l2_bytes, _ = caches.get(2, (base.l2_bytes, 0))
     l3_bytes, _ = caches.get(3, (0 if caches else base.l3_bytes, 0))
-    return replace(base, name="host", l1_bytes=l1_bytes, l1_ways=l1_ways, l2_bytes=l2_bytes, l3_bytes=l3_bytes)
+    return replace(
+        base, name="host", l1_bytes=l1_bytes, l1_associativity=l1_associativity, l2_bytes=l2_bytes, l3_bytes=l3_bytes
+    )
 
 
 def machine_of(processor: Processor, model: Cpu | None = None) -> Machine:
@@ -230,7 +232,11 @@ def _with_features(processor: Processor, changes: Iterable[str]) -> Processor:
 
 def _with_caches(machine: Machine, other: Machine) -> Machine:
     return replace(
-        machine, l1_bytes=other.l1_bytes, l1_ways=other.l1_ways, l2_bytes=other.l2_bytes, l3_bytes=other.l3_bytes
+        machine,
+        l1_bytes=other.l1_bytes,
+        l1_associativity=other.l1_associativity,
+        l2_bytes=other.l2_bytes,
+        l3_bytes=other.l3_bytes,
     )
 
 

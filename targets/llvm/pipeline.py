@@ -6,7 +6,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import passmanager
 from mirlo.passes.options import quote
-from mirlo.targets.llvm.bfloat16 import expand_bf16, mentions_bf16, move_bf16_as_integers
+from mirlo.targets.llvm.bfloat16 import expand_bf16, move_bf16_as_integers, uses_bf16
 from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.options import planning_options, threads_of
 from mirlo.targets.llvm.processor import Processor
@@ -81,7 +81,7 @@ def lower_pipeline() -> str:
 
 def lower_to_llvm(module: Any, processor: Processor, verify: bool = True) -> None:
     """Lower a module of buffers, loops and vectors to the LLVM dialect, for a processor."""
-    without_bf16 = not processor.rounds_bf16 and mentions_bf16(module)
+    without_bf16 = not processor.rounds_bf16 and uses_bf16(module)
     if without_bf16:
         expand_bf16(module)
     if not processor.has_fma:

@@ -69,13 +69,13 @@ class _Process:
 
     def _ended(self, task: CompileTask) -> Exception:
         code = self.popen.wait()
-        return _Gone() if code == 0 else PassError(f"the process that compiled @{task.name} ended {_how(code)}")
+        return _WorkerExited() if code == 0 else PassError(f"the process that compiled @{task.name} ended {_how(code)}")
 
     def is_alive(self) -> bool:
         return self.popen.poll() is None
 
 
-class _Gone(Exception):
+class _WorkerExited(Exception):
     """Raised if a worker has ended after its idle time."""
 
 
@@ -175,7 +175,7 @@ class _Run:
                     return
                 self.done[ahead[0]] = process.answer(self.tasks[ahead[0]])
                 ahead.popleft()
-        except _Gone:
+        except _WorkerExited:
             return  # `finished` handles the remaining tasks
         except Exception as error:
             self.failures.append(error)

@@ -12,7 +12,7 @@ from mirlo.targets.llvm.machine import Machine
 ROWS, VECTORS, PACK = "tile_rows", "tile_vectors", "pack"
 LEAD, BLOCK, UNROLL = "lead_bytes", "block_rows", "unroll"
 OUTSIDE, ROW_BLOCK, DEPTH_BLOCK, SHARE, DOT = "rows_outside", "row_block", "depth_block", "share", "dot"
-NUMBERS = (LEAD, BLOCK, UNROLL, ROW_BLOCK, DEPTH_BLOCK, SHARE)
+TUNED_PARAMETERS = (LEAD, BLOCK, UNROLL, ROW_BLOCK, DEPTH_BLOCK, SHARE)
 FLAGS = (PACK, OUTSIDE, DOT)
 
 
@@ -23,7 +23,7 @@ def tuned_machine(function: Any, machine: Machine) -> Machine:
 
 def with_choices(machine: Machine, values: Mapping[str, int]) -> Machine:
     """Return the machine with these choices in place of the schedules' own."""
-    found: dict[str, Any] = {name: values[name] for name in NUMBERS if name in values}
+    found: dict[str, Any] = {name: values[name] for name in TUNED_PARAMETERS if name in values}
     found |= {name: bool(values[name]) for name in FLAGS if name in values}
     if ROWS in values and VECTORS in values:
         found["tile"] = (values[ROWS], values[VECTORS])

@@ -39,8 +39,8 @@ CANDIDATES = 24
 LEADS = (0, 2048, 8192)
 ROW_BLOCKS = (1, 2, 4, 8)
 DEPTH_BLOCKS = (256, 512, 1024)
-DEPTH_PARTS = (2, 3, 4)
-DOT_AT_MOST_ROWS = 64
+K_SPLITS = (2, 3, 4)
+MAX_DOT_ROWS = 64
 """Most rows for which dot products are worth a trial."""
 BLOCKS = (16, 32, 64, 96, 128, 192, 256, 512)
 UNROLLS = (1, 2, 4, 8)
@@ -81,18 +81,18 @@ def expected(function: Any, values: Mapping[str, int], options: Any = None) -> f
 
 def _of_convolutions(op: Any, machine: Machine) -> list[dict[str, int]]:
     """Return the tile sizes of Winograd's algorithm that apply, and 0 for direct convolution."""
-    from mirlo.targets.llvm.winograd.convert import WINOGRAD, ways
+    from mirlo.targets.llvm.winograd.convert import WINOGRAD, find_strategies
 
-    found = ways(op.opview, machine)
+    found = find_strategies(op.opview, machine)
     if isinstance(found, Decline):
         return []
     return [{WINOGRAD: way.m} for way in found.ordered if way.m != found.own.m]
 
 
 def _cycles_of_convolution(op: Any, values: Mapping[str, int], machine: Machine) -> float | None:
-    from mirlo.targets.llvm.winograd.convert import WINOGRAD, ways
+    from mirlo.targets.llvm.winograd.convert import WINOGRAD, find_strategies
 
-    found = ways(op.opview, machine)
+    found = find_strategies(op.opview, machine)
     if isinstance(found, Decline):
         return None
     return next(way.cycles for way in found.ordered if way.m == values.get(WINOGRAD, found.own.m))
@@ -112,7 +112,7 @@ def _constants(view: PrimView) -> list[Any]:
 
 
 def _of_products(plan: Any, machine: Machine, threads: int) -> list[dict[str, int]]:
-    dot = [{DOT: int(not plan.dot)}] if plan.may_dot and count_of_rows(plan) <= DOT_AT_MOST_ROWS else []
+    dot = [{DOT: int(not plan.dot)}] if plan.may_dot and count_of_rows(plan) <= MAX_DOT_ROWS else []
     if plan.dot:
         return dot
     own = {ROWS: plan.tile_rows, VECTORS: plan.tile_vectors}
@@ -138,7 +138,7 @@ def _orders(plan: Any) -> list[dict[str, int]]:
         found += [{ROW_BLOCK: count} for count in ROW_BLOCKS if count < tiles]
     if free.depth_axis is not None:
         extent = free.depth_axis.extent
-        parts = {count for count in DEPTH_BLOCKS if count < extent} | {-(-extent // parts) for parts in DEPTH_PARTS}
+        parts = {count for count in DEPTH_BLOCKS if count < extent} | {-(-extent // parts) for parts in K_SPLITS}
         found += [{DEPTH_BLOCK: count} for count in sorted(parts) if count >= min(DEPTH_BLOCKS)]
     return found
 

@@ -14,7 +14,9 @@ def _pipeline(options: Any = None) -> str:
 
     chosen = parse_options(getattr(options, "target_options", ""))
     machine = f"machine={chosen.machine}"
-    planning = f"apply-tuning{{target=nvvm}},turn-weights{{{machine}}},remove-dead,schedule{{target=nvvm {machine}}}"
+    planning = (
+        f"apply-tuning{{target=nvvm}},transpose-weights{{{machine}}},remove-dead,schedule{{target=nvvm {machine}}}"
+    )
     return compile_pipeline("nvvm", planning, "call-libdevice" if chosen.libdevice else "", "share-reciprocals")
 
 
@@ -42,10 +44,10 @@ def _space(function: Any, options: Any) -> Any:
 
 def _figures(options: str) -> Figures:
     from mirlo.targets.nvvm.options import parse_options
-    from mirlo.targets.nvvm.speeds import OWN, figures_of
+    from mirlo.targets.nvvm.speeds import MIRLO_KERNELS, figures_of
 
     chosen = parse_options(options)
-    return figures_of(chosen.chip.name, OWN, chosen.tf32)
+    return figures_of(chosen.chip.name, MIRLO_KERNELS, chosen.tf32)
 
 
 TARGET = Target(

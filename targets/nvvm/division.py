@@ -13,7 +13,7 @@ from mirlo.passes.registry import Pass, register_pass
 
 _TYPES = (ir.F32Type, ir.F16Type, ir.BF16Type)
 _LOOPS = ("scf.for", "scf.while", "scf.parallel")
-_FAR = 2.0**100
+_SCALED_BEYOND = 2.0**100
 """Divisors beyond this, or below its inverse, are scaled first: their reciprocals may be zero or infinite."""
 _NEARER = 2.0**64
 _LESS, _GREATER, _UNORDERED = 4, 2, 14
@@ -56,8 +56,8 @@ def _share(divisor: Any, divisions: list[Any]) -> None:
         divisor = _wide(divisor)
         size = create("math.absf", f32, divisor)
         nearer, farther = (emit_constant(number, f32) for number in (1 / _NEARER, _NEARER))
-        scale = create("arith.select", f32, _compare(size, 1 / _FAR, _LESS), farther, emit_constant(1.0, f32))
-        scale = create("arith.select", f32, _compare(size, _FAR, _GREATER), nearer, scale)
+        scale = create("arith.select", f32, _compare(size, 1 / _SCALED_BEYOND, _LESS), farther, emit_constant(1.0, f32))
+        scale = create("arith.select", f32, _compare(size, _SCALED_BEYOND, _GREATER), nearer, scale)
         # Move the sign to the dividend: only then is the remainder of a zero dividend right.
         scale = create("math.copysign", f32, scale, divisor)
         scaled = create("arith.mulf", f32, divisor, scale)

@@ -17,13 +17,13 @@ CLUSTER = 2
 """Thread blocks of a cluster, in kernels that use one."""
 REGISTERS = 65536
 """Registers of a multiprocessor."""
-FEW_THREADS = 512
+MIN_THREADS_FOR_LATENCY = 512
 """Threads per multiprocessor above which long sequences of loads are not needed."""
-MOST_AT_FIRST = 168
+INITIAL_REGISTERS = 168
 """Initial registers per thread, if warps redistribute them."""
 
 
-def take_maps(module: Any) -> dict[str, list[int]]:
+def pass_tensor_maps(module: Any) -> dict[str, list[int]]:
     """Let kernels of a `gpu.module` take tensor maps as pointers; return those argument indices by kernel name."""
     found: dict[str, list[int]] = {}
     pointer = ir.Type.parse("!llvm.ptr")
@@ -56,7 +56,7 @@ def describe(function: Any, maps: Sequence[int], together: int | None = None) ->
         "llvm.byval": ir.TypeAttr.get(ir.Type.parse(f"!llvm.array<{MAP_BYTES} x i8>")),
     }  # fmt: skip
     arguments = function.regions[0].blocks[0].arguments
-    known = [by_value if i in maps else {} if _is_number(a) else aligned for i, a in enumerate(arguments)]
+    known = [by_value if i in maps else {} if _is_scalar(a) else aligned for i, a in enumerate(arguments)]
     function.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(one) for one in known])
     if find(function, "nvvm.mapa"):
         function.attributes["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([CLUSTER, 1, 1])
@@ -66,11 +66,13 @@ def describe(function: Any, maps: Sequence[int], together: int | None = None) ->
     if find(function, "nvvm.setmaxregister"):
         # Warps can only redistribute registers that the kernel was given, and the assembler must know that number.
         # Those that take more start with fewer.
-        function.attributes["nvvm.maxnreg"] = ir.IntegerAttr.get(i32, min(REGISTERS // threads // 8 * 8, MOST_AT_FIRST))
-    elif together is not None and together * threads <= FEW_THREADS:
+        function.attributes["nvvm.maxnreg"] = ir.IntegerAttr.get(
+            i32, min(REGISTERS // threads // 8 * 8, INITIAL_REGISTERS)
+        )
+    elif together is not None and together * threads <= MIN_THREADS_FOR_LATENCY:
         # By default the assembler saves registers for blocks that do not exist, and has fewer loads in flight.
         function.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(i32, together)
 
 
-def _is_number(argument: Any) -> bool:
+def _is_scalar(argument: Any) -> bool:
     return isinstance(argument.type, ir.IntegerType)

@@ -8,9 +8,9 @@ from typing import Any
 
 from mirlo.targets.nvvm.device import Gpu, check
 
-KEPT = 8
+CACHED_GRAPHS = 8
 """Graphs kept per model, evicted least recently used first."""
-_KNOWN = 64
+_REMEMBERED_ADDRESSES = 64
 """Sets of addresses remembered after one use."""
 
 
@@ -27,13 +27,13 @@ class Graphs:
         graph = self.made.get(key)
         if graph is None and not at_once and key not in self._seen:
             self._seen[key] = None
-            while len(self._seen) > _KNOWN:
+            while len(self._seen) > _REMEMBERED_ADDRESSES:
                 self._seen.popitem(last=False)
             work()
             return
         if graph is None:
             graph = self.made[key] = self._capture(stream, work)
-            while len(self.made) > KEPT:
+            while len(self.made) > CACHED_GRAPHS:
                 _, oldest = self.made.popitem(last=False)
                 check(self.gpu.cuda.cuGraphExecDestroy(oldest), "freeing a graph")
         self.made.move_to_end(key)

@@ -105,5 +105,5 @@ class _Worker:
         stream = int(self._model.stream)
         for block in self._blocks:
             block.events.append((stream, Event(self._model.gpu, stream)))
-            pool_of(self._model.gpu).give_back(block)
+            pool_of(self._model.gpu).release(block)
         self._model.late.clear()

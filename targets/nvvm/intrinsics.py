@@ -9,7 +9,7 @@ from mirlo.passes.lower.expansions.exponential import LN_2, LOG2_E
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import decline, intrinsic
 
-LOG2_E_REST = 1.925963033500995e-08
+LOG2_E_LOW = 1.925963033500995e-08
 """log2(e) minus its f32 rounding."""
 _VANISH = -104.0
 """Below this e^x rounds to zero."""
@@ -41,7 +41,7 @@ def _exp(b: ValueBuilder, x: Num) -> Num:
     x = b.emit("arith.maximumf", x.kind, x, b.like(x, _VANISH))
     power = x * LOG2_E
     # The rounding error of x * log2(e), as a factor of the result.
-    lost = b.fma(x, LOG2_E_REST, b.fma(x, LOG2_E, -power))
+    lost = b.fma(x, LOG2_E_LOW, b.fma(x, LOG2_E, -power))
     whole = _exp2(b, power)
     return b.select(whole.equals(float("inf")), whole, b.fma(whole, lost * LN_2, whole))
 

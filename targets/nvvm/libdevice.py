@@ -20,7 +20,7 @@ from mirlo.targets.gpu.outline import ON_DEVICE
 from mirlo.targets.nvvm.chips import ChipError
 
 PREFIX = "__nv_"
-_PLACES = ("/usr/local/cuda/nvvm/libdevice", "/usr/lib/cuda/nvvm/libdevice", "/opt/cuda/nvvm/libdevice")
+_SEARCH_PATHS = ("/usr/local/cuda/nvvm/libdevice", "/usr/lib/cuda/nvvm/libdevice", "/opt/cuda/nvvm/libdevice")
 FUNCTIONS = {
     "exp": "exp", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p", "cbrt": "cbrt",
     "rsqrt": "rsqrt", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan",
@@ -78,7 +78,7 @@ def find_libdevice(wanted: str) -> Path:
         if not path.is_file():
             raise ChipError(f"libdevice of target 'nvvm': there is no file '{wanted}'")
         return path
-    found = _found()
+    found = _find_library()
     if found is None:
         raise ChipError(
             "libdevice of target 'nvvm' is not on this machine: pip install nvidia-nvvm, install CUDA, or name it, "
@@ -88,8 +88,8 @@ def find_libdevice(wanted: str) -> Path:
 
 
 @cache
-def _found() -> Path | None:
-    folders = [Path(place) for place in _PLACES]
+def _find_library() -> Path | None:
+    folders = [Path(place) for place in _SEARCH_PATHS]
     folders += [p for entry in sys.path for p in sorted(Path(entry or ".").glob("nvidia/*/nvvm/libdevice"))]
     return next((file for folder in folders for file in sorted(folder.glob("libdevice*.bc"))), None)
 

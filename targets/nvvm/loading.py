@@ -33,7 +33,7 @@ def load_kernels(artifact: Artifact, gpu: Gpu, held: list[Any]) -> dict[str, Any
         if at not in modules:
             modules[at] = _load_binary(artifact, gpu, kernel)
             if modules[at] is None:
-                modules[at] = _finish(artifact, gpu, artifact.code[at : at + size] + b"\0")
+                modules[at] = _load_ptx(artifact, gpu, artifact.code[at : at + size] + b"\0")
             held.append(modules[at])
         found = cuda.cuModuleGetFunction(modules[at], kernel["entry"].encode())
         functions[name] = check(found, f"finding the kernel '{name}'")
@@ -45,7 +45,7 @@ def load_kernels(artifact: Artifact, gpu: Gpu, held: list[Any]) -> dict[str, Any
     return functions
 
 
-def _finish(artifact: Artifact, gpu: Gpu, code: bytes) -> Any:
+def _load_ptx(artifact: Artifact, gpu: Gpu, code: bytes) -> Any:
     """Load a module of zero-terminated PTX; the error contains the log of the driver's assembler."""
     cuda, said = gpu.cuda, bytearray(LOG_BYTES)
     options = cuda.CUjit_option

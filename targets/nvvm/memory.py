@@ -73,7 +73,7 @@ class MemoryPool:
         block.events.clear()
         return block
 
-    def give_back(self, block: MemoryBlock) -> None:
+    def release(self, block: MemoryBlock) -> None:
         """Return a block to the pool; later users wait for its events."""
         with self._lock:
             self._idle[block.size].append(block)
@@ -146,7 +146,7 @@ class Written:
         self._event = event
         self.streams.add(stream)
 
-    def hand_to(self, stream: int) -> None:
+    def order_before_stream(self, stream: int) -> None:
         """Let work on a stream wait for the write; the memory is reused only after that work."""
         if stream in self.streams and stream != PER_THREAD:
             return
@@ -166,18 +166,18 @@ class Written:
 def written_block(on: Gpu, block: MemoryBlock, stream: int, owner: Any) -> Written:
     """Wrap an output block, which returns to the pool when it is deleted; `owner` has the stream."""
     made = Written(on, block.address, stream, owner)
-    weakref.finalize(made, _give_back, on, block, made.streams, owner).atexit = False
+    weakref.finalize(made, _release_after, on, block, made.streams, owner).atexit = False
     return made
 
 
-def _give_back(on: Gpu, block: MemoryBlock, streams: set[int], keep: Any) -> None:
+def _release_after(on: Gpu, block: MemoryBlock, streams: set[int], keep: Any) -> None:
     """Return a block to the pool, with an event on every stream that may use it."""
     try:
         with on.entered():
             block.events += [(stream, Event(on, stream)) for stream in streams]
     except CudaError:
         return  # The context is gone, and its memory with it.
-    pool_of(on).give_back(block)
+    pool_of(on).release(block)
 
 
 def _drop_event(on: Gpu, handle: Any) -> None:

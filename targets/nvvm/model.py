@@ -39,7 +39,7 @@ VECTOR = 16
 
 
 @dataclass(frozen=True)
-class Room:
+class CallMemory:
     """Memory for the sizes of a call."""
 
     arena: int
@@ -75,7 +75,7 @@ class CudaModel:
         self._libraries: PackedFunctionTable | None = None
         self.frame: CallFrame
         # Depends on the sizes of a call, and grows on demand.
-        self._room = Room(0, 0, 0, 0, 0)
+        self._room = CallMemory(0, 0, 0, 0, 0)
         self.late: dict[int, int] = {}
         self._staged: Event | None = None
         self._pending: deque[tuple[Event, Any]] = deque()
@@ -111,7 +111,7 @@ class CudaModel:
             self._held.free(had.arena, had.tensors, pinned=had.staging)
         arena, total = max(self.frame.arena, had.arena_bytes), max(total, had.tensor_bytes)
         allocate = self._held.allocate
-        self._room = Room(allocate(arena), allocate(total), self._held.pin(total), arena, total)
+        self._room = CallMemory(allocate(arena), allocate(total), self._held.pin(total), arena, total)
 
     def _own(self, number: int) -> int:
         """Return the device copy of a tensor that is on the host or misaligned."""
@@ -192,10 +192,10 @@ class CudaModel:
                 copied = self.gpu.cuda.cuMemcpyDtoHAsync(target, self._own(number), region.size, self.stream)
                 check(copied, "copying an output")
         for number, (block, size) in late.items():
-            target = self.frames.hand_over(record, number, size)
+            target = self.frames.allocate_output(record, number, size)
             if target and size:
                 check(self.gpu.cuda.cuMemcpyDtoH(target, block.address, size), "copying an output")
-            pool_of(self.gpu).give_back(block)
+            pool_of(self.gpu).release(block)
 
     def _copy_in(self, number: int) -> None:
         region = self.frame.regions[number]
@@ -261,7 +261,7 @@ class CudaModel:
         if size > 0:
             check(self.gpu.cuda.cuMemcpyDtoDAsync(target, source, size, self.stream), "copying a tensor")
 
-    def own_tensors(self) -> tuple[int, ...] | None:
+    def copied_tensors(self) -> tuple[int, ...] | None:
         """Return the addresses of the last call's copied tensors; None if the host decides."""
         if self._params is None or self.frame.steps is None:
             return None
@@ -292,9 +292,9 @@ class CudaModel:
         with self.lock, self.gpu.entered(), self._noting(record):
             given = [*inputs, *(output for output in outputs if isinstance(output, DeviceView))]
             self._prepare(record, params, any(isinstance(g, np.ndarray) or g.address % VECTOR for g in given))
-            self._forget_done()
+            self._release_finished()
             Event(self.gpu, stream).hold(own)
-            addresses = self._take_all(inputs)
+            addresses = self._bind_inputs(inputs)
             results |= {i: self._result(given, own) for i, given in enumerate(outputs) if given is not None}
             copies = []
             for i in range(len(outputs)):
@@ -319,7 +319,7 @@ class CudaModel:
                 result.is_written(done, stream)
         return [results.get(i) for i in range(len(outputs))]
 
-    def _take_all(self, inputs: Sequence[Given]) -> list[int]:
+    def _bind_inputs(self, inputs: Sequence[Given]) -> list[int]:
         """Return the addresses where kernels find the inputs."""
         here = [number for number, given in enumerate(inputs) if isinstance(given, np.ndarray)]
         if here:
@@ -347,7 +347,7 @@ class CudaModel:
             return Written(self.gpu, given.address, own, (given.owner, self._held))
         return written_block(self.gpu, pool_of(self.gpu).take(given, own), own, self._held)
 
-    def _forget_done(self) -> None:
+    def _release_finished(self) -> None:
         """Release the inputs of finished calls."""
         while self._pending and self._pending[0][0].is_done():
             self._pending.popleft()

@@ -13,12 +13,14 @@ _ARITHMETIC = frozenset({
     "arith.minsi", "arith.maxui", "arith.maxsi", "arith.floordivsi", "arith.ceildivui", "arith.ceildivsi",
     "arith.select", "arith.index_cast", "affine.apply", "gpu.shuffle",
 })  # fmt: skip
-_GIVEN = frozenset({"gpu.thread_id", "gpu.block_id", "gpu.block_dim", "gpu.grid_dim", "scf.for", "scf.if", "scf.while"})
+_INDEX_SOURCES = frozenset(
+    {"gpu.thread_id", "gpu.block_id", "gpu.block_dim", "gpu.grid_dim", "scf.for", "scf.if", "scf.while"}
+)
 """Other sources of indices: threads, blocks, and regions, whose results are those of their bodies."""
 _LARGEST = 1 << 31
 
 
-def compare_narrow(kernels: Any) -> None:
+def narrow_comparisons(kernels: Any) -> None:
     """Compare indices in 32 bits in kernels whose tensors all have fewer than 2^31 elements.
 
     A 64-bit comparison takes two instructions, and masks have one for each score. Values loaded from data are left
@@ -50,7 +52,7 @@ def _not_positions(kernels: Any) -> set[Any]:
         value = left.pop()
         if value not in found:
             found.add(value)
-            left += [made for use in value.uses for made in _made_of(use) if _is_number(made)]
+            left += [made for use in value.uses for made in _derived_values(use) if _is_integer(made)]
     return found
 
 
@@ -62,18 +64,18 @@ def _sources(kernels: Any) -> Iterator[Any]:
             value = op.attributes["value"]
             fits = not isinstance(value, ir.IntegerAttr) or abs(value.value) < _LARGEST
         else:
-            fits = op.name in _GIVEN or _is_arithmetic(op)
+            fits = op.name in _INDEX_SOURCES or _is_arithmetic(op)
         values = [] if fits else list(op.results)
         if op.name == "gpu.func":
             values += list(op.regions[0].blocks[0].arguments)
-        found.extend(value for value in values if _is_number(value))
+        found.extend(value for value in values if _is_integer(value))
         return ir.WalkResult.ADVANCE
 
     kernels.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     yield from found
 
 
-def _made_of(use: Any) -> list[Any]:
+def _derived_values(use: Any) -> list[Any]:
     """Return the values derived from a value at one of its uses."""
     op, number = use.owner.operation, use.operand_number
     if _is_arithmetic(op):
@@ -104,6 +106,6 @@ def _argument(op: Any, region: int, number: int) -> Any:
     return op.regions[region].blocks[0].arguments[number]
 
 
-def _is_number(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     kind = value.type
     return isinstance(kind, ir.IndexType) or (isinstance(kind, ir.IntegerType) and kind.width > 1)

@@ -18,10 +18,10 @@ from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
 from mirlo.targets.llvm_text import readable_by_older
 from mirlo.targets.nvvm.chips import Chip
-from mirlo.targets.nvvm.entry import describe, take_maps
+from mirlo.targets.nvvm.entry import describe, pass_tensor_maps
 from mirlo.targets.nvvm.libdevice import link
-from mirlo.targets.nvvm.positions import compare_narrow
-from mirlo.targets.nvvm.sharing import leave_to_launch, place_shared
+from mirlo.targets.nvvm.positions import narrow_comparisons
+from mirlo.targets.nvvm.sharing import allocate_shared, leave_to_launch
 
 TRIPLE = "nvptx64-nvidia-cuda"
 _TRANSLATED = frozenset({"llvm", "nvvm", "gpu", "builtin"})
@@ -58,13 +58,13 @@ def to_ptx(
     if not kernels:
         return []
     (whole,) = (op.operation for op in module.body.operations)
-    asked = place_shared(whole)
-    maps = take_maps(whole)
+    asked = allocate_shared(whole)
+    maps = pass_tensor_maps(whole)
     call_intrinsics(whole)
-    far = _is_huge(whole) or _takes_numbers(whole)
+    far = _is_huge(whole) or _has_scalar_arguments(whole)
     index = 64 if far or any(find(whole, name) for name in _WIDE) else 32
     if not far:
-        compare_narrow(whole)
+        narrow_comparisons(whole)
     try:
         passmanager.PassManager.parse(f"builtin.module({_TO_NVVM.format(index=index)})").run(module.operation)
     except ir.MLIRError as error:
@@ -114,7 +114,7 @@ def _gather(module: Any) -> dict[str, str]:
     declared: set[str] = set()
     for op in modules:
         own = ir.StringAttr(op.attributes["sym_name"]).value
-        declared |= _adopt(op, modules[0], declared)
+        declared |= _declare_callees(op, modules[0], declared)
         for function in find(op, "gpu.func"):
             name = ir.StringAttr(function.attributes["sym_name"]).value
             function.attributes["sym_name"] = ir.StringAttr.get(own)
@@ -127,7 +127,7 @@ def _gather(module: Any) -> dict[str, str]:
     return names
 
 
-def _adopt(source: Any, target: Any, declared: set[str]) -> set[str]:
+def _declare_callees(source: Any, target: Any, declared: set[str]) -> set[str]:
     """Declare the functions that kernels call in the target module; return their names."""
     functions = find(source, "func.func")
     names = [ir.StringAttr(function.attributes["sym_name"]).value for function in functions]
@@ -210,7 +210,7 @@ def _is_huge(kernel: Any) -> bool:
     return False
 
 
-def _takes_numbers(kernel: Any) -> bool:
+def _has_scalar_arguments(kernel: Any) -> bool:
     """Return whether kernels take scalar arguments, which have 64 bits."""
     functions = find(kernel, "gpu.func")
     return any(isinstance(a.type, ir.IndexType) for f in functions for a in f.regions[0].blocks[0].arguments)

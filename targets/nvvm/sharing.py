@@ -12,13 +12,13 @@ STATIC_BYTES = 48 * 1024
 """Static shared memory limit of a kernel."""
 ALIGNMENT = 16
 """Alignment of shared memory, in bytes."""
-_ASKED = "asked_for"
+_DYNAMIC_SHARED = "asked_for"
 """The global that stands for dynamic shared memory."""
 TILE_ALIGNMENT = 1024
 """Alignment of dynamic shared memory: the period of the swizzle patterns."""
 
 
-def place_shared(module: Any) -> dict[str, int]:
+def allocate_shared(module: Any) -> dict[str, int]:
     """Assign addresses to the shared memory of all kernels of a `gpu.module`; return the dynamic bytes per kernel."""
     asked: dict[str, int] = {}
     for function in find(module, "gpu.func"):
@@ -34,7 +34,7 @@ def place_shared(module: Any) -> dict[str, int]:
             total += -(-size // TILE_ALIGNMENT) * TILE_ALIGNMENT
         asked[ir.StringAttr(function.attributes["sym_name"]).value] = total
         for alloc, offset in zip(allocations, offsets, strict=True):
-            _replace(alloc, lambda kind, at=offset: _part(module, kind, at))
+            _replace(alloc, lambda kind, at=offset: _shared_range(module, kind, at))
     for number, alloc in enumerate(find(module, "memref.alloc")):
         _replace(alloc, lambda kind, name=f"shared_{number}": _global(module, kind, name, ALIGNMENT))
     return asked
@@ -46,7 +46,7 @@ def leave_to_launch(module: Any) -> None:
     Only external globals denote the memory that comes with a launch; MLIR makes all globals of kernels internal.
     """
     for op in find(module, "llvm.mlir.global"):
-        if ir.StringAttr(op.attributes["sym_name"]).value == _ASKED:
+        if ir.StringAttr(op.attributes["sym_name"]).value == _DYNAMIC_SHARED:
             op.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
 
 
@@ -56,10 +56,12 @@ def _replace(alloc: Any, make: Any) -> None:
     alloc.erase()
 
 
-def _part(module: Any, kind: Any, offset: int) -> Any:
+def _shared_range(module: Any, kind: Any, offset: int) -> Any:
     """Return a range of dynamic shared memory."""
     i8, space = ir.IntegerType.get_signless(8), kind.memory_space
-    whole = _global(module, ir.MemRefType.get([0], i8, memory_space=space), _ASKED, TILE_ALIGNMENT, outside=True)
+    whole = _global(
+        module, ir.MemRefType.get([0], i8, memory_space=space), _DYNAMIC_SHARED, TILE_ALIGNMENT, outside=True
+    )
     number = ir.IntegerAttr.get(ir.IndexType.get(), offset)
     at = ir.Operation.create("arith.constant", results=[ir.IndexType.get()], attributes={"value": number})
     return ir.Operation.create("memref.view", results=[kind], operands=[whole, at.results[0]]).results[0]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from mirlo.passes.figures import Cost, Figures, RegionWork
-from mirlo.targets.gpu.schedule.costs import ALONE, FEWEST_STEPS, LAUNCH, Shape, tiled_seconds
+from mirlo.targets.gpu.schedule.costs import ALONE, LAUNCH, MIN_SPLIT_STEPS, Shape, tiled_seconds
 
 FEW_ROWS = 8
 """Products with up to this many rows read a matrix once in any implementation."""
@@ -49,7 +49,7 @@ DEVICES = {
 
 
 @dataclass(frozen=True)
-class Maker:
+class KernelSource:
     """A source of kernels, with the share of peak that they reach."""
 
     matrix: Mapping[str, float]
@@ -64,14 +64,14 @@ class Maker:
     tiles: tuple[tuple[int, int], ...]
 
 
-OWN = Maker(
+MIRLO_KERNELS = KernelSource(
     matrix={"sm_80": 0.7, "sm_89": 0.7, "sm_90a": 0.7, "sm_100": 0.25},
     attention={"sm_80": 0.5, "sm_89": 0.5, "sm_90a": 0.35, "sm_100": 0.12},
     convolution=0.85, plain=0.7, memory=0.9, kernel_us=2.0,
     tiles=((128, 256), (128, 128), (128, 64), (64, 64)),
 )  # fmt: skip
 """On `sm_100` Mirlo's products use `mma.sync`, which that chip supports for compatibility."""
-LIBRARY = Maker(
+LIBRARY = KernelSource(
     matrix={"sm_80": 0.85, "sm_89": 0.85, "sm_90a": 0.8, "sm_100": 0.8},
     attention={"sm_80": 0.65, "sm_89": 0.65, "sm_90a": 0.6, "sm_100": 0.6},
     convolution=0.8, plain=0.85, memory=0.85, kernel_us=2.5,
@@ -79,7 +79,7 @@ LIBRARY = Maker(
 )  # fmt: skip
 
 
-def figures_of(chip: str, maker: Maker, tf32: bool = False) -> Figures:
+def figures_of(chip: str, maker: KernelSource, tf32: bool = False) -> Figures:
     """Return the figures of kernels on a chip; `tf32` for rounded f32 operands."""
     device = DEVICES[chip]
     return Figures(
@@ -95,7 +95,7 @@ def library_figures(host: str, options: str, tf32: bool) -> Figures | None:
     return figures_of(parse_options(options).chip.name, LIBRARY, tf32) if host == "nvvm" else None
 
 
-def expected(chip: str, maker: Maker, tf32: bool, work: RegionWork) -> Cost | None:
+def expected(chip: str, maker: KernelSource, tf32: bool, work: RegionWork) -> Cost | None:
     """Return the expected cost of contractions; None for others, which are bound by memory."""
     device = DEVICES[chip]
     types = [parsed(text) for text in (*work.operands[:2], *work.results[:1])]
@@ -129,7 +129,12 @@ def expected(chip: str, maker: Maker, tf32: bool, work: RegionWork) -> Cost | No
 
 
 def _product(
-    work: RegionWork, device: PeakFigures, maker: Maker, product: tuple[int, int, int, int], rate: float, size: int
+    work: RegionWork,
+    device: PeakFigures,
+    maker: KernelSource,
+    product: tuple[int, int, int, int],
+    rate: float,
+    size: int,
 ) -> Cost:
     """Return the lowest cost over tiles and split-K factors."""
     batch, rows, columns, depth = product
@@ -137,7 +142,7 @@ def _product(
     best, why = math.inf, ""
     for height, width in maker.tiles:
         for parts in (1, 2, 4, 8, 16):
-            if parts > 1 and depth < parts * FEWEST_STEPS:
+            if parts > 1 and depth < parts * MIN_SPLIT_STEPS:
                 break
             shape = Shape(height, width, rate / 2 / device.units)
             divided = (batch * parts, rows, columns, -(-depth // parts))
@@ -153,7 +158,7 @@ def _product(
     return _longer(work, device, maker, best, why)
 
 
-def _longer(work: RegionWork, device: PeakFigures, maker: Maker, seconds: float, why: str) -> Cost:
+def _longer(work: RegionWork, device: PeakFigures, maker: KernelSource, seconds: float, why: str) -> Cost:
     moved = work.size / (1e9 * device.gbytes * maker.memory)
     if moved > seconds:
         return Cost(1e6 * moved, f"{work.size / 1e6:.1f} MB at {device.gbytes * maker.memory:.0f} GB/s")

@@ -16,7 +16,7 @@ def microseconds(model: Any, repeats: int) -> float | None:
     for the host. Tensors are not copied from or to the CPU.
     """
     with model.lock, model.gpu.entered():
-        own = model.own_tensors()
+        own = model.copied_tensors()
         if own is None:
             return None
 

@@ -11,7 +11,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.nvvm.options import Options, parse_options
 
-MOST_OUTPUTS = 1 << 20
+MAX_SPLIT_OUTPUTS = 1 << 20
 """Most outputs of a product for which split-K is tried."""
 
 
@@ -21,7 +21,7 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
     from mirlo.targets.gpu.schedule.stages import LANES, open_dims
     from mirlo.targets.nvvm.schedule.attention import plan_any
     from mirlo.targets.nvvm.schedule.attention.choices import choices
-    from mirlo.targets.nvvm.schedule.products import TILE, WAY, WAYS
+    from mirlo.targets.nvvm.schedule.products import STRATEGIES, TILE, WAY
 
     view = PrimView(function)
     if unfit(view) or open_dims(view.blocks) or not is_product(view.blocks[0]):
@@ -36,7 +36,7 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
         return []
     found: list[dict[str, int]] = []
     own = True
-    for number, way in enumerate(WAYS):
+    for number, way in enumerate(STRATEGIES):
         plan = way.plan(roles, asked)
         if isinstance(plan, Decline):
             continue
@@ -49,12 +49,12 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
 
 def _divisions(roles: Roles, options: Options) -> list[dict[str, int]]:
     """Return split-K factors to try besides the plan's own."""
-    from mirlo.targets.gpu.schedule.costs import FEWEST_STEPS
+    from mirlo.targets.gpu.schedule.costs import MIN_SPLIT_STEPS
     from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divisions
     from mirlo.targets.nvvm.schedule.products import PARTS, plan_roles
 
     own = plan_roles(roles, options, {})
     has = own.divided.parts if isinstance(own, SplitKPlan) else 1
     # With many blocks, split-K is not worthwhile.
-    few = [d.parts for d in divisions(roles, FEWEST_STEPS) if d.parts <= 16 and roles.outputs <= MOST_OUTPUTS]
+    few = [d.parts for d in divisions(roles, MIN_SPLIT_STEPS) if d.parts <= 16 and roles.outputs <= MAX_SPLIT_OUTPUTS]
     return [{PARTS: parts} for parts in ([1] if has > 1 else []) + few if parts != has]

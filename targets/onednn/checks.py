@@ -29,7 +29,7 @@ LIGHT = frozenset(
 """What it computes, but compiled kernels better, which do several such operators at once."""
 
 
-def beside(ask: Callable[[Match], Any]) -> Callable[[Match], Any]:
+def light_operator(ask: Callable[[Match], Any]) -> Callable[[Match], Any]:
     """Return a check of light operators: they are taken between, before or after heavy ones."""
 
     def ask_first(match: Match) -> Any:
@@ -60,7 +60,7 @@ def _reaches_heavy(match: Match) -> bool:
     return False
 
 
-def alone(check: Check, operands: int = MAX_OPERANDS) -> Callable[[Match], Any]:
+def single_operation(check: Check, operands: int = MAX_OPERANDS) -> Callable[[Match], Any]:
     """Return a check of a match of one operation with at most so many computed operands."""
 
     def ask(match: Match) -> Any:
@@ -89,7 +89,7 @@ def chain(check: Check) -> Callable[[Match], Any]:
     return ask
 
 
-def anything(node: BlockNode) -> Any:
+def any_match(node: BlockNode) -> Any:
     """All is well."""
     return True
 

@@ -13,13 +13,13 @@ from mirlo.runtime.errors import MirloError
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.library import load_library
 from mirlo.targets.onednn.plan import OneDnnPlan, PrimitiveRegion, write
-from mirlo.targets.onednn.sizes import untold
+from mirlo.targets.onednn.sizes import undetermined
 from mirlo.targets.onednn.translate import translate
 
 FORMAT = "onednn"
 
 
-class UnknownDims(MirloError, ValueError):
+class UndeterminedDims(MirloError, ValueError):
     """A region whose tensors do not tell all of its sizes."""
 
 
@@ -58,9 +58,9 @@ class OneDnn(CodeGenerator):
 
 def _require_sizes(function: PrimitiveRegion) -> None:
     wanted = {dim for tensor in function.tensors.values() for dim in tensor.shape if isinstance(dim, str)}
-    missing = sorted(untold([text for _, _, text in function.open_dims], wanted))
+    missing = sorted(undetermined([text for _, _, text in function.open_dims], wanted))
     if missing:
-        raise UnknownDims(
+        raise UndeterminedDims(
             f"region '{function.name}' has dims of the symbols {', '.join(missing)}, which no input or output of it "
             f"tells: give the model's shapes when compiling (shapes=), or compile it without target 'onednn'"
         )

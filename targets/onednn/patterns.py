@@ -20,9 +20,9 @@ MAX_CHAIN = 6
 
 NORMS = {
     "relax.layer_norm": checks.layer_norm,
-    "relax.batch_norm": checks.anything,
+    "relax.batch_norm": checks.any_match,
     "relax.instance_norm": checks.instance_norm,
-    "relax.group_norm": checks.anything,
+    "relax.group_norm": checks.any_match,
     "relax.lrn": checks.lrn,
 }
 REDUCTIONS = ("relax.reduce_mean", "relax.reduce_sum", "relax.reduce_max", "relax.reduce_min", "relax.reduce_prod")
@@ -35,19 +35,19 @@ def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
         ("conv", _chain(is_op("relax.conv")), checks.chain(checks.convolution)),
         ("conv_transpose", _chain(is_op("relax.conv_transpose")), checks.chain(checks.deconvolution)),
         ("matmul", _chain(is_op("relax.matmul")), checks.chain(checks.matmul)),
-        ("attention", is_op("relax.attention"), checks.alone(checks.attention)),
-        ("pool", is_op("relax.max_pool", "relax.avg_pool"), checks.alone(checks.pool)),
+        ("attention", is_op("relax.attention"), checks.single_operation(checks.attention)),
+        ("pool", is_op("relax.max_pool", "relax.avg_pool"), checks.single_operation(checks.pool)),
     ]
-    rows += [(op.partition(".")[2], is_op(op), checks.alone(check)) for op, check in NORMS.items()]
+    rows += [(op.partition(".")[2], is_op(op), checks.single_operation(check)) for op, check in NORMS.items()]
     rows += [
-        ("softmax", is_op("relax.softmax", "relax.log_softmax"), checks.alone(checks.anything)),
-        ("binary", _chain(is_op(*BINARY)), checks.beside(checks.chain(checks.binary))),
-        ("eltwise", is_op(*ELTWISE), checks.beside(checks.alone(checks.anything))),
-        ("reduce", is_op(*REDUCTIONS), checks.beside(checks.alone(checks.reduction))),
-        ("concat", is_op("relax.concat"), checks.beside(checks.alone(checks.anything))),
-        ("slice", is_op("relax.strided_slice"), checks.beside(checks.alone(checks.strided_slice))),
-        ("pick", is_op("relax.gather"), checks.beside(checks.alone(checks.pick, operands=1))),
-        ("view", is_op(*VIEWS), checks.beside(checks.alone(checks.view))),
+        ("softmax", is_op("relax.softmax", "relax.log_softmax"), checks.single_operation(checks.any_match)),
+        ("binary", _chain(is_op(*BINARY)), checks.light_operator(checks.chain(checks.binary))),
+        ("eltwise", is_op(*ELTWISE), checks.light_operator(checks.single_operation(checks.any_match))),
+        ("reduce", is_op(*REDUCTIONS), checks.light_operator(checks.single_operation(checks.reduction))),
+        ("concat", is_op("relax.concat"), checks.light_operator(checks.single_operation(checks.any_match))),
+        ("slice", is_op("relax.strided_slice"), checks.light_operator(checks.single_operation(checks.strided_slice))),
+        ("pick", is_op("relax.gather"), checks.light_operator(checks.single_operation(checks.pick, operands=1))),
+        ("view", is_op(*VIEWS), checks.light_operator(checks.single_operation(checks.view))),
     ]
     return rows
 

@@ -18,7 +18,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 }
 
 
-class UnknownSize(ValueError):
+class UndeterminedSize(ValueError):
     """A dim that the tensors of a call do not determine."""
 
 
@@ -50,13 +50,13 @@ def _evaluate(node: ast.expr, sizes: Mapping[str, int]) -> int:
     if isinstance(node, (ast.Name, ast.Attribute)):
         name = ast.unparse(node)
         if name not in sizes:
-            raise UnknownSize(f"the tensors of the call do not tell the size '{name}'")
+            raise UndeterminedSize(f"the tensors of the call do not tell the size '{name}'")
         return sizes[name]
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_evaluate(node.operand, sizes)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         return _OPERATORS[type(node.op)](_evaluate(node.left, sizes), _evaluate(node.right, sizes))
-    raise UnknownSize(f"'{ast.unparse(node)}' is no sum of products")
+    raise UndeterminedSize(f"'{ast.unparse(node)}' is no sum of products")
 
 
 def solve(dims: Iterable[tuple[str, int]]) -> dict[str, int]:
@@ -86,7 +86,7 @@ def _root(text: str, name: str, value: int, sizes: Mapping[str, int]) -> int | N
     return (value - at[0]) // slope
 
 
-def untold(given: Iterable[str], wanted: Iterable[str]) -> set[str]:
+def undetermined(given: Iterable[str], wanted: Iterable[str]) -> set[str]:
     """Return the symbols of `wanted` dims that `given` ones do not determine."""
     listed = list(given)
     names = sorted({name for text in listed for name in symbols(text)})

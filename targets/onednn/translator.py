@@ -11,7 +11,7 @@ import numpy as np
 from mirlo.passes.byoc.view import ExternalFunction, ExternalNode, ExternalValue
 from mirlo.runtime.errors import MirloError
 from mirlo.targets.onednn import plan
-from mirlo.targets.onednn.post_ops import BINARY, ELTWISE, with_number, with_operand
+from mirlo.targets.onednn.post_ops import BINARY, ELTWISE, with_constant, with_operand
 
 
 class TranslationError(MirloError, ValueError):
@@ -94,8 +94,8 @@ class Translator:
         left, right = node.inputs
         is_second = left is value
         other = right if is_second else left
-        number = number_of(other)
-        made = None if number is None else with_number(node.op, number, is_second)
+        number = scalar_value(other)
+        made = None if number is None else with_constant(node.op, number, is_second)
         if made is None:
             made = with_operand(node.op, self._operand(other, shape_of(value), axes), is_second)
         if made is None:
@@ -147,7 +147,7 @@ def shape_of(value: ExternalValue) -> tuple[Any, ...]:
     return tuple(dim if isinstance(dim, int) else str(dim) for dim in value.type.shape)
 
 
-def number_of(value: ExternalValue) -> float | None:
+def scalar_value(value: ExternalValue) -> float | None:
     """Return the value of a constant with one element, or None."""
     if value.constant is None or value.type.rank and any(dim != 1 for dim in shape_of(value)):
         return None

@@ -15,7 +15,7 @@ from mirlo.passes.figures import Figures
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.onnx.export import load_exporters
 from mirlo.targets.onnx.model import node_model, region_model
-from mirlo.targets.onnx.provider import objection_to, onnxruntime, require_provider
+from mirlo.targets.onnx.provider import onnxruntime, require_provider, try_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,7 +103,7 @@ class OnnxGenerator(CodeGenerator):
             return model
         if self.source_only:
             return True
-        return objection_to(model.SerializeToString(), self.provider, self._options) or True
+        return try_model(model.SerializeToString(), self.provider, self._options) or True
 
 
 class OnnxRuntimeGenerator(OnnxGenerator):

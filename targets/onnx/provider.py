@@ -67,7 +67,7 @@ def open_session(model: bytes, options: Any, provider: str, provider_options: Ma
 
 
 @lru_cache(maxsize=4096)
-def objection_to(model: bytes, provider: str, provider_options: tuple[tuple[str, str], ...]) -> Decline | None:
+def try_model(model: bytes, provider: str, provider_options: tuple[tuple[str, str], ...]) -> Decline | None:
     """Decline a model of one operator that ONNX Runtime cannot run.
 
     A trial session finds out, as no table lists its kernels.

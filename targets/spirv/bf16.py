@@ -31,7 +31,7 @@ def convert_by_f32(root: Any) -> None:
             op.erase()
 
 
-def keep_as_bits(root: Any) -> None:
+def store_as_bits(root: Any) -> None:
     """Replace bf16 with i16 in every type below an operation, including kernel parameters."""
     narrow = ir.BF16Type.get()
     casts: list[Any] = []

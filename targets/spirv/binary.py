@@ -9,7 +9,7 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
 from mirlo.targets.spirv.arguments import convert_arguments
-from mirlo.targets.spirv.bf16 import EMULATE, convert_by_f32, keep_as_bits
+from mirlo.targets.spirv.bf16 import EMULATE, convert_by_f32, store_as_bits
 from mirlo.targets.spirv.fma import expand_fma
 from mirlo.targets.spirv.rounding import expand_rounding
 
@@ -33,7 +33,7 @@ _TO_SPIRV = (
 
 def to_binaries(module: Any) -> list[KernelCode]:
     """Return a binary for each kernel of a module. Host functions are dropped, and the module is consumed."""
-    _keep_kernels(module)
+    _remove_unused_functions(module)
     convert_arguments(module)
     expand_fma(module)
     expand_rounding(module)
@@ -42,8 +42,8 @@ def to_binaries(module: Any) -> list[KernelCode]:
         return []
     convert_by_f32(module)
     _run(module, f"gpu.module({EMULATE})")
-    keep_as_bits(module)
-    _keep_private(module)
+    store_as_bits(module)
+    _localize_private(module)
     _order_all_memory(module)
     capabilities, extensions = ", ".join(CAPABILITIES), ", ".join(EXTENSIONS)
     module.operation.attributes["spirv.target_env"] = ir.Attribute.parse(
@@ -55,7 +55,7 @@ def to_binaries(module: Any) -> list[KernelCode]:
         "client_api=Vulkan}"
     )
     _run(module, ",".join([attach, *_TO_SPIRV]))
-    _keep_arithmetic(module)
+    _forbid_contraction(module)
     _empty_continues(module)
     features = {}
     for shader in _modules(module, "spirv.module"):
@@ -84,7 +84,7 @@ def _run(module: Any, passes: str) -> None:
         raise PassError(f"conversion to SPIR-V failed: {reasons}") from error
 
 
-def _keep_kernels(module: Any) -> None:
+def _remove_unused_functions(module: Any) -> None:
     for op in [o.operation for o in module.body.operations][::-1]:
         if op.name != "gpu.module":
             op.erase()
@@ -107,7 +107,7 @@ def _order_all_memory(module: Any) -> None:
         barrier.erase()
 
 
-def _keep_private(module: Any) -> None:
+def _localize_private(module: Any) -> None:
     """Move private memory into the function of its thread."""
     space = ir.Attribute.parse("#spirv.storage_class<Function>")
     for alloca in find(module, "memref.alloca"):
@@ -118,7 +118,7 @@ def _keep_private(module: Any) -> None:
 EXACT = frozenset(f"spirv.{name}" for name in ("FAdd", "FSub", "FMul", "FDiv", "FRem", "FNegate", "GL.Fma"))
 
 
-def _keep_arithmetic(module: Any) -> None:
+def _forbid_contraction(module: Any) -> None:
     """Forbid reordering of floating-point arithmetic on every operation.
 
     Otherwise drivers may simplify it, which breaks rounding by adding and subtracting a large number, and error

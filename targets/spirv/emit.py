@@ -9,7 +9,7 @@ from mirlo.targets.gpu.kernels import pack
 from mirlo.targets.gpu.reader import read_program
 from mirlo.targets.planned import find_main, kernel_rows, run_time_facts, signature_of
 from mirlo.targets.spirv.binary import to_binaries
-from mirlo.targets.spirv.large import hand_over_parts, split_large
+from mirlo.targets.spirv.large import pass_parts, split_large
 
 
 def emit(module: Any) -> Artifact:
@@ -18,7 +18,7 @@ def emit(module: Any) -> Artifact:
     signature = signature_of(main)
     rows = kernel_rows(main, module)
     program, facts = read_program(module, main), run_time_facts(main, module)
-    hand_over_parts(program, split_large(module))
+    pass_parts(program, split_large(module))
     code, table = pack(to_binaries(module), program.constants)
     return Artifact(
         target="spirv", loader="vulkan", code=code, entry="main", inputs=signature["inputs"],

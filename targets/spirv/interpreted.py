@@ -127,7 +127,7 @@ class _Worker:
         self._model.copy_outputs(self._open)
         self._submit()
         for number, (memory, size) in self._outputs.items():
-            target = self._model.frames.hand_over(self._record, number, size)
+            target = self._model.frames.allocate_output(self._record, number, size)
             if target and size:
                 staging = self._buffer(size, host=True)
                 self._fetch(self._model.late[memory], 0, size, staging)

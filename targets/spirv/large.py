@@ -45,7 +45,7 @@ def split_large(module: Any, limit: int = LIMIT) -> dict[str, list[SplitParamete
     return found
 
 
-def hand_over_parts(program: LaunchProgram, splits: dict[str, list[SplitParameter]]) -> None:
+def pass_parts(program: LaunchProgram, splits: dict[str, list[SplitParameter]]) -> None:
     """Let the launches of these kernels pass the parts."""
 
     def change(step: Launch | Copy) -> Launch | Copy:

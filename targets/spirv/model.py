@@ -21,7 +21,7 @@ from mirlo.targets.spirv.vulkan import DeviceBuffer, DeviceError, VulkanDevice, 
 
 CHUNK = 16 << 20
 """Bytes per upload, where the device's memory is not mapped."""
-KEPT = 8
+CACHED_RECORDINGS = 8
 """Recordings of a model kept for calls with the same sizes."""
 
 
@@ -77,7 +77,7 @@ class VulkanModel:
                 self.params, self._param_buffer = self._upload(params_of(self.artifact, params))
                 self.pipelines.prepare(launches_in(self.frames.program["steps"]))
             self.frame = self.frames.of(record)
-            self._make_room()
+            self._allocate_memory()
             base = self.staging.mapped
             assert base is not None
             for i, region in enumerate(self.frame.regions[:inputs]):
@@ -100,7 +100,7 @@ class VulkanModel:
         self._buffers.append(made)
         return made
 
-    def _make_room(self) -> None:
+    def _allocate_memory(self) -> None:
         """Allocate memory for the sizes of this call; discard recordings if memory moves."""
         frame = self.frame
         if frame.arena <= self.arena.size and frame.total <= self.staging.size and self.staging is not self.arena:
@@ -170,7 +170,7 @@ class VulkanModel:
         key = (self.frame.key, profiled)
         if key not in self._recorded:
             self._recorded[key] = self._record(steps, profiled)
-            while len(self._recorded) > KEPT:
+            while len(self._recorded) > CACHED_RECORDINGS:
                 self._recorded.popitem(last=False)[1].release()
         self._recorded.move_to_end(key)
         return self._recorded[key]

@@ -12,7 +12,7 @@ from typing import Any
 from mirlo.runtime.artifact import Artifact
 from mirlo.targets.spirv.vulkan import DeviceBuffer, DeviceError, VulkanDevice, api
 
-Place = tuple[DeviceBuffer, int, int]
+BufferRange = tuple[DeviceBuffer, int, int]
 """A buffer, an offset and a size in bytes."""
 
 
@@ -60,7 +60,7 @@ class Pipelines:
             # Reading the results raises the errors of the workers.
             list(pool.map(lambda one: self._kernel(*one), wanted.values()))
 
-    def dispatch(self, commands: Any, step: dict[str, Any], places: list[Place], pools: list[Any]) -> None:
+    def dispatch(self, commands: Any, step: dict[str, Any], places: list[BufferRange], pools: list[Any]) -> None:
         """Record one launch; add what must outlive the commands to `pools`."""
         vk = api()
         for *_, size in places:
@@ -127,7 +127,7 @@ class Pipelines:
             self._layouts[bindings] = (made, whole)
         return self._layouts[bindings]
 
-    def _bind(self, places: list[Place], pools: list[Any]) -> Any:
+    def _bind(self, places: list[BufferRange], pools: list[Any]) -> Any:
         vk = api()
         size = vk.VkDescriptorPoolSize(type=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, descriptorCount=len(places))
         pool = vk.vkCreateDescriptorPool(

@@ -6,12 +6,12 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from mirlo.targets.spirv.pipelines import Pipelines, Place
+from mirlo.targets.spirv.pipelines import BufferRange, Pipelines
 from mirlo.targets.spirv.vulkan import DeviceBuffer, VulkanDevice, api
 
 CHUNK = 16 << 10
 """Bytes of a buffer for scalars and small data."""
-APART = 64
+RANGE_ALIGNMENT = 64
 """Alignment of bound ranges, in bytes."""
 
 
@@ -26,7 +26,7 @@ class Recording:
         self._chunks: list[DeviceBuffer] = []
         self._used = CHUNK
 
-    def small(self, data: bytes) -> Place:
+    def small(self, data: bytes) -> BufferRange:
         """Return a place with these few bytes, for commands to read."""
         if self._used + len(data) > CHUNK:
             self._chunks.append(self.device.buffer(CHUNK, host=True))
@@ -35,10 +35,10 @@ class Recording:
         assert chunk.mapped is not None and len(data) <= CHUNK
         ctypes.memmove(chunk.mapped + self._used, data, len(data))
         place = (chunk, self._used, len(data))
-        self._used += -(-max(len(data), 1) // APART) * APART
+        self._used += -(-max(len(data), 1) // RANGE_ALIGNMENT) * RANGE_ALIGNMENT
         return place
 
-    def dispatch(self, step: dict[str, Any], places: Sequence[Place]) -> None:
+    def dispatch(self, step: dict[str, Any], places: Sequence[BufferRange]) -> None:
         """Record a launch on these buffers; its scalars come last, in a buffer of their own."""
         numbers = [value for value in step["arguments"] if not isinstance(value, list)]
         bound = list(places)
@@ -46,7 +46,7 @@ class Recording:
             bound.append(self.small(bytes((ctypes.c_int32 * len(numbers))(*numbers))))
         self._pipelines.dispatch(self.commands, step, bound, self._pools)
 
-    def copy(self, source: Place, target: Place) -> None:
+    def copy(self, source: BufferRange, target: BufferRange) -> None:
         """Record a copy."""
         self.device.copy(self.commands, source[0], source[1], target[0], target[1], source[2])
 

@@ -99,3 +99,9 @@ def test_module_of_an_installed_distribution(tmp_path, monkeypatch):
 
 def test_upstream_names_exist():
     assert [name for name in UPSTREAM_NAMES if find_upstream(name) is None] == []
+
+
+@pytest.mark.parametrize(("old", "new"), sorted(registry.RENAMED.items()))
+def test_old_name_of_a_pass_works_and_warns(old, new):
+    with pytest.warns(DeprecationWarning, match=f"'{old}' is now called '{new}'"):
+        assert find_pass(old) is find_pass(new) is not None

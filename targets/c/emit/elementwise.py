@@ -177,8 +177,8 @@ def _emit_elements(w: Writer, chain: list[ExternalNode], element: Callable[[Exte
             w.line(f"const {c_type(node.output.type.dtype)} r{position} = {text};")
 
 
-def _emit_alone(w: Writer, node: ExternalNode) -> None:
+def _emit_loop_nest(w: Writer, node: ExternalNode) -> None:
     emit_chain(w, [node])
 
 
-EMITTERS.update(dict.fromkeys(EXPRESSIONS, _emit_alone))
+EMITTERS.update(dict.fromkeys(EXPRESSIONS, _emit_loop_nest))

@@ -42,7 +42,7 @@ def resize(w: Writer, node: ExternalNode) -> None:
         with ExitStack() as taps:
             for axis, table in tables.items():
                 tap = taps.enter_context(w.loop(f"k{axis}", str(table.taps))) if table.taps > 1 else "0"
-                at[axis] = _place(axis, table, index[axis], tap)
+                at[axis] = _source_index(axis, table, index[axis], tap)
             weights = [f"weight{axis}[{_entry(tables[axis], index[axis], f'k{axis}')}]" for axis in several]
             w.line(f"sum += {' * '.join([w.at(x, at), *weights])};")
         outside = [f"outside{axis}[{index[axis]}]" for axis, table in tables.items() if table.outside.any()]
@@ -57,7 +57,7 @@ def _entry(table: AxisTable, index: str, tap: str) -> str:
     return index if table.taps == 1 else f"{index} * {table.taps} + {tap}"
 
 
-def _place(axis: int, table: AxisTable, index: str, tap: str) -> str:
+def _source_index(axis: int, table: AxisTable, index: str, tap: str) -> str:
     """Return the source index of an axis: an affine expression or a table entry."""
     if table.affine is None:
         return f"place{axis}[{_entry(table, index, tap)}]"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.targets.c.emit import emits
-from mirlo.targets.c.types import c_type, least, most
+from mirlo.targets.c.types import c_type, max_value, min_value
 from mirlo.targets.c.writer import Writer, dims, element_type
 
 
-def place_of(w: Writer, name: str, indices: ExternalValue, at: list[str], extent: str) -> str:
+def declare_index(w: Writer, name: str, indices: ExternalValue, at: list[str], extent: str) -> str:
     """Declare a variable for an index, which may count from the end."""
     w.line(f"int64_t {name} = (int64_t){w.at(indices, at)};")
     if not indices.type.dtype.is_unsigned:
@@ -21,7 +21,7 @@ def gather(w: Writer, node: ExternalNode) -> None:
     x, indices, out = node["x"], node["indices"], node.output
     axis, depth = node["axis"] % x.type.rank, indices.type.rank
     with w.each(out) as index:
-        place = place_of(w, "place", indices, index[axis : axis + depth], dims(x)[axis])
+        place = declare_index(w, "place", indices, index[axis : axis + depth], dims(x)[axis])
         w.line(f"{w.at(out, index)} = {w.at(x, [*index[:axis], place, *index[axis + depth :]])};")
 
 
@@ -30,7 +30,7 @@ def gather_elements(w: Writer, node: ExternalNode) -> None:
     x, indices, out = node["x"], node["indices"], node.output
     axis = node["axis"] % x.type.rank
     with w.each(out) as index:
-        place = place_of(w, "place", indices, index, dims(x)[axis])
+        place = declare_index(w, "place", indices, index, dims(x)[axis])
         w.line(f"{w.at(out, index)} = {w.at(x, [*index[:axis], place, *index[axis + 1 :]])};")
 
 
@@ -41,7 +41,7 @@ def gather_nd(w: Writer, node: ExternalNode) -> None:
     depth = int(indices.type.shape[-1])  # type: ignore[arg-type]
     with w.each(out) as index:
         places = [
-            place_of(w, f"place{i}", indices, [*index[:points], str(i) if depth > 1 else "0"], dims(x)[batch + i])
+            declare_index(w, f"place{i}", indices, [*index[:points], str(i) if depth > 1 else "0"], dims(x)[batch + i])
             for i in range(depth)
         ]
         w.line(f"{w.at(out, index)} = {w.at(x, [*index[:batch], *places, *index[points:]])};")
@@ -53,7 +53,7 @@ def one_hot(w: Writer, node: ExternalNode) -> None:
     axis = node["axis"] % out.type.rank
     with w.each(out) as index:
         at = [*index[:axis], *index[axis + 1 :]]
-        place = place_of(w, "place", indices, at, str(node["depth"]))
+        place = declare_index(w, "place", indices, at, str(node["depth"]))
         w.line(f"{w.at(out, index)} = {w.names[values]}[place == {index[axis]}];".replace("place", place))
 
 
@@ -74,7 +74,7 @@ def quantize(w: Writer, node: ExternalNode) -> None:
         quotient = f"({kind}){w.at(x, index)} / {_parameter(w, scale, node, index)}"
         point = f" + {_parameter(w, zero, node, index)}" if zero is not None else ""
         w.line(f"const double q = rint{f}({quotient}){point};")
-        low, high = least(target), most(target)
+        low, high = min_value(target), max_value(target)
         w.line(f"{w.at(out, index)} = q < {low} ? {low} : q > {high} ? {high} : ({c_type(target)})q;")
 
 

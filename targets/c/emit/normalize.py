@@ -9,7 +9,7 @@ from mirlo.targets.c.types import product
 from mirlo.targets.c.writer import Writer, dims, element_type
 
 
-def _mean_and_factor(
+def _emit_mean_and_scale(
     w: Writer, x: ExternalValue, axes: list[int], whole: list[str], epsilon: float, mean: bool = True
 ) -> None:
     """Emit `mean` and `factor`, 1 over the deviation, of the elements along axes."""
@@ -34,7 +34,7 @@ def layer_norm(w: Writer, node: ExternalNode) -> None:
     x, scale, bias = node["x"], node["scale"], node.operands.get("bias")
     axes = list(range(node["axis"] % x.type.rank, x.type.rank))
     with rows(w, x, axes, True) as (_, whole):
-        _mean_and_factor(w, x, axes, whole, node["epsilon"], mean=node.op == "relax.layer_norm")
+        _emit_mean_and_scale(w, x, axes, whole, node["epsilon"], mean=node.op == "relax.layer_norm")
         factors = [w.broadcast(v, whole) if isinstance(v, ExternalValue) else None for v in (scale, bias)]
         with along(w, x, axes):
             made = _scaled(f"({w.at(x, whole)} - mean) * factor", *factors)
@@ -57,7 +57,7 @@ def instance_norm(w: Writer, node: ExternalNode) -> None:
     x = node["x"]
     axes = axes_of(range(2, x.type.rank), x.type.rank)
     with rows(w, x, axes, True) as (_, whole):
-        _mean_and_factor(w, x, axes, whole, node["epsilon"])
+        _emit_mean_and_scale(w, x, axes, whole, node["epsilon"])
         scale, bias = (w.at(node[name], [whole[1]]) for name in ("scale", "bias"))
         with along(w, x, axes):
             made = _scaled(f"({w.at(x, whole)} - mean) * factor", scale, bias)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from mirlo.passes.byoc.view import ExternalNode
 from mirlo.targets.c.emit import emits
 from mirlo.targets.c.emit.contraction import SpatialWindow
-from mirlo.targets.c.types import least
+from mirlo.targets.c.types import min_value
 from mirlo.targets.c.writer import Writer, dims, element_type, linear
 
 
@@ -29,7 +29,7 @@ class _Pool:
             yield window.place(n, c, at), at
 
     @contextmanager
-    def each_place(self, index: list[str], at: list[str]) -> Iterator[list[str]]:
+    def each_index(self, index: list[str], at: list[str]) -> Iterator[list[str]]:
         """Emit loops over the elements of a window inside the input; yields an element's index."""
         n, c = index[0], index[-1] if self.window.last else index[1]
         with self.w.loops(self.kernel, "k") as k, self.window.inside(self.w, at, k) as source:
@@ -38,7 +38,7 @@ class _Pool:
     @contextmanager
     def each_element(self, index: list[str], at: list[str]) -> Iterator[str]:
         """Emit loops over the elements of a window inside the input; yields an element."""
-        with self.each_place(index, at) as place:
+        with self.each_index(index, at) as place:
             yield self.w.at(self.x, place)
 
 
@@ -46,7 +46,7 @@ class _Pool:
 def max_pool(w: Writer, node: ExternalNode) -> None:
     pool = _Pool(w, node)
     with pool.each_result() as (index, at):
-        w.line(f"{pool.kind} most = {least(node.output.type.dtype)};")
+        w.line(f"{pool.kind} most = {min_value(node.output.type.dtype)};")
         with pool.each_element(index, at) as element:
             w.line(f"const {pool.kind} e = {element};")
             w.line("if (e > most || e != e) most = e;")
@@ -101,9 +101,9 @@ def max_pool_with_indices(w: Writer, node: ExternalNode) -> None:
     pool, (values, indices) = _Pool(w, node), node.outputs
     extents = dims(node["x"])
     with pool.each_result() as (index, at):
-        w.line(f"{pool.kind} most = {least(values.type.dtype)};")
+        w.line(f"{pool.kind} most = {min_value(values.type.dtype)};")
         w.line("int64_t place = -1;")
-        with pool.each_place(index, at) as source:
+        with pool.each_index(index, at) as source:
             spatial, sizes = source[2:], extents[2:]
             if node["storage_order"]:
                 spatial, sizes = spatial[::-1], sizes[::-1]

@@ -9,7 +9,7 @@ from typing import Any
 from mirlo.dialects.core.dtypes import DType
 from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.targets.c.emit import emits
-from mirlo.targets.c.types import c_type, least, most, product
+from mirlo.targets.c.types import c_type, max_value, min_value, product
 from mirlo.targets.c.writer import Writer, dims, element_type
 
 # operator: initial value; update of `acc` by element `e`; final value of `acc` ({n} elements)
@@ -70,7 +70,7 @@ def reduce(w: Writer, node: ExternalNode) -> None:
     sums = "acc *" in step or "acc +" in step
     with rows(w, x, axes, node["keepdims"]) as (index, whole):
         accumulator = sum_type(kind) if sums else c_type(kind)
-        w.line(f"{accumulator} acc = {start.format(least=least(kind), most=most(kind))};")
+        w.line(f"{accumulator} acc = {start.format(least=min_value(kind), most=max_value(kind))};")
         with along(w, x, axes):
             w.line(f"const {accumulator} e = {w.at(x, whole)};")
             w.line(step)
@@ -132,7 +132,7 @@ def softmax(w: Writer, node: ExternalNode) -> None:
     kind = element_type(x)
     f = "f" if kind == "float" else ""
     with rows(w, x, [axis], True) as (_, whole):
-        w.line(f"{kind} peak = {least(x.type.dtype)};")
+        w.line(f"{kind} peak = {min_value(x.type.dtype)};")
         with along(w, x, [axis]):
             w.line(f"if (!({w.at(x, whole)} <= peak)) peak = {w.at(x, whole)};")
         w.line("double sum = 0;")

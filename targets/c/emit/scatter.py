@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirlo.passes.byoc.view import ExternalNode
 from mirlo.targets.c.emit import emits
-from mirlo.targets.c.emit.index import place_of
+from mirlo.targets.c.emit.index import declare_index
 from mirlo.targets.c.emit.movement import copy
 from mirlo.targets.c.emit.reduce import along, rows
 from mirlo.targets.c.writer import Writer, dims, element_type
@@ -21,7 +21,7 @@ def scatter_elements(w: Writer, node: ExternalNode) -> None:
     axis = node["axis"] % x.type.rank
     copy(w, x, out)
     with w.each(indices) as index:
-        place = place_of(w, "place", indices, index, dims(x)[axis])
+        place = declare_index(w, "place", indices, index, dims(x)[axis])
         w.line(f"const {element_type(x)} e = {w.at(updates, index)};")
         target = w.at(out, [*index[:axis], place, *index[axis + 1 :]])
         w.line(COMBINED[node["reduction"]].format(y=target, e="e"))
@@ -34,7 +34,7 @@ def scatter_nd(w: Writer, node: ExternalNode) -> None:
     copy(w, x, out)
     with w.each(updates) as index:
         at = [[*index[:points], str(i) if depth > 1 else "0"] for i in range(depth)]
-        places = [place_of(w, f"place{i}", indices, at[i], dims(x)[i]) for i in range(depth)]
+        places = [declare_index(w, f"place{i}", indices, at[i], dims(x)[i]) for i in range(depth)]
         w.line(f"const {element_type(x)} e = {w.at(updates, index)};")
         w.line(COMBINED[node["reduction"]].format(y=w.at(out, [*places, *index[points:]]), e="e"))
 

@@ -10,7 +10,7 @@ F32, F64, I32 = 0, 1, 10
 KINDS = {"f32": F32, "f64": F64, "f16": 2, "bf16": 14, "i8": 3, "i32": I32, "f8e4m3fn": 28, "f8e5m2": 29}
 """Types of elements, as the library numbers them."""
 COMPUTE_32F, COMPUTE_64F, COMPUTE_32I, COMPUTE_TF32 = 68, 70, 72, 77
-SUMS = {"f64": (COMPUTE_64F, F64), "i8": (COMPUTE_32I, I32)}
+COMPUTE_TYPES = {"f64": (COMPUTE_64F, F64), "i8": (COMPUTE_32I, I32)}
 """By the type of factors, what sums are computed in and scaled by; f32 for all others."""
 TRANSA, TRANSB, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8
 """Attributes of a product."""

@@ -17,7 +17,7 @@ from mirlo.targets.nvvm.library_program import DeviceState
 
 WORKSPACE = 32 << 20
 """Bytes of scratch memory that algorithms may use."""
-MOST_ALIGNED = 256
+MAX_ALIGNMENT = 256
 _ACTIVATIONS = {"": 0, "relu": lt.RELU, "gelu": lt.GELU}
 
 
@@ -27,7 +27,7 @@ class ProductCall:
     def __init__(self, product: MatrixProduct, tf32: bool = False) -> None:
         self.product = product
         self._library = CUBLAS.load()
-        compute, scale = lt.SUMS.get(product.dtype, (lt.COMPUTE_32F, lt.F32))
+        compute, scale = lt.COMPUTE_TYPES.get(product.dtype, (lt.COMPUTE_32F, lt.F32))
         kinds = [lt.KINDS[name or product.dtype] for name in ("", product.dtype_b, product.result)]
         if tf32 and product.dtype == "f32":
             compute = lt.COMPUTE_TF32
@@ -92,7 +92,7 @@ class ProductCall:
 
     def _algorithm(self, handle: Any, addresses: Sequence[int]) -> Algorithm:
         """Return what the heuristics choose for tensors of this alignment."""
-        key = tuple(min(address & -address, MOST_ALIGNED) if address else MOST_ALIGNED for address in addresses)
+        key = tuple(min(address & -address, MAX_ALIGNMENT) if address else MAX_ALIGNMENT for address in addresses)
         found = self._algorithms.get(key)
         if found is not None:
             return found

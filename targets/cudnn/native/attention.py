@@ -44,7 +44,7 @@ class AttentionCall:
             plan = self._plans[place.gpu.number] = Execution(self._graph, place.handle, WORKSPACE, what)
         numbers = {Q: step.q, K: step.k, V: step.v, Y: step.y, MASK: step.mask}
         memory = place.memory(("workspace", plan.memory), plan.memory) if plan.memory else 0
-        plan.start(lambda number: address(_known(numbers[number])), memory)
+        plan.start(lambda number: address(_is_static(numbers[number])), memory)
 
     def release(self) -> None:
         """Release the plans."""
@@ -155,6 +155,6 @@ def dotted(found: tuple[int, ...]) -> str:
     return ".".join(map(str, found))
 
 
-def _known(number: int | None) -> int:
+def _is_static(number: int | None) -> int:
     assert number is not None
     return number

@@ -18,13 +18,13 @@ from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.targets.gpu.schedule.costs import Shape
-from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, Reader, finish, multiply_add, touch
+from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, Reader, multiply_add, store_epilogue, touch
 from mirlo.targets.gpu.schedule.launch import (
     THREADS,
     Ids,
     add,
-    at_most,
     barrier,
+    clamp_index,
     launch,
     launch_points,
     less,
@@ -73,7 +73,7 @@ class ThreadContractionPlan:
         """Emit the launch at the insertion point."""
         touch(self.roles.contraction, memory)
         if self.tile is None:
-            _emit_sums(self.roles, memory)
+            _emit_thread_per_element(self.roles, memory)
         else:
             _Tiled(self.roles, self.tile, memory).emit()
 
@@ -112,7 +112,7 @@ def _start(roles: Roles) -> Any:
     return attribute_constant(emit_init(roles.contraction.block, kind))
 
 
-def _emit_sums(roles: Roles, memory: TensorBuffers) -> None:
+def _emit_thread_per_element(roles: Roles, memory: TensorBuffers) -> None:
     """Emit a thread per sum."""
     axes = [*roles.batch, *roles.rows.axes, *roles.columns.axes]
 
@@ -128,7 +128,7 @@ def _emit_sums(roles: Roles, memory: TensorBuffers) -> None:
             axis = roles.sums[len(done)]
             return for_loop(0, axis.extent, 1, lambda i, held: [level({**done, axis.id: i}, held)], [carried])[0]
 
-        finish(roles.contraction, memory, values, level({}, _start(roles)))
+        store_epilogue(roles.contraction, memory, values, level({}, _start(roles)))
 
     launch_points([axis.extent for axis in axes], thread)
 
@@ -177,19 +177,19 @@ class _Tiled:
     def _loads(self, name: str, side: ProductOperand, width: int) -> list[Any]:
         """Return copies of a thread's part of one operand to shared memory; each takes the first k-step."""
         threads = ACROSS * DOWN
-        along_sums = side.stride(self.roles.sums) and (
+        along_k = side.stride(self.roles.sums) and (
             not side.axes or D.estimate_dim(side.stride(self.roles.sums)) < D.estimate_dim(side.stride(side.axes))
         )
         reader = Reader(self.roles, side, self.memory)
         found = []
         for part in range(-(-DEPTH * width // threads)):
             number = add(self.thread, part * threads)
-            if along_sums:
+            if along_k:
                 line, depth = split(number, [width, DEPTH])
             else:
                 depth, line = split(number, [DEPTH, width])
             # Rows beyond the last one read data that is not used.
-            at = at_most(add(self.first[name], line), side.extent, width)
+            at = clamp_index(add(self.first[name], line), side.extent, width)
             base = reader.base({**self.batch, **values_of(side.axes, at)})
             place = add(multiply(depth, width), line)
             found.append(self._load(reader, base, depth, place, self.memories[name]))
@@ -200,7 +200,7 @@ class _Tiled:
 
         def load(first: Any) -> None:
             at = add(first, depth)
-            value = reader.read(base, values_of(self.roles.sums, at_most(at, total, DEPTH)))
+            value = reader.read(base, values_of(self.roles.sums, clamp_index(at, total, DEPTH)))
             if total % DEPTH != 0:
                 zero = emit_constant(0, value.type)
                 value = create("arith.select", value.type, less(at, total), value, zero)

@@ -23,9 +23,9 @@ UNIT_BYTES, ALONE = 2e10, 3
 """Bytes per second and multiprocessor when all of them read, and the factor when it is alone."""
 LAUNCH = 3e-6
 """Seconds per additional kernel."""
-FEWEST_STEPS = 128
+MIN_SPLIT_STEPS = 128
 """Fewest k-steps per part."""
-WORTH = 0.9
+MAX_SPLIT_TIME = 0.9
 """K is split if that takes at most this share of the time."""
 
 
@@ -72,12 +72,12 @@ Planner = Callable[[Roles], Any]
 ShapeOf = Callable[[Any], Shape]
 
 
-def divided_if_better(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of: ShapeOf) -> Any:
+def split_k_if_faster(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of: ShapeOf) -> Any:
     """Return the plan of a product, or a split-K plan if that takes less time."""
     return _divided(plan, roles, units, plan_parts, shape_of)[0]
 
 
-def rounds_if_better(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of: ShapeOf) -> Any:
+def whole_waves_if_faster(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of: ShapeOf) -> Any:
     """Return the same, or a plan of whole waves of tiles together with a split-K plan of the rest."""
     best, least = _divided(plan, roles, units, plan_parts, shape_of)
     shape = shape_of(plan)
@@ -87,7 +87,7 @@ def rounds_if_better(plan: Any, roles: Roles, units: int, plan_parts: Planner, s
             continue
         last, cost = _divided(plans[1], rest, units, plan_parts, shape_of)
         cost += seconds(whole, shape_of(plans[0]), units) + LAUNCH
-        if cost < WORTH * least:
+        if cost < MAX_SPLIT_TIME * least:
             best, least = StreamKPlan(plans[0], last), cost
     return best
 
@@ -95,10 +95,10 @@ def rounds_if_better(plan: Any, roles: Roles, units: int, plan_parts: Planner, s
 def _divided(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of: ShapeOf) -> tuple[Any, float]:
     """Return the plan, or a split-K plan, and its time."""
     own = seconds(roles, shape_of(plan), units)
-    best, least = plan, WORTH * own
+    best, least = plan, MAX_SPLIT_TIME * own
     if least <= LAUNCH:
         return plan, own
-    for divided in divisions(roles, FEWEST_STEPS):
+    for divided in divisions(roles, MIN_SPLIT_STEPS):
         inner = plan_parts(divided.roles)
         if isinstance(inner, Decline):
             continue

@@ -96,15 +96,15 @@ def multiply_add(a: Any, b: Any, c: Any) -> Any:
     return create("arith.addi", c.type, create("arith.muli", c.type, a, b), c)
 
 
-def finish(contraction: Contraction, memory: TensorBuffers, values: Indices, total: Any) -> None:
+def store_epilogue(contraction: Contraction, memory: TensorBuffers, values: Indices, total: Any) -> None:
     """Apply the epilogue to one accumulator and store the results."""
-    made = finished(contraction, memory, values, total)
+    made = epilogue_results(contraction, memory, values, total)
     for value, access in contraction.writes:
         slot = memory.slot(value)
         memref.StoreOp(made[value], slot.buffer, [evaluate(row_major(access.dims, access.shape), values)])
 
 
-def finished(
+def epilogue_results(
     contraction: Contraction,
     memory: TensorBuffers,
     values: Indices,
@@ -165,7 +165,7 @@ class EpilogueEmitter:
     def _store(self, row: Any, column: Any, total: Any) -> None:
         roles = self.roles
         values = {**self.batch, **values_of(roles.rows.axes, row), **values_of(roles.columns.axes, column)}
-        finish(roles.contraction, self.memory, values, total)
+        store_epilogue(roles.contraction, self.memory, values, total)
 
 
 def _load(memory: TensorBuffers, access: TensorAccess, values: Indices) -> Any:

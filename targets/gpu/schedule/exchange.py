@@ -19,7 +19,7 @@ class Exchange(Protocol):
         """Reduce each value over the team and return the result to every thread; all threads of the block take part."""
 
 
-MOST_READ = 16
+READS_PER_THREAD = 16
 """Values that a thread reads at a time; larger teams combine in groups first."""
 GROUP = 8
 
@@ -36,7 +36,7 @@ class SharedExchange:
         self.writes = writes
         """Whether this thread writes its value; one of several threads with the same value."""
         self.groups: SharedExchange | None = None
-        if members > MOST_READ:
+        if members > READS_PER_THREAD:
             group, self.member = split(member, [members // GROUP, GROUP])
             self.team = add(multiply(team, members // GROUP), group)
             self.teams, self.members = teams * (members // GROUP), GROUP

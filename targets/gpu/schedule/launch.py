@@ -14,7 +14,7 @@ from mirlo.passes.schedule.loops import index
 
 THREADS = 128
 """Default threads per block, which every Vulkan device supports."""
-MOST_BLOCKS = 65535
+MAX_GRID_SIZE = 65535
 """Most blocks along one grid dimension on every device."""
 SHARED = 3
 """Address space of shared memory, as LLVM and the conversion to SPIR-V number it."""
@@ -33,7 +33,7 @@ def launch(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
     if not isinstance(blocks, int):
         _launch_open(blocks, threads, body)
         return
-    width = min(blocks, MOST_BLOCKS)
+    width = min(blocks, MAX_GRID_SIZE)
     height = -(-blocks // width)
     width = -(-blocks // height)
     op = gpu.LaunchOp((width, height, 1), (threads, 1, 1))
@@ -56,12 +56,12 @@ def launch(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
 def _launch_open(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
     """Run `body` in a dynamic number of thread blocks."""
     op = gpu.LaunchOp(
-        (index(D.minimum(blocks, MOST_BLOCKS)), index(D.ceildiv(blocks, MOST_BLOCKS)), 1), (threads, 1, 1)
+        (index(D.minimum(blocks, MAX_GRID_SIZE)), index(D.ceildiv(blocks, MAX_GRID_SIZE)), 1), (threads, 1, 1)
     )
     with ir.InsertionPoint(op.regions[0].blocks[0]):
         block_x, block_y, _, thread_x, *_ = op.regions[0].blocks[0].arguments
         # A grid with several rows has the maximum number of blocks in each.
-        ids = Ids(add(multiply(block_y, MOST_BLOCKS), block_x), thread_x)
+        ids = Ids(add(multiply(block_y, MAX_GRID_SIZE), block_x), thread_x)
         branch = scf.IfOp(less(ids.block, blocks))
         with ir.InsertionPoint(branch.then_block):
             body(ids)
@@ -136,7 +136,7 @@ def equal(a: Any, number: int) -> Any:
     return create("arith.cmpi", i1, a, index(number), predicate=ir.IntegerAttr.get(i64, 0))
 
 
-def at_most(value: Any, extent: Dim, step: int) -> Any:
+def clamp_index(value: Any, extent: Dim, step: int) -> Any:
     """Clamp an index to its extent if steps of this size may exceed it."""
     if extent % step == 0:
         return value

@@ -59,7 +59,7 @@ class Team:
     thread: Any
 
 
-Meet = Callable[[Team, Reducer, Sequence[Any]], list[Any]]
+RowReduction = Callable[[Team, Reducer, Sequence[Any]], list[Any]]
 """Reduces the values of all threads of a row, and returns the result to each."""
 
 
@@ -72,9 +72,9 @@ class ThreadRowsPlan:
     rows: RowGroup
     width: int = 1
     """Consecutive elements that a thread processes at once; divides the innermost extents."""
-    meet: Meet | None = None
+    meet: RowReduction | None = None
     """The reduction across threads; through shared memory by default."""
-    most_threads: int = 2 * BLOCK
+    max_threads: int = 2 * BLOCK
     """Most threads per row, if its elements then fit registers."""
 
     def emit(self, memory: TensorBuffers) -> None:
@@ -83,7 +83,7 @@ class ThreadRowsPlan:
 
 
 @dataclass
-class Kept:
+class RowRegisters:
     """The values of a row element that a thread keeps in registers."""
 
     elements: dict[Any, Any] = field(default_factory=dict)
@@ -137,10 +137,10 @@ class _Emitter:
         self.meet = plan.meet or _in_shared_memory
         self.memory = memory
         self.count = D.product(list(rows.rows))
-        lengths = [D.product(_own(walk, len(rows.rows))) for walk in rows.walks]
+        lengths = [D.product(_row_loops(walk, len(rows.rows))) for walk in rows.walks]
         longest = max(map(D.estimate_dim, lengths))
         known = all(map(D.is_static, lengths))
-        self.held = known and rows.in_step and _code(rows) <= MAX_UNROLLED_OPS and longest <= HELD * plan.most_threads
+        self.held = known and rows.in_step and _code(rows) <= MAX_UNROLLED_OPS and longest <= HELD * plan.max_threads
         self.block = 2 * BLOCK if longest > LONG and D.estimate_dim(self.count) < 256 else BLOCK
         while self.held and longest > HELD * self.block:
             self.block *= 2
@@ -149,7 +149,7 @@ class _Emitter:
         self.threads = max(SHORTEST, min(self.block, 1 << (max(longest // each, 1) - 1).bit_length()))
         self.together = self.block // self.threads
         """Rows per block."""
-        self.registers: dict[tuple[int, int], Kept] = {}
+        self.registers: dict[tuple[int, int], RowRegisters] = {}
         """The kept values of an element, by iteration and element index."""
 
     def emit(self) -> None:
@@ -181,7 +181,7 @@ class _Emitter:
             written |= made & self.stored
 
     def _walk(self, walk: Walk, indices: list[Any], held: dict[Any, Any]) -> dict[Any, Any]:
-        own = _own(walk, len(self.plan.rows))
+        own = _row_loops(walk, len(self.plan.rows))
         if not own:
             return self._single(walk, indices, held)
         steps: Any = D.product(own) // self.width
@@ -212,11 +212,11 @@ class _Emitter:
         number: int | None = None, inside: Any = None,
     ) -> list[Any]:  # fmt: skip
         """Process a thread's elements of one iteration; numbered ones are kept for the next loops."""
-        own = split(multiply(at, self.width), _own(walk, len(self.plan.rows)))
+        own = split(multiply(at, self.width), _row_loops(walk, len(self.plan.rows)))
         last = len(indices) + len(own) - 1
         points = []
         for j in range(self.width):
-            kept = Kept() if number is None else self.registers.setdefault((number, j), Kept())
+            kept = RowRegisters() if number is None else self.registers.setdefault((number, j), RowRegisters())
             frame = self._frame(walk, held)
             frame.reduced.update(kept.elements)
             points.append(Iteration(frame, [*indices, *own], given=kept.given(walk), beyond={last: j} if j else None))
@@ -323,7 +323,7 @@ def _in_shared_memory(team: Team, reducer: Reducer, partial: Sequence[Any]) -> l
     return [restored(memref.LoadOp(m, [first]).result, v) for m, v in zip(memories, partial, strict=True)]
 
 
-def _own(walk: Walk, start: int) -> tuple[Dim, ...]:
+def _row_loops(walk: Walk, start: int) -> tuple[Dim, ...]:
     """Return the loops within a row."""
     return tuple(walk.space.extents[start:])
 

@@ -17,7 +17,7 @@ from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis, row_major
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.targets.gpu.schedule.epilogue import Unfinished, finish, touch
+from mirlo.targets.gpu.schedule.epilogue import Unfinished, store_epilogue, touch
 from mirlo.targets.gpu.schedule.launch import launch_points
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, evaluate
 from mirlo.targets.gpu.schedule.stage import PlannedBlocks
@@ -70,7 +70,7 @@ class SplitKPlan:
                 value = memref.LoadOp(buffer, [create("arith.addi", first.type, first, place)]).result
                 name = "arith.addf" if isinstance(value.type, ir.FloatType) else "arith.addi"
                 total = value if total is None else create(name, value.type, total, value)
-            finish(whole.contraction, memory, values, total)
+            store_epilogue(whole.contraction, memory, values, total)
 
         launch_points([axis.extent for axis in axes], element)
 

@@ -14,7 +14,7 @@ from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.targets.gpu.schedule.contraction import MIN_BLOCKS, plan_contraction, shape_of
-from mirlo.targets.gpu.schedule.costs import divided_if_better
+from mirlo.targets.gpu.schedule.costs import split_k_if_faster
 from mirlo.targets.gpu.schedule.points import BlockPlan, plan_points
 from mirlo.targets.gpu.schedule.roles import product_of
 from mirlo.targets.gpu.schedule.rows import plan as plan_rows
@@ -61,7 +61,7 @@ def plan_stages(
     at = 0
     while at < len(view.blocks):
         for end in range(min(len(view.blocks), at + _LONGEST), at, -1):
-            plan = _plan(_part(view, at, end), first, first_open)
+            plan = _plan(_subgroup(view, at, end), first, first_open)
             if plan is not None:
                 stages.append(plan)
                 at = end
@@ -86,7 +86,7 @@ def _plan(part: BlockGroup, first: Sequence[Planner], first_open: Sequence[Plann
             return rows
         made: PlannedBlocks = product
         if open_dims(part.blocks) is None:
-            made = divided_if_better(product, roles, MIN_BLOCKS, plan_contraction, shape_of)
+            made = split_k_if_faster(product, roles, MIN_BLOCKS, plan_contraction, shape_of)
         return made
     if len(part.blocks) > 1 and any(is_product(block) for block in part.blocks):
         return None  # the product gets tiles of its own
@@ -97,7 +97,7 @@ def _plan(part: BlockGroup, first: Sequence[Planner], first_open: Sequence[Plann
     return None
 
 
-def _part(view: PrimView, start: int, end: int) -> BlockGroup:
+def _subgroup(view: PrimView, start: int, end: int) -> BlockGroup:
     inside = view.blocks[start:end]
     read_elsewhere = {o.value for b in (*view.blocks[:start], *view.blocks[end:]) for o in b.inputs}
     made = {output.value for block in inside for output in block.outputs}

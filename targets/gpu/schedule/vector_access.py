@@ -32,7 +32,7 @@ def store_vectors(
     slot = points[0].frame.memory.slot(output.value)
     where = place.flat(output, slot.strides)
     values = [point.find(value) for point in points]
-    if not _is_whole(where, axis, len(points)):
+    if not _is_aligned_access(where, axis, len(points)):
         for point, found in zip(points, values, strict=True):
             point.store(place, output, found)
         return
@@ -55,7 +55,7 @@ def _load(points: Sequence[Iteration], place: BlockInstance, argument: Any, oper
     slot = points[0].frame.memory.slot(operand.value)
     where = place.flat(operand, slot.strides)
     count = len(points)
-    if _is_whole(where, axis, count):
+    if _is_aligned_access(where, axis, count):
         kind = ir.VectorType.get([count], operand.element_type)
         alignment = _alignment(operand, count)
         vector = create("vector.load", kind, slot.buffer, points[0].first(where), alignment=alignment)
@@ -67,7 +67,7 @@ def _load(points: Sequence[Iteration], place: BlockInstance, argument: Any, oper
         point.values[argument] = memref.LoadOp(slot.buffer, [point.first(where)]).result
 
 
-def _is_whole(where: Linear, axis: int, count: int) -> bool:
+def _is_aligned_access(where: Linear, axis: int, count: int) -> bool:
     """Return whether consecutive elements are one aligned access."""
     others = [factor for term, factor in where.terms.items() if term != axis]
     numbers = (*others, where.constant)

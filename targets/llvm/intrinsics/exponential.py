@@ -8,7 +8,7 @@ from typing import Any
 from mirlo.passes.lower.expansions.exponential import EXP2_F32, LN_2, exp_reduced, reduce_exp_whole
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import decline, intrinsic
-from mirlo.targets.llvm.intrinsics.x86 import beside_whole, can_scale, limited_size, scale_by_power
+from mirlo.targets.llvm.intrinsics.x86 import can_scale, fraction_to_nearest, limited_size, scale_by_power
 from mirlo.targets.llvm.options import find_machine
 
 
@@ -44,7 +44,7 @@ def exp(b: ValueBuilder, x: Num) -> Num:
 @_scaled("f32")
 def exp2(b: ValueBuilder, x: Num) -> Num:
     """Lower to a polynomial and one scaling instruction."""
-    r = beside_whole(b, x)
+    r = fraction_to_nearest(b, x)
     return scale_by_power(b, b.polynomial(r, EXP2_F32), x - r)
 
 

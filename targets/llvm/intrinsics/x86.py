@@ -47,7 +47,7 @@ def limited_size(b: ValueBuilder, x: Num, limit: float) -> Num:
     return _by_register(b, call, x, b.constant(x.kind, limit))
 
 
-def beside_whole(b: ValueBuilder, x: Num) -> Num:
+def fraction_to_nearest(b: ValueBuilder, x: Num) -> Num:
     """Emit x minus the nearest integer (halves: the even one); 0 for infinities."""
 
     def call(x: Any) -> Any:

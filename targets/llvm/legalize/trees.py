@@ -11,7 +11,7 @@ from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.legalize.rules.tree import compared
 from mirlo.passes.rules import legalize
 
-TREES_AT_ONCE = 8
+INTERLEAVED_TREES = 8
 """Trees that a row descends at the same time: their node indices fit the 16 registers of x86-64."""
 
 
@@ -20,7 +20,7 @@ def tree_leaves(op: Any, b: Any) -> Any:
     """Descend several trees of a row, all by one level in each iteration, until the last one is at a leaf."""
     rows, trees = shape_of(op.output)
     features, mode = shape_of(op.x)[1], op.mode
-    whole = trees // TREES_AT_ONCE * TREES_AT_ONCE if isinstance(trees, int) else 0
+    whole = trees // INTERLEAVED_TREES * INTERLEAVED_TREES if isinstance(trees, int) else 0
 
     def body(loops: LoopBuilder, x: Any, thresholds: Any, nodes: Any, roots: Any, output: Any) -> None:
         index = nodes.dtype.name
@@ -44,8 +44,8 @@ def tree_leaves(op: Any, b: Any) -> Any:
                 output[row, tree] = (constant(-1, index) - lane.get()).cast("i64")
 
         for (row,) in loops.nest((rows,), parallel=True):
-            for start in loops.range(0, whole, TREES_AT_ONCE) if whole else ():
-                descend(row, [loops.let(start + lane) for lane in range(TREES_AT_ONCE)])
+            for start in loops.range(0, whole, INTERLEAVED_TREES) if whole else ():
+                descend(row, [loops.let(start + lane) for lane in range(INTERLEAVED_TREES)])
             if isinstance(trees, int):
                 descend(row, [constant(tree, INDEX) for tree in range(whole, trees)])
             else:

@@ -27,7 +27,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
-from mirlo.targets.llvm.schedule.group import whole_function
+from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.open_blocks import OpenBlockedPlan, elements_of_row
 from mirlo.targets.llvm.schedule.row_blocks import BLOCK, KEPT, BlockedPlan, RowBlockContraction
 from mirlo.targets.llvm.schedule.rows import VectorRowsPlan
@@ -76,7 +76,7 @@ def plan_blocked(view: Any, group: BlockGroup, threads: int = 1) -> BlockedPlan 
     units = [(plans[0], plans[0].writes[0]), (plans[1], plans[1].rows.form)]
     parts = []
     for plan, form in units:
-        part = _part(plan, form, width, local, kept_rows)
+        part = _plan_block(plan, form, width, local, kept_rows)
         if isinstance(part, Decline):
             return part
         parts.append(part)
@@ -96,7 +96,7 @@ def _in_order(plan: RegisterTilePlan, rows: VectorRowsPlan) -> list[Any]:
     return [output.value for block in (*_blocks_of(plan), *rows.group.blocks) for output in block.outputs]
 
 
-def _part(
+def _plan_block(
     plan: RegisterTilePlan, unit: Form, width: Dim, local: Collection[Any], kept_rows: Mapping[Any, Dim]
 ) -> RowBlockContraction | Decline:
     """Plan a contraction for one block; `unit` is a position in rows of this width."""
@@ -246,7 +246,7 @@ def _block_rows(extent: int, width: int, heads: int, plan: RegisterTilePlan, siz
 @schedule("any", target="llvm", priority=95)
 def blocked(kernel: Any, context: Any) -> Any:
     """Schedule two contractions with row operations between them (attention) a block of rows at a time."""
-    group = whole_function(kernel, context)
+    group = function_group(kernel, context)
     if isinstance(group, Decline):
         return group
     plan = plan_blocked(kernel.view, group, context.options.get("threads", 1))

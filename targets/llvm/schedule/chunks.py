@@ -35,7 +35,7 @@ class OpenChunks:
     extent: Dim
 
     @property
-    def has_narrow_rest(self) -> bool:
+    def has_narrow_tail(self) -> bool:
         return self.lanes > 1 and self.extent // self.lanes * self.lanes != self.extent
 
     def emit(self, step: Step, carried: list[Any], parallel: bool = False, limit: Any = None) -> list[Any]:
@@ -71,7 +71,7 @@ class Chunks:
     rest: tuple[tuple[int, int, int], ...]
 
     @property
-    def has_narrow_rest(self) -> bool:
+    def has_narrow_tail(self) -> bool:
         """Return whether some vectors of the tail have fewer lanes."""
         return any(lanes != self.lanes for _, lanes, _ in self.rest)
 

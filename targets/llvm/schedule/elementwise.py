@@ -16,14 +16,14 @@ from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.targets.llvm.schedule.group import whole_function
+from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.interleaved import InterleavedSweep, is_interleaved
-from mirlo.targets.llvm.schedule.movement import Turned, TurnedSweep, find_turned
-from mirlo.targets.llvm.schedule.pieces import along, pieces
+from mirlo.targets.llvm.schedule.movement import TransposedAccess, TransposedSweep, find_transposed
 from mirlo.targets.llvm.schedule.runs import RunsSweep, find_runs
+from mirlo.targets.llvm.schedule.subspaces import along, split_at_conditions
 from mirlo.targets.llvm.schedule.sweep import Sweep
 
-TURNED_LANES = 16
+TRANSPOSE_ALIGNMENT = 16
 """Cuts of a loop along which tiles are transposed are at multiples of this: no tile is in two parts."""
 
 
@@ -44,22 +44,22 @@ class ElementwisePlan:
                 self._sweep(space, memory, stored)
                 continue
             # Each tile reads only the operand of a concatenation that it needs, instead of transposing all of them.
-            for part in along(turned.space, len(space.extents) - 1, TURNED_LANES):
+            for part in along(turned.space, len(space.extents) - 1, TRANSPOSE_ALIGNMENT):
                 cut = self._turned(part)
                 if cut is None:
                     self._sweep(part, memory, stored)
                     continue
-                sweep = InterleavedSweep if is_interleaved(cut, stored) else TurnedSweep
-                sweep(cut, memory, _made(cut.space), stored, self.group.machine).emit()
+                sweep = InterleavedSweep if is_interleaved(cut, stored) else TransposedSweep
+                sweep(cut, memory, _computed_values(cut.space), stored, self.group.machine).emit()
 
-    def _turned(self, space: Space) -> Turned | None:
-        turned = find_turned(space, set(self.group.made), self.group.machine)
+    def _turned(self, space: Space) -> TransposedAccess | None:
+        turned = find_transposed(space, set(self.group.made), self.group.machine)
         return None if turned is None or _storable(turned.space, self.group) is not None else turned
 
     def _sweep(self, space: Space, memory: TensorBuffers, stored: set[Any]) -> None:
         runs = find_runs(space, set(self.group.made), self.group.machine)
         if runs is not None and _storable(runs.space, self.group) is None:
-            RunsSweep(runs, memory, _made(runs.space), stored, self.group.machine).emit()
+            RunsSweep(runs, memory, _computed_values(runs.space), stored, self.group.machine).emit()
             return
         # A part too thin for contiguous stores is written element by element.
         lanes = None if _storable(space, self.group) is None else 1
@@ -80,7 +80,7 @@ class ElementwisePlan:
         return list(found)
 
 
-def _made(space: Space) -> dict[Any, tuple[BlockInstance, Any]]:
+def _computed_values(space: Space) -> dict[Any, tuple[BlockInstance, Any]]:
     return {o.value: (p, v) for p in space.places for o, v in zip(p.block.outputs, p.roots, strict=True)}
 
 
@@ -92,12 +92,12 @@ def plan_elementwise(group: BlockGroup) -> ElementwisePlan | Decline:
         return refusal
     domain = group.blocks[0].domain
     space = Space(domain, tuple(placed(block, range(block.rank), domain) for block in group.blocks)).drop_units()
-    refusal = _in_place(space, group)
+    refusal = _require_elementwise(space, group)
     if refusal is not None:
         return refusal
     space = _ordered(space.split_divided(), group)
     last = len(space.extents) - 1
-    cut = pieces(space, range(last - 1, -1, -1), last + 1)
+    cut = split_at_conditions(space, range(last - 1, -1, -1), last + 1)
     spaces = [merge_all(piece.drop_units(), 0) for piece in cut]
     refusals = [_storable(space, group) for space in spaces]
     if refusals[0] is not None and all(refusals):
@@ -115,7 +115,7 @@ def _fits(group: BlockGroup) -> Decline | None:
     return None
 
 
-def _in_place(space: Space, group: BlockGroup) -> Decline | None:
+def _require_elementwise(space: Space, group: BlockGroup) -> Decline | None:
     """Decline values of the group that are read at other elements than they are computed at."""
     outputs: dict[Any, tuple[Any, ...]] = {}
     for place in space.places:
@@ -149,7 +149,7 @@ def _storable(space: Space, group: BlockGroup) -> Decline | None:
 @schedule("any", target="llvm", priority=50)
 def elementwise(kernel: Any, context: Any) -> Any:
     """Schedule elementwise computations, copies and gathers in vectors along the output's unit stride."""
-    group = whole_function(kernel, context)
+    group = function_group(kernel, context)
     if isinstance(group, Decline):
         return group
     plan = plan_elementwise(group)

@@ -11,7 +11,7 @@ from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.tuned_machine import tuned_machine
 
 
-def whole_function(kernel: Any, context: Any) -> BlockGroup | Decline:
+def function_group(kernel: Any, context: Any) -> BlockGroup | Decline:
     """Return all blocks of a prim function as one group."""
     view: PrimView = kernel.view
     refusal = unfit(view)

@@ -18,18 +18,18 @@ from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import plus, work
-from mirlo.targets.llvm.schedule.movement import Turned, is_close
+from mirlo.targets.llvm.schedule.movement import TransposedAccess, is_close
 
 _MOST_CHANNELS = 4
 _UNROLL = 4
 """Vectors of pixels computed at a time, if the body is light."""
 _BLOCK = 32
 """Vectors of a block if the data is in the L2 cache: loads overlap."""
-_APART = 4
+_LOAD_DISTANCE = 4
 """Distance of consecutive loads in a block, in vectors: adjacent lines are not requested back to back."""
 
 
-def is_interleaved(turned: Turned, stored: set[Any]) -> bool:
+def is_interleaved(turned: TransposedAccess, stored: set[Any]) -> bool:
     """Return whether the last loop is short and all outputs are contiguous over the last two loops."""
     space = turned.space
     last = len(space.extents) - 1
@@ -42,7 +42,9 @@ def is_interleaved(turned: Turned, stored: set[Any]) -> bool:
 class InterleavedSweep:
     """Emits all loops of a space: whole vectors along the last loop but one, the last loop unrolled."""
 
-    def __init__(self, turned: Turned, memory: TensorBuffers, made: dict[Any, Any], stored: set[Any], machine: Machine):
+    def __init__(
+        self, turned: TransposedAccess, memory: TensorBuffers, made: dict[Any, Any], stored: set[Any], machine: Machine
+    ):
         self.space = turned.space
         self.stored = stored
         self.axis = len(self.space.extents) - 2
@@ -80,7 +82,7 @@ class InterleavedSweep:
     def _some(self, indices: list[Any], count: int, at: Any) -> None:
         """Emit `count` pixels from `at` on; large blocks in a strided order of vectors."""
         starts = range(0, count, self.lanes)
-        apart = _APART if len(starts) == _BLOCK else 1
+        apart = _LOAD_DISTANCE if len(starts) == _BLOCK else 1
         for done in (start for first in range(apart) for start in starts[first::apart]):
             self._pixels(indices, plus(at, done), min(self.lanes, count - done))
 

@@ -24,24 +24,32 @@ from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import plus, traps, work
-from mirlo.targets.llvm.schedule.tiles import LINE_BYTES, Cut, choose_blocks, line_pairs, low_blocks, no_blocks, visit
+from mirlo.targets.llvm.schedule.tiles import (
+    LINE_BYTES,
+    Cut,
+    choose_blocks,
+    low_blocks,
+    no_blocks,
+    visit,
+    visit_line_pairs,
+)
 
 _LARGEST = 16
 """Rows of the largest tile, and its columns unless its elements are low-precision."""
-_PART_BYTES = 16
+_SHUFFLE_LANE_BYTES = 16
 """Shuffles of wider vectors move elements within parts of this size, or whole parts."""
 _ALIGNED_FROM = 32
 """Tiles along the operand's unit stride from which on one extra tile, for alignment, is negligible."""
-_MOST_REST = 1.2
+_MAX_PARTIAL_WORK = 1.2
 """Most work of wide tiles, relative to narrower ones, that partial tiles may cost."""
 _CLOSE = 2.5
 """Multiple of the L2 cache up to which data counts as close."""
-_MOST_WORK = 40
+_MAX_UNROLLED_OPS = 40
 """Bodies of more operations are not unrolled for every row of a tile."""
 
 
 @dataclass(frozen=True)
-class Turned:
+class TransposedAccess:
     """A space whose last loops are `across`, the unit stride of some operands, and the output's unit stride."""
 
     space: Space
@@ -49,14 +57,14 @@ class Turned:
     """Body arguments that are transposed."""
 
 
-def find_turned(space: Space, made: set[Any], machine: Machine) -> Turned | None:
+def find_transposed(space: Space, made: set[Any], machine: Machine) -> TransposedAccess | None:
     """Arrange the loops of a space for transposition, if an operand needs it and it pays."""
     last = len(space.extents) - 1
-    if last < 1 or not machine.masked or traps(space.places) or work(space.places) > _MOST_WORK:
+    if last < 1 or not machine.masked or traps(space.places) or work(space.places) > _MAX_UNROLLED_OPS:
         return None
     votes: dict[int, int] = {}
     for place, _, operand in _mapped(space, made):
-        across = _lies_along(place, operand, last)
+        across = _unit_stride_loop(place, operand, last)
         if across is not None:
             votes[across] = votes.get(across, 0) + 1
     if not votes:
@@ -68,9 +76,9 @@ def find_turned(space: Space, made: set[Any], machine: Machine) -> Turned | None
     arguments = tuple(
         (place, argument)
         for place, argument, operand in _mapped(arranged, made)
-        if _lies_along(place, operand, last) == last - 1
+        if _unit_stride_loop(place, operand, last) == last - 1
     )
-    return Turned(arranged, arguments)
+    return TransposedAccess(arranged, arguments)
 
 
 def moved_bytes(space: Space, element_bytes: int) -> int:
@@ -93,7 +101,7 @@ def _mapped(space: Space, made: set[Any]) -> list[tuple[BlockInstance, Any, Any]
     ]
 
 
-def _lies_along(place: BlockInstance, operand: Any, last: int) -> int | None:
+def _unit_stride_loop(place: BlockInstance, operand: Any, last: int) -> int | None:
     """Return the loop along which an operand has unit stride, if it is not the last and the last one has a stride."""
     where = place.flat(operand)
     step = where.coefficient(last)
@@ -102,10 +110,12 @@ def _lies_along(place: BlockInstance, operand: Any, last: int) -> int | None:
     return next((axis for axis in range(last) if where.coefficient(axis) == 1), None)
 
 
-class TurnedSweep:
+class TransposedSweep:
     """Emits all loops of a space, the last two in tiles."""
 
-    def __init__(self, turned: Turned, memory: TensorBuffers, made: dict[Any, Any], stored: set[Any], machine: Machine):
+    def __init__(
+        self, turned: TransposedAccess, memory: TensorBuffers, made: dict[Any, Any], stored: set[Any], machine: Machine
+    ):
         self.space = turned.space
         self.arguments = turned.arguments
         self.stored = stored
@@ -115,9 +125,9 @@ class TurnedSweep:
         self.element_bytes = widest_bytes(self.space.places, self.last)
         self.machine = machine
         rows, columns = self.space.extents[-2:]
-        self.columns = _fitting(_with_little_rest(machine.lanes(self.element_bytes), columns), columns)
+        self.columns = _fitting(_shrink_to_extent(machine.lanes(self.element_bytes), columns), columns)
         self.rows = min(_fitting(min(_LARGEST, machine.vector_registers // 2), rows), self.columns)
-        self.is_crowded = self._writes_one_set()
+        self.is_crowded = self._maps_to_one_set()
         if self.is_crowded:
             self.rows //= 2
         self.streams = self._may_stream()
@@ -136,17 +146,17 @@ class TurnedSweep:
         if self.is_crowded:
             blocks = low_blocks(rows, columns, self.element_bytes)
         else:
-            if rows.extent >= _ALIGNED_FROM * self.rows and self._keeps_alignment():
+            if rows.extent >= _ALIGNED_FROM * self.rows and self._tiles_are_aligned():
                 rows = Cut(rows.extent, rows.size, self._beyond())
             if self.streams:
-                blocks = line_pairs(rows, columns)
-            elif moved_bytes(self.space, self.element_bytes) > self.machine.near_bytes:
+                blocks = visit_line_pairs(rows, columns)
+            elif moved_bytes(self.space, self.element_bytes) > self.machine.private_cache_bytes:
                 blocks = no_blocks(rows, columns)
             else:
-                blocks = choose_blocks(rows, columns, self.element_bytes, self._row_bytes(), self.machine.l1_way_bytes)
+                blocks = choose_blocks(rows, columns, self.element_bytes, self._row_bytes(), self.machine.l1_set_stride)
         visit(rows, columns, blocks, lambda row, column: self._tile(indices, row, column), parallel=not indices)
 
-    def _writes_one_set(self) -> bool:
+    def _maps_to_one_set(self) -> bool:
         """Return whether lines of all rows map to one set of the L1 cache, which holds fewer than a tile has.
 
         Such tiles have half as many rows. That must not make the reads conflict as well: two tiles read parts of a
@@ -154,8 +164,8 @@ class TurnedSweep:
         """
         place, argument = self.arguments[0]
         step = place.flat(place.argument_operands[argument]).coefficient(self.last)
-        row_bytes, way = self._row_bytes(), self.machine.l1_way_bytes
-        if self.rows <= self.machine.l1_ways or not row_bytes or not isinstance(step, int):
+        row_bytes, way = self._row_bytes(), self.machine.l1_set_stride
+        if self.rows <= self.machine.l1_associativity or not row_bytes or not isinstance(step, int):
             return False
         return row_bytes % way == 0 and step * self.element_bytes % way != 0
 
@@ -177,7 +187,7 @@ class TurnedSweep:
         whole = all(isinstance(step, int) and step % self.columns == 0 for step in steps)
         if not whole or where.coefficient(self.last) != 1:
             return False
-        return moved_bytes(self.space, self.element_bytes) > self.machine.near_bytes
+        return moved_bytes(self.space, self.element_bytes) > self.machine.private_cache_bytes
 
     def _row_bytes(self) -> int | None:
         """Return the stride in bytes between the rows that a tile is stored to; None if it is dynamic."""
@@ -187,7 +197,7 @@ class TurnedSweep:
     def _outputs(self) -> list[tuple[BlockInstance, OperandView]]:
         return [(place, o) for place in self.space.places for o in place.block.outputs if o.value in self.stored]
 
-    def _keeps_alignment(self) -> bool:
+    def _tiles_are_aligned(self) -> bool:
         """Return whether the lines of all tiles are aligned if one is."""
         where = [place.flat(place.argument_operands[argument]) for place, argument in self.arguments[:1]]
         axes = [axis for axis in range(self.last + 1) if axis != self.last - 1]
@@ -217,7 +227,7 @@ class TurnedSweep:
                 )
                 for c in range(columns[1])
             ]
-            lines[argument] = turn([splat(line, self.rows) for line in read], self.columns)
+            lines[argument] = transpose_tile([splat(line, self.rows) for line in read], self.columns)
         writes = []
         for r in range(rows[1]):
             given = {argument: line[r] for argument, line in lines.items()}
@@ -231,13 +241,13 @@ class TurnedSweep:
         if not self.streams or columns[1] != self.columns:
             _write(writes)
             return
-        branch = scf.IfOp(self._begins_on_line(writes[0][2]), has_else=True)
+        branch = scf.IfOp(self._is_line_aligned(writes[0][2]), has_else=True)
         for block, past_caches in ((branch.then_block, LINE_BYTES), (branch.else_block, 0)):
             with ir.InsertionPoint(block):
                 _write(writes, past_caches)
                 scf.YieldOp([])
 
-    def _begins_on_line(self, output: OperandView) -> Any:
+    def _is_line_aligned(self, output: OperandView) -> Any:
         """Return whether an output is aligned to cache lines; arrays of callers may have any alignment."""
         kind = ir.IndexType.get()
         address = create("memref.extract_aligned_pointer_as_index", kind, self.along.memory.slot(output.value).buffer)
@@ -251,7 +261,7 @@ def _write(writes: Sequence[tuple[Iteration, BlockInstance, OperandView, Any]], 
         point.store(place, output, value, past_caches)
 
 
-def turn(lines: Sequence[Any], columns: int) -> list[Any]:
+def transpose_tile(lines: Sequence[Any], columns: int) -> list[Any]:
     """Transpose a tile: vector i of the result has lane i of each line, undefined where a line is missing.
 
     Lines shorter than those of the result are concatenated: the first of each square, the second of each. The
@@ -262,8 +272,8 @@ def turn(lines: Sequence[Any], columns: int) -> list[Any]:
     missing = columns - len(lines)
     kind = ir.VectorType.get([rows], element)
     lines = [*lines, *([create("ub.poison", kind)] * missing if missing else [])]
-    square = [_side_by_side(lines[i::rows]) for i in range(rows)]
-    part = min(rows, max(1, _PART_BYTES // element_bytes(element)))
+    square = [_concatenate(lines[i::rows]) for i in range(rows)]
+    part = min(rows, max(1, _SHUFFLE_LANE_BYTES // element_bytes(element)))
     low, high = (_interleaved(columns, part, half) for half in (0, part // 2))
     for first in range(0, rows, part):
         group = square[first : first + part]
@@ -273,7 +283,7 @@ def turn(lines: Sequence[Any], columns: int) -> list[Any]:
             group = [shuffle(a, b, pick) for a, b in pairs for pick in (low, high)]
         square[first : first + part] = group
     # Of the i-th line of each group: its parts p are adjacent in result p * part + i.
-    even, odd = (_every_second_part(columns, rows, part, which) for which in (0, 1))
+    even, odd = (_alternate_lanes(columns, rows, part, which) for which in (0, 1))
     result: list[Any] = [None] * rows
     for i in range(part):
         column = square[i::part]
@@ -285,7 +295,7 @@ def turn(lines: Sequence[Any], columns: int) -> list[Any]:
     return result
 
 
-def _side_by_side(lines: Sequence[Any]) -> Any:
+def _concatenate(lines: Sequence[Any]) -> Any:
     """Concatenate vectors, a power of two of them."""
     while len(lines) > 1:
         together = list(range(2 * lines[0].type.shape[0]))
@@ -299,7 +309,7 @@ def _interleaved(lanes: int, part: int, start: int) -> list[int]:
     return list(picked)
 
 
-def _every_second_part(lanes: int, square: int, part: int, which: int) -> list[int]:
+def _alternate_lanes(lanes: int, square: int, part: int, which: int) -> list[int]:
     """Return the lanes of the even or the odd parts of each square of two vectors, counted through both."""
     return [
         vector * lanes + base + p * part + lane
@@ -317,10 +327,10 @@ def _fitting(size: int, extent: int) -> int:
     return size
 
 
-def _with_little_rest(size: int, extent: int) -> int:
+def _shrink_to_extent(size: int, extent: int) -> int:
     """Halve the size while whole tiles would compute far more than the extent."""
     sizes = [size]
     while sizes[-1] > _LARGEST:
         sizes.append(sizes[-1] // 2)
     least = min(-(-extent // each) * each for each in sizes)
-    return next(each for each in sizes if -(-extent // each) * each <= _MOST_REST * least)
+    return next(each for each in sizes if -(-extent // each) * each <= _MAX_PARTIAL_WORK * least)

@@ -20,8 +20,8 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.llvm.schedule.contraction.code import Code
+from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.open_tiles import OpenTiles, open_tiles
-from mirlo.targets.llvm.schedule.contraction.places import Places
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector
 from mirlo.targets.llvm.schedule.row_blocks import KEPT, BlockedPlan, BlockKernel, RowBlockContraction
 
@@ -96,14 +96,14 @@ class OpenBlockKernel(BlockKernel):
     def open_tiles(self) -> list[OpenTiles]:
         return self.tiles_now
 
-    def _rows(self, places: Places, cut: list[ColumnVector], parallel: bool) -> None:
+    def _rows(self, places: TileCursors, cut: list[ColumnVector], parallel: bool) -> None:
         axis = self.plan.row_axis
         if axis is None:
             super()._rows(places, cut, parallel)
         else:
             self._open_rows(axis, places, cut, False)
 
-    def _panels(self, places: Places, parallel: bool, columns: int | None = None) -> None:
+    def _panels(self, places: TileCursors, parallel: bool, columns: int | None = None) -> None:
         """Emit the panels before the limit; the last one is masked if it is partial."""
         axis, width, limit = self.plan.lane_axis, self.plan.tile_columns, self.limit
         if limit is None or isinstance(axis.extent, int):

@@ -14,8 +14,8 @@ from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.schedule.contraction.code import Code
+from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter
-from mirlo.targets.llvm.schedule.contraction.places import Places
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
 from mirlo.targets.llvm.schedule.rows import VectorRowsPlan
@@ -84,7 +84,7 @@ class BlockedPlan:
                 last.run(indices, start, count)
 
             # The rest is part of the loop: scratch memory that is used inside of it only is private to each thread.
-            code.loop_with_rest(parts, one, parallel=heads == 1)
+            code.loop_with_tail(parts, one, parallel=heads == 1)
 
         code.loop(Span(0, heads, 1), blocks, parallel=True)
 
@@ -164,9 +164,9 @@ class BlockKernel(ContractionEmitter):
         self.rows_now = count
         self._panels(self._places(indices, start), False)
 
-    def _places(self, indices: Mapping[Any, Any], start: Any) -> Places:
+    def _places(self, indices: Mapping[Any, Any], start: Any) -> TileCursors:
         """Return the position of the first row of a block."""
-        places = Places.start(self.code, self.plan)
+        places = TileCursors.start(self.code, self.plan)
         for axis, stride in self.part.outer.values():
             for distance in self._between(stride, stride * axis.extent):
                 places = places.advance(axis, self._times(indices[distance], distance // stride))
@@ -184,7 +184,7 @@ class BlockKernel(ContractionEmitter):
     def _times(self, value: Any, factor: Dim) -> Any:
         return value * factor if isinstance(value, int) else self.code.scaled(value, factor)
 
-    def _panels(self, places: Places, parallel: bool, columns: int | None = None) -> None:
+    def _panels(self, places: TileCursors, parallel: bool, columns: int | None = None) -> None:
         if self.limit is None:
             super()._panels(places, parallel, columns)
             return

@@ -11,7 +11,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import for_loop
-from mirlo.targets.llvm.schedule.group import whole_function
+from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.sweep import Sweep
 
 
@@ -61,7 +61,7 @@ def plan_rows(group: BlockGroup) -> VectorRowsPlan | Decline:
 @schedule("any", target="llvm", priority=40)
 def rows(kernel: Any, context: Any) -> Any:
     """Schedule softmax, normalizations and reductions along the innermost axis row by row, in vectors."""
-    group = whole_function(kernel, context)
+    group = function_group(kernel, context)
     if isinstance(group, Decline):
         return group
     plan = plan_rows(group)

@@ -22,11 +22,11 @@ from mirlo.targets.llvm.schedule.movement import is_close, moved_bytes
 
 _BLOCK_VECTORS = 128
 """Most vectors of a block: more are more code, fewer are slower."""
-_READ_TOGETHER = 4
+_RUNS_PER_BLOCK = 4
 """Adjacent runs of the operand in a block; they are short, or there would be too many vectors."""
 _SHORT = 2
 """Vectors of runs that are copied in blocks from any cache level; longer runs only if the data is in the L2 cache."""
-_LOADED_TOGETHER = 4
+_LOADS_IN_FLIGHT = 4
 """Vectors that are loaded before the first of them is stored."""
 
 
@@ -51,21 +51,21 @@ def find_runs(space: Space, made: set[Any], machine: Machine) -> Runs | None:
     if last < 2 or has_intrinsics(space.places):
         return None
     near = last - 1
-    far = _far(space, made)
+    far = _outer_run_loop(space, made)
     if far in (None, near) or not all(isinstance(space.extents[axis], int) for axis in (far, near, last)):
         return None
     bytes_each = widest_bytes(space.places, last)
     lanes = machine.lanes(bytes_each)
     vectors = -(-space.extents[last] // lanes)
     moved = moved_bytes(space, bytes_each)
-    if not 2 * machine.l1_bytes <= moved <= machine.near_bytes:
+    if not 2 * machine.l1_bytes <= moved <= machine.private_cache_bytes:
         return None
     if vectors > _SHORT and not is_close(space, bytes_each, machine):
         return None
     together = _BLOCK_VECTORS // (vectors * max(1, work(space.places)))
     if together < 2:
         return None
-    steps = _evenly(space.extents[far], min(_READ_TOGETHER, together))
+    steps = _evenly(space.extents[far], min(_RUNS_PER_BLOCK, together))
     arranged = space.order([*(axis for axis in range(last) if axis not in (far, near)), far, near, last])
     return Runs(arranged, steps, _evenly(space.extents[near], together // steps), lanes)
 
@@ -75,7 +75,7 @@ def _evenly(extent: int, most: int) -> int:
     return -(-extent // -(-extent // most))
 
 
-def _far(space: Space, made: set[Any]) -> int | None:
+def _outer_run_loop(space: Space, made: set[Any]) -> int | None:
     """Return the loop with the next stride of the operands' runs; None if they have no runs."""
     last = len(space.extents) - 1
     found: int | None = None
@@ -137,10 +137,10 @@ class RunsSweep:
         outer = Iteration(self.frame, [*indices, None])
         for place in self.space.places:
             outer.run(place, skip=self.frame.varying(place))
-        for at in range(0, len(self.vectors), _LOADED_TOGETHER):
+        for at in range(0, len(self.vectors), _LOADS_IN_FLIGHT):
             points = [
                 Iteration(self.frame, [*indices, start], lanes, active, outer)
-                for start, lanes, active in self.vectors[at : at + _LOADED_TOGETHER]
+                for start, lanes, active in self.vectors[at : at + _LOADS_IN_FLIGHT]
             ]
             for point in points:
                 for place in self.space.places:

@@ -15,7 +15,7 @@ from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.nest import emit_block
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_contraction
 from mirlo.targets.llvm.schedule.elementwise import ElementwisePlan, plan_elementwise
-from mirlo.targets.llvm.schedule.group import whole_function
+from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.rows import VectorRowsPlan, plan_rows
 from mirlo.targets.llvm.schedule.window import WindowPlan, plan_window
 
@@ -48,7 +48,7 @@ def plan_stages(view: PrimView, group: BlockGroup) -> list[Stage]:
     at = 0
     while at < len(group.blocks):
         for end in range(min(len(group.blocks), at + _LONGEST), at, -1):
-            plan = _plan(_part(view, group, at, end))
+            plan = _plan(_subgroup(view, group, at, end))
             if plan is not None:
                 stages.append(plan)
                 at = end
@@ -72,7 +72,7 @@ def _plan(part: BlockGroup) -> Stage | None:
     return None
 
 
-def _part(view: PrimView, group: BlockGroup, start: int, end: int) -> BlockGroup:
+def _subgroup(view: PrimView, group: BlockGroup, start: int, end: int) -> BlockGroup:
     inside = group.blocks[start:end]
     read_elsewhere = {o.value for b in (*group.blocks[:start], *group.blocks[end:]) for o in b.inputs}
     made = {output.value for block in inside for output in block.outputs}
@@ -91,7 +91,7 @@ def emit_stages(stages: Sequence[Stage], buffers: BufferFunction) -> None:
 @schedule("any", target="llvm", priority=90)
 def staged_contractions(kernel: Any, context: Any) -> Any:
     """Schedule a contraction among other computations, one after the other."""
-    group = whole_function(kernel, context)
+    group = function_group(kernel, context)
     if isinstance(group, Decline):
         return group
     if not any(is_product(block) for block in group.blocks):
@@ -102,7 +102,7 @@ def staged_contractions(kernel: Any, context: Any) -> Any:
 @schedule("any", target="llvm", priority=20)
 def stages(kernel: Any, context: Any) -> Any:
     """Schedule blocks that need different loops, one after the other."""
-    group = whole_function(kernel, context)
+    group = function_group(kernel, context)
     if isinstance(group, Decline):
         return group
     if len(group.blocks) == 1:

@@ -17,7 +17,7 @@ from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, has_intrinsics, work
-from mirlo.targets.llvm.schedule.pieces import along
+from mirlo.targets.llvm.schedule.subspaces import along
 
 
 class Sweep:
@@ -157,7 +157,7 @@ class _Vectors:
         for reducer in self.sweep.reducers:
             scalars = reducer.identity()
             carried += [splat(value, self.chunks.lanes) for value in scalars] * self.chunks.unroll
-            carried += scalars if self.chunks.has_narrow_rest else []
+            carried += scalars if self.chunks.has_narrow_tail else []
         return carried
 
     def emit(self, indices: list[Any], carried: list[Any], parallel: bool) -> list[Any]:
@@ -195,7 +195,7 @@ class _Vectors:
         found, at = [], 0
         for reducer in self.sweep.reducers:
             found.append((reducer, at))
-            at += len(reducer.contributions) * (self.chunks.unroll + int(self.chunks.has_narrow_rest))
+            at += len(reducer.contributions) * (self.chunks.unroll + int(self.chunks.has_narrow_tail))
         return found
 
     def finish(self, carried: list[Any]) -> list[list[Any]]:
@@ -208,7 +208,7 @@ class _Vectors:
                 pairs = [reducer.combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
                 parts = pairs + ([parts[-1]] if len(parts) % 2 else [])
             total = reducer.horizontal(parts[0]) if self.chunks.lanes > 1 else parts[0]
-            if self.chunks.has_narrow_rest:
+            if self.chunks.has_narrow_tail:
                 at = first + width * self.chunks.unroll
                 total = reducer.combine(total, carried[at : at + width])
             results.append(reducer.finish(total))

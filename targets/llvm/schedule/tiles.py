@@ -102,7 +102,7 @@ def no_blocks(first: Cut, second: Cut) -> TileOrder:
     return TileOrder(first.size, second.size, 0)
 
 
-def line_pairs(first: Cut, second: Cut) -> TileOrder:
+def visit_line_pairs(first: Cut, second: Cut) -> TileOrder:
     """Visit along the output, two rows of tiles at a time: caches fetch the operand's lines in pairs."""
     return TileOrder(_PAIR * first.size, second.size, 0)
 

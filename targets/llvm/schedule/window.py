@@ -22,8 +22,8 @@ from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, work
-from mirlo.targets.llvm.schedule.group import whole_function
-from mirlo.targets.llvm.schedule.pieces import along, pieces
+from mirlo.targets.llvm.schedule.group import function_group
+from mirlo.targets.llvm.schedule.subspaces import along, split_at_conditions
 
 _UNROLLED = 9
 """Most elements of a window that is unrolled."""
@@ -57,13 +57,13 @@ class WindowPlan:
                 if operand.value in self.group.kept or operand.value not in self.group.made:
                     memory.slot(operand.value)
         for piece in self.pieces:
-            _PieceEmitter(self.group, piece, memory).emit()
+            _WindowEmitter(self.group, piece, memory).emit()
 
     def describe(self) -> dict[str, Any]:
         return {"pieces": len(self.pieces)}
 
 
-class _PieceEmitter:
+class _WindowEmitter:
     """The loops over the outputs of a part."""
 
     def __init__(self, group: BlockGroup, piece: WindowLoops, memory: TensorBuffers):
@@ -71,7 +71,7 @@ class _PieceEmitter:
         self.axis = piece.outputs - 1
         lanes = 1 if piece.is_scalar else group.machine.lanes(widest_bytes(piece.space.places, self.axis))
         self.parts = [
-            _PartEmitter(group, part, piece.outputs, lanes, memory) for part in along(piece.space, self.axis, lanes)
+            _VectorEmitter(group, part, piece.outputs, lanes, memory) for part in along(piece.space, self.axis, lanes)
         ]
 
     def emit(self) -> None:
@@ -86,7 +86,7 @@ class _PieceEmitter:
         for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=not indices)
 
 
-class _PartEmitter:
+class _VectorEmitter:
     """The vectors along the last output loop, or some of them, and the reduction loops in each."""
 
     def __init__(self, group: BlockGroup, space: Space, outputs: int, lanes: int, memory: TensorBuffers):
@@ -194,12 +194,12 @@ def plan_window(group: BlockGroup) -> WindowPlan | Decline:
                 return decline("a value computed here is read at another place", block=place.block.name)
         made.update({o.value: place.dims(o) for o in place.block.outputs})
     space = _ordered(space, outputs)
-    found = [_arranged(part, outputs) for part in pieces(space, range(outputs - 2, -1, -1), outputs)]
+    found = [_arranged(part, outputs) for part in split_at_conditions(space, range(outputs - 2, -1, -1), outputs)]
     largest = max(found, key=lambda piece: D.estimate_dim(D.product(piece.space.extents)))
-    refusal = _worth(largest, group)
+    refusal = _is_profitable(largest, group)
     if refusal is not None:
         return refusal
-    return WindowPlan(group, [replace(piece, is_scalar=_worth(piece, group) is not None) for piece in found])
+    return WindowPlan(group, [replace(piece, is_scalar=_is_profitable(piece, group) is not None) for piece in found])
 
 
 def _fits(group: BlockGroup) -> Decline | None:
@@ -233,7 +233,7 @@ def _arranged(space: Space, outputs: int) -> WindowLoops:
     return WindowLoops(space, len(space.extents) - inner)
 
 
-def _worth(piece: WindowLoops, group: BlockGroup) -> Decline | None:
+def _is_profitable(piece: WindowLoops, group: BlockGroup) -> Decline | None:
     space, axis = piece.space, piece.outputs - 1
     if D.estimate_dim(space.extents[axis]) < _NARROWEST:
         return decline("the output's innermost loop is too short for vectors", elements=space.extents[axis])
@@ -252,7 +252,7 @@ def _worth(piece: WindowLoops, group: BlockGroup) -> Decline | None:
 @schedule("any", target="llvm", priority=30)
 def window(kernel: Any, context: Any) -> Any:
     """Schedule pooling and reductions over dims that are not innermost: one output element per lane."""
-    group = whole_function(kernel, context)
+    group = function_group(kernel, context)
     if isinstance(group, Decline):
         return group
     plan = plan_window(group)

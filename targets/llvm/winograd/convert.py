@@ -50,7 +50,7 @@ class WinogradStrategy:
 
 
 @dataclass(frozen=True)
-class Ways:
+class WinogradStrategies:
     """All strategies for a convolution, the fastest first, and the default one without measurements."""
 
     ordered: tuple[WinogradStrategy, ...]
@@ -134,7 +134,7 @@ class _Functions:
         return made.operation.results[0]
 
 
-def ways(conv: Any, machine: Machine, largest: int = max(INPUT)) -> Ways | Decline:
+def find_strategies(conv: Any, machine: Machine, largest: int = max(INPUT)) -> WinogradStrategies | Decline:
     """Return the strategies for a convolution with a constant weight, or decline if there is only the direct one."""
     kinds = [kind_of(v) for v in (conv.x, conv.weight, conv.output)]
     x, weight, out = kinds
@@ -167,12 +167,12 @@ def ways(conv: Any, machine: Machine, largest: int = max(INPUT)) -> Ways | Decli
         tiling = Tiling(m, batch, (height, width), before, (out_height, out_width), channels, out_channels)
         found.append(WinogradStrategy(m, tiling, winograd_cycles(tiling.likely, machine)))
     found.append(WinogradStrategy(0, found[0].tiling, direct_cycles(found[0].tiling.likely, machine)))
-    return Ways(tuple(sorted(found, key=lambda way: (way.cycles, way.m))))
+    return WinogradStrategies(tuple(sorted(found, key=lambda way: (way.cycles, way.m))))
 
 
 def choose(conv: Any, b: Rewriter, machine: Machine, largest: int, measured: int | None = None) -> Tiling | Decline:
     """Choose the tiles for a convolution, or decline if direct convolution is better."""
-    found = ways(conv, machine, largest)
+    found = find_strategies(conv, machine, largest)
     if isinstance(found, Decline):
         return found
     if not is_at_hand(conv.weight, b.session):

@@ -19,7 +19,7 @@ from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.schedule.contraction.code import Code
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
-from mirlo.targets.llvm.schedule.group import whole_function
+from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.winograd.functions import (
     INPUT_BLOCK,
     OUTPUT_BLOCK,
@@ -69,7 +69,7 @@ def winograd_output(kernel: Any, context: Any) -> Any:
         return decline("the channels fill no whole vectors", channels=channels)
     if not computes(block, output_function(tiling, ir.Location.unknown()), tiling.m):
         return decline("the block is not Winograd's transform")
-    places = _places(group)
+    places = _place_blocks(group)
     if isinstance(places, Decline):
         return places
     buffers = BufferFunction(kernel.view)
@@ -78,7 +78,7 @@ def winograd_output(kernel: Any, context: Any) -> Any:
 
 
 def _group(kernel: Any, context: Any, name: str) -> BlockGroup | Decline:
-    group = whole_function(kernel, context)
+    group = function_group(kernel, context)
     if isinstance(group, Decline):
         return group
     block = group.blocks[0]
@@ -87,7 +87,7 @@ def _group(kernel: Any, context: Any, name: str) -> BlockGroup | Decline:
     return group
 
 
-def _places(group: BlockGroup) -> list[BlockInstance] | Decline:
+def _place_blocks(group: BlockGroup) -> list[BlockInstance] | Decline:
     """Place the blocks over the pixels and channels of the result."""
     first = group.blocks[0]
     domain = first.domain[:4]

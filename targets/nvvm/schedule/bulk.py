@@ -88,7 +88,7 @@ def publish_barriers() -> None:
     ir.Operation.create("nvvm.fence.mbarrier.init")
 
 
-def meet(cluster: bool) -> None:
+def synchronize(cluster: bool) -> None:
     """Synchronize all threads of the block, or of the cluster."""
     if not cluster:
         barrier()
@@ -139,7 +139,7 @@ def wait_for_products(under_way: int) -> None:
     ir.Operation.create("nvvm.wgmma.wait.group.sync.aligned", attributes={"group": number})
 
 
-def wait_at(number: Any, threads: int) -> None:
+def wait_named_barrier(number: Any, threads: int) -> None:
     """Wait at one of the block's 16 named barriers until this many threads have arrived there."""
     segments = ir.DenseI32ArrayAttr.get([1, 1])
     ir.Operation.create(
@@ -147,6 +147,6 @@ def wait_at(number: Any, threads: int) -> None:
     )
 
 
-def arrive_at(number: Any, threads: int) -> None:
+def arrive_named_barrier(number: Any, threads: int) -> None:
     """Arrive at a named barrier without waiting."""
     ir.Operation.create("nvvm.barrier.arrive", operands=[i32(number), i32(threads)])

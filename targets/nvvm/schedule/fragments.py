@@ -25,7 +25,7 @@ class SharedMatrix:
     memory: Any
     lines: int
     depth: int
-    along_sums: bool
+    along_k: bool
     """Whether it is contiguous along K, or along lines."""
     form: Format = F16
     start: Any = None
@@ -34,16 +34,16 @@ class SharedMatrix:
     @property
     def size(self) -> int:
         """Return the elements of memory that it takes."""
-        return size_of(self.lines, self.depth, self.along_sums, self.form)
+        return size_of(self.lines, self.depth, self.along_k, self.form)
 
     @property
     def pitch(self) -> int:
         """Return the elements from one line, or k-step, to the next; padded to avoid bank conflicts."""
-        return pitch_of(self.lines, self.depth, self.along_sums, self.form)
+        return pitch_of(self.lines, self.depth, self.along_k, self.form)
 
     def place(self, line: Any, step: Any) -> Any:
         """Return the position of an element."""
-        outer, inner = (line, step) if self.along_sums else (step, line)
+        outer, inner = (line, step) if self.along_k else (step, line)
         position = add(multiply(outer, self.pitch), inner)
         return position if self.start is None else add(self.start, position)
 
@@ -61,16 +61,16 @@ class SharedMatrix:
         self.memory.set_type(larger)
 
 
-def pitch_of(lines: int, depth: int, along_sums: bool, form: Format = F16) -> int:
+def pitch_of(lines: int, depth: int, along_k: bool, form: Format = F16) -> int:
     """Return the pitch; see `SharedMatrix.pitch`."""
     # 4-byte elements are read singly across K: 8 of one k-step and of the next three must be in different banks.
-    apart = EDGE if form is TF32 and not along_sums else form.vector
-    return (depth if along_sums else lines) + apart
+    apart = EDGE if form is TF32 and not along_k else form.vector
+    return (depth if along_k else lines) + apart
 
 
-def size_of(lines: int, depth: int, along_sums: bool, form: Format = F16) -> int:
+def size_of(lines: int, depth: int, along_k: bool, form: Format = F16) -> int:
     """Return the elements of shared memory that a matrix takes."""
-    return (lines if along_sums else depth) * pitch_of(lines, depth, along_sums, form)
+    return (lines if along_k else depth) * pitch_of(lines, depth, along_k, form)
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,14 @@ class Lane:
 
     def left(self, matrix: SharedMatrix, row: Any, step: Any) -> Any:
         """Load its part of 16 rows of the lhs for one product: four quarters, the lower one first."""
-        if matrix.form.bytes == 4 and not matrix.along_sums:
+        if matrix.form.bytes == 4 and not matrix.along_k:
             return self._singly(matrix, row, step, [(0, 0), (EDGE, 0), (0, 4), (EDGE, 4)])
         along, down, line = split(self.number, [2, 2, EDGE])
         return self._read(matrix, row, step, multiply(down, EDGE), along, line, tiles=4)
 
     def right(self, matrix: SharedMatrix, column: Any, step: Any) -> Any:
         """Load its part of 8 columns of the rhs for one product: two halves."""
-        if matrix.form.bytes == 4 and not matrix.along_sums:
+        if matrix.form.bytes == 4 and not matrix.along_k:
             return self._singly(matrix, column, step, [(0, 0), (0, 4)])
         # Only the addresses of the first 16 threads are used.
         _, along, line = split(self.number, [2, 2, EDGE])
@@ -114,10 +114,10 @@ class Lane:
     def _read(matrix: SharedMatrix, line: Any, step: Any, down: Any, along: Any, own: Any, tiles: int) -> Any:
         """Load 8 x 16-byte squares; each of 8 threads passes the address of one contiguous row."""
         line, step = add(line, down), add(step, multiply(along, matrix.form.vector))
-        place = matrix.place(add(line, own), step) if matrix.along_sums else matrix.place(line, add(step, own))
+        place = matrix.place(add(line, own), step) if matrix.along_k else matrix.place(line, add(step, own))
         kind = ir.VectorType.get([tiles, matrix.form.pair], matrix.memory.type.element_type)
         count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), tiles)
-        turned = ir.BoolAttr.get(not matrix.along_sums)
+        turned = ir.BoolAttr.get(not matrix.along_k)
         return create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=turned)
 
     def _singly(self, matrix: SharedMatrix, line: Any, step: Any, corners: list[tuple[int, int]]) -> Any:
@@ -143,19 +143,19 @@ def registers(form: Format, fragment: Any) -> Registers:
     count, width = fragment.type.shape
     if form is TF32:
         rounding = ir.Attribute.parse("#nvvm.fp_rnd_mode<rna>")
-        numbers = [number_of(fragment, (i, 0)) for i in range(count)]
+        numbers = [fragment_element(fragment, (i, 0)) for i in range(count)]
         return Registers(form, tuple(create("nvvm.convert.float.to.tf32", i32, n, rnd=rounding) for n in numbers))
     if form is F16:
         kind = ir.VectorType.get([width], fragment.type.element_type)
-        return Registers(form, tuple(_part(kind, fragment, i) for i in range(count)))
+        return Registers(form, tuple(_extract(kind, fragment, i) for i in range(count)))
     words = create("vector.bitcast", ir.VectorType.get([count, 1], i32), fragment)
-    return Registers(form, tuple(_part(i32, words, i, 0) for i in range(count)))
+    return Registers(form, tuple(_extract(i32, words, i, 0) for i in range(count)))
 
 
 def multiply_add(left: Registers, right: Registers, total: Any) -> Any:
     """Compute lhs * rhs + total on the matrix unit."""
     kind = total.type.element_type
-    sums = [number_of(total, (i, j)) for i in range(2) for j in range(PAIR)]
+    sums = [fragment_element(total, (i, j)) for i in range(2) for j in range(PAIR)]
     attributes = {
         "layoutA": ir.Attribute.parse("#nvvm.mma_layout<row>"),
         "layoutB": ir.Attribute.parse("#nvvm.mma_layout<col>"),
@@ -180,10 +180,10 @@ def product(left: Any, right: Any, total: Any) -> Any:
     return multiply_add(registers(form, left), registers(form, right), total)
 
 
-def number_of(fragment: Any, position: tuple[int, int]) -> Any:
+def fragment_element(fragment: Any, position: tuple[int, int]) -> Any:
     """Extract one element of a fragment."""
-    return _part(fragment.type.element_type, fragment, *position)
+    return _extract(fragment.type.element_type, fragment, *position)
 
 
-def _part(kind: Any, vector: Any, *position: int) -> Any:
+def _extract(kind: Any, vector: Any, *position: int) -> Any:
     return create("vector.extract", kind, vector, static_position=ir.DenseI64ArrayAttr.get(list(position)))

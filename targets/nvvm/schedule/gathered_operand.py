@@ -16,11 +16,11 @@ from mirlo.targets.gpu.schedule.epilogue import Reader
 from mirlo.targets.gpu.schedule.launch import add, less, multiply, split
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
 from mirlo.targets.nvvm.schedule.copies import async_copy
-from mirlo.targets.nvvm.schedule.staging import whole
+from mirlo.targets.nvvm.schedule.staging import with_whole_vectors
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES
 from mirlo.targets.nvvm.schedule.units import ACCESS, TF32, Format
 
-PIECES = ROW_BYTES // ACCESS
+VECTORS_PER_ROW = ROW_BYTES // ACCESS
 """Vectors per line; as many threads copy it."""
 
 
@@ -32,7 +32,7 @@ class GatheredOperand:
     side: ProductOperand
     form: Format
 
-    along_sums = True
+    along_k = True
     """The tile is contiguous along K, as memory is."""
 
 
@@ -40,7 +40,7 @@ def gathered(roles: Roles, side: ProductOperand, form: Format) -> GatheredOperan
     """Return an operand as threads gather it, or decline."""
     if form is TF32:
         return decline("threads do not round what they copy, as the copying engine does", type=form.name)
-    if not whole(roles, side, roles.sums, form.vector):
+    if not with_whole_vectors(roles, side, roles.sums, form.vector):
         return decline("steps of the sums do not lie side by side, 16 bytes at a time")
     outside = side.access.outside
     if outside is not None and outside.value != 0:
@@ -64,9 +64,9 @@ class Gathering:
         self.side = side
         self.memory = memory
         self.reader = Reader(side.roles, side.side, memory)
-        own, piece = split(thread, [threads // PIECES, PIECES])
+        own, piece = split(thread, [threads // VECTORS_PER_ROW, VECTORS_PER_ROW])
         self.step = multiply(piece, side.form.vector)
-        self.apart = threads // PIECES
+        self.apart = threads // VECTORS_PER_ROW
         bases = []
         for line in range(0, lines, self.apart):
             at = add(first, add(own, line))
@@ -74,9 +74,9 @@ class Gathering:
             bases.append(self.reader.base({**batch, **values_of(side.side.axes, held)}))
         self.bases = bases
         # The swizzle repeats every 8 lines, so it is constant for a thread.
-        number = create("arith.remui", own.type, own, index(PIECES))
+        number = create("arith.remui", own.type, own, index(VECTORS_PER_ROW))
         place = create("arith.xori", piece.type, piece, number)
-        self.place = add(multiply(own, side.form.vector * PIECES), multiply(place, side.form.vector))
+        self.place = add(multiply(own, side.form.vector * VECTORS_PER_ROW), multiply(place, side.form.vector))
 
     def copy(self, begin: Any, target: Any, start: Any) -> None:
         """Start copies for the K elements from `begin`, to the shared-memory elements from `start` on."""
@@ -94,5 +94,5 @@ class Gathering:
                 inside = create("arith.andi", exists.type, exists, there)
             # Elements beyond the last k-step or in the padding are zero.
             count = create("arith.select", source.type, inside, index(width), index(0))
-            to = add(start, add(self.place, number * self.apart * PIECES * width))
+            to = add(start, add(self.place, number * self.apart * VECTORS_PER_ROW * width))
             async_copy(self.memory.slot(side.side.access.value).buffer, source, target, to, count, width)

@@ -19,12 +19,12 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop, index
-from mirlo.targets.gpu.schedule.epilogue import Reader, finish, touch
+from mirlo.targets.gpu.schedule.epilogue import Reader, store_epilogue, touch
 from mirlo.targets.gpu.schedule.launch import (
     Ids,
     add,
-    at_most,
     barrier,
+    clamp_index,
     equal,
     launch,
     less,
@@ -39,17 +39,17 @@ from mirlo.targets.nvvm.schedule.shuffles import of_neighbour
 from mirlo.targets.nvvm.schedule.staging import contiguous
 from mirlo.targets.nvvm.schedule.units import ACCESS
 
-MOST_ROWS = 8
+MAX_ROWS = 8
 """Most rows that a thread accumulates at the same time."""
 WARPS, DEEP_WARPS = 4, 8
 """Warps per block: contiguous along K, and along columns, where there are fewer blocks."""
-ACROSS = 8
+COLUMN_THREADS = 8
 """Threads of a warp that read adjacent columns, if these are contiguous: 128 bytes."""
-SUMS = 4
+ACCUMULATED_LINES = 4
 """Lines that a warp accumulates at the same time, if contiguous along K."""
 UNROLLED, DEEP_UNROLLED = 4, 8
 """Loads of a thread in flight together; the latter for matrices contiguous along columns."""
-FEW = 2
+REGISTER_ROWS = 2
 """Most rows whose operands leave enough registers for that."""
 
 
@@ -64,19 +64,19 @@ class GemvPlan:
     many: ProductOperand
     vector: int
     """Elements of the matrix in 16 bytes."""
-    along_sums: bool
+    along_k: bool
 
     @property
     def lines(self) -> int:
         """Return the lines of the matrix per thread block."""
-        if not self.along_sums:
-            return ACROSS * self.vector
-        return WARPS * max(1, SUMS // self.few.extent)
+        if not self.along_k:
+            return COLUMN_THREADS * self.vector
+        return WARPS * max(1, ACCUMULATED_LINES // self.few.extent)
 
     @property
     def warps(self) -> int:
         """Return the warps per block."""
-        return WARPS if self.along_sums else DEEP_WARPS
+        return WARPS if self.along_k else DEEP_WARPS
 
     @property
     def blocks(self) -> int:
@@ -85,14 +85,14 @@ class GemvPlan:
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
         touch(self.roles.contraction, memory)
-        kernel = _AlongSums if self.along_sums else _SideBySide
+        kernel = _WarpPerLine if self.along_k else _ThreadPerColumns
         kernel(self, memory).emit()
 
 
 def plan_gemv(roles: Roles) -> GemvPlan | Decline:
     """Plan a product with a few rows, or columns, only."""
     few, many = sorted((roles.rows, roles.columns), key=lambda side: side.extent)
-    if few.extent > MOST_ROWS or many.extent < MOST_ROWS:
+    if few.extent > MAX_ROWS or many.extent < MAX_ROWS:
         return decline("neither factor has few rows", sizes=(roles.rows.extent, roles.columns.extent))
     kind = roles.contraction.product.accumulate_type
     if str(kind) not in ("f32", "i32"):
@@ -146,7 +146,7 @@ class _Kernel:
     def _finish(self, row: int, line: Any, total: Any) -> None:
         plan = self.plan
         values = {**self.batch, **values_of(plan.few.axes, index(row)), **values_of(plan.many.axes, line)}
-        finish(self.roles.contraction, self.memory, values, self._plus(attribute_constant(self.start), total))
+        store_epilogue(self.roles.contraction, self.memory, values, self._plus(attribute_constant(self.start), total))
 
     @staticmethod
     def _plus(a: Any, b: Any) -> Any:
@@ -158,7 +158,7 @@ class _Kernel:
         return value
 
 
-class _AlongSums(_Kernel):
+class _WarpPerLine(_Kernel):
     """A warp per few lines, contiguous along K."""
 
     def _block(self, ids: Ids) -> None:
@@ -168,7 +168,7 @@ class _AlongSums(_Kernel):
         warp, lane = split(ids.thread, [WARPS, WARP])
         own = plan.lines // WARPS
         lines = [add(multiply(wide, plan.lines), add(multiply(warp, own), i)) for i in range(own)]
-        held = [at_most(line, plan.many.extent, plan.lines) for line in lines]
+        held = [clamp_index(line, plan.many.extent, plan.lines) for line in lines]
         bases = [self._base(plan.many, line) for line in held]
         rows = [self._base(plan.few, index(row)) for row in range(self.rows)]
         step = plan.vector * WARP
@@ -209,15 +209,15 @@ class _AlongSums(_Kernel):
         return values[0]
 
 
-class _SideBySide(_Kernel):
+class _ThreadPerColumns(_Kernel):
     """A thread per adjacent columns and every n-th k-step."""
 
     def _block(self, ids: Ids) -> None:
         plan, vector = self.plan, self.plan.vector
         batch, wide = split(ids.block, [self.roles.batches, self.wide])
         self.batch = values_of(self.roles.batch, batch)
-        warp, deep, across = split(ids.thread, [DEEP_WARPS, WARP // ACROSS, ACROSS])
-        together = DEEP_WARPS * WARP // ACROSS
+        warp, deep, across = split(ids.thread, [DEEP_WARPS, WARP // COLUMN_THREADS, COLUMN_THREADS])
+        together = DEEP_WARPS * WARP // COLUMN_THREADS
         first_line = multiply(wide, plan.lines)
         own = add(first_line, multiply(across, vector))
         if plan.many.extent % plan.lines:
@@ -226,7 +226,7 @@ class _SideBySide(_Kernel):
         reader = Reader(self.roles, plan.few, self.memory)
         rows = [reader.base({**self.batch, **values_of(plan.few.axes, index(row))}) for row in range(self.rows)]
         depth = self.roles.depth
-        most = DEEP_UNROLLED if self.rows <= FEW else UNROLLED
+        most = DEEP_UNROLLED if self.rows <= REGISTER_ROWS else UNROLLED
         unrolled = math.gcd(depth // together, most) if depth % together == 0 else 1
 
         def round_(first: Any, *sums: Any) -> list[Any]:
@@ -240,14 +240,14 @@ class _SideBySide(_Kernel):
                 following = [_multiply_add(matrix, f, total) for f, total in zip(spread, following, strict=True)]
             return following
 
-        begin = add(multiply(warp, WARP // ACROSS), deep)
+        begin = add(multiply(warp, WARP // COLUMN_THREADS), deep)
         sums = for_loop(begin, depth, together * unrolled, round_, [self._zeros()] * self.rows)
         self._meet(ids.thread, warp, deep, across, sums, first_line)
 
     def _meet(self, thread: Any, warp: Any, deep: Any, across: Any, sums: list[Any], first_line: Any) -> None:
         """Combine the threads' sums and apply the epilogue, to one sum per thread or several."""
         plan, lines = self.plan, self.plan.lines
-        distances = [ACROSS << bit for bit in range((WARP // ACROSS).bit_length() - 1)]
+        distances = [COLUMN_THREADS << bit for bit in range((WARP // COLUMN_THREADS).bit_length() - 1)]
         memory = shared(DEEP_WARPS * self.rows * lines, self.kind)
         for row, vector in enumerate(sums):
             for i in range(plan.vector):
@@ -273,7 +273,9 @@ class _SideBySide(_Kernel):
 
         def store() -> None:
             values = {**self.batch, **values_of(plan.few.axes, row), **values_of(plan.many.axes, line)}
-            finish(self.roles.contraction, self.memory, values, self._plus(attribute_constant(self.start), total))
+            store_epilogue(
+                self.roles.contraction, self.memory, values, self._plus(attribute_constant(self.start), total)
+            )
 
         when(less(line, plan.many.extent) if plan.many.extent % lines else None, store)
 

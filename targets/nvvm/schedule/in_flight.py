@@ -14,7 +14,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.targets.nvvm.schedule.ring_buffer import LINES
+from mirlo.targets.nvvm.schedule.ring_buffer import PRODUCT_ROWS
 from mirlo.targets.nvvm.schedule.tilemaps import described
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format
 
@@ -29,7 +29,7 @@ class SharedOperand:
 
     address: Any
     moved: Sequence[int]
-    along_sums: bool = True
+    along_k: bool = True
     """Whether it is contiguous along K, or along lines."""
     beside: int = ACCESS
     """Byte distance of adjacent 128-byte groups of lines, if contiguous along lines."""
@@ -43,7 +43,7 @@ def multiply(
     The lhs is in memory, or in four registers of two elements per product. The values of the accumulators are
     undefined until the wait (`wait_products`).
     """
-    count = columns * LINES // 128
+    count = columns * PRODUCT_ROWS // 128
     starts = [right] if not isinstance(left, SharedOperand) else [left, right]
     held = [] if isinstance(left, SharedOperand) else list(left)
     kind = form.sums
@@ -58,13 +58,13 @@ def multiply(
 
 def _assembly(form: Format, columns: int, left: Any, right: SharedOperand, adds: bool, first: int) -> str:
     """Return the assembly; `first` is the number of the first operand after the accumulators."""
-    count = columns * LINES // 128
+    count = columns * PRODUCT_ROWS // 128
     total = "{" + ", ".join(f"${i}" for i in range(count)) + "}"
-    shape = f"m{LINES}n{columns}k{form.depth}.{form.sums}.{form.name}.{form.name}"
+    shape = f"m{PRODUCT_ROWS}n{columns}k{form.depth}.{form.sums}.{form.name}.{form.name}"
     in_memory = isinstance(left, SharedOperand)
     start_right = first + 1 if in_memory else first + len(left)
     lines = [".reg .pred adds;", ".reg .b64 left, right;", "wgmma.fence.sync.aligned;"]
-    turned = f"{int(not left.along_sums)}, {int(not right.along_sums)}" if in_memory else f"{int(not right.along_sums)}"
+    turned = f"{int(not left.along_k)}, {int(not right.along_k)}" if in_memory else f"{int(not right.along_k)}"
     for step, moved in enumerate(right.moved):
         lines.append(f"setp.ne.b32 adds, {int(adds or step > 0)}, 0;")
         if in_memory:
@@ -98,7 +98,7 @@ def zeros(kind: Any, count: int) -> Any:
     return _tied([zero] * count)
 
 
-def known(sums: Sequence[Any]) -> list[Any]:
+def after_wait(sums: Sequence[Any]) -> list[Any]:
     """Return accumulators after the wait, so that no use of them moves before it.
 
     The inline assembly holds back LLVM, the fence in it NVIDIA's assembler, which would otherwise treat later uses

@@ -129,7 +129,7 @@ class _Kernel:
         stager = Stager(
             self.roles, side, self.memory, F32, self.batch, first, lines, self.tile.steps, self.thread, DOWN * ACROSS
         )
-        return stager.make_along_lines()
+        return stager.load_along_lines()
 
     def _sums(self, left: SharedMatrix, right: SharedMatrix, loads: list[Load]) -> list[Any]:
         steps = self.tile.steps

@@ -15,7 +15,7 @@ from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.tuned import tuned_values
-from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape, rounds_if_better
+from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape, whole_waves_if_faster
 from mirlo.targets.gpu.schedule.roles import Roles, product_of
 from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divide
 from mirlo.targets.gpu.schedule.stages import LANES, build, open_dims, plan_stages
@@ -50,7 +50,7 @@ class ProductStrategy:
         return replace(plan, tile=self.tiles[number])
 
 
-WAYS = (
+STRATEGIES = (
     ProductStrategy(plan_warpgroups, warpgroup.TILES),
     ProductStrategy(plan_tensor_cores, tensorcore.TILES),
     ProductStrategy(lambda roles, options: plan_tiles(roles), multiplyadd.TILES),
@@ -62,9 +62,11 @@ WAY, TILE, PARTS = "way", "tile", "parts"
 
 def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles], Any]]:
     """Return the planners of a product, best first."""
-    ways: list[Callable[[Roles], Any]] = [plan_gemv, *(partial(way.own, options=options) for way in WAYS)]
-    if tuned.get(WAY, len(WAYS)) < len(WAYS) and tuned.get(TILE, -1) in range(len(WAYS[tuned[WAY]].tiles)):
-        ways.insert(0, partial(WAYS[tuned[WAY]].with_tile, options=options, number=tuned[TILE]))
+    ways: list[Callable[[Roles], Any]] = [plan_gemv, *(partial(way.own, options=options) for way in STRATEGIES)]
+    if tuned.get(WAY, len(STRATEGIES)) < len(STRATEGIES) and tuned.get(TILE, -1) in range(
+        len(STRATEGIES[tuned[WAY]].tiles)
+    ):
+        ways.insert(0, partial(STRATEGIES[tuned[WAY]].with_tile, options=options, number=tuned[TILE]))
     return ways
 
 
@@ -95,7 +97,7 @@ def plan_roles(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:
         return plan if isinstance(divided, Decline) or isinstance(inner, Decline) else SplitKPlan(divided, inner)
     if isinstance(plan, Decline) or tuned:
         return plan
-    return rounds_if_better(plan, roles, options.chip.units, way, shape_of)
+    return whole_waves_if_faster(plan, roles, options.chip.units, way, shape_of)
 
 
 def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:

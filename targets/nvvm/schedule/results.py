@@ -20,15 +20,15 @@ from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.epilogue import finished
+from mirlo.targets.gpu.schedule.epilogue import epilogue_results
 from mirlo.targets.gpu.schedule.launch import add, less, multiply, split, when
 from mirlo.targets.gpu.schedule.roles import Indices, Roles, evaluate, values_of
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
 from mirlo.targets.nvvm.schedule.units import ACCESS, COLUMNS, ROWS
 
-LINE = 128
+ROW_CHUNK_BYTES = 128
 """Bytes of a row that are assembled at a time."""
-PITCHES = {2: LINE + ACCESS, 4: LINE + 2 * ACCESS}
+PITCHES = {2: ROW_CHUNK_BYTES + ACCESS, 4: ROW_CHUNK_BYTES + 2 * ACCESS}
 """Bytes from one row to the next by element size; concurrent accesses hit different banks."""
 WARP_BYTES = ROWS * max(PITCHES.values())
 """Shared memory per warp."""
@@ -53,7 +53,7 @@ class WarpRowStores:
         eight columns.
         """
         size = element_bytes(self._kind)
-        wide, fragments = LINE // size, LINE // size // COLUMNS
+        wide, fragments = ROW_CHUNK_BYTES // size, ROW_CHUNK_BYTES // size // COLUMNS
         also = _also_read(self.roles)
         for first in range(0, len(sums) // 2, fragments):
             here = add(column, first * COLUMNS)
@@ -103,7 +103,7 @@ class WarpRowStores:
             if also is not None:
                 number_of = ir.DenseI64ArrayAttr.get([i])
                 read = (also, create("vector.extract", self._kind, there, static_position=number_of))
-            made.append(finished(contraction, self.memory, values, total, read)[value])
+            made.append(epilogue_results(contraction, self.memory, values, total, read)[value])
         vector = create("vector.from_elements", kind, *made)
         ir.Operation.create("vector.store", operands=[vector, self.place, at], attributes={"alignment": aligned})
 
@@ -164,7 +164,7 @@ class WarpRowStores:
         ir.Operation.create("nvvm.bar.warp.sync", operands=[everyone])
 
 
-def in_lines(roles: Roles) -> Any:
+def row_store_type(roles: Roles) -> Any:
     """Return the type of the only result, if its rows can be stored in 16-byte pieces; else None."""
     writes = roles.contraction.writes
     if len(writes) != 1 or not roles.columns.axes:

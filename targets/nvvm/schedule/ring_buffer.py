@@ -15,9 +15,9 @@ from mirlo.targets.nvvm.schedule.bulk import Barriers
 
 GROUP = 128
 """Threads of a warpgroup."""
-LINES = 64
+PRODUCT_ROWS = 64
 """Rows of its products."""
-BESIDE = 2048
+RESERVED_BYTES = 2048
 """Bytes of shared memory that are not stages."""
 
 

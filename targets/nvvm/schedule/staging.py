@@ -36,17 +36,17 @@ class Load:
 
 def contiguous(side: ProductOperand, axes: Any, count: int) -> bool:
     """Return whether the last of these axes can be read in vectors: contiguous, aligned, never across an edge."""
-    return side.access.outside is None and _side_by_side(side, axes, count)
+    return side.access.outside is None and _is_vectorizable(side, axes, count)
 
 
-def whole(roles: Roles, side: ProductOperand, axes: Any, count: int) -> bool:
+def with_whole_vectors(roles: Roles, side: ProductOperand, axes: Any, count: int) -> bool:
     """Return the same if a whole vector may be out of bounds: for images with contiguous channels."""
     if not axes or any(axes[-1].id in dim.terms for dim, _ in tested(roles, side)):
         return False
-    return _side_by_side(side, axes, count)
+    return _is_vectorizable(side, axes, count)
 
 
-def _side_by_side(side: ProductOperand, axes: Any, count: int) -> bool:
+def _is_vectorizable(side: ProductOperand, axes: Any, count: int) -> bool:
     if not axes:
         return False
     position, last = side.position, axes[-1]
@@ -75,20 +75,20 @@ class Stager:
     def make(self) -> tuple[SharedMatrix, list[Load]]:
         """Return the memory of a tile, and this thread's loads."""
         side, sums, vector = self.side, self.roles.sums, self.form.vector
-        along_sums = whole(self.roles, side, sums, vector)
-        along_lines = not along_sums and whole(self.roles, side, side.axes, vector)
+        along_k = with_whole_vectors(self.roles, side, sums, vector)
+        along_lines = not along_k and with_whole_vectors(self.roles, side, side.axes, vector)
         # int8 is multiplied four K elements at a time, which must be contiguous: only 16-bit elements transpose on
         # load.
-        keeps_sums = self.form.bytes == 1 or along_sums or (not along_lines and side.stride(sums) == 1)
+        keeps_sums = self.form.bytes == 1 or along_k or (not along_lines and side.stride(sums) == 1)
         matrix = SharedMatrix(
             shared(size_of(self.lines, self.steps, keeps_sums, self.form), side.access.element_type),
             self.lines, self.steps, keeps_sums, self.form,
         )  # fmt: skip
-        if keeps_sums and not along_sums and whole(self.roles, side, side.axes, QUAD):
+        if keeps_sums and not along_k and with_whole_vectors(self.roles, side, side.axes, QUAD):
             return matrix, self._turned(matrix)
-        return matrix, self._straight(matrix, vector if along_sums or along_lines else 1, keeps_sums)
+        return matrix, self._straight(matrix, vector if along_k or along_lines else 1, keeps_sums)
 
-    def make_along_lines(self) -> tuple[SharedMatrix, list[Load]]:
+    def load_along_lines(self) -> tuple[SharedMatrix, list[Load]]:
         """Return the same for operands in the accumulator type, contiguous along lines."""
         side, sums = self.side, self.roles.sums
         kind = self.roles.contraction.product.accumulate_type
@@ -96,9 +96,9 @@ class Stager:
             shared(size_of(self.lines, self.steps, False, self.form), kind), self.lines, self.steps, False, self.form
         )
         plain = side.access.element_type == kind and not side.factor.body_ops
-        for along_sums in (False, True):
-            if plain and whole(self.roles, side, sums if along_sums else side.axes, self.form.vector):
-                return matrix, self._straight(matrix, self.form.vector, along_sums)
+        for along_k in (False, True):
+            if plain and with_whole_vectors(self.roles, side, sums if along_k else side.axes, self.form.vector):
+                return matrix, self._straight(matrix, self.form.vector, along_k)
         nearer = bool(side.stride(sums)) and (not side.axes or side.stride(sums) < side.stride(side.axes))
         return matrix, self._straight(matrix, 1, nearer, computed=not plain)
 
@@ -107,17 +107,17 @@ class Stager:
         count = -(-self.lines * self.steps // (numbers * self.threads))
         return [add(self.thread, part * self.threads) for part in range(count)]
 
-    def _straight(self, matrix: SharedMatrix, width: int, along_sums: bool, computed: bool = False) -> list[Load]:
+    def _straight(self, matrix: SharedMatrix, width: int, along_k: bool, computed: bool = False) -> list[Load]:
         """Return loads in which adjacent threads read adjacent memory, along K or along the lines."""
         loads = []
         for number in self._parts(width):
-            if along_sums:
+            if along_k:
                 line, step = split(number, [self.lines, self.steps // width])
                 step = multiply(step, width)
             else:
                 step, line = split(number, [self.steps, self.lines // width])
                 line = multiply(line, width)
-            loads.append(self._load(matrix, line, step, width, along_sums, computed))
+            loads.append(self._load(matrix, line, step, width, along_k, computed))
         return loads
 
     def _base(self, line: Any, width: int) -> tuple[Any, list[Any]]:
@@ -138,9 +138,9 @@ class Stager:
             zero = create("vector.broadcast", value.type, zero)
         return create("arith.select", value.type, less(position, self.roles.depth), value, zero)
 
-    def _load(self, matrix: SharedMatrix, line: Any, step: Any, width: int, along_sums: bool, computed: bool) -> Load:
-        base = self._base(line, 1 if along_sums else width)
-        along = width if along_sums else 1
+    def _load(self, matrix: SharedMatrix, line: Any, step: Any, width: int, along_k: bool, computed: bool) -> Load:
+        base = self._base(line, 1 if along_k else width)
+        along = width if along_k else 1
 
         def read(begin: Any) -> list[Any]:
             position = add(begin, step)
@@ -157,10 +157,10 @@ class Stager:
             place = add(multiply(stage, matrix.size), matrix.place(line, step))
             if width == 1:
                 memref.StoreOp(value, matrix.memory, [place])
-            elif along_sums == matrix.along_sums:
+            elif along_k == matrix.along_k:
                 self._store(matrix, value, place)
             else:
-                for i, number in enumerate(_numbers(value)):
+                for i, number in enumerate(_elements(value)):
                     memref.StoreOp(number, matrix.memory, [add(place, i * matrix.pitch)])
 
         def copy(begin: Any, stage: Any) -> None:
@@ -176,7 +176,7 @@ class Stager:
 
         outside = self.side.access.outside
         zero = outside is None or outside.value == 0
-        able = zero and width * self.form.bytes == ACCESS and along_sums == matrix.along_sums
+        able = zero and width * self.form.bytes == ACCESS and along_k == matrix.along_k
         return Load(read, write, copy if able else None)
 
     def _turned(self, matrix: SharedMatrix) -> list[Load]:
@@ -198,7 +198,7 @@ class Stager:
             return found
 
         def write(values: Sequence[Any], stage: Any) -> None:
-            for j, numbers in enumerate(zip(*map(_numbers, values), strict=True)):
+            for j, numbers in enumerate(zip(*map(_elements, values), strict=True)):
                 column = create("vector.from_elements", values[0].type, *numbers)
                 place = add(multiply(stage, matrix.size), matrix.place(add(line, j), step))
                 self._store(matrix, column, place)
@@ -235,7 +235,7 @@ class Stager:
         ir.Operation.create("vector.store", operands=[value, matrix.memory, place], attributes=attributes)
 
 
-def _numbers(vector: Any) -> list[Any]:
+def _elements(vector: Any) -> list[Any]:
     """Return the elements of a vector."""
     (count,) = vector.type.shape
     places = [ir.DenseI64ArrayAttr.get([i]) for i in range(count)]

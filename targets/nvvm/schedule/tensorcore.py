@@ -23,7 +23,7 @@ from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, multipl
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, values_of
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import copies
-from mirlo.targets.nvvm.schedule.fragments import WARP, Lane, SharedMatrix, multiply_add, number_of, registers
+from mirlo.targets.nvvm.schedule.fragments import WARP, Lane, SharedMatrix, fragment_element, multiply_add, registers
 from mirlo.targets.nvvm.schedule.staging import Load, Stager
 from mirlo.targets.nvvm.schedule.units import COLUMNS, ROWS, Format, format_of
 
@@ -245,5 +245,5 @@ class _Kernel:
                     finisher.store(
                         add(self.row, add(self.warp_row, add(row, i * ROWS))),
                         add(self.column, add(self.warp_column, add(column, j * COLUMNS))),
-                        number_of(fragment, position),
+                        fragment_element(fragment, position),
                     )

@@ -25,9 +25,9 @@ ROW_BYTES = 128
 """Bytes of a tile row in shared memory."""
 GROUP_BYTES = 8 * ROW_BYTES
 """Bytes of the rows that are swizzled together."""
-MOST_ROWS = 256
+MAX_BOX_ROWS = 256
 """Most rows of a box."""
-MOST_DIMS = 5
+MAX_MAP_DIMS = 5
 _PERMUTED_128 = 1 << 62
 """Swizzle mode in a descriptor."""
 
@@ -67,12 +67,12 @@ class TiledTensor:
 
 
 @dataclass(frozen=True)
-class MappedSide:
+class MappedOperand:
     """An operand that the copy engine can read: a matrix of lines by K per batch."""
 
     side: ProductOperand
     form: Format
-    along_sums: bool
+    along_k: bool
     """Whether memory is contiguous along K, or along lines."""
     lines: int
     steps: int
@@ -88,11 +88,11 @@ class MappedSide:
 
     def box(self, lines: int) -> tuple[int, int]:
         """Return rows and elements of a box, for a tile of this many lines."""
-        return (min(lines, MOST_ROWS), self.row) if self.along_sums else (self.row, self.row)
+        return (min(lines, MAX_BOX_ROWS), self.row) if self.along_k else (self.row, self.row)
 
     def tensor_map(self, memory: TensorBuffers, lines: int) -> Any:
         """Create the map, on the host, for tiles of this many lines and one row of K."""
-        inner, outer = (self.steps, self.lines) if self.along_sums else (self.lines, self.steps)
+        inner, outer = (self.steps, self.lines) if self.along_k else (self.lines, self.steps)
         sizes = [axis.extent for axis, _ in self.batch] + [outer, inner]
         strides = [stride for _, stride in self.batch] + [self.pitch, 1]
         box = [1] * len(self.batch) + list(self.box(lines))
@@ -106,17 +106,17 @@ class MappedSide:
         line, step, batch = place
         outside = [batch[axis.id] for axis, _ in reversed(self.batch)]
         rows, _ = self.box(lines)
-        for first in range(0, lines, rows if self.along_sums else self.row):
+        for first in range(0, lines, rows if self.along_k else self.row):
             here = add(line, first)
-            corner = [step, here] if self.along_sums else [here, step]
+            corner = [step, here] if self.along_k else [here, step]
             copy_tile(add(target, first * ROW_BYTES), tensor_map, [*corner, *outside], barriers, number, blocks)
 
 
-def descriptor(form: Format, along_sums: bool, address: Any, product: int) -> Any:
+def descriptor(form: Format, along_k: bool, address: Any, product: int) -> Any:
     """Return the descriptor of a tile for one of the products of a row."""
     # Along K a product starts 32 bytes further in each row, otherwise as many rows further as it has K elements.
-    moved = DEPTH_BYTES if along_sums else form.depth * ROW_BYTES
-    beside = ACCESS if along_sums else ROW_BYTES // form.bytes * ROW_BYTES
+    moved = DEPTH_BYTES if along_k else form.depth * ROW_BYTES
+    beside = ACCESS if along_k else ROW_BYTES // form.bytes * ROW_BYTES
     return described(add(address, product * moved), beside)
 
 
@@ -132,28 +132,28 @@ def described(address: Any, beside: int) -> Any:
     return create("arith.ori", i64, start, emit_constant(rest, i64))
 
 
-def mapped(roles: Roles, side: ProductOperand, form: Format) -> MappedSide | Decline:
+def mapped(roles: Roles, side: ProductOperand, form: Format) -> MappedOperand | Decline:
     """Return an operand as the copy engine reads it, or decline."""
     position, what = side.position, str(form.name)
     if side.access.outside is not None:
         return decline("a factor is read beyond its edges")
     if position.constant:
         return decline("a factor does not begin where its tensor does")
-    along_sums, along_lines = _stride(roles.sums, position), _stride(side.axes, position)
-    if along_sums is None or along_lines is None:
+    along_k, along_lines = _stride(roles.sums, position), _stride(side.axes, position)
+    if along_k is None or along_lines is None:
         return decline("a factor is no matrix in memory: its lines or sums have several distances")
-    if along_sums != 1 and along_lines != 1:
+    if along_k != 1 and along_lines != 1:
         return decline("neither lines nor sums of a factor lie side by side")
-    if along_sums != 1 and form.bytes != 2:
+    if along_k != 1 and form.bytes != 2:
         return decline("lines of a factor lie side by side, which warpgroups only multiply in 16 bits", type=what)
-    pitch = along_lines if along_sums == 1 else along_sums
+    pitch = along_lines if along_k == 1 else along_k
     batch = tuple((axis, position.terms[axis.id]) for axis in roles.batch if position.terms.get(axis.id))
     distances = [pitch, *(stride for _, stride in batch)]
     if any(distance <= 0 or distance * form.bytes % ACCESS for distance in distances):
         return decline("a factor's lines do not begin at multiples of 16 bytes", type=what, distances=distances)
-    if len(batch) + 2 > MOST_DIMS:
+    if len(batch) + 2 > MAX_MAP_DIMS:
         return decline("a factor has more dims than tensor maps", dims=len(batch) + 2)
-    return MappedSide(side, form, along_sums == 1, side.extent, roles.depth, pitch, batch)
+    return MappedOperand(side, form, along_k == 1, side.extent, roles.depth, pitch, batch)
 
 
 def _stride(axes: Sequence[LoopAxis], position: Form) -> int | None:

@@ -35,7 +35,7 @@ BANK = 4
 """Bytes of a bank; tile rows are padded by it, so that a column hits different banks."""
 MAX_UNROLLED_OPS = 600
 """Most operations per thread."""
-MOST_SHARED = 48 * 1024
+MAX_SHARED_BYTES = 48 * 1024
 """Most bytes of tiles."""
 MIN_BLOCKS = 256
 """Blocks that keep a device busy."""
@@ -145,7 +145,7 @@ def plan_transpose(group: BlockGroup) -> TransposePlan | Decline:
     outputs = [(place, output) for place in places for output in place.block.outputs]
     if any(place.flat(output).coefficient(last) != 1 for place, output in outputs):
         return decline("outputs do not all lie along the same loop")
-    found = [(axis, _across(points, axis)) for axis in range(last) if extents[axis] >= SHORTEST]
+    found = [(axis, _transposed_operands(points, axis)) for axis in range(last) if extents[axis] >= SHORTEST]
     along, across = max(found, key=lambda pair: len(pair[1]), default=(0, []))
     if not across:
         return decline("no operand lies along another loop")
@@ -155,12 +155,12 @@ def plan_transpose(group: BlockGroup) -> TransposePlan | Decline:
         )
         tiles = sum(edge * (edge + BANK) * element_bytes(operand.element_type) for _, _, operand in across)
         work = edge * edge // THREADS * (1 + count_operations([place.block for place in places]))
-        if tiles <= MOST_SHARED and work <= MAX_UNROLLED_OPS and blocks >= MIN_BLOCKS:
+        if tiles <= MAX_SHARED_BYTES and work <= MAX_UNROLLED_OPS and blocks >= MIN_BLOCKS:
             return TransposePlan(points, along, edge, across)
     return decline("there are few tiles, or much is done with their elements")
 
 
-def _across(points: PointsPlan, axis: int) -> list[tuple[BlockInstance, Any, OperandView]]:
+def _transposed_operands(points: PointsPlan, axis: int) -> list[tuple[BlockInstance, Any, OperandView]]:
     """Return the operands from memory that are contiguous along this loop."""
     made = set(points.made)
     return [

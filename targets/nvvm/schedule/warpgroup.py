@@ -25,11 +25,11 @@ from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk, copies
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
 from mirlo.targets.nvvm.schedule.gathered_operand import GatheredOperand, Gathering, gathered
-from mirlo.targets.nvvm.schedule.in_flight import known, registers, zeros
-from mirlo.targets.nvvm.schedule.results import WARP_BYTES, WarpRowStores, in_lines
-from mirlo.targets.nvvm.schedule.ring_buffer import BESIDE, GROUP, LINES, Ring, only
+from mirlo.targets.nvvm.schedule.in_flight import after_wait, registers, zeros
+from mirlo.targets.nvvm.schedule.results import WARP_BYTES, WarpRowStores, row_store_type
+from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, PRODUCT_ROWS, RESERVED_BYTES, Ring, only
 from mirlo.targets.nvvm.schedule.tensorcore import formats_of
-from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedSide, descriptor, mapped
+from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedOperand, descriptor, mapped
 from mirlo.targets.nvvm.schedule.units import COLUMNS, DEPTH_BYTES, ROWS
 
 STAGES = 8
@@ -38,11 +38,11 @@ COPYING_REGISTERS, MULTIPLYING_REGISTERS = 40, 232
 """Registers per producer and per consumer thread; together all of a multiprocessor."""
 GATHERING_REGISTERS, BESIDE_GATHERING = 120, 192
 """The same if producer threads gather, and keep the addresses of their lines."""
-LATER = 2
+PRODUCER_LAG = 2
 """k-steps after which producers wait for their own copies."""
 MAX_EPILOGUE_OPS = 4000
 """Most operations of an epilogue over all accumulators of a thread; tiles are narrower above it."""
-NEAR = 16
+L2_TILE_ROWS = 16
 """Rows of tiles computed at about the same time, which share operands in the L2 cache."""
 
 
@@ -59,7 +59,7 @@ class WarpgroupTile:
 
     @property
     def height(self) -> int:
-        return self.groups * LINES
+        return self.groups * PRODUCT_ROWS
 
     def high(self, roles: Roles) -> int:
         """Return the tiles along the rows."""
@@ -89,8 +89,8 @@ class WarpgroupPlan:
     name = "warpgroups"
 
     roles: Roles
-    left: MappedSide | GatheredOperand
-    right: MappedSide
+    left: MappedOperand | GatheredOperand
+    right: MappedOperand
     tile: WarpgroupTile
     options: Options
 
@@ -155,15 +155,15 @@ class _Kernel:
         self.shared_lines = plan.tile.width // self.together
         self.left_bytes = plan.tile.height * ROW_BYTES
         self.slot_bytes = self.left_bytes + plan.tile.width * ROW_BYTES
-        self.result = in_lines(plan.roles)
+        self.result = row_store_type(plan.roles)
         self.results_bytes = plan.tile.groups * (GROUP // WARP) * WARP_BYTES if self.result else 0
-        free = plan.options.chip.shared_bytes - BESIDE - self.results_bytes
+        free = plan.options.chip.shared_bytes - RESERVED_BYTES - self.results_bytes
         self.slots = min(STAGES, free // self.slot_bytes)
         self.step = ROW_BYTES // plan.left.form.bytes
         self.gathers = isinstance(plan.left, GatheredOperand)
 
     def emit(self) -> None:
-        if isinstance(self.plan.left, MappedSide):
+        if isinstance(self.plan.left, MappedOperand):
             self.left_map = self.plan.left.tensor_map(self.memory, self.tile.height)
         self.right_map = self.plan.right.tensor_map(self.memory, self.shared_lines)
         launch(self.clusters * self.together, self.tile.threads, self._block)
@@ -178,7 +178,7 @@ class _Kernel:
         with only(less(ids.thread, 1)):
             self.ring.make(1 + (GROUP if self.gathers else 0), self.together * self.tile.groups * (GROUP // WARP))
             bulk.publish_barriers()
-        bulk.meet(self.together > 1)
+        bulk.synchronize(self.together > 1)
         cluster, self.rank = split(ids.block, [self.clusters, self.together])
         group, own = split(ids.thread, [self.tile.groups + 1, GROUP])
         branch = scf.IfOp(less(group, 1), has_else=True)
@@ -200,7 +200,7 @@ class _Kernel:
             scf.YieldOp([])
         if self.together > 1:
             # No block may exit while others copy to it or arrive at its barriers.
-            bulk.meet(cluster=True)
+            bulk.synchronize(cluster=True)
 
     # Tiles and stages, in the same order for producers and consumers
 
@@ -215,7 +215,7 @@ class _Kernel:
     def _place(self, tile: Any) -> tuple[dict[int, Any], Any, Any]:
         """Return the batch, first row and first column of a tile; those of a cluster count as one."""
         high = self.high // self.together
-        near = next(n for n in range(min(NEAR // self.together, high), 0, -1) if high % n == 0)
+        near = next(n for n in range(min(L2_TILE_ROWS // self.together, high), 0, -1) if high % n == 0)
         batch, outer, across, inner = split(tile, [self.roles.batches, high // near, self.wide, near])
         down = add(multiply(add(multiply(outer, near), inner), self.together), self.rank)
         values = values_of(self.roles.batch, batch)
@@ -231,7 +231,7 @@ class _Kernel:
     def _copy(self, place: Any, at: list[Any]) -> list[Any]:
         values, row, _ = place
         factor = self.plan.left
-        assert isinstance(factor, MappedSide)
+        assert isinstance(factor, MappedOperand)
 
         def step(first: Any, slot: Any, turn: Any) -> list[Any]:
             self.ring.empty.wait(slot, turn)
@@ -262,7 +262,7 @@ class _Kernel:
         whole = ir.MemRefType.get([kind.shape[0] // size], element, memory_space=kind.memory_space)
         numbers = create("memref.view", whole, self.slots_memory, index(0))
         pieces = Gathering(factor, self.memory, values, row, self.tile.height, self.thread, GROUP)
-        later = min(LATER, -(-self.roles.depth // self.step))
+        later = min(PRODUCER_LAG, -(-self.roles.depth // self.step))
 
         def step(first: Any, slot: Any, turn: Any) -> list[Any]:
             self.ring.empty.wait(slot, turn)
@@ -272,7 +272,7 @@ class _Kernel:
             pieces.copy(first, numbers, multiply(slot, self.slot_bytes // size))
             copies.commit()
             self._arrived(later)
-            with only(_compare(first, later * self.step, _AT_LEAST)):
+            with only(_compare(first, later * self.step, _MIN_COMPUTE_CAPABILITY)):
                 self.ring.full.arrive(self.ring.before(slot, later))
             return self.ring.following(slot, turn)
 
@@ -295,7 +295,7 @@ class _Kernel:
             self.ring.full.wait(slot, turn)
             bulk.begin_products()
             left, right = self._sides(slot)
-            left = add(left, multiply(self.number, LINES * ROW_BYTES))
+            left = add(left, multiply(self.number, PRODUCT_ROWS * ROW_BYTES))
             for product in range(ROW_BYTES // DEPTH_BYTES):
                 sums = self._product(sums, left, right, product, begins and product == 0)
             bulk.end_products(under_way=1)
@@ -313,7 +313,7 @@ class _Kernel:
         sums, slot, turn = for_loop(self.step, self.roles.depth, self.step, following, begun)
         bulk.wait_for_products(0)
         kind = self.roles.contraction.product.accumulate_type
-        totals = known(registers(sums, kind, self.tile.width // 2))
+        totals = after_wait(registers(sums, kind, self.tile.width // 2))
         self._release(self.ring.before(slot, 1))
         self._finish(place, totals)
         return [slot, turn]
@@ -329,21 +329,21 @@ class _Kernel:
     def _product(self, sums: Any, left: Any, right: Any, product: int, begins: bool) -> Any:
         a, b = self.plan.left, self.plan.right
         total = {"f32": "f32", "i32": "s32"}[a.form.sums]
-        shape = f"#nvvm.shape<m = {LINES}, n = {self.tile.width}, k = {a.form.depth}>"
+        shape = f"#nvvm.shape<m = {PRODUCT_ROWS}, n = {self.tile.width}, k = {a.form.depth}>"
         text = {
             "shape": shape, "typeA": f"#nvvm.wgmma_type<{a.form.name}>", "typeB": f"#nvvm.wgmma_type<{b.form.name}>",
             "typeD": f"#nvvm.wgmma_type<{total}>", "scaleD": f"#nvvm.wgmma_scale_out<{'zero' if begins else 'one'}>",
             "scaleA": "#nvvm.wgmma_scale_in<one>", "scaleB": "#nvvm.wgmma_scale_in<one>",
-            "layoutA": f"#nvvm.mma_layout<{'row' if a.along_sums else 'col'}>",
-            "layoutB": f"#nvvm.mma_layout<{'col' if b.along_sums else 'row'}>",
+            "layoutA": f"#nvvm.mma_layout<{'row' if a.along_k else 'col'}>",
+            "layoutB": f"#nvvm.mma_layout<{'col' if b.along_k else 'row'}>",
         }  # fmt: skip
         attributes = {name: ir.Attribute.parse(value) for name, value in text.items()}
-        operands = [descriptor(f.form, f.along_sums, at, product) for f, at in ((a, left), (b, right))]
+        operands = [descriptor(f.form, f.along_k, at, product) for f, at in ((a, left), (b, right))]
         return create("nvvm.wgmma.mma_async", sums.type, sums, *operands, **attributes)
 
     def _finish(self, place: Any, totals: list[Any]) -> None:
         values, row, column = place
-        row = add(row, add(multiply(self.number, LINES), multiply(self.warp, ROWS)))
+        row = add(row, add(multiply(self.number, PRODUCT_ROWS), multiply(self.warp, ROWS)))
         if self.result:
             warp = add(multiply(self.number, GROUP // WARP), self.warp)
             lines = WarpRowStores(self.roles, self.memory, self.lane, self.results, warp)
@@ -358,7 +358,7 @@ class _Kernel:
                 finisher.store(add(row, down), add(column, add(across, j * COLUMNS)), total)
 
 
-_AT_LEAST = 9
+_MIN_COMPUTE_CAPABILITY = 9
 
 
 def _compare(value: Any, other: int, predicate: int) -> Any:

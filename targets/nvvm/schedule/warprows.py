@@ -26,7 +26,7 @@ from mirlo.targets.nvvm.schedule.shuffles import over_team
 from mirlo.targets.nvvm.schedule.transposed import plan_transpose
 from mirlo.targets.nvvm.schedule.wide import ACCESS, MAX_UNROLLED_OPS, plan_wide_points
 
-MOST_THREADS = 512
+MAX_ROW_THREADS = 512
 """Most threads per row."""
 
 
@@ -37,7 +37,7 @@ def plan_warp_rows(group: BlockGroup) -> ThreadRowsPlan | Decline:
     plan = plan_rows(group)
     if isinstance(plan, Decline):
         return plan
-    return replace(plan, width=width_of(plan.rows), meet=meet_in_warps, most_threads=MOST_THREADS)
+    return replace(plan, width=width_of(plan.rows), meet=reduce_by_shuffles, max_threads=MAX_ROW_THREADS)
 
 
 def width_of(rows: RowGroup) -> int:
@@ -48,7 +48,7 @@ def width_of(rows: RowGroup) -> int:
         return 1
     # Values passed between loops stay in registers.
     handed = set(rows.group.made) - rows.group.kept if rows.in_step else set()
-    sizes = [size for walk in walks for size, _ in _side_by_side(walk, handed)]
+    sizes = [size for walk in walks for size, _ in _contiguous_accesses(walk, handed)]
     if not sizes:
         return 1
     width = ACCESS // max(sizes)
@@ -58,13 +58,13 @@ def width_of(rows: RowGroup) -> int:
         work * width > MAX_UNROLLED_OPS
         or shortest < WARP * width
         or any(walk.space.extents[-1] % width for walk in walks)
-        or any(not _is_aligned(where, width) for walk in walks for _, where in _side_by_side(walk, handed))
+        or any(not _is_aligned(where, width) for walk in walks for _, where in _contiguous_accesses(walk, handed))
     ):
         width //= 2
     return width
 
 
-def _side_by_side(walk: Walk, handed: Collection[Any]) -> Iterator[tuple[int, Linear]]:
+def _contiguous_accesses(walk: Walk, handed: Collection[Any]) -> Iterator[tuple[int, Linear]]:
     """Yield element size and position of contiguous accesses of a row, except those of these values."""
     axis = len(walk.space.extents) - 1
     for i, place in enumerate(walk.space.places):
@@ -83,7 +83,7 @@ def _is_aligned(where: Linear, width: int) -> bool:
     return not where.divisions and all(number % width == 0 for number in (*others, where.constant))
 
 
-def meet_in_warps(team: Team, reducer: Reducer, partial: Sequence[Any]) -> list[Any]:
+def reduce_by_shuffles(team: Team, reducer: Reducer, partial: Sequence[Any]) -> list[Any]:
     """Reduce over all threads of a row by shuffles, and across warps with one value per warp."""
     found = over_team(partial, reducer.combine, min(team.threads, WARP))
     warps = team.threads // WARP
@@ -121,7 +121,7 @@ def warp_rows(kernel: Any, context: Any) -> Any:
     if not any(block.is_reduction for block in kernel.view.blocks):
         return decline("no block reduces")
     found = plan_stages(kernel.view, AROUND)
-    plans = [stage for stage in found if isinstance(stage, ThreadRowsPlan) and stage.meet is meet_in_warps]
+    plans = [stage for stage in found if isinstance(stage, ThreadRowsPlan) and stage.meet is reduce_by_shuffles]
     if not plans:
         return decline("no reductions along memory that threads of a warp share")
     return build(kernel, found, {"width": plans[0].width})

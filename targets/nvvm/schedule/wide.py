@@ -19,11 +19,11 @@ ACCESS = 16
 """Bytes that a thread reads or writes at once."""
 MAX_UNROLLED_OPS = 400
 """Operations of a thread."""
-MOST_RUNS = 4
+MAX_ACCESSES_IN_FLIGHT = 4
 """Accesses of an operand that a thread has under way."""
-UNDER_WAY = 64
+BYTES_IN_FLIGHT = 64
 """Bytes that a thread has under way: times the 2048 threads of a unit far more than memory needs to be busy."""
-ENOUGH = 2048
+MIN_BLOCKS = 2048
 """Blocks of threads that keep a device busy to the end."""
 MIN_ELEMENTS = 1 << 16
 """Elements for which it does not matter that threads are fewer."""
@@ -67,10 +67,10 @@ def _runs(plan: PointsPlan, width: int) -> int:
     ]  # fmt: skip
     work = width * count_operations([place.block for place in plan.space.places])
     accesses = prod(extents) // width
-    count = MOST_RUNS
+    count = MAX_ACCESSES_IN_FLIGHT
     while count > 1 and (
-        count * sum(read) > UNDER_WAY or count * work > MAX_UNROLLED_OPS
-        or accesses % (count * THREADS) or accesses < count * THREADS * ENOUGH
+        count * sum(read) > BYTES_IN_FLIGHT or count * work > MAX_UNROLLED_OPS
+        or accesses % (count * THREADS) or accesses < count * THREADS * MIN_BLOCKS
     ):  # fmt: skip
         count //= 2
     return count

@@ -121,7 +121,7 @@ def functions() -> dict[str, Any]:
 
 
 @cache
-def plain_functions() -> Any:
+def typed_library() -> Any:
     """Return the library, with types for the functions that do not return a status."""
     handle = load_library().handle
     handle.dnnl_memory_desc_get_size.argtypes, handle.dnnl_memory_desc_get_size.restype = [_P], c_size_t
@@ -160,7 +160,7 @@ class Owned:
             self.pointer = 0
 
 
-def make(create: str, destroy: str, *arguments: Any) -> Owned:
+def create_object(create: str, destroy: str, *arguments: Any) -> Owned:
     """Create an object: the function's first parameter receives it."""
     out = c_void_p()
     call(create, ctypes.byref(out), *arguments)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.targets.onednn.native import api
-from mirlo.targets.onednn.native.desc import Desc, bytes_of_primitive, of_primitive, plain, strided
+from mirlo.targets.onednn.native.desc import Desc, bytes_of_primitive, of_primitive, row_major, strided
 from mirlo.targets.onednn.native.storage import PrimitiveValue, Storage, aligned
 from mirlo.targets.onednn.plan import PlanTensor, PrimitiveNode, PrimitiveRegion
 
@@ -45,7 +45,7 @@ class Memories:
         known = self.packed.setdefault(key, [])
         if not known:
             array = np.ascontiguousarray(array)
-            desc = plain(tensor.shape, tensor.dtype)
+            desc = row_major(tensor.shape, tensor.dtype)
             known.append(PrimitiveValue(desc, Storage("constant", desc.bytes, array=array)))
         return known[0]
 
@@ -65,7 +65,7 @@ class PrimitiveBuilder:
         self._preferred = preferred_layouts(function)
         self._outputs: dict[str, Storage] = {}
         for index, name in enumerate((*function.inputs, *function.outputs)):
-            desc = plain(function.tensors[name].shape, function.tensors[name].dtype)
+            desc = row_major(function.tensors[name].shape, function.tensors[name].dtype)
             storage = Storage("boundary", desc.bytes, boundary=index)
             if index < len(function.inputs):
                 self.values[name] = PrimitiveValue(desc, storage)
@@ -85,7 +85,7 @@ class PrimitiveBuilder:
         for name, storage in self._outputs.items():
             value = self.values[name]
             tensor = self.function.tensors[name]
-            desc = plain(tensor.shape, tensor.dtype)
+            desc = row_major(tensor.shape, tensor.dtype)
             if value.storage is not storage or value.desc != desc:
                 self._reorder(value, PrimitiveValue(desc, storage))
 
@@ -114,9 +114,9 @@ class PrimitiveBuilder:
         value.converted.append(made)
         return made
 
-    def plainly(self, value: PrimitiveValue) -> PrimitiveValue:
+    def in_row_major(self, value: PrimitiveValue) -> PrimitiveValue:
         """Return the value in row-major layout."""
-        return self.in_layout(value, plain(value.desc.shape, value.desc.dtype))
+        return self.in_layout(value, row_major(value.desc.shape, value.desc.dtype))
 
     def reshaped(self, value: PrimitiveValue, shape: Sequence[int]) -> PrimitiveValue:
         """Return the value under another shape; it is reordered first if its layout does not allow that."""
@@ -125,7 +125,7 @@ class PrimitiveBuilder:
             return value
         desc = value.desc.reshaped(shape)
         if desc is None:
-            value = self.plainly(value)
+            value = self.in_row_major(value)
             desc = value.desc.reshaped(shape)
             assert desc is not None, "row-major memory can take any shape"
         return self._view(value, desc)
@@ -135,7 +135,7 @@ class PrimitiveBuilder:
     ) -> PrimitiveValue:
         """Return a slice; nothing is copied unless the layout is blocked."""
         if value.desc.strides is None:
-            value = self.plainly(value)
+            value = self.in_row_major(value)
         strides = value.desc.strides
         assert strides is not None, "row-major memory has no blocks"
         first = sum(stride * place for stride, place in zip(strides, begin, strict=True))
@@ -144,7 +144,7 @@ class PrimitiveBuilder:
 
     def dense(self, value: PrimitiveValue) -> PrimitiveValue:
         """Return the value without gaps between its elements: elementwise primitives do not expect gaps."""
-        return value if value.desc.is_dense else self.plainly(value)
+        return value if value.desc.is_dense else self.in_row_major(value)
 
     def permuted(self, value: PrimitiveValue, axes: Sequence[int]) -> PrimitiveValue:
         """Return the value with its axes in another order; nothing is copied."""
@@ -156,7 +156,7 @@ class PrimitiveBuilder:
         if output and desc.shape == wanted.shape and desc == wanted and output in self._outputs:
             return PrimitiveValue(desc, self._outputs[output])
         if over is not None and over.storage.kind == "arena" and over.desc.bytes >= desc.bytes:
-            return over.seen_as(desc)
+            return over.view_as(desc)
         return self.scratch(desc)
 
     def scratch(self, desc: Desc) -> PrimitiveValue:
@@ -167,7 +167,7 @@ class PrimitiveBuilder:
 
     def emit(self, primitive_desc: api.Owned, arguments: Mapping[int, PrimitiveValue]) -> None:
         """Add a step."""
-        primitive = api.make("primitive_create", "primitive_destroy", primitive_desc.pointer)
+        primitive = api.create_object("primitive_create", "primitive_destroy", primitive_desc.pointer)
         scratchpad = of_primitive(primitive_desc.pointer, api.QUERY_SCRATCHPAD, 0, (), "ui8")
         number = len(self.steps)
         for value in arguments.values():
@@ -208,7 +208,7 @@ class PrimitiveBuilder:
 
 def attributes(post_ops: api.Owned | None = None) -> api.Owned:
     """Attributes of a primitive: its scratchpad is ours, and what follows it."""
-    made = api.make("primitive_attr_create", "primitive_attr_destroy")
+    made = api.create_object("primitive_attr_create", "primitive_attr_destroy")
     api.call("primitive_attr_set_scratchpad_mode", made.pointer, api.SCRATCHPAD_USER)
     if post_ops is not None:
         api.call("primitive_attr_set_post_ops", made.pointer, post_ops.pointer)
@@ -217,7 +217,7 @@ def attributes(post_ops: api.Owned | None = None) -> api.Owned:
 
 def primitive_desc(kind: str, *arguments: Any) -> api.Owned:
     """Create a primitive descriptor of the library."""
-    return api.make(f"{kind}_primitive_desc_create", "primitive_desc_destroy", *arguments)
+    return api.create_object(f"{kind}_primitive_desc_create", "primitive_desc_destroy", *arguments)
 
 
 def reorder_desc(source: Desc, target: Desc) -> api.Owned:
@@ -242,20 +242,22 @@ def chosen(descriptor: api.Owned, what: int, like: Desc, index: int = 0) -> Desc
 def reorder_now(source: PrimitiveValue, target: PrimitiveValue) -> None:
     """Reorder a constant."""
     descriptor = reorder_desc(source.desc, target.desc)
-    primitive = api.make("primitive_create", "primitive_destroy", descriptor.pointer)
+    primitive = api.create_object("primitive_create", "primitive_destroy", descriptor.pointer)
     scratchpad = aligned(bytes_of_primitive(descriptor.pointer, api.QUERY_SCRATCHPAD))
     engine = api.engine()
     places = [
         (api.SRC, source.desc.pointer, source.storage.array.ctypes.data + source.offset),
         (api.DST, target.desc.pointer, target.storage.array.ctypes.data),
     ]
-    memories = [(role, api.make("memory_create", "memory_destroy", desc, engine, data)) for role, desc, data in places]
+    memories = [
+        (role, api.create_object("memory_create", "memory_destroy", desc, engine, data)) for role, desc, data in places
+    ]
     if len(scratchpad):
-        pointer = api.plain_functions().dnnl_primitive_desc_query_md(descriptor.pointer, api.QUERY_SCRATCHPAD, 0)
-        scratch = api.make("memory_create", "memory_destroy", pointer, engine, scratchpad.ctypes.data)
+        pointer = api.typed_library().dnnl_primitive_desc_query_md(descriptor.pointer, api.QUERY_SCRATCHPAD, 0)
+        scratch = api.create_object("memory_create", "memory_destroy", pointer, engine, scratchpad.ctypes.data)
         memories.append((api.SCRATCHPAD, scratch))
     arguments = (api.ExecArg * len(memories))(*[api.ExecArg(role, memory.pointer) for role, memory in memories])
-    stream = api.make("stream_create", "stream_destroy", engine, 1)
+    stream = api.create_object("stream_create", "stream_destroy", engine, 1)
     api.call("primitive_execute", primitive.pointer, stream.pointer, len(arguments), arguments)
     api.call("stream_wait", stream.pointer)
 
@@ -293,7 +295,7 @@ def preferred_layouts(function: PrimitiveRegion) -> dict[str, tuple[Desc, str]]:
     wanted: dict[str, tuple[Desc, str]] = {}
     for name in reversed([*function.inputs, *(node.result for node in function.nodes)]):
         tensor = function.tensors[name]
-        desc, output = plain(tensor.shape, tensor.dtype), name if name in function.outputs else ""
+        desc, output = row_major(tensor.shape, tensor.dtype), name if name in function.outputs else ""
         mine = readers.get(name, [])
         if not output and len(mine) == 1 and mine[0].op in ("reshape", "permute"):
             view = mine[0]

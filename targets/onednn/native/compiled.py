@@ -51,7 +51,7 @@ class Context:
     def __init__(self, arena: np.ndarray, scratchpad: np.ndarray) -> None:
         self.arena = arena
         self.scratchpad = scratchpad
-        self.stream = api.make("stream_create", "stream_destroy", api.engine(), 1)
+        self.stream = api.create_object("stream_create", "stream_destroy", api.engine(), 1)
 
 
 class Compiled:
@@ -93,7 +93,7 @@ class Compiled:
                     data = storage.array.ctypes.data + value.offset
                 elif storage.kind == "arena":
                     data = context.arena.ctypes.data + storage.offset + value.offset
-                known = api.make("memory_create", "memory_destroy", value.desc.pointer, api.engine(), data)
+                known = api.create_object("memory_create", "memory_destroy", value.desc.pointer, api.engine(), data)
                 made[id(value)] = known
                 if storage.kind == "boundary":
                     boundary.append((storage.boundary, value.offset, known.pointer))
@@ -103,7 +103,7 @@ class Compiled:
         for step in builder.steps:
             arguments = [(role, memory(value)) for role, value in step.arguments]
             if step.scratchpad:
-                scratch = api.make(
+                scratch = api.create_object(
                     "memory_create", "memory_destroy", step.scratchpad_desc.pointer, api.engine(),
                     context.scratchpad.ctypes.data,
                 )  # fmt: skip

@@ -27,12 +27,12 @@ class Desc:
     @property
     def bytes(self) -> int:
         """Bytes of memory that it takes, padding included."""
-        return api.plain_functions().dnnl_memory_desc_get_size(self.pointer)
+        return api.typed_library().dnnl_memory_desc_get_size(self.pointer)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Desc):
             return NotImplemented
-        return bool(api.plain_functions().dnnl_memory_desc_equal(self.pointer, other.pointer))
+        return bool(api.typed_library().dnnl_memory_desc_equal(self.pointer, other.pointer))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -80,7 +80,7 @@ class Desc:
         # The library wants to know where each axis goes.
         places = [axes.index(axis) for axis in range(len(axes))]
         array = (ctypes.c_int * len(places))(*places)
-        made = api.make("memory_desc_permute_axes", "memory_desc_destroy", self.pointer, array)
+        made = api.create_object("memory_desc_permute_axes", "memory_desc_destroy", self.pointer, array)
         return Desc(made, [self.shape[axis] for axis in axes], self.dtype)
 
 
@@ -132,14 +132,14 @@ def strided(shape: Sequence[int], dtype: str, strides: Sequence[int]) -> Desc:
             strides[axis] = extent
         else:
             extent = max(extent, strides[axis] * shape[axis])
-    made = api.make(
+    made = api.create_object(
         "memory_desc_create_with_strides", "memory_desc_destroy",
         len(shape), api.dims(shape), api.DATA_TYPES[dtype], api.dims(strides),
     )  # fmt: skip
     return Desc(made, shape, dtype)
 
 
-def plain(shape: Sequence[int], dtype: str) -> Desc:
+def row_major(shape: Sequence[int], dtype: str) -> Desc:
     """Row-major; a scalar is a vector of one element, since the library has no rank 0."""
     shape = tuple(shape) or (1,)
     strides = [1]
@@ -148,9 +148,9 @@ def plain(shape: Sequence[int], dtype: str) -> Desc:
     return strided(shape, dtype, strides)
 
 
-def anyhow(shape: Sequence[int], dtype: str) -> Desc:
+def any_layout(shape: Sequence[int], dtype: str) -> Desc:
     """Return a layout that the library chooses."""
-    made = api.make(
+    made = api.create_object(
         "memory_desc_create_with_tag", "memory_desc_destroy",
         len(shape), api.dims(shape), api.DATA_TYPES[dtype], api.FORMAT_ANY,
     )  # fmt: skip
@@ -159,11 +159,11 @@ def anyhow(shape: Sequence[int], dtype: str) -> Desc:
 
 def of_primitive(primitive_desc: int, what: int, index: int, shape: Sequence[int], dtype: str) -> Desc:
     """Return the layout that a primitive chose for one of its tensors."""
-    pointer = api.plain_functions().dnnl_primitive_desc_query_md(primitive_desc, what, index)
-    return Desc(api.make("memory_desc_clone", "memory_desc_destroy", pointer), shape, dtype)
+    pointer = api.typed_library().dnnl_primitive_desc_query_md(primitive_desc, what, index)
+    return Desc(api.create_object("memory_desc_clone", "memory_desc_destroy", pointer), shape, dtype)
 
 
 def bytes_of_primitive(primitive_desc: int, what: int) -> int:
     """Bytes of one of the tensors of a primitive."""
-    functions = api.plain_functions()
+    functions = api.typed_library()
     return functions.dnnl_memory_desc_get_size(functions.dnnl_primitive_desc_query_md(primitive_desc, what, 0))

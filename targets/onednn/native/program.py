@@ -20,9 +20,9 @@ from mirlo.targets.onednn.native.compiled import Compiled, RegionReport
 from mirlo.targets.onednn.native.trampoline import Miss, Trampoline, key_array, native_table
 from mirlo.targets.onednn.plan import OneDnnPlan, PrimitiveRegion
 
-MOST_CONTEXTS = 8
+MAX_CONTEXTS = 8
 """Calls of regions of fixed shapes that run at the same time, where there are cores enough; others wait."""
-KEPT = 16
+CACHED_FUNCTIONS = 16
 """Combinations of sizes for which a function is kept."""
 
 
@@ -33,7 +33,7 @@ class OneDnnProgram:
         self, plan: OneDnnPlan, params: Mapping[str, np.ndarray], threads: int = 1, fpmath: str = "strict"
     ) -> None:
         memories = Memories(params, fpmath)
-        contexts = max(1, min(available_cores() // threads, MOST_CONTEXTS))
+        contexts = max(1, min(available_cores() // threads, MAX_CONTEXTS))
         fixed = [function for function in plan.functions if not function.open_dims]
         self._compiled = Compiled(fixed, memories, threads, contexts)
         self._open = {f.name: OpenFunction(f, memories, threads) for f in plan.functions if f.open_dims}
@@ -71,7 +71,7 @@ class OpenFunction:
         self.callback = Miss(self._miss)
         self._memories = memories
         self._threads = threads
-        self._known: deque[tuple[Any, Any, Compiled]] = deque(maxlen=KEPT)
+        self._known: deque[tuple[Any, Any, Compiled]] = deque(maxlen=CACHED_FUNCTIONS)
         """Sizes, table and what it is made of; calls take turns, so that what is dropped is not in use."""
 
     def _miss(self, tensors: Any) -> int | None:

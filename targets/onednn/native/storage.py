@@ -49,7 +49,7 @@ class PrimitiveValue:
     views: list[PrimitiveValue] = field(default_factory=list)
     """Other tensors in the same memory."""
 
-    def seen_as(self, desc: Desc) -> PrimitiveValue:
+    def view_as(self, desc: Desc) -> PrimitiveValue:
         """Return a view of the same memory."""
         return PrimitiveValue(desc, self.storage, self.offset)
 

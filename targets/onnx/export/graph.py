@@ -74,7 +74,7 @@ def _name(value: ExternalValue | str | None) -> str:
     return value if isinstance(value, str) else value.name
 
 
-def fixed_or_one_open(shape: Sequence[Any]) -> list[int] | None:
+def reshape_shape(shape: Sequence[Any]) -> list[int] | None:
     """Return a shape as integers with -1 for one dynamic dim, None where several dims are dynamic."""
     numbers = [dim if isinstance(dim, int) else -1 for dim in shape]
     return numbers if numbers.count(-1) <= 1 and not (-1 in numbers and 0 in numbers) else None

@@ -7,14 +7,14 @@ from typing import Any
 from mirlo.passes.byoc.view import ExternalNode
 from mirlo.passes.rules import decline
 from mirlo.targets.onnx.export import exports
-from mirlo.targets.onnx.export.graph import ExportGraph, fixed_or_one_open
+from mirlo.targets.onnx.export.graph import ExportGraph, reshape_shape
 
-FAR = 2**31 - 2
+INT32_END = 2**31 - 2
 
 
 @exports("reshape")
 def reshape(g: ExportGraph, node: ExternalNode) -> Any:
-    shape = fixed_or_one_open(node.output.type.shape)
+    shape = reshape_shape(node.output.type.shape)
     if shape is None:
         return decline("a reshape can leave one dim open", shape=str(node.output.type))
     return [g.add("Reshape", [node["x"], g.ints(shape)], allowzero=int(0 in shape))]
@@ -51,7 +51,7 @@ def tile(g: ExportGraph, node: ExternalNode) -> list[str]:
 @exports("reverse")
 def reverse(g: ExportGraph, node: ExternalNode) -> list[str]:
     axes = node["axes"]
-    bounds = [[-1] * len(axes), [-FAR] * len(axes), axes, [-1] * len(axes)]
+    bounds = [[-1] * len(axes), [-INT32_END] * len(axes), axes, [-1] * len(axes)]
     return [g.add("Slice", [node["x"], *(g.ints(numbers) for numbers in bounds)])]
 
 

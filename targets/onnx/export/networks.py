@@ -9,7 +9,7 @@ import numpy as np
 from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.onnx.export import exports
-from mirlo.targets.onnx.export.graph import ExportGraph, fixed_or_one_open
+from mirlo.targets.onnx.export.graph import ExportGraph, reshape_shape
 
 
 @exports("matmul")
@@ -42,7 +42,7 @@ def _window(node: ExternalNode) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _layout_objection(node: ExternalNode) -> Decline | None:
+def _require_layout(node: ExternalNode) -> Decline | None:
     if node.attributes.get("data_layout", "NC*") != "NC*" or node.attributes.get("kernel_layout", "OI*") != "OI*":
         layouts = {name: node[name] for name in ("data_layout", "kernel_layout") if name in node.attributes}
         return decline("ONNX has channels first", **layouts)
@@ -54,14 +54,14 @@ def conv(g: ExportGraph, node: ExternalNode) -> Any:
     if node["out_dtype"] is not None and node["out_dtype"] is not node["x"].type.dtype:
         return decline("ONNX convolves in the operands' own type", wanted=node["out_dtype"].name)
     inputs = [node["x"], node["weight"], node["bias"]]
-    return _layout_objection(node) or [g.add("Conv", inputs, group=node["groups"], **_window(node))]
+    return _require_layout(node) or [g.add("Conv", inputs, group=node["groups"], **_window(node))]
 
 
 @exports("conv_transpose")
 def conv_transpose(g: ExportGraph, node: ExternalNode) -> Any:
     inputs, more = [node["x"], node["weight"], node["bias"]], node["output_padding"] or None
     attributes = {**_window(node), "group": node["groups"], "output_padding": more}
-    return _layout_objection(node) or [g.add("ConvTranspose", inputs, **attributes)]
+    return _require_layout(node) or [g.add("ConvTranspose", inputs, **attributes)]
 
 
 @exports("max_pool", "avg_pool", "lp_pool", "max_pool_with_indices")
@@ -77,7 +77,7 @@ def pool(g: ExportGraph, node: ExternalNode) -> Any:
         attributes["p"] = node["p"]
     if len(node.outputs) == 2:
         return list(g.add(operator, [node["x"]], outputs=2, storage_order=node["storage_order"], **attributes))
-    return _layout_objection(node) or [g.add(operator, [node["x"]], **attributes)]
+    return _require_layout(node) or [g.add(operator, [node["x"]], **attributes)]
 
 
 @exports("resize")
@@ -158,7 +158,7 @@ def quantize(g: ExportGraph, node: ExternalNode) -> Any:
 
 def _zeros(g: ExportGraph, scale: ExternalValue, quantized: ExternalValue) -> Any:
     """Return the zero point, which determines the quantized type."""
-    shape = fixed_or_one_open(scale.type.shape)
+    shape = reshape_shape(scale.type.shape)
     if shape is None or -1 in shape:
         return decline("a vector of scales must have a fixed size", scale=str(scale.type))
     return g.array(np.zeros(shape, quantized.type.dtype.to_numpy()))

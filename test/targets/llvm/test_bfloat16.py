@@ -11,7 +11,7 @@ import pytest
 
 from mirlo.dialects.bindings import execution_engine, ir, passmanager
 from mirlo.dialects.context import make_context
-from mirlo.targets.llvm.bfloat16 import expand_bf16, mentions_bf16, move_bf16_as_integers
+from mirlo.targets.llvm.bfloat16 import expand_bf16, move_bf16_as_integers, uses_bf16
 from mirlo.targets.llvm.pipeline import lower_pipeline
 from mirlo.targets.llvm.processor import Processor
 
@@ -45,7 +45,7 @@ def _run(text: str, arrays: list[np.ndarray], out: np.ndarray) -> str:
         expanded = str(module)
         passmanager.PassManager.parse(lower_pipeline()).run(module.operation)
         move_bf16_as_integers(module)
-        assert module.operation.verify() and not mentions_bf16(module)
+        assert module.operation.verify() and not uses_bf16(module)
         engine = execution_engine.ExecutionEngine(module, opt_level=2)
         pointers = [ctypes.c_void_p(array.ctypes.data) for array in (*arrays, out)]
         packed = (ctypes.c_void_p * len(pointers))(*(ctypes.addressof(pointer) for pointer in pointers))

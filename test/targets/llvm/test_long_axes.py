@@ -16,9 +16,9 @@ def test_panels_of_a_long_axis_are_not_listed(monkeypatch: pytest.MonkeyPatch) -
 
     def pieces(columns: int, lanes: int, masked: bool) -> list[Any]:
         asked.append(columns)
-        return tiles.pieces(min(columns, 1 << 20), lanes, masked)
+        return tiles.column_vectors(min(columns, 1 << 20), lanes, masked)
 
-    monkeypatch.setattr(plan, "pieces", pieces)
+    monkeypatch.setattr(plan, "column_vectors", pieces)
     made = node("LpPool", "x", "y", kernel_shape=[1, 1], strides=[3, 3])
     mirlo.compile(make_model([made], {"x": (F32, [1, 4, 2**31 - 1, 1])}, ["y"]), cache=False)
     assert asked and max(asked) < 1000

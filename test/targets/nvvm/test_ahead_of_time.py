@@ -88,7 +88,7 @@ def test_without_an_assembler(monkeypatch: pytest.MonkeyPatch) -> None:
         mirlo.compile(model, target="nvvm{chip=sm_80 cubin=true}", cache=False)
 
 
-@pytest.mark.skipif(libdevice._found() is None, reason="no libdevice: pip install nvidia-nvvm")
+@pytest.mark.skipif(libdevice._find_library() is None, reason="no libdevice: pip install nvidia-nvvm")
 def test_libdevice_is_linked() -> None:
     own = code_of(mirlo.compile(functions, target="nvvm{chip=sm_80}", cache=False), "code")
     target = "nvvm{chip=sm_80 libdevice=true}"
@@ -100,7 +100,7 @@ def test_libdevice_is_linked() -> None:
         assert cubin.to_cubin(linked, find_chip("sm_80")).startswith(ELF)
 
 
-@pytest.mark.skipif(libdevice._found() is None, reason="no libdevice: pip install nvidia-nvvm")
+@pytest.mark.skipif(libdevice._find_library() is None, reason="no libdevice: pip install nvidia-nvvm")
 def test_libdevice_has_what_is_called() -> None:
     from llvmlite import binding
 
@@ -111,7 +111,7 @@ def test_libdevice_has_what_is_called() -> None:
 
 
 def test_without_libdevice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libdevice, "_found", lambda: None)
+    monkeypatch.setattr(libdevice, "_find_library", lambda: None)
     with pytest.raises(mirlo.MirloError, match="libdevice of target 'nvvm' is not on this machine: pip install"):
         mirlo.compile(functions, target="nvvm{chip=sm_80 libdevice=true}", cache=False)
     with pytest.raises(mirlo.MirloError, match="there is no file '/nowhere/libdevice.bc'"):

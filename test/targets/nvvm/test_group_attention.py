@@ -67,7 +67,7 @@ def test_kinds(name: str) -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_keys_in_parts(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouped, "choose_parts", lambda *_: 4)
+    monkeypatch.setattr(grouped, "choose_key_splits", lambda *_: 4)
     assert "parts = 1 " not in check(Case((1, 2, 100, 16), (1, 2, 1000, 16), 24, causal=causal))
 
 

@@ -7,7 +7,7 @@ import pytest
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.lower.calls import find
-from mirlo.targets.nvvm.positions import compare_narrow
+from mirlo.targets.nvvm.positions import narrow_comparisons
 
 KERNEL = """gpu.module @m {{
   gpu.func @k(%x: memref<64xi32>, %y: memref<64xi64>, %n: index) kernel {{
@@ -46,7 +46,7 @@ KERNEL = """gpu.module @m {{
 def test_comparisons(left: str, right: str, narrow: bool) -> None:
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(KERNEL.format(left=left, right=right))
-        compare_narrow(module.operation)
+        narrow_comparisons(module.operation)
         assert module.operation.verify()
         (compare,) = find(module, "arith.cmpi")
         assert str(compare.operands[0].type) == ("i32" if narrow else "index")

@@ -26,7 +26,7 @@ def on_few_units(monkeypatch: pytest.MonkeyPatch, units: int, which: int = 0) ->
         last = way(rest) if isinstance(parts, Decline) else SplitKPlan(parts, way(parts.roles))
         return StreamKPlan(way(whole), last)
 
-    monkeypatch.setattr(products, "rounds_if_better", forced)
+    monkeypatch.setattr(products, "whole_waves_if_faster", forced)
 
 
 @pytest.mark.parametrize(

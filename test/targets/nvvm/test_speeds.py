@@ -6,7 +6,7 @@ import pytest
 
 from mirlo.passes.figures import RegionWork
 from mirlo.targets.nvvm.chips import CHIPS
-from mirlo.targets.nvvm.speeds import DEVICES, LIBRARY, OWN, figures_of, library_figures
+from mirlo.targets.nvvm.speeds import DEVICES, LIBRARY, MIRLO_KERNELS, figures_of, library_figures
 
 
 def product(m: int, n: int, k: int, dtype: str = "f16") -> RegionWork:
@@ -14,7 +14,7 @@ def product(m: int, n: int, k: int, dtype: str = "f16") -> RegionWork:
     return RegionWork("relax.matmul", operands, (result,), 2 * m * n * k, 2 * (m * k + k * n + m * n))
 
 
-def microseconds(chip: str, work: RegionWork, maker: object = OWN) -> float:
+def microseconds(chip: str, work: RegionWork, maker: object = MIRLO_KERNELS) -> float:
     return figures_of(chip, maker).cost(work).microseconds  # type: ignore[arg-type]
 
 
@@ -22,12 +22,12 @@ def test_every_chip_is_known() -> None:
     assert DEVICES.keys() == CHIPS.keys()
     for name, device in DEVICES.items():
         assert device.units == CHIPS[name].units
-        assert all(name in table for maker in (OWN, LIBRARY) for table in (maker.matrix, maker.attention))
+        assert all(name in table for maker in (MIRLO_KERNELS, LIBRARY) for table in (maker.matrix, maker.attention))
 
 
 @pytest.mark.parametrize("chip", CHIPS)
 def test_large_products_reach_their_part_of_the_peak(chip: str) -> None:
-    for maker in (OWN, LIBRARY):
+    for maker in (MIRLO_KERNELS, LIBRARY):
         share = (
             2e-12
             * 8192**3
@@ -38,14 +38,14 @@ def test_large_products_reach_their_part_of_the_peak(chip: str) -> None:
 
 
 def test_what_decides() -> None:
-    cost = figures_of("sm_90a", OWN).cost
+    cost = figures_of("sm_90a", MIRLO_KERNELS).cost
     # A tile more than there are units is another round.
     assert cost(product(128 * 132, 128, 4096)).microseconds < cost(product(128 * 133, 128, 4096)).microseconds
     assert "in 1 round" in cost(product(512, 512, 512)).why
     assert "parts" in cost(product(64, 64, 65536)).why
     assert "MB at 4320 GB/s" in cost(product(16, 16384, 4096)).why
     assert cost(product(1, 16384, 4096)).why == "bytes"
-    rounded = figures_of("sm_90a", OWN, tf32=True).cost(product(4096, 4096, 4096, "f32")).microseconds
+    rounded = figures_of("sm_90a", MIRLO_KERNELS, tf32=True).cost(product(4096, 4096, 4096, "f32")).microseconds
     assert rounded < cost(product(4096, 4096, 4096, "f32")).microseconds / 4
     attention = RegionWork("relax.attention", ("f16[1, 16, 4096, 128]",) * 2, ("f16[1, 16, 4096, 128]",), 10**11, 10**6)
     assert cost(attention).why == "0.35 of 989 TFLOP/s"
@@ -55,7 +55,7 @@ def test_what_decides() -> None:
 
 def test_convolutions_are_products() -> None:
     """Whatever the layout: of places by channels, with sums along the window."""
-    cost = figures_of("sm_90a", OWN).cost
+    cost = figures_of("sm_90a", MIRLO_KERNELS).cost
     first, last = ("f16[32, 64, 56, 56]", "f16[64, 64, 3, 3]"), ("f16[32, 56, 56, 64]", "f16[64, 3, 3, 64]")
     flops, size = 2 * 32 * 56 * 56 * 64 * 64 * 9, 2 * 2 * 32 * 56 * 56 * 64
     found = [cost(RegionWork("relax.conv", kinds, (kinds[0],), flops, size)) for kinds in (first, last)]

@@ -15,7 +15,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target
-from mirlo.targets.nvvm.schedule.products import TILE, WAY, WAYS
+from mirlo.targets.nvvm.schedule.products import STRATEGIES, TILE, WAY
 
 
 class Best:
@@ -69,7 +69,7 @@ def test_schedules_take_what_was_found(options: str, values: dict[str, int], thr
 
 def test_what_is_offered() -> None:
     _, offered = scheduled(HALVES, "chip=sm_90a", {})
-    ways = [way.tiles for way in WAYS]
+    ways = [way.tiles for way in STRATEGIES]
     assert len(offered) == sum(map(len, ways)) - 1, "all but the one that is taken anyway"
     assert [values[WAY] for values in offered] == sorted(values[WAY] for values in offered)
     _, offered = scheduled(HALVES, "chip=sm_80", {})

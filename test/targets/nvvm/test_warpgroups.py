@@ -136,7 +136,7 @@ def test_convolutions_of_one_pixel() -> None:
 @pytest.mark.parametrize(("tile", "strides"), [(-1, 1), (0, 2), (3, 1)])
 def test_convolutions_are_gathered(tile: int, strides: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.TILES[tile])
-    monkeypatch.setattr(products, "rounds_if_better", lambda plan, *_: plan)
+    monkeypatch.setattr(products, "whole_waves_if_faster", lambda plan, *_: plan)
     high, wide = (9 - 1) // strides + 1, (10 - 1) // strides + 1
     given, made = "tensor<3x9x10x40xf16>", f"tensor<3x{high}x{wide}x72xf16>"
     text = f"""func.func @main(%0: {given}, %1: tensor<3x3x40x72xf16>) -> {made} {{

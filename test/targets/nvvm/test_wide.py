@@ -52,7 +52,7 @@ def test_reads_are_under_way_together(operator: str, runs: int) -> None:
 
 @pytest.mark.parametrize(("rows", "dtype"), [(64, "f32"), (96, "bf16")])
 def test_runs(rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wide, "ENOUGH", 1)
+    monkeypatch.setattr(wide, "MIN_BLOCKS", 1)
     monkeypatch.setattr(wide, "MIN_ELEMENTS", 1)
     generator = np.random.default_rng(1)
     kind = np.float32 if dtype == "f32" else ml_dtypes.bfloat16

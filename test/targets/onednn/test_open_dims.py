@@ -13,12 +13,12 @@ from onnx_models import F32, make_model, node
 from plans import close, random
 
 import mirlo
-from mirlo.targets.onednn.codegen import UnknownDims, _require_sizes
+from mirlo.targets.onednn.codegen import UndeterminedDims, _require_sizes
 from mirlo.targets.onednn.native.library import is_available
-from mirlo.targets.onednn.native.program import KEPT
+from mirlo.targets.onednn.native.program import CACHED_FUNCTIONS
 from mirlo.targets.onednn.plan import PlanTensor, PrimitiveNode, PrimitiveRegion
 from mirlo.targets.onednn.reports import reports
-from mirlo.targets.onednn.sizes import evaluate, solve, symbols, untold
+from mirlo.targets.onednn.sizes import evaluate, solve, symbols, undetermined
 
 needs_library = pytest.mark.skipif(not is_available(), reason="the oneDNN library is not installed (extra 'onednn')")
 
@@ -85,7 +85,7 @@ def test_sizes_of_calls(model: Any, shapes: list[tuple[int, ...]], tmp_path: Pat
 @needs_library
 def test_many_sizes_and_none() -> None:
     executable = mirlo.compile(attention(), "onednn,llvm")
-    for length in [*range(1, KEPT + 4), 1, 2, KEPT + 3]:
+    for length in [*range(1, CACHED_FUNCTIONS + 4), 1, 2, CACHED_FUNCTIONS + 3]:
         x = random(1, length, 16)
         first = executable(x)
         np.testing.assert_array_equal(executable(x), first)
@@ -131,9 +131,9 @@ def test_sizes() -> None:
     assert known == {"batch": 3, "length": 7}
     assert evaluate("-batch + 2*length", known) == 11 and evaluate(4, known) == 4
     assert symbols("x.m*n - 1") == {"x.m", "n"}
-    assert untold(["a*b", "b"], ["a + b"]) == set()
-    assert untold(["a*b"], ["a*b", "a"]) == {"a", "b"}
-    assert untold(["a*a"], ["a"]) == {"a"}
+    assert undetermined(["a*b", "b"], ["a + b"]) == set()
+    assert undetermined(["a*b"], ["a*b", "a"]) == {"a", "b"}
+    assert undetermined(["a*a"], ["a"]) == {"a"}
 
 
 def test_a_region_that_does_not_tell_its_sizes_is_refused() -> None:
@@ -143,5 +143,5 @@ def test_a_region_that_does_not_tell_its_sizes_is_refused() -> None:
         "z": PlanTensor(("a*b", 4), "f32"),
     }
     nodes = (PrimitiveNode("reshape", {"x": "x"}, "y"), PrimitiveNode("reshape", {"x": "y"}, "z"))
-    with pytest.raises(UnknownDims, match="region 'r' has dims of the symbols a, b, which no input or output"):
+    with pytest.raises(UndeterminedDims, match="region 'r' has dims of the symbols a, b, which no input or output"):
         _require_sizes(PrimitiveRegion("r", ("x",), ("z",), tensors, nodes))

@@ -14,7 +14,7 @@ from plans import RELU, Region, close, conv, conv_attributes, random
 from mirlo.runtime.errors import ArtifactError
 from mirlo.targets.onednn.native import library
 from mirlo.targets.onednn.native.library import OneDnnError, is_available
-from mirlo.targets.onednn.native.program import MOST_CONTEXTS
+from mirlo.targets.onednn.native.program import MAX_CONTEXTS
 from mirlo.targets.onednn.plan import PrimitiveNode, read
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="the oneDNN library is not installed (extra 'onednn')")
@@ -38,7 +38,7 @@ def test_calls_from_several_threads(cores: int, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("mirlo.targets.onednn.native.program.available_cores", lambda: cores)
     region, expected = _network(threads=2)
     tables = region.program._compiled.tables["region"]
-    assert len(tables) == min(cores // 2, MOST_CONTEXTS) and len({table.stream for table in tables}) == len(tables)
+    assert len(tables) == min(cores // 2, MAX_CONTEXTS) and len({table.stream for table in tables}) == len(tables)
     results = [np.empty(expected.shape, np.float32) for _ in range(4)]
 
     def work(result: np.ndarray) -> None:

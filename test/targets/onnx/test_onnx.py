@@ -148,9 +148,9 @@ def test_a_provider_that_is_not_installed() -> None:
 @pytest.fixture
 def no_runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    provider.objection_to.cache_clear()
+    provider.try_model.cache_clear()
     yield
-    provider.objection_to.cache_clear()
+    provider.try_model.cache_clear()
 
 
 def test_without_onnx_runtime_the_error_says_what_to_install(no_runtime: None) -> None:

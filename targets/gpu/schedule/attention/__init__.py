@@ -13,8 +13,8 @@ from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, cannot_be_attention, find_attention
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
-from mirlo.targets.gpu.schedule.attention.lengths import AttentionKernels, ByLength, of_one_query
-from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_parts
+from mirlo.targets.gpu.schedule.attention.lengths import AttentionKernels, QueryCountPlans, with_one_query
+from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
 from mirlo.targets.gpu.schedule.attention.tiled import Team, ThreadAttentionTile, TiledKernel, in_shared_memory
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.stages import LANES, Planner, build, plan_stages
@@ -51,7 +51,7 @@ class AttentionPlan:
         return {"tile": [self.tile.height, self.tile.width], "parts": self.parts}
 
 
-Plan = AttentionKernels | ByLength
+Plan = AttentionKernels | QueryCountPlans
 
 
 def plan_group(group: BlockGroup, plan: Callable[[AttentionBlocks], AttentionKernels | Decline]) -> Plan | Decline:
@@ -60,18 +60,18 @@ def plan_group(group: BlockGroup, plan: Callable[[AttentionBlocks], AttentionKer
     if isinstance(found, Decline):
         return found
     more = plan(found)
-    single = of_one_query(found)
+    single = with_one_query(found)
     if isinstance(more, Decline) or single is None:
         return more
     one = plan(single[0])
-    return one if isinstance(one, Decline) else ByLength(one, more, single[1])
+    return one if isinstance(one, Decline) else QueryCountPlans(one, more, single[1])
 
 
 def plan_attention(found: AttentionBlocks, busy: int = MIN_BLOCKS, team: Team = in_shared_memory) -> AttentionPlan:
     """Plan any attention."""
     tile = choose_tile(found)
     return AttentionPlan(
-        found, tile, choose_parts(found, BlockProperties(tile.height, tile.width, tile.columns, busy)), team
+        found, tile, choose_key_splits(found, BlockProperties(tile.height, tile.width, tile.columns, busy)), team
     )
 
 
@@ -79,7 +79,7 @@ def choose_tile(found: AttentionBlocks) -> ThreadAttentionTile:
     """Return the largest tile that fits shared memory."""
     tile = _widest_tile(found)
     size = element_bytes(found.sum_type)
-    while size * tile.shared_numbers > SHARED_BYTES:
+    while size * tile.shared_elements > SHARED_BYTES:
         if tile.columns > FEWEST_COLUMNS:
             tile = replace(tile, columns=-(-tile.columns // 2))
         elif tile.rows > 1:

@@ -30,7 +30,7 @@ class AttentionKernels(Protocol):
 
 
 @dataclass(frozen=True)
-class ByLength:
+class QueryCountPlans:
     """Two plans of the same attention."""
 
     one: AttentionKernels
@@ -52,7 +52,7 @@ class ByLength:
         return {**self.more.describe(), **one}
 
 
-def of_one_query(found: AttentionBlocks) -> tuple[AttentionBlocks, Dim] | None:
+def with_one_query(found: AttentionBlocks) -> tuple[AttentionBlocks, Dim] | None:
     """Return the attention for one query and the number of queries, if that is dynamic."""
     loops = [loop for loop in found.rows if not isinstance(found.extents[loop], int)]
     if len(loops) != 1:

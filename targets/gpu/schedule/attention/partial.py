@@ -21,7 +21,7 @@ from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.launch import add, either, launch_points, less, multiply, when
 
 
-class Parts:
+class PartialResults:
     """Partial results in scratch memory."""
 
     def __init__(self, work: Work, count: Dim):
@@ -118,9 +118,9 @@ class Parts:
         return [multiply_add(share, part, sum_) for part, sum_ in zip(found, held, strict=True)]
 
 
-def parts_of(work: Work, count: Dim) -> Parts | None:
+def allocate_partial_results(work: Work, count: Dim) -> PartialResults | None:
     """Return memory for the parts of an attention, if there may be several."""
-    return None if count == 1 else Parts(work, count)
+    return None if count == 1 else PartialResults(work, count)
 
 
 def tiles_of(part: Any, parts: Dim, tiles: Dim, seen: Any) -> tuple[Any, Any]:

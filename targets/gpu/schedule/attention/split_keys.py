@@ -39,11 +39,11 @@ class BlockProperties:
     """Blocks resident on a multiprocessor: those with few warps, and those that wait for memory."""
 
 
-def choose_parts(found: AttentionBlocks, blocks: BlockProperties) -> Dim:
+def choose_key_splits(found: AttentionBlocks, blocks: BlockProperties) -> Dim:
     """Return the number of parts with the lowest cost."""
     keys, batches, rows = found.keys, found.count(found.batch), found.count(found.rows)
     if not (isinstance(keys, int) and isinstance(batches, int) and isinstance(rows, int)):
-        return _open_parts(found, blocks)
+        return _dynamic_key_splits(found, blocks)
     sizes = _Sizes(keys, batches, rows)
     tiles = -(-keys // blocks.width)
     parts = [1]
@@ -54,7 +54,7 @@ def choose_parts(found: AttentionBlocks, blocks: BlockProperties) -> Dim:
     return min(even, key=lambda number: _seconds(found, sizes, blocks, number))
 
 
-def _open_parts(found: AttentionBlocks, blocks: BlockProperties) -> Dim:
+def _dynamic_key_splits(found: AttentionBlocks, blocks: BlockProperties) -> Dim:
     """Return one part per available multiprocessor, each with enough keys."""
     wide = -(-found.value_size // blocks.columns)
     count = found.count(found.batch) * D.ceildiv(found.count(found.rows), blocks.height) * wide

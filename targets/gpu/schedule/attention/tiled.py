@@ -17,15 +17,15 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
 from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.attention.partial import parts_of, tiles_of
+from mirlo.targets.gpu.schedule.attention.partial import allocate_partial_results, tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times, weight
 from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.exchange import Exchange, SharedExchange
 from mirlo.targets.gpu.schedule.launch import (
     Ids,
     add,
-    at_most,
     barrier,
+    clamp_index,
     launch,
     less,
     multiply,
@@ -37,7 +37,7 @@ from mirlo.targets.gpu.schedule.launch import (
 DEPTH = 16
 """k-steps in shared memory at a time."""
 
-FEWEST_SHARED = 8
+MIN_ROWS_FOR_SHARED = 8
 """Fewest rows for which values are copied to shared memory."""
 
 Team = Callable[[Any, Any, "ThreadAttentionTile", Any], Exchange]
@@ -64,7 +64,7 @@ class ThreadAttentionTile:
         return self.across * self.keys
 
     @property
-    def shared_numbers(self) -> int:
+    def shared_elements(self) -> int:
         """Return the elements of shared memory.
 
         They hold k-steps of both operands or of the values, weights, and exchanged values.
@@ -73,7 +73,7 @@ class ThreadAttentionTile:
         return stage + self.height * self.width + self.height * self.across
 
     @property
-    def own_columns(self) -> int:
+    def thread_columns(self) -> int:
         """Return the columns of a thread."""
         return -(-self.columns // self.across)
 
@@ -94,7 +94,7 @@ class TiledKernel:
         self.high = D.ceildiv(work.rows, tile.height)
         self.wide = -(-self.found.value_size // tile.columns)
         self.tiles = D.ceildiv(self.found.keys, tile.width)
-        self.parts = parts_of(work, parts)
+        self.parts = allocate_partial_results(work, parts)
         self.count = parts
         self.kind = self.found.sum_type
 
@@ -119,14 +119,14 @@ class TiledKernel:
         self.stage = shared(DEPTH * max(tile.height + tile.width, tile.columns), self.kind)
         self.weights = shared(tile.height * tile.width, self.kind)
         self.own_rows = [add(self.first_row, add(self.down, i * tile.down)) for i in range(tile.rows)]
-        rows = [at_most(row, work.rows, tile.height) for row in self.own_rows]
+        rows = [clamp_index(row, work.rows, tile.height) for row in self.own_rows]
         self.row_loops = [{**self.batch, **work.row(row)} for row in rows]
-        last = at_most(add(self.first_row, tile.height - 1), work.rows, tile.height)
+        last = clamp_index(add(self.first_row, tile.height - 1), work.rows, tile.height)
         seen = work.seen(self.batch, self.first_row, last)
         tiles = create("arith.divui", seen.type, add(seen, tile.width - 1), index(tile.width))
         begin, end = tiles_of(part, self.count, self.tiles, tiles)
         zero, lowest = emit_constant(0.0, self.kind), hidden(self.kind)
-        start = [lowest] * tile.rows + [zero] * tile.rows + [zero] * (tile.rows * tile.own_columns)
+        start = [lowest] * tile.rows + [zero] * tile.rows + [zero] * (tile.rows * tile.thread_columns)
         done = for_loop(begin, end, 1, lambda t, *carried: self._step(multiply(t, tile.width), list(carried)), start)
         self._finish(part, done)
 
@@ -142,12 +142,12 @@ class TiledKernel:
             weights = [weight(score, shift) for score in line]
             totals[i] = plus(times(totals[i], fades[i]), _fold(plus, weights))
             for j, value in enumerate(weights):
-                memref.StoreOp(value, self.weights, [self._weight_place(i, j)])
-        count = self.tile.own_columns
+                memref.StoreOp(value, self.weights, [self._weight_position(i, j)])
+        count = self.tile.thread_columns
         sums = [times(total, fades[i // count]) for i, total in enumerate(sums)]
         return [*new, *totals, *self._weighted(first_key, sums)]
 
-    def _weight_place(self, i: int, j: int) -> Any:
+    def _weight_position(self, i: int, j: int) -> Any:
         row = add(self.down, i * self.tile.down)
         return add(multiply(row, self.tile.width), add(self.across, j * self.tile.across))
 
@@ -170,7 +170,7 @@ class TiledKernel:
             line = []
             for j in range(tile.keys):
                 key = add(first_key, add(self.across, j * tile.across))
-                at = {**loops, found.key_loop: at_most(key, found.keys, tile.width)}
+                at = {**loops, found.key_loop: clamp_index(key, found.keys, tile.width)}
                 score = self.work.score(sums[i * tile.keys + j], at)
                 if found.keys % tile.width:
                     score = create("arith.select", score.type, less(key, found.keys), score, hidden(score.type))
@@ -179,11 +179,11 @@ class TiledKernel:
         return lines
 
     def _query(self, line: Any) -> tuple[Any, dict[int, Any]]:
-        row = at_most(add(self.first_row, line), self.work.rows, self.tile.height)
+        row = clamp_index(add(self.first_row, line), self.work.rows, self.tile.height)
         return self.found.query, {**self.batch, **self.work.row(row)}
 
     def _key(self, first_key: Any, line: Any) -> tuple[Any, dict[int, Any]]:
-        key = at_most(add(first_key, line), self.found.keys, self.tile.width)
+        key = clamp_index(add(first_key, line), self.found.keys, self.tile.width)
         return self.found.key, {**self.batch, self.found.key_loop: key}
 
     def _load(self, first: Any, lines: int, source: Callable[[Any], Any], start: int = 0) -> None:
@@ -193,7 +193,7 @@ class TiledKernel:
         def load(line: Any, depth: Any) -> None:
             read, loops = source(line)
             at = add(first, depth)
-            value = self.work.factor(read, {**loops, self.found.size_loop: at_most(at, size, DEPTH)})
+            value = self.work.factor(read, {**loops, self.found.size_loop: clamp_index(at, size, DEPTH)})
             if size % DEPTH:
                 value = create("arith.select", value.type, less(at, size), value, emit_constant(0.0, value.type))
             memref.StoreOp(value, self.stage, [add(add(multiply(depth, lines), line), start)])
@@ -232,15 +232,15 @@ class TiledKernel:
     def _weighted(self, first_key: Any, sums: list[Any]) -> list[Any]:
         """Add the tile's weights times the values to the accumulators."""
         tile, found = self.tile, self.found
-        if tile.height < FEWEST_SHARED:
+        if tile.height < MIN_ROWS_FOR_SHARED:
             barrier()
             return for_loop(0, tile.width, 1, lambda k, *held: self._add_directly(first_key, k, held), sums)
         depth = min(DEPTH, tile.width)
 
         def step(first: Any, *held: Any) -> list[Any]:
             def load(line: Any, column: Any) -> None:
-                key = at_most(add(first_key, add(first, line)), found.keys, tile.width)
-                at = at_most(add(self.first_column, column), found.value_size, tile.columns)
+                key = clamp_index(add(first_key, add(first, line)), found.keys, tile.width)
+                at = clamp_index(add(self.first_column, column), found.value_size, tile.columns)
                 loops = {**self.batch, found.key_loop: key, found.value_loop: at}
                 memref.StoreOp(
                     self.work.factor(found.value, loops), self.stage, [add(multiply(line, tile.columns), column)]
@@ -258,20 +258,20 @@ class TiledKernel:
     def _add_directly(self, first_key: Any, k: Any, sums: Any) -> list[Any]:
         """Add values for few rows directly from global memory."""
         tile, found = self.tile, self.found
-        key = at_most(add(first_key, k), found.keys, tile.width)
+        key = clamp_index(add(first_key, k), found.keys, tile.width)
         values = []
-        for c in range(tile.own_columns):
-            column = at_most(add(self.across, c * tile.across), tile.columns, tile.across)
-            at = at_most(add(self.first_column, column), found.value_size, tile.columns)
+        for c in range(tile.thread_columns):
+            column = clamp_index(add(self.across, c * tile.across), tile.columns, tile.across)
+            at = clamp_index(add(self.first_column, column), found.value_size, tile.columns)
             values.append(self.work.factor(found.value, {**self.batch, found.key_loop: key, found.value_loop: at}))
         return self._multiplied(k, values, sums)
 
     def _add(self, first: Any, k: Any, sums: Any) -> list[Any]:
-        tile, count = self.tile, self.tile.own_columns
+        tile, count = self.tile, self.tile.thread_columns
         line = multiply(k, tile.columns)
         values = []
         for c in range(count):
-            column = at_most(add(self.across, c * tile.across), tile.columns, tile.across)
+            column = clamp_index(add(self.across, c * tile.across), tile.columns, tile.across)
             values.append(memref.LoadOp(self.stage, [add(line, column)]).result)
         return self._multiplied(add(first, k), values, sums)
 
@@ -286,7 +286,7 @@ class TiledKernel:
         return [multiply_add(w, v, total) for (w, v), total in zip(pairs, sums, strict=True)]
 
     def _finish(self, part: Any, done: list[Any]) -> None:
-        rows, count = self.tile.rows, self.tile.own_columns
+        rows, count = self.tile.rows, self.tile.thread_columns
         totals = self.meet.together(done[rows : 2 * rows], plus)
         for i in range(rows):
             sums = done[2 * rows + i * count :][:count]
@@ -301,7 +301,7 @@ class TiledKernel:
         if self.parts is not None:
             line = self.parts.line(part, self.batch_number, self.own_rows[i])
             self.parts.store_row(line, peak, total, less(self.across, 1))
-        for c in range(tile.own_columns):
+        for c in range(tile.thread_columns):
             own = add(self.across, c * tile.across)
             column = add(self.first_column, own)
             tests = [less(own, tile.columns)] if tile.columns % tile.across else []

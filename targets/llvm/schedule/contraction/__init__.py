@@ -11,7 +11,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, summary
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan, plan_of
-from mirlo.targets.llvm.schedule.group import whole_function
+from mirlo.targets.llvm.schedule.group import function_group
 
 
 @dataclass
@@ -37,7 +37,7 @@ def plan_contraction(group: BlockGroup) -> VectorContractionPlan | Decline:
 @schedule("any", target="llvm", priority=100)
 def contraction(kernel: Any, context: Any) -> Any:
     """Schedule a contraction and its epilogue in register tiles."""
-    group = whole_function(kernel, context)
+    group = function_group(kernel, context)
     if isinstance(group, Decline):
         return group
     plan = plan_contraction(group)

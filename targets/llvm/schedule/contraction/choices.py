@@ -11,17 +11,17 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand
-from mirlo.targets.llvm.schedule.contraction.tiles import TileQuestion, choose_tile
+from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
+from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, choose_tile
 
-ENOUGH_ROWS = 6
+MIN_TILE_ROWS = 6
 """Rows from which on an axis is worth a tile, however long other axes are."""
 OPEN_ROWS = 56
 """Fewest rows that a tile is chosen for if their number is dynamic."""
 PACK_FROM_ROWS = 6
 """Rows from which on packing the column operand costs less than reading it with a long stride."""
 
-FEW_PRODUCTS = 64
+SHORT_K = 64
 """Largest K for which writing the results takes a large part of the time."""
 
 
@@ -30,7 +30,7 @@ def count_of(axes: Iterable[LoopAxis]) -> int:
     return prod(D.estimate_dim(axis.extent) for axis in axes)
 
 
-def bytes_read_again(rows: ContractionOperand, spatial: Iterable[LoopAxis]) -> int:
+def reread_bytes(rows: ContractionOperand, spatial: Iterable[LoopAxis]) -> int:
     """Return the bytes of the row operand; 0 if it is much larger than the output, so that most of it is read once."""
     elements = prod(D.estimate_dim(extent) for extent in rows.access.shape)
     if elements > 2 * count_of(spatial):
@@ -38,7 +38,7 @@ def bytes_read_again(rows: ContractionOperand, spatial: Iterable[LoopAxis]) -> i
     return elements * element_bytes(rows.access.element_type)
 
 
-def asked_for(question: TileQuestion, axis: LoopAxis, side: ContractionOperand) -> TileQuestion:
+def tile_request(question: TileProblem, axis: LoopAxis, side: ContractionOperand) -> TileProblem:
     """Return the tile request for rows along an axis; a dynamic number of rows has extra tiles for few rows."""
     rows = axis.extent if isinstance(axis.extent, int) else max(D.estimate_dim(axis.extent), OPEN_ROWS)
     step = D.estimate_dim(side.form.stride(axis)) * element_bytes(side.access.element_type)
@@ -46,15 +46,17 @@ def asked_for(question: TileQuestion, axis: LoopAxis, side: ContractionOperand) 
 
 
 def choose_rows(
-    question: TileQuestion, candidates: list[LoopAxis], side: ContractionOperand, machine: Machine
+    question: TileProblem, candidates: list[LoopAxis], side: ContractionOperand, machine: Machine
 ) -> tuple[LoopAxis | None, int, int]:
     """Choose the axis of the tile's rows, and the size of the tile."""
     if not candidates:
         rows, vectors, _ = choose_tile(question, machine)
         return None, rows, vectors
     best = None
-    for axis in reversed(_worth_trying(candidates)):  # innermost first: between equals, its rows are closest in memory
-        asked = asked_for(question, axis, side)
+    for axis in reversed(
+        _candidate_row_axes(candidates)
+    ):  # innermost first: between equals, its rows are closest in memory
+        asked = tile_request(question, axis, side)
         rows, vectors, cycles = choose_tile(asked, machine)
         cycles /= asked.rows
         if best is None or cycles < best[0] * 0.98:
@@ -63,13 +65,13 @@ def choose_rows(
     return best[1:]
 
 
-def _worth_trying(candidates: list[LoopAxis]) -> list[LoopAxis]:
+def _candidate_row_axes(candidates: list[LoopAxis]) -> list[LoopAxis]:
     """Return the axes with enough rows, if any have a static extent; otherwise also the innermost dynamic one.
 
     An outer dynamic axis, the batch, may have a single row at run time.
     """
     known = [axis for axis in candidates if isinstance(axis.extent, int)]
-    if any(axis.extent >= ENOUGH_ROWS for axis in known):
+    if any(axis.extent >= MIN_TILE_ROWS for axis in known):
         return known
     inner = [axis for axis in candidates if not isinstance(axis.extent, int)][-1:]
     return [axis for axis in candidates if axis in known or axis in inner]
@@ -94,7 +96,7 @@ def pours_out(
 ) -> bool:
     """Return whether a static matrix product without batch has a small K and an output larger than the L2 cache."""
     axes = contraction.axes
-    if not all(isinstance(axis.extent, int) for axis in axes) or count_of(contraction.reduce) > FEW_PRODUCTS:
+    if not all(isinstance(axis.extent, int) for axis in axes) or count_of(contraction.reduce) > SHORT_K:
         return False
     if any(not axis.reduce and rows.form.stride(axis) and columns.form.stride(axis) for axis in axes):
         return False
@@ -102,7 +104,7 @@ def pours_out(
     return results > machine.l2_bytes // 2
 
 
-def wants_packing(
+def needs_packing(
     columns: ContractionOperand,
     lane_axis: LoopAxis,
     order: list[LoopAxis],

@@ -141,7 +141,7 @@ class Code:
             scf.YieldOp(list(following or ()))
         return list(loop.results)
 
-    def loop_with_rest(
+    def loop_with_tail(
         self, parts: Sequence[Span], body: Callable[[Any, int], None], parallel: bool, apart: bool = False
     ) -> None:
         """Loop over the tiles of some spans, of which the second may be a smaller last tile: `body(i, which span)`.

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
+from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
-from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.tiles import tile_cycles
 
-FAR_BYTES_PER_CYCLE = 48.0
+L3_BYTES_PER_CYCLE = 48.0
 """Bandwidth from beyond the L2 cache, prefetched while tiles compute."""
-KEPT = 0.75
+L2_RESIDENT_SHARE = 0.75
 """Part of the L2 cache that an operand may fill and still be there when it is read again."""
 COPY_BYTES_PER_CYCLE = 16.0
 """Bandwidth of packing."""
@@ -38,12 +38,12 @@ def expected_cycles(plan: RegisterTilePlan) -> float | None:
     question = replace(plan.question, depth=max(1, plan.question.depth // parts))
     outer = count_of(plan.column_loops) * count_of(plan.row_loops)
     computing = parts * outer * tile_cycles(plan.tile_rows, plan.tile_vectors, question, machine)
-    return computing + _far_bytes(plan, parts) / FAR_BYTES_PER_CYCLE + _copied_bytes(plan) / COPY_BYTES_PER_CYCLE
+    return computing + _bytes_beyond_l2(plan, parts) / L3_BYTES_PER_CYCLE + _copied_bytes(plan) / COPY_BYTES_PER_CYCLE
 
 
-def _far_bytes(plan: RegisterTilePlan, parts: int) -> float:
+def _bytes_beyond_l2(plan: RegisterTilePlan, parts: int) -> float:
     """Return the bytes from beyond the L2 cache for the order of the loops."""
-    kept = KEPT * plan.machine.l2_bytes
+    kept = L2_RESIDENT_SHARE * plan.machine.l2_bytes
     batches = max(1, count_of(plan.column_loops))
     panels = max(1, -(-D.estimate_dim(plan.lane_axis.extent) // plan.tile_columns))
     traffic = _traffic(plan, batches * parts, panels)

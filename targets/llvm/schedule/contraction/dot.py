@@ -13,18 +13,18 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.schedule.contraction.code import Cursor
-from mirlo.targets.llvm.schedule.contraction.places import Places
+from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles, multiply_add
-from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, pieces
+from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, column_vectors
 
 
 class DotTiles(Tiles):
     """Tiles of rows x columns dot products, each accumulated in a vector."""
 
-    def keep_columns(self, columns: Cursor, cut: list[ColumnVector]) -> None:
+    def load_columns(self, columns: Cursor, cut: list[ColumnVector]) -> None:
         """Do nothing: every vector is read once."""
 
-    def emit(self, places: Places, extent: Extent) -> None:
+    def emit(self, places: TileCursors, extent: Extent) -> None:
         """Emit a tile: accumulators, epilogue, stores."""
         rows, cut = extent.rows, extent.cut
         columns = sum(piece.active for piece in cut if isinstance(piece.active, int))
@@ -40,7 +40,7 @@ class DotTiles(Tiles):
             here = places if axis is None else places.advance(axis, r)
             for piece in cut:
                 position = self.code.index(r * columns + piece.offset)
-                self.epilogue.finish_vector(here, piece, self.code.load_vector(held, position, piece), {})
+                self.epilogue.store_results(here, piece, self.code.load_vector(held, position, piece), {})
 
     def _walk(self, axes: list[LoopAxis], rows: Cursor, columns: Cursor, sums: list[Any], count: int) -> list[Any]:
         axis, *inner = axes
@@ -61,7 +61,7 @@ class DotTiles(Tiles):
             )
         rest = axis.extent - whole
         open_end = [] if isinstance(rest, int) else [ColumnVector(0, lanes, rest)]
-        for piece in open_end or pieces(rest, lanes, self.plan.machine.masked):
+        for piece in open_end or column_vectors(rest, lanes, self.plan.machine.masked):
             sums = self._add(rows.shift(whole), columns.shift(whole), sums, count, piece)
         return sums
 

@@ -9,11 +9,11 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, narrowed
 from mirlo.passes.schedule.vectors import lane_indices, splat, vector_body
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
-from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
+from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 
-FEWEST_PRODUCTS = 16
+MIN_K_TO_PREFETCH = 16
 """Smallest K that takes long enough for prefetched operands of the epilogue to arrive."""
 ROLLED_FROM = 400
 """Operations of an epilogue, over all vectors of a tile, above which it is emitted as a loop over the tile's rows."""
@@ -28,7 +28,7 @@ class Epilogue:
         self.buffers = buffers
         self.operations = count_operations([stage.block for stage in plan.contraction.stages])
 
-    def finish(self, places: Places, rows: int, cut: list[ColumnVector], sums: list[Any]) -> None:
+    def finish(self, places: TileCursors, rows: int, cut: list[ColumnVector], sums: list[Any]) -> None:
         """Emit the epilogue of a tile whose accumulators are in registers, row by row."""
         axis = self.plan.row_axis
         if axis is None or rows == 1 or self.operations * len(sums) <= ROLLED_FROM:
@@ -36,7 +36,7 @@ class Epilogue:
             for r in range(rows):
                 here = places if axis is None else places.advance(axis, r)
                 for p, piece in enumerate(cut):
-                    self.finish_vector(here, piece, sums[r * len(cut) + p], seen)
+                    self.store_results(here, piece, sums[r * len(cut) + p], seen)
             return
         width = sum(piece.lanes for piece in cut)
         held = self.code.scratch(self.plan.tile_rows * width, self.plan.contraction.product.accumulate_type)
@@ -50,11 +50,11 @@ class Epilogue:
             line = self.code.scaled(i, width)
             for piece in cut:
                 position = line if piece.offset == 0 else self.code.add(line, self.code.index(piece.offset))
-                self.finish_vector(here, piece, self.code.load_vector(held, position, piece, whole=True), {})
+                self.store_results(here, piece, self.code.load_vector(held, position, piece, whole=True), {})
 
         self.code.loop(Span(0, rows, 1), row)
 
-    def fetch(self, places: Places, rows: int, cut: list[ColumnVector]) -> None:
+    def fetch(self, places: TileCursors, rows: int, cut: list[ColumnVector]) -> None:
         """Prefetch what the epilogue reads of large tensors, before the reduction.
 
         Otherwise each tile would wait for it at its end. It goes to the L2 cache: in L1, rows at strides of powers
@@ -80,9 +80,9 @@ class Epilogue:
             return False
         if not buffer.type.has_static_shape or not isinstance(plan.depth, int):
             return False
-        return buffer_bytes(buffer.type) > plan.machine.l2_bytes // 2 and plan.depth >= FEWEST_PRODUCTS
+        return buffer_bytes(buffer.type) > plan.machine.l2_bytes // 2 and plan.depth >= MIN_K_TO_PREFETCH
 
-    def finish_vector(self, places: Places, piece: ColumnVector, total: Any, seen: dict[Any, Any]) -> None:
+    def store_results(self, places: TileCursors, piece: ColumnVector, total: Any, seen: dict[Any, Any]) -> None:
         """Emit the elementwise blocks and stores of one vector of accumulators; `seen` caches loads."""
         contraction = self.plan.contraction
         result = contraction.block.outputs[0]

@@ -14,12 +14,12 @@ from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.intrinsics.x86 import call_dot
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
+from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.groups import DotGroup
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
-from mirlo.targets.llvm.schedule.contraction.places import Places
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
-from mirlo.targets.llvm.schedule.movement import turn
+from mirlo.targets.llvm.schedule.movement import transpose_tile
 
 SIGN = -128
 """The sign bit of an int8."""
@@ -33,10 +33,10 @@ class GroupedTiles(Tiles):
         assert self.plan.group is not None
         return self.plan.group
 
-    def keep_columns(self, columns: Cursor, cut: list[ColumnVector]) -> None:
+    def load_columns(self, columns: Cursor, cut: list[ColumnVector]) -> None:
         """Do nothing."""
 
-    def emit(self, places: Places, extent: Extent) -> None:
+    def emit(self, places: TileCursors, extent: Extent) -> None:
         """Emit a tile: accumulators, epilogue, stores."""
         kind = self.plan.contraction.product.accumulate_type
         start = emit_init(self.plan.contraction.block, kind)
@@ -52,7 +52,7 @@ class GroupedTiles(Tiles):
             ]
         self.epilogue.finish(places, extent.rows, extent.cut, sums)
 
-    def _reduce(self, axes: list[LoopAxis], places: Places, sums: list[Any], extent: Extent) -> list[Any]:
+    def _reduce(self, axes: list[LoopAxis], places: TileCursors, sums: list[Any], extent: Extent) -> list[Any]:
         if len(axes) != 1:
             return super()._reduce(axes, places, sums, extent) if axes else self._add(places, sums, extent)
         axis = axes[0]
@@ -64,7 +64,7 @@ class GroupedTiles(Tiles):
             sums = self._add(places.advance(axis, axis.extent), sums, extent, self.group.tail)
         return sums
 
-    def _add(self, places: Places, sums: list[Any], extent: Extent, active: int | None = None) -> list[Any]:
+    def _add(self, places: TileCursors, sums: list[Any], extent: Extent, active: int | None = None) -> list[Any]:
         """Add a group of products to each accumulator; `active` products if the group is partial."""
         group, following = self.group, list(sums)
         self.fetch(places)
@@ -160,7 +160,7 @@ class GroupedPanelCopy(PanelCopy):
             return
         if self.group.step == 1 and self.stride != 1:
             for piece in cut:
-                self._turn_groups(axis, read.shift(piece.offset * self.stride), write, piece)
+                self._transpose_groups(axis, read.shift(piece.offset * self.stride), write, piece)
             return
         whole = axis.extent - (1 if self.group.tail else 0)
         if whole:
@@ -187,7 +187,7 @@ class GroupedPanelCopy(PanelCopy):
                 lines = [_interleaved(lines[i], lines[i + half]) for i in range(half)]
             self._put(lines[0], write, piece)
 
-    def _turn_groups(self, axis: LoopAxis, read: Cursor, write: Cursor, piece: ColumnVector) -> None:
+    def _transpose_groups(self, axis: LoopAxis, read: Cursor, write: Cursor, piece: ColumnVector) -> None:
         """Pack columns that are contiguous along K: transpose squares of groups in registers."""
         size = self.group.size
         lanes = piece.lanes * size
@@ -203,7 +203,7 @@ class GroupedPanelCopy(PanelCopy):
                 self.code.load_vector(self.source, at.position(c * self.stride), ColumnVector(0, lanes, active))
                 for c in range(columns)
             ]
-            turned = turn([create("vector.bitcast", bits, line) for line in lines], piece.lanes)
+            turned = transpose_tile([create("vector.bitcast", bits, line) for line in lines], piece.lanes)
             for i, row in enumerate(turned[:count]):
                 value = create("vector.bitcast", kind, row)
                 self._put(value, to.shift(i * write.form.stride(axis)), piece)

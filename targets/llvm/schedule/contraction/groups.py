@@ -10,9 +10,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.schedule.blocks.contraction.body import Factor, MultiplyAdd
 from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis, fuse
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand
+from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 
-WORTH_PACKING = 4
+MIN_ROWS_TO_PACK = 4
 """Rows from which on packing columns at run time pays for these instructions."""
 
 NEVER = 1 << 62
@@ -138,7 +138,7 @@ def _by_groups(form: Form, axis: LoopAxis, size: int) -> Form:
     return Form(terms, form.constant)
 
 
-def room_for(group: DotGroup | None, machine: Machine) -> Machine:
+def reserve_registers(group: DotGroup | None, machine: Machine) -> Machine:
     """Return the machine with the registers that remain for a tile if flipped signs need accumulators too."""
     if group is None or not group.flips or machine.chosen.tile is not None:
         return machine

@@ -16,15 +16,15 @@ from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
+from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.grouped import GroupedPanelCopy, GroupedTiles, prepared_rows
 from mirlo.targets.llvm.schedule.contraction.open_tiles import OpenTiles, open_tiles
+from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.orders import BOTH, ROWS
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
 from mirlo.targets.llvm.schedule.contraction.padding import PaddedCopy
-from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
-from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, KBlock, Tiles, converted
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
 
@@ -47,7 +47,7 @@ class ContractionEmitter:
     def emit(self) -> None:
         """Emit all loops at the insertion point."""
         self.prepare()
-        start = Places.start(self.code, self.plan)
+        start = TileCursors.start(self.code, self.plan)
         loops = self.plan.order_of_loops
         axis, size = loops.depth_axis, loops.depth_block
         if axis is None:
@@ -65,7 +65,7 @@ class ContractionEmitter:
         self.tiles.part = KBlock(axis.id, axis.extent - last, held, False, is_last=True)
         self._row_blocks(self._from(start, axis, last))
 
-    def _from(self, start: Places, axis: LoopAxis, k: Any) -> Places:
+    def _from(self, start: TileCursors, axis: LoopAxis, k: Any) -> TileCursors:
         """Return the cursors for a K block; prefetches of the next panel are for the same block."""
         places = start.advance(axis, k)
         if start.ahead is None or places.ahead is None:
@@ -85,7 +85,7 @@ class ContractionEmitter:
         equal = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
         return create("arith.cmpi", ir.IntegerType.get_signless(1), value, self.code.index(0), predicate=equal)
 
-    def _row_blocks(self, places: Places) -> None:
+    def _row_blocks(self, places: TileCursors) -> None:
         """Emit all rows at once, or block by block."""
         axis, size = self.plan.row_axis, self.plan.order_of_loops.row_block
         if axis is None or not size:
@@ -98,9 +98,9 @@ class ContractionEmitter:
             self._all(places.advance(axis, i))
             self.rows = None
 
-        self.code.loop_with_rest(parts, block, parallel=True)
+        self.code.loop_with_tail(parts, block, parallel=True)
 
-    def _all(self, places: Places) -> None:
+    def _all(self, places: TileCursors) -> None:
         """Emit all panels for the current rows."""
         plan = self.plan
         if plan.rows_first:
@@ -161,7 +161,7 @@ class ContractionEmitter:
             return plan.order_of_loops.share == BOTH
         return bool(plan.row_loops) or (len(self.row_spans()) <= 2 and not any(edge for _, edge in self.row_spans()))
 
-    def _column_loops(self, places: Places, parallel: bool) -> None:
+    def _column_loops(self, places: TileCursors, parallel: bool) -> None:
         self._nest(self.plan.column_loops, places, self._panels, parallel)
 
     def _side(self, side: ContractionOperand) -> Any:
@@ -185,7 +185,7 @@ class ContractionEmitter:
         lanes *= 1 if group is None else group.size
         return PaddedCopy(self.code, side, lanes, self.plan.machine.masked, convert, kind).emit()
 
-    def _nest(self, axes: list[LoopAxis], places: Places, inside: Any, parallel: bool) -> None:
+    def _nest(self, axes: list[LoopAxis], places: TileCursors, inside: Any, parallel: bool) -> None:
         """Emit loops over these axes, the outermost parallel if allowed; `inside(places, parallel)`."""
         if not axes:
             inside(places, parallel)
@@ -203,9 +203,9 @@ class ContractionEmitter:
                 assert ragged is not None
                 self._panels(places.advance(axis, i), False, ragged.last)
 
-        self.code.loop_with_rest(parts, one, parallel, apart=self.shares_rows)
+        self.code.loop_with_tail(parts, one, parallel, apart=self.shares_rows)
 
-    def _panels(self, places: Places, parallel: bool, columns: int | None = None) -> None:
+    def _panels(self, places: TileCursors, parallel: bool, columns: int | None = None) -> None:
         extent = columns or self.plan.lane_axis.extent
         if not isinstance(extent, int):
             self._open_panels(places, parallel, extent)
@@ -216,9 +216,9 @@ class ContractionEmitter:
             cut = self.plan.cut(parts[number].size)
             self._panel(places.advance(self.plan.lane_axis, i), cut, parallel and isinstance(i, int))
 
-        self.code.loop_with_rest(parts, panel, parallel, apart=self.shares_rows)
+        self.code.loop_with_tail(parts, panel, parallel, apart=self.shares_rows)
 
-    def _open_panels(self, places: Places, parallel: bool, extent: Dim) -> None:
+    def _open_panels(self, places: TileCursors, parallel: bool, extent: Dim) -> None:
         """Emit panels of a dynamic number of columns: the last one masked, or column by column."""
         plan, width = self.plan, self.plan.tile_columns
         whole = extent // width * width
@@ -232,7 +232,7 @@ class ContractionEmitter:
             if span.start != span.stop:
                 self.code.loop(span, panel, parallel=parallel)
 
-    def _panel(self, places: Places, cut: list[ColumnVector], parallel: bool) -> None:
+    def _panel(self, places: TileCursors, cut: list[ColumnVector], parallel: bool) -> None:
         plan = self.plan
         if plan.packing is not None:
 
@@ -243,12 +243,12 @@ class ContractionEmitter:
             copy(self.code, plan, self.source, self.panel, convert).emit(places.columns, cut)
             width = sum(piece.lanes for piece in cut) * (1 if plan.group is None else plan.group.size)
             places = places.with_columns(Cursor.start(self.code, plan.packing.panel.scaled(width)))
-        self.tiles.keep_columns(places.columns, cut)
+        self.tiles.load_columns(places.columns, cut)
         loops = [] if plan.rows_first else plan.row_loops
         free = parallel or ((self.shares_rows or self.shares_both) and not plan.rows_first)
         self._nest(loops, places, lambda at, still: self._rows(at, cut, still), free)
 
-    def _rows(self, places: Places, cut: list[ColumnVector], parallel: bool) -> None:
+    def _rows(self, places: TileCursors, cut: list[ColumnVector], parallel: bool) -> None:
         axis = self.plan.row_axis
         if axis is None:
             self.tiles.emit(places, Extent(1, cut))
@@ -267,9 +267,9 @@ class ContractionEmitter:
             for number, (span, _) in enumerate(parts):
                 self.code.loop(span, lambda i, number=number: tile(i, number), parallel=parallel)
         else:
-            self.code.loop_with_rest([span for span, _ in parts], tile, parallel)
+            self.code.loop_with_tail([span for span, _ in parts], tile, parallel)
 
-    def _open_rows(self, axis: LoopAxis, places: Places, cut: list[ColumnVector], parallel: bool) -> None:
+    def _open_rows(self, axis: LoopAxis, places: TileCursors, cut: list[ColumnVector], parallel: bool) -> None:
         """Emit tiles of a dynamic number of rows."""
         for tiles in self.open_tiles():
 

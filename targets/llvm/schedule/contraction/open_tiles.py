@@ -31,7 +31,7 @@ class OpenTiles:
 
     def loop(self, body: Callable[[Any], None], parallel: bool) -> None:
         """Emit a loop: `body(first row)` for each tile."""
-        loop = scf.ForOp(self.first, self.stop, _number(self.size))
+        loop = scf.ForOp(self.first, self.stop, _constant(self.size))
         if parallel:
             loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
         with ir.InsertionPoint(loop.body):
@@ -49,9 +49,9 @@ def open_tiles(count: Any, size: int) -> list[OpenTiles]:
     """
     sizes = [size, *(smaller for smaller in SMALLER if smaller < size)]
     found = []
-    at = _number(0)
+    at = _constant(0)
     for own, following in zip(sizes, [*sizes[1:], 0], strict=True):
-        step = _number(own)
+        step = _constant(own)
         rest = _op("subi", count, at)
         whole = _op("divui", rest, step)
         left = _op("subi", rest, _op("muli", whole, step))
@@ -63,7 +63,7 @@ def open_tiles(count: Any, size: int) -> list[OpenTiles]:
     return found
 
 
-def _number(value: int) -> Any:
+def _constant(value: int) -> Any:
     return emit_constant(value, ir.IndexType.get())
 
 
@@ -74,5 +74,5 @@ def _op(name: str, a: Any, b: Any) -> Any:
 def _flag(predicate: int, a: Any, limit: int) -> Any:
     """Emit 1 if a comparison holds, else 0."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-    test = create("arith.cmpi", i1, a, _number(limit), predicate=ir.IntegerAttr.get(i64, predicate))
-    return create("arith.select", a.type, test, _number(1), _number(0))
+    test = create("arith.cmpi", i1, a, _constant(limit), predicate=ir.IntegerAttr.get(i64, predicate))
+    return create("arith.select", a.type, test, _constant(1), _constant(0))

@@ -12,11 +12,11 @@ from typing import Any
 
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.machine import Choices
-from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand
+from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 
 PANELS, ROWS, BOTH = 0, 1, 2
 """What threads divide."""
-FEWEST_PRODUCTS = 64
+MIN_K_BLOCK = 64
 """Smallest K block: accumulators are loaded and stored once for each block."""
 
 
@@ -74,7 +74,7 @@ def freedom(
     free = [axis for axis in reduce if axis not in unrolled and axis.id not in guarded]
     is_fixed = all(isinstance(axis.extent, int) for axis in (*free, *row_loops)) and can_block
     longest = max(free, key=lambda axis: axis.extent, default=None) if is_fixed else None
-    is_long = longest is not None and longest.extent >= 2 * FEWEST_PRODUCTS
+    is_long = longest is not None and longest.extent >= 2 * MIN_K_BLOCK
     return Freedom(bool(row_loops), can_block, longest if is_long else None)
 
 
@@ -85,13 +85,13 @@ def choose_order(
     if own_rows:
         return LoopOrder(rows_outside=True, share=None)
     block = (chosen.row_block or 0) * tile_rows if free.block_rows else 0
-    if row_axis is None or block >= _number(row_axis.extent):
+    if row_axis is None or block >= _static_extent(row_axis.extent):
         block = 0
     axis, depth = free.depth_axis, chosen.depth_block or 0
-    if axis is None or not FEWEST_PRODUCTS <= depth < axis.extent:
+    if axis is None or not MIN_K_BLOCK <= depth < axis.extent:
         axis, depth = None, 0
     return LoopOrder(bool(chosen.rows_outside) and free.swap, block, axis, depth, chosen.share)
 
 
-def _number(extent: Any) -> int:
+def _static_extent(extent: Any) -> int:
     return extent if isinstance(extent, int) else 0

@@ -11,7 +11,7 @@ from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.padding import Convert
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
-from mirlo.targets.llvm.schedule.movement import turn
+from mirlo.targets.llvm.schedule.movement import transpose_tile
 
 
 class PanelCopy:
@@ -62,7 +62,7 @@ class PanelCopy:
                 self.code.load_vector(self.source, at.position(column * self.stride), part)
                 for column in _columns(piece)
             ]
-            for i, row in enumerate(turn(lines, piece.lanes)[:count]):
+            for i, row in enumerate(transpose_tile(lines, piece.lanes)[:count]):
                 self._store(row, to, i * write.form.stride(axis), piece)
 
         if not isinstance(axis.extent, int):

@@ -10,8 +10,8 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
-from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand
-from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, pieces
+from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
+from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, column_vectors
 
 COPY_VECTORS = 4
 """Vectors per iteration of a copy loop."""
@@ -94,7 +94,7 @@ class PaddedCopy:
         whole: Any = count // step * step
 
         def several(start: Any) -> None:
-            for piece in pieces(step, self.lanes, self.masked):
+            for piece in column_vectors(step, self.lanes, self.masked):
                 each(start, piece)
 
         if whole != 0:
@@ -104,7 +104,7 @@ class PaddedCopy:
             for piece in (ColumnVector(i, self.lanes, rest - i) for i in range(0, step, self.lanes)):
                 each(whole, piece)
             return
-        for piece in pieces(rest, self.lanes, self.masked):
+        for piece in column_vectors(rest, self.lanes, self.masked):
             each(whole, piece)
 
 

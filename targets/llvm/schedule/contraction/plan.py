@@ -16,38 +16,38 @@ from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, analy
 from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis, fuse, row_major
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.choices import (
-    asked_for,
-    bytes_read_again,
     choose_rows,
     contiguous_sum,
     count_of,
     dot_tile,
+    needs_packing,
     pours_out,
-    wants_packing,
+    reread_bytes,
+    tile_request,
 )
 from mirlo.targets.llvm.schedule.contraction.groups import (
+    MIN_ROWS_TO_PACK,
     NEVER,
-    WORTH_PACKING,
     DotGroup,
     GroupedSum,
     grouped_sum,
     kind_of_group,
-    room_for,
+    reserve_registers,
 )
+from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, WindowIndex, plan_operand
 from mirlo.targets.llvm.schedule.contraction.orders import Freedom, LoopOrder, choose_order, freedom
-from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand, WindowIndex, make_side
 from mirlo.targets.llvm.schedule.contraction.tiles import (
     ColumnVector,
     Span,
-    TileQuestion,
+    TileProblem,
+    column_vectors,
     edge_spans,
-    pieces,
     spans,
 )
 
 DOT_BELOW_ROWS = 16
 """Rows up to which dot products along K cost less than transposing the column operand."""
-MOST_SUMS = 64
+MAX_ACCUMULATORS = 64
 """Most accumulators of a tile: more would be an error of the machine model."""
 EDGE_TILES = 4
 """Most tiles at edges, each of which is a copy of the code; with more, the rows are padded in a copy."""
@@ -102,7 +102,7 @@ class RegisterTilePlan:
     writes: list[Form]
     reads: list[list[Form | None]]
     indices: list[list[Form]]
-    question: TileQuestion
+    question: TileProblem
     """The parameters of the choice of the tile."""
     may_pack: bool = False
     """Whether packing panels is optional."""
@@ -136,7 +136,7 @@ class RegisterTilePlan:
     def panel_columns(self) -> int:
         """Return the columns of a panel's vectors, including the inactive ones of the last vector."""
         columns = min(self.lane_axis.extent, self.tile_columns)
-        return sum(piece.lanes for piece in pieces(columns, self.lanes, self.machine.masked))
+        return sum(piece.lanes for piece in column_vectors(columns, self.lanes, self.machine.masked))
 
     @property
     def row_spans(self) -> list[tuple[Span, bool]]:
@@ -174,10 +174,10 @@ class RegisterTilePlan:
         if not isinstance(columns, int):
             starts = range(0, self.tile_columns, self.lanes)
             return [ColumnVector(start, self.lanes, columns - start) for start in starts]
-        return pieces(columns, self.lanes, self.machine.masked)
+        return column_vectors(columns, self.lanes, self.machine.masked)
 
 
-def make_plan(
+def plan_register_tile(
     contraction: Contraction, machine: Machine, constants: Collection[Any] = ()
 ) -> RegisterTilePlan | Decline:
     """Plan a contraction, or decline it for register tiles.
@@ -195,7 +195,7 @@ def make_plan(
     if spatial and any(write.stride(lane_axis) != 1 for write in writes):
         return decline("the outputs are contiguous along different axes")
     for allow_edge in (True, False):
-        sides = _sides(contraction, lane_axis, spatial, allow_edge)
+        sides = _row_and_column_operands(contraction, lane_axis, spatial, allow_edge)
         if isinstance(sides, Decline):
             return sides
         plan = _Planner(contraction, machine, *sides, lane_axis, spatial, writes, constants).plan()
@@ -211,7 +211,7 @@ def _flatten(groups: Iterable[Iterable[Form | None]]) -> list[Form]:
     return [form for group in groups for form in group if form is not None]
 
 
-def _sides(
+def _row_and_column_operands(
     contraction: Contraction, lane_axis: LoopAxis, spatial: list[LoopAxis], allow_edge: bool
 ) -> tuple[ContractionOperand, ContractionOperand] | Decline:
     """Return the row operand and the column operand.
@@ -236,8 +236,8 @@ def _sides(
     inner = moving[-1] if moving else None
     guarded = {axis.id for axis in moving[:-1]}
     edge = inner.id if inner is not None and left and allow_edge else None
-    rows = make_side(row_factor, row_access, contraction.axes, guarded, edge)
-    columns = make_side(column_factor, column_access, contraction.axes)
+    rows = plan_operand(row_factor, row_access, contraction.axes, guarded, edge)
+    columns = plan_operand(column_factor, column_access, contraction.axes)
     if isinstance(rows, Decline):
         return rows
     return columns if isinstance(columns, Decline) else (rows, columns)
@@ -293,10 +293,10 @@ class _Planner:
         shared = [axis for axis in others if columns.form.stride(axis) == 0]
         # An axis that only the columns depend on counts panels: with a single row there is nothing else to divide.
         moving = [axis for axis in others if rows.form.stride(axis)]
-        question = TileQuestion(
+        question = TileProblem(
             1, D.estimate_dim(lane_axis.extent), lanes, count_of(order),
             shared_columns=bool(shared) or not moving, shared_rows=rows.form.stride(lane_axis) == 0,
-            element_bytes=accumulator_bytes, row_bytes=bytes_read_again(rows, self.spatial),
+            element_bytes=accumulator_bytes, row_bytes=reread_bytes(rows, self.spatial),
             pours=pours_out(self.contraction, rows, columns, machine),
         )  # fmt: skip
         # Rows with column vectors of their own cannot share a packed panel.
@@ -311,12 +311,12 @@ class _Planner:
         grouped = None
         is_fixed = all(isinstance(axis.extent, int) for axis in (lane_axis, *order))  # rows may be dynamic
         if group is not None and question.shared_rows and question.shared_columns and is_fixed:
-            least = 0 if columns.access.value in self.constants else NEVER if along is not None else WORTH_PACKING
+            least = 0 if columns.access.value in self.constants else NEVER if along is not None else MIN_ROWS_TO_PACK
             grouped = grouped_sum(group, rows, columns, order, lane_axis, self.alone, reuse >= least)
         if grouped is not None:
             along, must_pack = None, not grouped.group.is_stored
             question = replace(question, depth=max(1, question.depth // grouped.group.size))
-            machine = room_for(grouped.group, machine)
+            machine = reserve_registers(grouped.group, machine)
         if along is not None:
             order = [axis for axis in order if axis is not along] + [along]
             row_axis, tile_rows, tile_vectors = dot_tile(shared, lane_axis, machine)
@@ -325,7 +325,7 @@ class _Planner:
             row_axis, tile_rows, tile_vectors = choose_rows(question, candidates, rows, machine)
         width = tile_vectors * lanes
         is_cast = columns.needs_cast(self.contraction.product.accumulate_type)
-        pack = along is None and wants_packing(columns, lane_axis, order, reuse, width, is_cast, machine)
+        pack = along is None and needs_packing(columns, lane_axis, order, reuse, width, is_cast, machine)
         kind = self.contraction.product.accumulate_type
         is_reused = width < D.estimate_dim(lane_axis.extent) or any(columns.form.stride(axis) for axis in others)
         rows.is_converted = is_fixed and along is None and question.shared_rows and is_reused and (
@@ -333,7 +333,7 @@ class _Planner:
         )  # fmt: skip
         reduce, packing = self._fuse_reduce(order, pack, grouped)
         overlap = along is None and not (question.shared_columns and question.shared_rows)
-        if tile_rows * tile_vectors > MOST_SUMS:
+        if tile_rows * tile_vectors > MAX_ACCUMULATORS:
             raise RuleError(f"rule 'contraction': a tile of {tile_rows} x {tile_vectors} vectors is too large")
         rest = [axis for axis in others if axis is not row_axis and axis not in panels] + panels
         row_loops = [axis for axis in rest if not columns.form.stride(axis)]
@@ -349,7 +349,7 @@ class _Planner:
             row_loops=row_loops, reduce=reduce, packing=packing, tile_rows=tile_rows, tile_vectors=tile_vectors,
             lanes=lanes, unrolled=unrolled, dot=along is not None,
             writes=self.writes, reads=self.reads, indices=self.indices,
-            question=asked_for(question, row_axis, rows) if row_axis is not None else replace(question, rows=1),
+            question=tile_request(question, row_axis, rows) if row_axis is not None else replace(question, rows=1),
             may_pack=along is None and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast,
             group=None if grouped is None else grouped.group, is_streamed=own_rows or not loops.is_reordered,
             order_of_loops=loops, free=free, is_stored=is_stored, may_dot=contiguous is not None,
@@ -399,4 +399,4 @@ def plan_of(
 ) -> RegisterTilePlan | Decline:
     """Plan some blocks, the first of which is the contraction, in register tiles."""
     found = analyze(blocks, kept)
-    return found if isinstance(found, Decline) else make_plan(found, machine, constants)
+    return found if isinstance(found, Decline) else plan_register_tile(found, machine, constants)

@@ -14,10 +14,10 @@ from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
+from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.epilogue import Epilogue
-from mirlo.targets.llvm.schedule.contraction.places import Buffers, Places
+from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, WindowIndex
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
-from mirlo.targets.llvm.schedule.contraction.sides import ContractionOperand, WindowIndex
 from mirlo.targets.llvm.schedule.contraction.stream import lead
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 
@@ -64,14 +64,14 @@ class Tiles:
         self.part: KBlock | None = None
         """The current K block, if the reduction is blocked."""
 
-    def keep_columns(self, columns: Cursor, cut: list[ColumnVector]) -> None:
+    def load_columns(self, columns: Cursor, cut: list[ColumnVector]) -> None:
         """Load all vectors of a short column operand once, for the following tiles."""
         self.resident = {}
         if len(self.plan.unrolled) == len(self.plan.reduce) and self.row_stride(columns) == 0:
             for tap, (p, piece) in product(self._taps(columns), enumerate(cut)):
                 self.resident[tap.columns, p] = self._column(columns, tap.columns, piece)
 
-    def emit(self, places: Places, extent: Extent) -> None:
+    def emit(self, places: TileCursors, extent: Extent) -> None:
         """Emit a tile: accumulators, epilogue, stores."""
         product_ = self.plan.contraction.product
         start = emit_init(self.plan.contraction.block, product_.accumulate_type)
@@ -87,7 +87,7 @@ class Tiles:
         else:
             self.epilogue.finish(places, extent.rows, extent.cut, sums)
 
-    def _held(self, places: Places, extent: Extent) -> Iterator[tuple[Any, ColumnVector]]:
+    def _held(self, places: TileCursors, extent: Extent) -> Iterator[tuple[Any, ColumnVector]]:
         """Yield the positions of a tile's partial sums in their buffer."""
         axis, first = self.plan.row_axis, places.writes[0]
         for r in range(extent.rows):
@@ -95,7 +95,7 @@ class Tiles:
             for piece in extent.cut:
                 yield here.position(piece.offset), piece
 
-    def _continued(self, part: KBlock, places: Places, sums: list[Any], extent: Extent) -> list[Any]:
+    def _continued(self, part: KBlock, places: TileCursors, sums: list[Any], extent: Extent) -> list[Any]:
         """Return the initial accumulators of a K block."""
 
         def loaded() -> list[Any]:
@@ -110,7 +110,7 @@ class Tiles:
             scf.YieldOp(loaded())
         return list(branch.results)
 
-    def _reduce(self, axes: list[LoopAxis], places: Places, sums: list[Any], extent: Extent) -> list[Any]:
+    def _reduce(self, axes: list[LoopAxis], places: TileCursors, sums: list[Any], extent: Extent) -> list[Any]:
         if len(axes) == len(self.plan.unrolled):
             loaded: dict[Any, Any] = {}
             for tap in self._taps(places.columns):
@@ -160,7 +160,9 @@ class Tiles:
             ))  # fmt: skip
         return found
 
-    def _step(self, places: Places, tap: _Tap, sums: list[Any], extent: Extent, loaded: dict[Any, Any]) -> list[Any]:
+    def _step(
+        self, places: TileCursors, tap: _Tap, sums: list[Any], extent: Extent, loaded: dict[Any, Any]
+    ) -> list[Any]:
         """Add one product to each accumulator; `loaded` caches loads by offset."""
         row_stride, column_stride = self.row_stride(places.rows), self.row_stride(places.columns)
         following = list(sums)
@@ -181,7 +183,7 @@ class Tiles:
                 following[slot] = multiply_add(left, right, following[slot])
         return following
 
-    def fetch(self, places: Places) -> None:
+    def fetch(self, places: TileCursors) -> None:
         """Prefetch the column operand of a later k-step or of the next panel, if planned."""
         if places.ahead is not None:
             self.code.prefetch(self.buffers.columns, places.ahead.position())

@@ -13,16 +13,16 @@ from mirlo.targets.llvm.machine import Machine
 VECTOR_COUNTS = (1, 2, 3, 4, 6, 8, 16)
 TILE_OVERHEAD = 30.0
 """Cycles to begin and end a tile: addresses, loop control, filling the pipeline."""
-HIDDEN_SUMS = 8
+OVERLAPPED_STORES = 8
 """Accumulators whose stores overlap the next tile, if the output exceeds the L2 cache."""
-FINISHING_CYCLES = 3.0
+STORE_CYCLES = 3.0
 """Cycles of each store beyond these: measured for 1x1 convolutions of 16 to 64 channels, which thus take smaller
 tiles."""
 L2_BYTES_PER_CYCLE = 32.0
 LINE_BYTES = 64
-FAR = 3
+BEYOND_L2_FACTOR = 3
 """Multiple of the L2 cache from which on an operand counts as coming from beyond it."""
-FAR_VECTORS = 4
+BEYOND_L2_VECTORS = 4
 LATENCY_SLACK = 1.25
 """Factor on the products in flight that the latency demands: loads are late now and then."""
 
@@ -51,7 +51,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class TileQuestion:
+class TileProblem:
     """The parameters of the choice of a tile."""
 
     rows: int
@@ -103,7 +103,7 @@ def edge_spans(extent: int, size: int, first: int, stop: int) -> list[tuple[Span
     return found
 
 
-def pieces(columns: int, lanes: int, masked: bool) -> list[ColumnVector]:
+def column_vectors(columns: int, lanes: int, masked: bool) -> list[ColumnVector]:
     """Divide columns into vectors; the rest is one partial vector, or ever narrower whole ones."""
     found = [ColumnVector(i, lanes, lanes) for i in range(0, columns // lanes * lanes, lanes)]
     offset = columns // lanes * lanes
@@ -120,12 +120,12 @@ def pieces(columns: int, lanes: int, masked: bool) -> list[ColumnVector]:
     return found
 
 
-def register_need(rows: int, vectors: int, question: TileQuestion) -> int:
+def register_need(rows: int, vectors: int, question: TileProblem) -> int:
     """Return the vector registers that a tile occupies."""
     return rows * vectors + (vectors if question.shared_columns else 1) + 1
 
 
-def step_cycles(rows: int, vectors: int, question: TileQuestion, machine: Machine) -> float:
+def step_cycles(rows: int, vectors: int, question: TileProblem, machine: Machine) -> float:
     """Estimate the cycles of a k-step of a tile."""
     sums = rows * vectors
     # Overlapping vectors of rows, those of windows, are loaded once for several products.
@@ -142,7 +142,7 @@ def step_cycles(rows: int, vectors: int, question: TileQuestion, machine: Machin
     return max(bounds)
 
 
-def crowding(rows: int, question: TileQuestion, machine: Machine) -> float:
+def crowding(rows: int, question: TileProblem, machine: Machine) -> float:
     """Return the slowdown of a k-step if the lines of a tile's rows conflict in the L1 cache.
 
     Rows of 1024 or 3072 floats all begin in the same set: of more rows than the cache's associativity none stays
@@ -150,27 +150,27 @@ def crowding(rows: int, question: TileQuestion, machine: Machine) -> float:
     """
     if question.row_step <= 0 or not question.shared_rows:
         return 1.0
-    crowded = _lines_of_a_set(rows, question.row_step, machine.l1_bytes // (machine.l1_ways * LINE_BYTES))
-    if crowded > machine.l1_ways:
+    crowded = _max_lines_per_set(rows, question.row_step, machine.l1_bytes // (machine.l1_associativity * LINE_BYTES))
+    if crowded > machine.l1_associativity:
         return 1.09
-    return 1.04 if crowded > machine.l1_ways - 2 else 1.0
+    return 1.04 if crowded > machine.l1_associativity - 2 else 1.0
 
 
 @lru_cache(maxsize=4096)
-def _lines_of_a_set(rows: int, row_step: int, sets: int) -> int:
+def _max_lines_per_set(rows: int, row_step: int, sets: int) -> int:
     """Return the most lines of rows that one set of the L1 cache holds; memoized for the search of a tile."""
     return max(Counter(row * row_step // LINE_BYTES % sets for row in range(rows)).values())
 
 
-def tile_overhead(rows: int, vectors: int, question: TileQuestion) -> float:
+def tile_overhead(rows: int, vectors: int, question: TileProblem) -> float:
     """Estimate the cycles of a tile besides its products."""
     sums = rows * vectors
     if not question.pours:
         return TILE_OVERHEAD + sums
-    return 4.0 + FINISHING_CYCLES * max(0, sums - HIDDEN_SUMS)
+    return 4.0 + STORE_CYCLES * max(0, sums - OVERLAPPED_STORES)
 
 
-def _row_cost(rows: int, extent: int, vectors: int, question: TileQuestion, machine: Machine) -> float:
+def _row_cost(rows: int, extent: int, vectors: int, question: TileProblem, machine: Machine) -> float:
     total = 0.0
     for span in spans(extent, rows):
         count = span_count(span)
@@ -180,7 +180,7 @@ def _row_cost(rows: int, extent: int, vectors: int, question: TileQuestion, mach
     return total
 
 
-def tile_cycles(rows: int, vectors: int, question: TileQuestion, machine: Machine) -> float:
+def tile_cycles(rows: int, vectors: int, question: TileProblem, machine: Machine) -> float:
     """Estimate the cycles of all tiles of this size."""
     cost = 0.0
     for span in spans(question.columns, vectors * question.lanes):
@@ -189,17 +189,17 @@ def tile_cycles(rows: int, vectors: int, question: TileQuestion, machine: Machin
     return cost
 
 
-def _far_vectors(question: TileQuestion, machine: Machine, most_sums: int, most_vectors: int) -> int | None:
+def _vectors_beyond_l2(question: TileProblem, machine: Machine, most_sums: int, most_vectors: int) -> int | None:
     """Return the vectors of a tile whose rows, with columns of their own, come from beyond L2; None for other tiles.
 
     Longer contiguous runs arrive faster: runs of 256 bytes in as little as half of the time.
     """
-    if question.shared_rows or question.row_bytes <= FAR * machine.l2_bytes:
+    if question.shared_rows or question.row_bytes <= BEYOND_L2_FACTOR * machine.l2_bytes:
         return None
-    return max(1, min(FAR_VECTORS, most_sums // 4, most_vectors))
+    return max(1, min(BEYOND_L2_VECTORS, most_sums // 4, most_vectors))
 
 
-def choose_tile(question: TileQuestion, machine: Machine) -> tuple[int, int, float]:
+def choose_tile(question: TileProblem, machine: Machine) -> tuple[int, int, float]:
     """Choose rows and vectors of a tile; return them with the estimated cycles of all tiles."""
     if machine.chosen.tile is not None:
         rows, vectors = min(machine.chosen.tile[0], question.rows), machine.chosen.tile[1]
@@ -208,7 +208,7 @@ def choose_tile(question: TileQuestion, machine: Machine) -> tuple[int, int, flo
     most_vectors = max(1, -(-question.columns // question.lanes))
     counts = sorted({*(v for v in VECTOR_COUNTS if v <= most_vectors), *([most_vectors] if most_vectors <= 8 else [])})
     most_sums = machine.vector_registers if question.shared_rows else machine.vector_registers // 2
-    far = _far_vectors(question, machine, most_sums, most_vectors)
+    far = _vectors_beyond_l2(question, machine, most_sums, most_vectors)
     offered = counts if far is None else [far]
 
     def fits(rows: int, vectors: int) -> bool:

@@ -15,14 +15,14 @@ from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.targets.gpu.schedule.attention import AttentionPlan, build_attention, plan_attention, plan_group
-from mirlo.targets.gpu.schedule.attention.lengths import AttentionKernels, ByLength
-from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_parts
+from mirlo.targets.gpu.schedule.attention.lengths import AttentionKernels, QueryCountPlans
+from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
 from mirlo.targets.gpu.schedule.attention.tiled import ThreadAttentionTile as SumsTile
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
 from mirlo.targets.gpu.schedule.exchange import Exchange
 from mirlo.targets.nvvm.options import Options, planned_for
-from mirlo.targets.nvvm.schedule.attention.choices import NOT_WANTED, is_wanted, with_choices
+from mirlo.targets.nvvm.schedule.attention.choices import DECLINED_BY_TUNING, is_allowed, with_choices
 from mirlo.targets.nvvm.schedule.attention.decode import DecodeKernel, Teams, teams_of
 from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan, plan_groups
 from mirlo.targets.nvvm.schedule.attention.mma import MmaKernel, WarpAttentionTile
@@ -30,7 +30,7 @@ from mirlo.targets.nvvm.schedule.shuffles import ShuffleExchange
 from mirlo.targets.nvvm.schedule.units import ROWS, Format, format_of
 from mirlo.targets.nvvm.schedule.warprows import AROUND
 
-TOGETHER = 4
+RESIDENT_BLOCKS = 4
 """Resident blocks per multiprocessor, with few rows or one warp: each of them mostly waits."""
 LARGEST = 256
 """The largest query size whose fragments fit registers."""
@@ -81,9 +81,9 @@ def plan_mma_attention(found: AttentionBlocks, options: Options) -> MmaAttention
     if rows < ROWS // 2:
         return decline("there are too few rows for matrix units", rows=rows)
     tile = choose_tile(found)
-    together = max(1, TOGETHER // tile.warps)
+    together = max(1, RESIDENT_BLOCKS // tile.warps)
     blocks = BlockProperties(tile.height, tile.keys, tile.columns, options.chip.units, MATRIX_UNITS, together)
-    return MmaAttentionPlan(found, form, tile, choose_parts(found, blocks))
+    return MmaAttentionPlan(found, form, tile, choose_key_splits(found, blocks))
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,12 @@ def plan_decode(found: AttentionBlocks, options: Options) -> DecodePlan | Declin
     for read, loop in _reads(found):
         if any(op.name != "arith.extf" for op in read.factor.body_ops):
             return decline("the factors are computed from their elements")
-        if not _side_by_side(read, loop, teams.vector):
+        if not _is_vectorizable(read, loop, teams.vector):
             return decline("a factor does not lie 16 bytes side by side", shape=read.operand.shape)
         if read.operand.element_type != found.key.operand.element_type:
             return decline("the factors have different types", type=str(read.operand.element_type))
-    blocks = BlockProperties(rows, teams.keys, found.value_size, options.chip.units, together=TOGETHER)
-    return DecodePlan(found, teams, choose_parts(found, blocks))
+    blocks = BlockProperties(rows, teams.keys, found.value_size, options.chip.units, together=RESIDENT_BLOCKS)
+    return DecodePlan(found, teams, choose_key_splits(found, blocks))
 
 
 def _reads(found: AttentionBlocks) -> list[tuple[Read, int]]:
@@ -141,13 +141,13 @@ def _common_form(found: AttentionBlocks, options: Options) -> Format | Decline:
             return form
         if form.bytes != 2 or form != (forms or [form])[0]:
             return decline("the factors are not all f16 or all bf16", type=form.name)
-        if not _side_by_side(read, loop, form.vector):
+        if not _is_vectorizable(read, loop, form.vector):
             return decline("a factor does not lie 16 bytes side by side", shape=read.operand.shape)
         forms.append(form)
     return forms[0]
 
 
-def _side_by_side(read: Read, loop: int, count: int) -> bool:
+def _is_vectorizable(read: Read, loop: int, count: int) -> bool:
     """Return whether a tensor can be read in vectors along a loop: contiguous, aligned, never across an edge."""
     if read.operand.outside is not None:
         return False
@@ -180,13 +180,15 @@ PLANNERS: tuple[Callable[[AttentionBlocks, Options], Plan | Decline], ...] = (
 )
 
 
-def plan_any(group: BlockGroup, options: Options, tuned: Mapping[str, int]) -> AttentionKernels | ByLength | Decline:
+def plan_any(
+    group: BlockGroup, options: Options, tuned: Mapping[str, int]
+) -> AttentionKernels | QueryCountPlans | Decline:
     """Plan these blocks if they are an attention."""
 
     def plan(found: AttentionBlocks) -> Plan:
         reasons = []
         for way in PLANNERS:
-            made = way(found, options) if is_wanted(way is plan_group_attention, tuned) else NOT_WANTED
+            made = way(found, options) if is_allowed(way is plan_group_attention, tuned) else DECLINED_BY_TUNING
             if not isinstance(made, Decline):
                 break
             reasons.append(made)

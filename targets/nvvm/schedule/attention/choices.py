@@ -16,9 +16,9 @@ from mirlo.targets.nvvm.schedule.attention.mma import WarpAttentionTile
 WARPS, ROWS, KEYS, PARTS = "warps", "rows", "keys", "parts"
 GROUPS, STAGES = "groups", "stages"
 """Choices for warpgroups; without them, `mma.sync` is used."""
-NOT_WANTED = decline("measurements found it slower than another way")
-FEWEST_STAGES = 2
-MOST_REGISTERS = 208
+DECLINED_BY_TUNING = decline("measurements found it slower than another way")
+MIN_STAGES = 2
+MAX_PERSISTENT_REGISTERS = 208
 """Most registers per thread for values kept between tiles; the rest is for values in flight."""
 MAX_SPLITS = 64
 
@@ -29,7 +29,7 @@ def tiles(found: AttentionBlocks, own: WarpAttentionTile) -> Iterator[WarpAttent
         for rows in (1, 2):
             for keys in (64, 32, 128):
                 tile = replace(own, warps=warps, rows=rows, keys=keys)
-                fits = rows * (tile.columns / 2 + keys / 2 + found.size / 4) <= MOST_REGISTERS
+                fits = rows * (tile.columns / 2 + keys / 2 + found.size / 4) <= MAX_PERSISTENT_REGISTERS
                 if fits and (not isinstance(found.keys, int) or keys <= max(found.keys, 32)):
                     yield tile
 
@@ -38,11 +38,11 @@ def group_tiles(plan: GroupAttentionPlan) -> Iterator[GroupTile]:
     """Yield warpgroup tiles that fit registers and shared memory, with the most stages and with two."""
     for tile, _ in grouped.tiles(plan.found, plan.factors, plan.chip):
         yield tile
-        if tile.stages > FEWEST_STAGES:
-            yield replace(tile, stages=FEWEST_STAGES)
+        if tile.stages > MIN_STAGES:
+            yield replace(tile, stages=MIN_STAGES)
 
 
-def is_wanted(by_groups: bool, values: Mapping[str, int]) -> bool:
+def is_allowed(by_groups: bool, values: Mapping[str, int]) -> bool:
     """Return whether the tuned values allow this strategy."""
     return not by_groups or values.get(GROUPS) != 0
 
@@ -84,4 +84,4 @@ def _with_groups(plan: GroupAttentionPlan, values: Mapping[str, int]) -> GroupAt
     tile = asked if asked in group_tiles(plan) else plan.tile
     parts = values.get(PARTS, plan.parts)
     parts = parts if parts in range(1, MAX_SPLITS + 1) else plan.parts
-    return replace(plan, tile=tile, parts=grouped.even_parts(plan.found, tile, parts))
+    return replace(plan, tile=tile, parts=grouped.nonempty_splits(plan.found, tile, parts))

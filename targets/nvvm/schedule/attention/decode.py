@@ -19,13 +19,13 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.contraction.body import widened
 from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.attention.partial import parts_of, tiles_of
+from mirlo.targets.gpu.schedule.attention.partial import allocate_partial_results, tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times
 from mirlo.targets.gpu.schedule.launch import (
     Ids,
     add,
-    at_most,
     barrier,
+    clamp_index,
     equal,
     launch,
     less,
@@ -79,7 +79,7 @@ class DecodeKernel:
         self.found = work.found
         self.teams = teams
         self.count = parts
-        self.parts = parts_of(work, parts)
+        self.parts = allocate_partial_results(work, parts)
         self.tiles = D.ceildiv(self.found.keys, teams.keys)
         assert isinstance(work.rows, int)
         self.of_block = work.rows
@@ -146,7 +146,7 @@ class DecodeKernel:
         found, teams, rows = self.found, self.teams, self.of_block
         peaks, totals, sums = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
         keys = [add(first_key, add(self.team, u * teams.count)) for u in range(teams.unrolled)]
-        held = [{**self.batch, found.key_loop: at_most(key, found.keys, teams.keys)} for key in keys]
+        held = [{**self.batch, found.key_loop: clamp_index(key, found.keys, teams.keys)} for key in keys]
         heads = [[self._vector(found.key, at, found.size_loop, n) for n in range(self.of_head)] for at in held]
         values = [[self._vector(found.value, at, found.value_loop, n) for n in range(self.of_value)] for at in held]
         scale = emit_constant(self.factor * LOG2_E, self.f32)
@@ -179,7 +179,7 @@ class DecodeKernel:
         while distance < self.teams.members:
             score = plus(score, of_neighbour(score, distance))
             distance *= 2
-        at = {**self.rows[row], found.key_loop: at_most(key, found.keys, self.teams.keys)}
+        at = {**self.rows[row], found.key_loop: clamp_index(key, found.keys, self.teams.keys)}
         score = self.work.score(score, at, in_units=True)
         if found.keys % self.teams.keys:
             score = create("arith.select", score.type, less(key, found.keys), score, hidden(score.type))

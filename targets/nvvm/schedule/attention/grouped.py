@@ -11,24 +11,30 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_parts
+from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.schedule.attention.groups import REGISTERS, GroupKernel
-from mirlo.targets.nvvm.schedule.attention.mapped import Factors, GroupTile, known, mapped_read, uniform_pitch
-from mirlo.targets.nvvm.schedule.ring_buffer import BESIDE
+from mirlo.targets.nvvm.schedule.attention.mapped import (
+    GroupTile,
+    MappedOperands,
+    mapped_read,
+    static_size,
+    uniform_pitch,
+)
+from mirlo.targets.nvvm.schedule.ring_buffer import RESERVED_BYTES
 from mirlo.targets.nvvm.schedule.units import COLUMNS, Format
 
 RATE = 2.2e12
 """Approximate multiply-adds per second of a multiprocessor's warpgroups."""
-FEWEST_ROWS = 48
+MIN_WARPGROUP_ROWS = 48
 """Fewest rows of a head for a warpgroup."""
 LARGEST = 256
 STAGES = 4
 """Most pipeline stages for tiles of keys, and of values."""
 SMALL, SLOWER = 64, 0.88
 """Heads whose exponentials take as long as their products, and the relative speed of two warpgroups there."""
-OTHER_REGISTERS = 32
+RESERVED_REGISTERS = 32
 """Registers per thread for anything but scores, weights and accumulators."""
 
 
@@ -45,7 +51,7 @@ class WarpgroupStrategy:
     """Only if keys fill tiles, no heads share keys, and bounds are the only mask: registers are scarce."""
 
 
-WAYS = (
+STRATEGIES = (
     WarpgroupStrategy(3, 128, 1.0, simple=True),
     WarpgroupStrategy(2, 176, 1.0, unmasked=True),
     WarpgroupStrategy(2, 128, 0.95),
@@ -66,7 +72,7 @@ class GroupAttentionPlan:
     name = "attention on warpgroups"
 
     found: AttentionBlocks
-    factors: Factors
+    factors: MappedOperands
     tile: GroupTile
     parts: int
     chip: Chip
@@ -88,22 +94,22 @@ def plan_groups(found: AttentionBlocks, form: Format, chip: Chip) -> GroupAttent
         return decline("heads are too large for registers", size=max(found.size, found.value_size))
     if found.value_size % COLUMNS:
         return decline("eight does not divide the size of values", value_size=found.value_size)
-    factors = factors_of(found, form)
+    factors = map_operands(found, form)
     if isinstance(factors, Decline):
         return factors
-    if factors.query.lines < FEWEST_ROWS:
+    if factors.query.lines < MIN_WARPGROUP_ROWS:
         return decline("there are too few rows for warpgroups", rows=factors.query.lines)
     tile = choose_tile(found, factors, chip)
     if tile is None:
         return decline("no tile fits registers and shared memory", size=found.size, value_size=found.value_size)
     blocks = BlockProperties(tile.height, tile.keys, found.value_size, chip.units, RATE)
-    parts = even_parts(found, tile, known(choose_parts(found, blocks)))
+    parts = nonempty_splits(found, tile, static_size(choose_key_splits(found, blocks)))
     if 2 * jobs(found, factors, tile) * parts < chip.units:
         return decline("there are too few rows for the chip's units", rows=found.count(found.rows))
     return GroupAttentionPlan(found, factors, tile, parts, chip)
 
 
-def factors_of(found: AttentionBlocks, form: Format) -> Factors | Decline:
+def map_operands(found: AttentionBlocks, form: Format) -> MappedOperands | Decline:
     """Return queries, keys and values as they are copied; the rows of a tile have a uniform stride."""
     inner = found.rows
     while len(inner) > 1 and uniform_pitch(found, found.query, inner) is None:
@@ -120,14 +126,14 @@ def factors_of(found: AttentionBlocks, form: Format) -> Factors | Decline:
             return made
         mapped.append(made)
     query, key, value = mapped
-    return Factors(query, key, value, outer)
+    return MappedOperands(query, key, value, outer)
 
 
-def tiles(found: AttentionBlocks, factors: Factors, chip: Chip) -> Iterator[tuple[GroupTile, float]]:
+def tiles(found: AttentionBlocks, factors: MappedOperands, chip: Chip) -> Iterator[tuple[GroupTile, float]]:
     """Yield tiles that fit registers and shared memory, with their estimated speed."""
-    for way in WAYS:
+    for way in STRATEGIES:
         _, registers = REGISTERS[way.groups]
-        taken = OTHER_REGISTERS + found.value_size / 2 + way.keys / 2 + way.keys / 4
+        taken = RESERVED_REGISTERS + found.value_size / 2 + way.keys / 2 + way.keys / 4
         plain = not any(o.value != found.scores for place in found.mask for o in place.needed_inputs)
         if way.unmasked and (found.bounds or not plain):
             continue
@@ -135,20 +141,20 @@ def tiles(found: AttentionBlocks, factors: Factors, chip: Chip) -> Iterator[tupl
             continue
         for stages in range(STAGES, 1, -1):
             tile = GroupTile(way.groups, way.keys, stages)
-            if factors.shared_bytes(tile) + BESIDE <= chip.shared_bytes:
+            if factors.shared_bytes(tile) + RESERVED_BYTES <= chip.shared_bytes:
                 yield tile, way.speed * (SLOWER if way.groups < 3 and found.value_size <= SMALL else 1.0)
                 break
 
 
 def _is_simple(found: AttentionBlocks, keys: int) -> bool:
     """Return whether all tiles of this many keys are full, and rows belong to one head."""
-    heads = [loop for loop in found.rows if known(found.extents[loop]) > 1]
-    return len(heads) <= 1 and known(found.keys) % keys == 0
+    heads = [loop for loop in found.rows if static_size(found.extents[loop]) > 1]
+    return len(heads) <= 1 and static_size(found.keys) % keys == 0
 
 
-def choose_tile(found: AttentionBlocks, factors: Factors, chip: Chip) -> GroupTile | None:
+def choose_tile(found: AttentionBlocks, factors: MappedOperands, chip: Chip) -> GroupTile | None:
     """Return the tile with the lowest estimated time, counting wasted products."""
-    keys = known(found.keys)
+    keys = static_size(found.keys)
 
     def cost(tile: GroupTile, speed: float) -> float:
         whole = -(-keys // tile.keys) * tile.keys
@@ -162,13 +168,13 @@ def choose_tile(found: AttentionBlocks, factors: Factors, chip: Chip) -> GroupTi
     return min(found_tiles, key=lambda pair: cost(*pair))[0] if found_tiles else None
 
 
-def jobs(found: AttentionBlocks, factors: Factors, tile: GroupTile) -> int:
+def jobs(found: AttentionBlocks, factors: MappedOperands, tile: GroupTile) -> int:
     """Return the number of row tiles."""
-    heads = known(found.count(found.batch)) * known(found.count(factors.outer))
+    heads = static_size(found.count(found.batch)) * static_size(found.count(factors.outer))
     return heads * -(-factors.query.lines // tile.height)
 
 
-def even_parts(found: AttentionBlocks, tile: GroupTile, parts: int) -> int:
+def nonempty_splits(found: AttentionBlocks, tile: GroupTile, parts: int) -> int:
     """Return the number of non-empty parts if each has as many key tiles as the first one."""
-    whole = -(-known(found.keys) // tile.keys)
+    whole = -(-static_size(found.keys) // tile.keys)
     return -(-whole // -(-whole // min(parts, whole)))

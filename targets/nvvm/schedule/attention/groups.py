@@ -15,46 +15,46 @@ from typing import Any
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.attention.partial import Parts, parts_of
+from mirlo.targets.gpu.schedule.attention.partial import PartialResults, allocate_partial_results
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, plus, times
 from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split, when
 from mirlo.targets.nvvm.schedule import bulk, in_flight
-from mirlo.targets.nvvm.schedule.attention.jobs import Job, Jobs, Row, Visit, narrow_loop
-from mirlo.targets.nvvm.schedule.attention.lines import SharedRowStores
-from mirlo.targets.nvvm.schedule.attention.mapped import Factors, GroupTile, MappedRead
-from mirlo.targets.nvvm.schedule.attention.memory import anew
+from mirlo.targets.nvvm.schedule.attention.jobs import Job, Jobs, Row, Visit, loop_i32
+from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile, MappedOperands, MappedRead
+from mirlo.targets.nvvm.schedule.attention.memory import rematerialize
 from mirlo.targets.nvvm.schedule.attention.online import as_word, in_all, masked, packed, pairs_of, weigh
+from mirlo.targets.nvvm.schedule.attention.row_stores import SharedRowStores
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
 from mirlo.targets.nvvm.schedule.in_flight import SharedOperand
-from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, LINES, Ring, only
+from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, PRODUCT_ROWS, Ring, only
 from mirlo.targets.nvvm.schedule.shuffles import of_warp
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES
 from mirlo.targets.nvvm.schedule.units import COLUMNS, DEPTH_BYTES, ROWS
 
 REGISTERS = {1: (40, 232), 2: (40, 232), 3: (32, 160)}
 """Registers per producer and per consumer thread, by the number of consumer warpgroups; together all of them."""
-FIRST_TURN = 1
+FIRST_ORDER_BARRIER = 1
 """The named barrier where the first warpgroup waits for its turn; those of the others follow. 0 is the block's."""
 NEVER = 1e30
 """Above the sum of any row's weights."""
-TURNS_UP_TO = 128
+MAX_ALTERNATING_HEAD = 128
 """Largest head size for which warpgroups alternate: with larger heads the products take longer than the weights."""
 
 
 class GroupKernel:
     """The kernel of one attention by warpgroups."""
 
-    def __init__(self, work: Work, factors: Factors, tile: GroupTile, parts: int, units: int):
+    def __init__(self, work: Work, factors: MappedOperands, tile: GroupTile, parts: int, units: int):
         self.work = work
         self.found = work.found
         self.factors = factors
         self.tile = tile
-        self.parts = parts_of(work, parts)
+        self.parts = allocate_partial_results(work, parts)
         self.jobs = Jobs(work, factors, tile, parts, units)
         self.form = factors.key.form
         self.f32 = ir.F32Type.get()
         self.factor = work.factor_of_scores or 1.0
-        self.in_turns = tile.groups > 1 and max(self.found.size, self.found.value_size) <= TURNS_UP_TO
+        self.in_turns = tile.groups > 1 and max(self.found.size, self.found.value_size) <= MAX_ALTERNATING_HEAD
 
     def emit(self) -> None:
         self.work.touch()
@@ -66,7 +66,7 @@ class GroupKernel:
             self.parts.combine()
 
     def _block(self, ids: Ids) -> None:
-        self._place_memory(ids)
+        self._allocate_memory(ids)
         group, own = split(ids.thread, [self.tile.groups + 1, GROUP])
         group = of_warp(group)
         copying, multiplying = REGISTERS[self.tile.groups]
@@ -81,15 +81,15 @@ class GroupKernel:
             self.number = create("arith.subi", group.type, group, index(1))
             warp, lane = split(own, [GROUP // WARP, WARP])
             self.lane = Lane.of(lane)
-            self.group_row = multiply(self.number, LINES)
+            self.group_row = multiply(self.number, PRODUCT_ROWS)
             self.own_row = add(self.group_row, add(multiply(warp, ROWS), self.lane.group))
             if self.in_turns:
                 with only(less(self.number, 1)):
-                    bulk.arrive_at(FIRST_TURN, 2 * GROUP)
+                    bulk.arrive_named_barrier(FIRST_ORDER_BARRIER, 2 * GROUP)
             self.jobs.each(ids.block, self._attend, [index(0), index(0)])
             scf.YieldOp([])
 
-    def _place_memory(self, ids: Ids) -> None:
+    def _allocate_memory(self, ids: Ids) -> None:
         tile, factors = self.tile, self.factors
         slots = bulk.address_of(shared(factors.shared_bytes(tile), ir.IntegerType.get_signless(8)))
         states = bulk.address_of(shared(2 + 4 * tile.stages, ir.IntegerType.get_signless(64)))
@@ -103,7 +103,7 @@ class GroupKernel:
             for ring in (self.query, self.keys, self.values):
                 ring.make(1, tile.groups * (GROUP // WARP))
             bulk.publish_barriers()
-        bulk.meet(cluster=False)
+        bulk.synchronize(cluster=False)
 
     # Producer: one thread of its warpgroup
 
@@ -112,7 +112,7 @@ class GroupKernel:
         slot, turn = at
         self._fetch(self.keys, self.factors.key, self.key_map, job, job.last, slot, turn)
         query = self.factors.query
-        self.query.empty.wait(index(0), other(visit.odd))
+        self.query.empty.wait(index(0), next_phase(visit.odd))
         self.query.full.expect(index(0), self.query.size)
         target, full = self.query.base, self.query.full
         query.copy(self.query_map, target, self.tile.height, job.first_row, job.loops, full, index(0))
@@ -146,7 +146,7 @@ class GroupKernel:
         self._release(self.keys, slot)
         zero, none = emit_constant(0.0, self.f32), hidden(self.f32)
         made = weigh(self._masked(scores, job.last, False), [none] * 2, [zero] * 2, self.factor)
-        sums = [zero] * (self.found.value_size * LINES // GROUP)
+        sums = [zero] * (self.found.value_size * PRODUCT_ROWS // GROUP)
         carried = [*made.peaks, *made.totals, *self._words(made.weights), *sums, slot, turn]
         if self.found.bounds:
             carried = downwards(job.last, job.edge, partial(self._step, inside=False), carried)
@@ -163,7 +163,7 @@ class GroupKernel:
         return self.keys.following(slot, turn)
 
     def _rows(self, job: Job) -> list[Row]:
-        own = anew(self.own_row)
+        own = rematerialize(self.own_row)
         return [self.jobs.row(job, add(own, half * (ROWS // 2))) for half in range(2)]
 
     def _step(self, tile: Any, *carried: Any, inside: bool) -> list[Any]:
@@ -172,12 +172,12 @@ class GroupKernel:
         following = self.keys.following(slot, turn)
         self.keys.full.wait(*following)
         if self.in_turns:
-            bulk.wait_at(add(self.number, FIRST_TURN), 2 * GROUP)
+            bulk.wait_named_barrier(add(self.number, FIRST_ORDER_BARRIER), 2 * GROUP)
         scores = self._scores(following[0])
         self.values.full.wait(slot, turn)
         sums = self._weighted(words, slot, sums)
         if self.in_turns:
-            bulk.arrive_at(self._next_turn(), 2 * GROUP)
+            bulk.arrive_named_barrier(self._next_order_barrier(), 2 * GROUP)
         scores = in_flight.wait_products(1, scores)
         self._release(self.keys, following[0])
         made = weigh(self._masked(scores, tile, inside), peaks, totals, self.factor)
@@ -189,17 +189,19 @@ class GroupKernel:
 
     def _apart(self, carried: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any], list[Any], list[Any]]:
         """Split the carried values: maxima, totals, weights, accumulators, and the values' stage with its phase."""
-        ends = [2, 4, 4 + self.tile.keys * LINES // GROUP // PAIR, len(carried) - 2, len(carried)]
+        ends = [2, 4, 4 + self.tile.keys * PRODUCT_ROWS // GROUP // PAIR, len(carried) - 2, len(carried)]
         peaks, totals, words, sums, place = (
             list(carried[first:last]) for first, last in zip([0, *ends], ends, strict=False)
         )
         return peaks, totals, words, sums, place
 
-    def _next_turn(self) -> Any:
+    def _next_order_barrier(self) -> Any:
         """Return the barrier of the warpgroup whose turn is next."""
         following = add(self.number, 1)
         more = less(following, self.tile.groups)
-        return create("arith.select", following.type, more, add(following, FIRST_TURN), index(FIRST_TURN))
+        return create(
+            "arith.select", following.type, more, add(following, FIRST_ORDER_BARRIER), index(FIRST_ORDER_BARRIER)
+        )
 
     def _release(self, ring: Ring, slot: Any) -> None:
         """Let each warp signal that it has consumed a stage."""
@@ -220,11 +222,11 @@ class GroupKernel:
         """Issue the product of weights and values, accumulated."""
         depth = self.form.depth
         moved = [step * ROW_BYTES for step in range(0, self.tile.keys, depth)]
-        values = SharedOperand(self.values.at(slot), moved, along_sums=False, beside=self.tile.keys * ROW_BYTES)
+        values = SharedOperand(self.values.at(slot), moved, along_k=False, beside=self.tile.keys * ROW_BYTES)
         return in_flight.multiply(self.form, self.found.value_size, words, values, sums)
 
     def _masked(self, scores: Sequence[Any], tile: Any, inside: bool) -> list[list[Any]]:
-        first = add(multiply(tile, self.tile.keys), anew(multiply(self.lane.member, PAIR)))
+        first = add(multiply(tile, self.tile.keys), rematerialize(multiply(self.lane.member, PAIR)))
         return masked(self.work, by_rows(scores), [row.loops for row in self.rows], first, self.tile.keys, inside)
 
     def _words(self, weights: Sequence[Sequence[Any]]) -> list[Any]:
@@ -244,7 +246,7 @@ class GroupKernel:
             else:
                 when(row.exists, partial(self._keep, self.parts, job, row.number, peak, total, own))
 
-    def _keep(self, parts: Parts, job: Job, row: Any, peak: Any, total: Any, sums: Sequence[Any]) -> None:
+    def _keep(self, parts: PartialResults, job: Job, row: Any, peak: Any, total: Any, sums: Sequence[Any]) -> None:
         """Store the partial result of a row."""
         line = parts.line(job.part, job.batch_number, row)
         in_full = times(peak, emit_constant(self.factor, self.f32))
@@ -268,9 +270,9 @@ def downwards(after: Any, last: Any, body: Callable[..., Sequence[Any]], carried
         below = create("arith.subi", after.type, after, add(i, 1))
         return body(below, *held)
 
-    return narrow_loop(count, one, carried)
+    return loop_i32(count, one, carried)
 
 
-def other(turn: Any) -> Any:
+def next_phase(turn: Any) -> Any:
     """Return the next phase of a single stage."""
     return create("arith.subi", turn.type, index(1), turn)

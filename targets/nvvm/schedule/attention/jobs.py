@@ -11,9 +11,9 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.partial import tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work
-from mirlo.targets.gpu.schedule.launch import add, at_most, less, multiply, split
-from mirlo.targets.nvvm.schedule.attention.mapped import Factors, GroupTile, known
-from mirlo.targets.nvvm.schedule.attention.memory import anew
+from mirlo.targets.gpu.schedule.launch import add, clamp_index, less, multiply, split
+from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile, MappedOperands, static_size
+from mirlo.targets.nvvm.schedule.attention.memory import rematerialize
 from mirlo.targets.nvvm.schedule.bulk import i32
 
 CACHED = 24 << 20
@@ -64,18 +64,18 @@ class Row:
 class Jobs:
     """All tiles of rows, and the blocks that share them: those with the most keys are first."""
 
-    def __init__(self, work: Work, factors: Factors, tile: GroupTile, parts: int, units: int):
+    def __init__(self, work: Work, factors: MappedOperands, tile: GroupTile, parts: int, units: int):
         self.work, self.factors, self.tile, self.parts = work, factors, tile, parts
         found = work.found
         self.rows = factors.query.lines
-        self.outers = known(found.count(factors.outer))
-        self.heads = known(work.batches) * self.outers
+        self.outers = static_size(found.count(factors.outer))
+        self.heads = static_size(work.batches) * self.outers
         self.high = -(-self.rows // tile.height)
-        self.tiles = -(-known(found.keys) // tile.keys)
+        self.tiles = -(-static_size(found.keys) // tile.keys)
         self.count = self.heads * self.high * parts
         self.blocks = min(units, self.count)
         element = factors.key.form.bytes
-        read = known(found.keys) * (found.size + found.value_size) * element // self.outers
+        read = static_size(found.keys) * (found.size + found.value_size) * element // self.outers
         near = max(1, CACHED // read)
         self.near = next(n for n in range(min(near, self.heads), 0, -1) if self.heads % n == 0)
 
@@ -90,7 +90,7 @@ class Jobs:
 
         def find(turn: Any) -> Job:
             # Values that are recomputed each time take no registers meanwhile.
-            last = create("arith.subi", block.type, index(self.blocks - 1), anew(block))
+            last = create("arith.subi", block.type, index(self.blocks - 1), rematerialize(block))
             mine = create("arith.select", block.type, less(remainder(turn), 1), block, last)
             return self._job(add(multiply(turn, self.blocks), mine))
 
@@ -98,9 +98,9 @@ class Jobs:
             return create("arith.remui", turn.type, turn, index(2))
 
         def one(turn: Any, *held: Any) -> list[Any]:
-            return body(Visit(find(turn), remainder(turn), lambda: find(anew(turn))), list(held))
+            return body(Visit(find(turn), remainder(turn), lambda: find(rematerialize(turn))), list(held))
 
-        narrow_loop(rounds, one, carried)
+        loop_i32(rounds, one, carried)
 
     def _job(self, number: Any) -> Job:
         work, tile = self.work, self.tile
@@ -110,7 +110,7 @@ class Jobs:
         down = create("arith.subi", turn.type, index(self.high - 1), turn) if self.high > 1 else turn
         first = multiply(down, tile.height)
         batch, before = work.batch(batch_number), multiply(outer, self.rows)
-        last = at_most(add(first, tile.height - 1), self.rows, tile.height)
+        last = clamp_index(add(first, tile.height - 1), self.rows, tile.height)
         ends = add(before, first), add(before, last)
         seen = work.seen(batch, *ends)
         tiles = create("arith.divui", seen.type, add(seen, tile.keys - 1), index(tile.keys))
@@ -128,25 +128,25 @@ class Jobs:
         """Return the row with this number in the tile of a job."""
         row = add(job.first_row, own)
         exists = less(row, self.rows) if self.rows % self.tile.height else None
-        number = add(job.before, at_most(row, self.rows, self.tile.height))
+        number = add(job.before, clamp_index(row, self.rows, self.tile.height))
         return Row(number, {**job.loops, **self.work.row(number)}, exists)
 
 
-def narrow_loop(count: Any, body: Callable[..., Sequence[Any]], carried: Sequence[Any]) -> list[Any]:
+def loop_i32(count: Any, body: Callable[..., Sequence[Any]], carried: Sequence[Any]) -> list[Any]:
     """Run `body(i, *carried)` `count` times; indices have 32 bits, to save registers."""
 
     def one(i: Any, *held: Any) -> list[Any]:
-        following = body(i, *(_as(kind, value) for kind, value in zip(kinds, held, strict=True)))
-        return [_narrow(value) for value in following]
+        following = body(i, *(_cast_index(kind, value) for kind, value in zip(kinds, held, strict=True)))
+        return [_to_i32(value) for value in following]
 
     kinds = [value.type for value in carried]
-    made = for_loop(0, count, 1, one, [_narrow(value) for value in carried])
-    return [_as(kind, value) for kind, value in zip(kinds, made, strict=True)]
+    made = for_loop(0, count, 1, one, [_to_i32(value) for value in carried])
+    return [_cast_index(kind, value) for kind, value in zip(kinds, made, strict=True)]
 
 
-def _narrow(value: Any) -> Any:
+def _to_i32(value: Any) -> Any:
     return i32(value) if isinstance(value.type, ir.IndexType) else value
 
 
-def _as(kind: Any, value: Any) -> Any:
+def _cast_index(kind: Any, value: Any) -> Any:
     return value if value.type == kind else create("arith.index_cast", kind, value)

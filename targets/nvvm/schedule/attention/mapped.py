@@ -13,8 +13,8 @@ from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.targets.gpu.schedule.launch import add, multiply
 from mirlo.targets.nvvm.schedule.bulk import Barriers, copy_tile
-from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, LINES
-from mirlo.targets.nvvm.schedule.tilemaps import MOST_DIMS, ROW_BYTES, TiledTensor
+from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, PRODUCT_ROWS
+from mirlo.targets.nvvm.schedule.tilemaps import MAX_MAP_DIMS, ROW_BYTES, TiledTensor
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format
 
 
@@ -109,7 +109,7 @@ class GroupTile:
 
     @property
     def height(self) -> int:
-        return self.groups * LINES
+        return self.groups * PRODUCT_ROWS
 
     @property
     def threads(self) -> int:
@@ -117,7 +117,7 @@ class GroupTile:
 
 
 @dataclass(frozen=True)
-class Factors:
+class MappedOperands:
     """The tensors of an attention as they are copied."""
 
     query: MappedRead
@@ -131,7 +131,7 @@ class Factors:
         return self.query.bytes(tile.height) + tile.stages * (self.key.bytes(tile.keys) + self.value.bytes(tile.keys))
 
 
-def known(size: Dim) -> int:
+def static_size(size: Dim) -> int:
     """Return a size of an attention with static sizes."""
     assert isinstance(size, int)
     return size
@@ -155,26 +155,26 @@ def mapped_read(
         return decline("rows of a factor are not the same distance apart", shape=read.operand.shape)
     moving = [loop for loop in range(len(found.extents)) if loop not in (across, *down) and flat.coefficient(loop)]
     outside = tuple(
-        _merged([Outside((loop,), (known(found.extents[loop]),), flat.coefficient(loop)) for loop in moving])
+        _merged([Outside((loop,), (static_size(found.extents[loop]),), flat.coefficient(loop)) for loop in moving])
     )
     distances = [pitch, *(dim.stride for dim in outside)]
     if min(distances) <= 0 or any(distance * form.bytes % ACCESS for distance in (*distances, flat.constant)):
         return decline("lines of a factor do not begin at multiples of 16 bytes", distances=distances)
-    if len(outside) + 2 > MOST_DIMS:
+    if len(outside) + 2 > MAX_MAP_DIMS:
         return decline("a factor has more dims than tensor maps", dims=len(outside) + 2)
-    lines = prod(known(found.extents[loop]) for loop in down)
-    return MappedRead(read, form, lines, known(found.extents[across]), pitch, outside, flat.constant)
+    lines = prod(static_size(found.extents[loop]) for loop in down)
+    return MappedRead(read, form, lines, static_size(found.extents[across]), pitch, outside, flat.constant)
 
 
 def uniform_pitch(found: AttentionBlocks, read: Read, down: Sequence[int]) -> int | None:
     """Return the uniform pitch along loops, the last one fastest; None if it is not uniform."""
     flat = read.place.flat(read.operand)
-    wide = [loop for loop in down if known(found.extents[loop]) > 1]
+    wide = [loop for loop in down if static_size(found.extents[loop]) > 1]
     if not wide:
-        return known(found.extents[-1]) * ACCESS  # a single row: any pitch is right
+        return static_size(found.extents[-1]) * ACCESS  # a single row: any pitch is right
     pitch = stride = flat.coefficient(wide[-1])
     for loop in reversed(wide):
         if flat.coefficient(loop) != stride:
             return None
-        stride *= known(found.extents[loop])
+        stride *= static_size(found.extents[loop])
     return pitch

@@ -10,7 +10,7 @@ from mirlo.targets.gpu.schedule.launch import add, multiply, split
 from mirlo.targets.nvvm.schedule.fragments import Lane, Registers, SharedMatrix, registers
 
 
-class SecondFactor:
+class RhsReader:
     """Reads the rhs operand from shared memory: pairs of fragments at given distances."""
 
     def __init__(self, lane: Lane, matrix: SharedMatrix, lines: int, steps: int):
@@ -19,25 +19,25 @@ class SecondFactor:
         line, step = multiply(other, lines), multiply(along, 8)
         step = add(step, multiply(other, steps)) if steps else step
         # All fragment addresses differ from this one by constants, which should not take registers.
-        self.base = anew(
-            matrix.place(add(line, own), step) if matrix.along_sums else matrix.place(line, add(step, own))
+        self.base = rematerialize(
+            matrix.place(add(line, own), step) if matrix.along_k else matrix.place(line, add(step, own))
         )
 
     def read(self, line: int, step: int, pair: bool) -> list[Registers]:
         """Return the fragments at a position, two or only the first."""
         matrix = self.matrix
-        outer, inner = (line, step) if matrix.along_sums else (step, line)
+        outer, inner = (line, step) if matrix.along_k else (step, line)
         place = add(self.base, outer * matrix.pitch + inner)
         tiles = 4 if pair else 2
         kind = ir.VectorType.get([tiles, 2], matrix.memory.type.element_type)
         count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), tiles)
-        turned = ir.BoolAttr.get(not matrix.along_sums)
+        turned = ir.BoolAttr.get(not matrix.along_k)
         made = create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=turned)
         values = registers(matrix.form, made).values
         return [Registers(matrix.form, values[at : at + 2]) for at in range(0, tiles, 2)]
 
 
-def anew(value: Any) -> Any:
+def rematerialize(value: Any) -> Any:
     """Return an index that the back end treats as new each time, so that derived values are not kept in registers."""
     i64 = ir.IntegerType.get_signless(64)
     made = ir.Operation.create(

@@ -19,13 +19,13 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
 from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.attention.partial import parts_of, tiles_of
+from mirlo.targets.gpu.schedule.attention.partial import allocate_partial_results, tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, times
 from mirlo.targets.gpu.schedule.launch import (
     Ids,
     add,
-    at_most,
     barrier,
+    clamp_index,
     launch,
     less,
     multiply,
@@ -33,7 +33,7 @@ from mirlo.targets.gpu.schedule.launch import (
     split,
     when,
 )
-from mirlo.targets.nvvm.schedule.attention.memory import SecondFactor, anew
+from mirlo.targets.nvvm.schedule.attention.memory import RhsReader, rematerialize
 from mirlo.targets.nvvm.schedule.attention.online import as_word, in_all, masked, packed, pairs_of, weigh
 from mirlo.targets.nvvm.schedule.copies import async_copy, commit, wait
 from mirlo.targets.nvvm.schedule.fragments import (
@@ -41,8 +41,8 @@ from mirlo.targets.nvvm.schedule.fragments import (
     Lane,
     Registers,
     SharedMatrix,
+    fragment_element,
     multiply_add,
-    number_of,
     registers,
 )
 from mirlo.targets.nvvm.schedule.units import COLUMNS, F16, ROWS, Format
@@ -77,7 +77,7 @@ class MmaKernel:
         self.form = form
         self.tile = tile
         self.count = parts
-        self.parts = parts_of(work, parts)
+        self.parts = allocate_partial_results(work, parts)
         self.high = D.ceildiv(work.rows, tile.height)
         self.wide = -(-self.found.value_size // tile.columns)
         self.tiles = D.ceildiv(self.found.keys, tile.keys)
@@ -104,11 +104,11 @@ class MmaKernel:
         warp, lane = split(ids.thread, [tile.warps, WARP])
         self.lane = Lane.of(lane)
         self.warp_row = multiply(warp, tile.rows * ROWS)
-        self._place_memory()
+        self._allocate_memory()
         self.own_rows = [
             add(self.first_row, add(self.warp_row, add(self.lane.group, i * 8))) for i in range(2 * tile.rows)
         ]
-        self.row_loops = [{**self.batch, **work.row(at_most(row, work.rows, tile.height))} for row in self.own_rows]
+        self.row_loops = [{**self.batch, **work.row(clamp_index(row, work.rows, tile.height))} for row in self.own_rows]
         begin, whole, end = self._range(part)
         self._fetch_query()
         self._copy_keys(begin)
@@ -125,7 +125,7 @@ class MmaKernel:
     def _range(self, part: Any) -> tuple[Any, Any, Any]:
         """Return the tiles of this part: the first, the first that a bound crosses, and the last."""
         work, tile = self.work, self.tile
-        last_row = at_most(add(self.first_row, tile.height - 1), work.rows, tile.height)
+        last_row = clamp_index(add(self.first_row, tile.height - 1), work.rows, tile.height)
         seen = work.seen(self.batch, self.first_row, last_row)
         tiles = create("arith.divui", seen.type, add(seen, tile.keys - 1), index(tile.keys))
         begin, end = tiles_of(part, self.count, self.tiles, tiles)
@@ -136,7 +136,7 @@ class MmaKernel:
 
     # Memory
 
-    def _place_memory(self) -> None:
+    def _allocate_memory(self) -> None:
         """Allocate keys and values separately; queries share that memory until they are in registers."""
         tile, element = self.tile, self.found.key.operand.element_type
         shapes = [(tile.keys, self.depth, True), (tile.columns, tile.keys, False)]
@@ -151,7 +151,7 @@ class MmaKernel:
         tile = self.tile
 
         def source(line: Any) -> tuple[dict[int, Any], Any]:
-            row = at_most(add(self.first_row, line), self.work.rows, tile.height)
+            row = clamp_index(add(self.first_row, line), self.work.rows, tile.height)
             return {**self.batch, **self.work.row(row)}, None
 
         self._copy(self.found.query, self.query_memory, tile.height, self.depth, self.found.size_loop, index(0), source)
@@ -205,7 +205,7 @@ class MmaKernel:
                 exists = inside if exists is None else create("arith.andi", inside.type, exists, inside)
                 at = create("arith.minui", at.type, at, index(extent - vector))
             place = self.work.position(read, {**loops, loop: at})
-            target = matrix.place(line, column) if matrix.along_sums else matrix.place(column, line)
+            target = matrix.place(line, column) if matrix.along_k else matrix.place(column, line)
             count = index(vector)
             if exists is not None:
                 count = create("arith.select", count.type, exists, count, index(0))
@@ -218,10 +218,10 @@ class MmaKernel:
             together = self.threads // across
             own, column = split(self.thread, [together, across])
             for first in range(0, lines, together):
-                yield at_most(add(own, first), lines, together), column
+                yield clamp_index(add(own, first), lines, together), column
             return
         for first in range(0, lines * across, self.threads):
-            number = at_most(add(self.thread, first), lines * across, self.threads)
+            number = clamp_index(add(self.thread, first), lines * across, self.threads)
             line, column = split(number, [lines, across])
             yield line, column
 
@@ -241,7 +241,7 @@ class MmaKernel:
         barrier()
         self._copy_keys(add(number, 1))
         commit()
-        first = add(multiply(number, tile.keys), anew(multiply(self.lane.member, 2)))
+        first = add(multiply(number, tile.keys), rematerialize(multiply(self.lane.member, 2)))
         seen = masked(self.work, self._by_rows(scores), self.row_loops, first, tile.keys, inside)
         made = weigh(seen, peaks, totals, self.factor)
         return [*made.peaks, *made.totals, *self._weighted(made.weights, made.fades, sums)]
@@ -251,7 +251,7 @@ class MmaKernel:
         tile = self.tile
         zero = create("vector.broadcast", ir.VectorType.get([2, 2], self.f32), emit_constant(0.0, self.f32))
         sums = [[zero] * (tile.keys // COLUMNS) for _ in range(tile.rows)]
-        right = SecondFactor(self.lane, self.keys, 0, STEP)
+        right = RhsReader(self.lane, self.keys, 0, STEP)
         for step in range(0, self.depth, 2 * STEP):
             for j in range(tile.keys // COLUMNS):
                 for k, keys in enumerate(right.read(j * COLUMNS, step, step + STEP < self.depth)):
@@ -262,7 +262,7 @@ class MmaKernel:
     def _by_rows(self, scores: list[list[Any]]) -> list[list[Any]]:
         """Return this thread's scores of each of its rows."""
         return [
-            [number_of(fragment, (half, c)) for fragment in scores[r] for c in range(2)]
+            [fragment_element(fragment, (half, c)) for fragment in scores[r] for c in range(2)]
             for r in range(self.tile.rows)
             for half in range(2)
         ]
@@ -276,9 +276,9 @@ class MmaKernel:
             upper, lower = fades[2 * r], fades[2 * r + 1]
             fade = create("vector.from_elements", kind, upper, upper, lower, lower)
             sums[r * count : (r + 1) * count] = [times(total, fade) for total in sums[r * count : (r + 1) * count]]
-        right = SecondFactor(self.lane, self.values, COLUMNS, 0)
+        right = RhsReader(self.lane, self.values, COLUMNS, 0)
         for step in range(0, tile.keys, STEP):
-            rows = [self._as_factor(weights[2 * r], weights[2 * r + 1], step) for r in range(tile.rows)]
+            rows = [self._as_lhs(weights[2 * r], weights[2 * r + 1], step) for r in range(tile.rows)]
             for j in range(0, count, 2):
                 for k, values in enumerate(right.read(j * COLUMNS, step, True)):
                     for r, row in enumerate(rows):
@@ -286,7 +286,7 @@ class MmaKernel:
                         sums[at] = multiply_add(row, values, sums[at])
         return sums
 
-    def _as_factor(self, upper: Sequence[Any], lower: Sequence[Any], step: int) -> Registers:
+    def _as_lhs(self, upper: Sequence[Any], lower: Sequence[Any], step: int) -> Registers:
         """Return the weights of 16 keys as the lhs operand: two adjacent elements of a row per register."""
         element = self.found.value.operand.element_type
         pairs = [packed(element, a, b) for a, b in pairs_of(upper, lower, step)]
@@ -313,7 +313,7 @@ class MmaKernel:
         count = tile.columns // COLUMNS
         for j in range(count):
             for c in range(2):
-                weighted = number_of(sums[line // 2 * count + j], (line % 2, c))
+                weighted = fragment_element(sums[line // 2 * count + j], (line % 2, c))
                 column = add(self.first_column, add(multiply(self.lane.member, 2), j * COLUMNS + c))
                 inside = less(column, found.value_size) if found.value_size % tile.columns else None
                 when(inside, partial(self._store, kept, line, column, total, weighted))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.builder import PrimitiveBuilder, chosen, primitive_desc
-from mirlo.targets.onednn.native.desc import Desc, anyhow
-from mirlo.targets.onednn.native.makers.post_ops import Operand, PostOps, apart, fused, residual_layout
+from mirlo.targets.onednn.native.desc import Desc, any_layout
+from mirlo.targets.onednn.native.makers.post_ops import Operand, PostOps, emit_post_ops, fused, residual_layout
 from mirlo.targets.onednn.native.storage import PrimitiveValue
 from mirlo.targets.onednn.plan import PrimitiveNode
 
@@ -20,10 +20,10 @@ def convolution(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValu
     window = [api.dims(node.attributes[name]) for name in ("strides", "dilations", "padding_begin", "padding_end")]
     post_ops = PostOps(builder, node.post_ops, shape)
 
-    any_x, any_weight = anyhow(x.desc.shape, x.desc.dtype), anyhow(weight.desc.shape, weight.desc.dtype)
+    any_x, any_weight = any_layout(x.desc.shape, x.desc.dtype), any_layout(weight.desc.shape, weight.desc.dtype)
 
     def describe(attr: api.Owned, target: Desc | None = None) -> api.Owned:
-        target = target or residual_layout(post_ops, anyhow(shape, dtype))
+        target = target or residual_layout(post_ops, any_layout(shape, dtype))
         return primitive_desc(
             f"{node.op}_forward", api.engine(), api.FORWARD_INFERENCE, ALGORITHMS[node.op],
             any_x.pointer, any_weight.pointer,
@@ -33,8 +33,8 @@ def convolution(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValu
     descriptor, taken, left = fused(builder, post_ops, describe)
     if left and post_ops.residual is not None:
         # The layout of the residual does not suit: the library's own choice may.
-        descriptor, taken, left = fused(builder, post_ops, lambda attr: describe(attr, anyhow(shape, dtype)))
-    target = chosen(descriptor, api.QUERY_DST, anyhow(shape, dtype))
+        descriptor, taken, left = fused(builder, post_ops, lambda attr: describe(attr, any_layout(shape, dtype)))
+    target = chosen(descriptor, api.QUERY_DST, any_layout(shape, dtype))
     accumulate = _accumulated(builder, taken, x, target)
     if accumulate is not None:
         descriptor = describe(taken.attributes(accumulate), target)
@@ -45,10 +45,10 @@ def convolution(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValu
     }
     if bias is not None:
         arguments[api.BIAS] = bias
-    over = accumulate.value.seen_as(target) if accumulate is not None else None
+    over = accumulate.value.view_as(target) if accumulate is not None else None
     result = over or builder.result(node.result, target)
     builder.emit(descriptor, {**arguments, api.DST: result})
-    return apart(builder, result, left)
+    return emit_post_ops(builder, result, left)
 
 
 def _accumulated(builder: PrimitiveBuilder, post_ops: PostOps, x: PrimitiveValue, target: Desc) -> Operand | None:

@@ -6,7 +6,7 @@ import math
 
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.builder import PrimitiveBuilder, attributes, primitive_desc
-from mirlo.targets.onednn.native.makers.post_ops import PostOps, apart, broadcastable, fused, is_slow
+from mirlo.targets.onednn.native.makers.post_ops import PostOps, broadcastable, emit_post_ops, fused, is_slow
 from mirlo.targets.onednn.native.makers.steps import describe_binary, eltwise_step
 from mirlo.targets.onednn.native.storage import PrimitiveValue
 from mirlo.targets.onednn.plan import PostOp, PrimitiveNode
@@ -18,7 +18,7 @@ def eltwise(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     over = x if builder.is_last_use(node.operands["x"]) else None
     algorithm, alpha, beta = (node.attributes[name] for name in ("algorithm", "alpha", "beta"))
     made = eltwise_step(builder, x, algorithm, alpha, beta, builder.result(node.result, x.desc, over))
-    return apart(builder, made, node.post_ops)
+    return emit_post_ops(builder, made, node.post_ops)
 
 
 def binary(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
@@ -43,13 +43,13 @@ def binary(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     descriptor, taken, left = fused(builder, post_ops, describe)
     if is_slow(descriptor):
         # Broadcasts along some axes, and orders of axes that are not usual, are fast in row-major layout only.
-        straight = builder.plainly(x)
+        straight = builder.in_row_major(x)
         if straight is not x:
-            x, y, result = straight, builder.plainly(y), builder.result(node.result, straight.desc)
+            x, y, result = straight, builder.in_row_major(y), builder.result(node.result, straight.desc)
             descriptor, taken, left = fused(builder, post_ops, describe)
     arguments = taken.arguments(builder, descriptor)
     builder.emit(descriptor, {api.SRC: x, api.SRC_1: y, **arguments, api.DST: result})
-    return apart(builder, result, left or later)
+    return emit_post_ops(builder, result, left or later)
 
 
 def _can_follow(post_ops: PostOps, shape: tuple[int, ...]) -> bool:

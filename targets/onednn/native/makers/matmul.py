@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.builder import PrimitiveBuilder, chosen, primitive_desc
-from mirlo.targets.onednn.native.desc import Desc, anyhow, plain
-from mirlo.targets.onednn.native.makers.post_ops import PostOps, apart, fused, is_slow
+from mirlo.targets.onednn.native.desc import Desc, any_layout, row_major
+from mirlo.targets.onednn.native.makers.post_ops import PostOps, emit_post_ops, fused, is_slow
 from mirlo.targets.onednn.native.storage import PrimitiveValue
 from mirlo.targets.onednn.plan import PostOp, PrimitiveNode
 
@@ -53,9 +53,9 @@ def matmul(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     whole = choice.target.reshaped(final.shape)
     assert whole is not None, "the layout of a flat result is that of the whole one"
     result = builder.result(node.result, whole)
-    made = result.seen_as(choice.target)
+    made = result.view_as(choice.target)
     builder.emit(choice.descriptor, {**arguments, api.DST: made})
-    apart(builder, made, choice.left, adapt)
+    emit_post_ops(builder, made, choice.left, adapt)
     return result
 
 
@@ -73,15 +73,15 @@ def _best(
     Operands are tried in their layout and the result in the one that its reader prefers, then row-major.
     """
     dtype = builder.tensor(node.result).dtype
-    row_major = plain(shape, dtype)
+    rows = row_major(shape, dtype)
     wanted = builder.preferred(node.result).reshaped(shape)
     first: _Choice | None = None
     attempts: list[tuple[Callable[[PrimitiveValue], PrimitiveValue], Desc]] = [
-        (_as_it_lies, row_major),
-        (builder.plainly, row_major),
+        (_in_own_layout, rows),
+        (builder.in_row_major, rows),
     ]
-    if wanted is not None and wanted != row_major:
-        attempts.insert(0, (_as_it_lies, wanted))
+    if wanted is not None and wanted != rows:
+        attempts.insert(0, (_in_own_layout, wanted))
     refused: api.Refused | None = None
     for layout, target in attempts:
         try:
@@ -107,7 +107,7 @@ def _try(
     target: Desc,
 ) -> _Choice:
     packed = weight.storage.kind == "constant"
-    weight_desc = anyhow(weight.desc.shape, weight.desc.dtype) if packed else weight.desc
+    weight_desc = any_layout(weight.desc.shape, weight.desc.dtype) if packed else weight.desc
 
     def describe(attr: api.Owned) -> api.Owned:
         return primitive_desc(
@@ -119,7 +119,7 @@ def _try(
     return _Choice(descriptor, x, weight, target, taken, left)
 
 
-def _as_it_lies(value: PrimitiveValue) -> PrimitiveValue:
+def _in_own_layout(value: PrimitiveValue) -> PrimitiveValue:
     return value
 
 

@@ -6,7 +6,7 @@ import math
 
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.builder import PrimitiveBuilder, attributes, primitive_desc
-from mirlo.targets.onednn.native.desc import plain
+from mirlo.targets.onednn.native.desc import row_major
 from mirlo.targets.onednn.native.makers.post_ops import broadcastable, is_slow
 from mirlo.targets.onednn.native.makers.steps import binary_step
 from mirlo.targets.onednn.native.storage import PrimitiveValue
@@ -26,7 +26,7 @@ def softmax(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     # The library is fast along the innermost axis: the others are moved outside of it.
     rank = len(x.desc.shape)
     inner = (*(i for i in range(rank) if i != axis), axis)
-    moved = builder.plainly(builder.permuted(x, inner))
+    moved = builder.in_row_major(builder.permuted(x, inner))
     made = builder.scratch(moved.desc)
     builder.emit(_softmax(moved, rank - 1, algorithm), {api.SRC: moved, api.DST: made})
     return builder.permuted(made, [inner.index(i) for i in range(rank)])
@@ -45,7 +45,7 @@ def layer_norm(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue
     shape, axis = builder.tensor(node.result).shape, node.attributes["axis"]
     size = math.prod(shape[axis:])
     flat = (math.prod(shape[:axis]), size)
-    x = builder.plainly(builder.reshaped(builder.plainly(builder.values[node.operands["x"]]), flat))
+    x = builder.in_row_major(builder.reshaped(builder.in_row_major(builder.values[node.operands["x"]]), flat))
     arguments, flags = {api.SRC: x}, 0
     for name, role, flag in (("scale", api.SCALE, api.NORM_SCALE), ("bias", api.SHIFT, api.NORM_SHIFT)):
         if name in node.operands:
@@ -57,8 +57,8 @@ def layer_norm(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue
         node.attributes["epsilon"], flags, attr.pointer,
     )  # fmt: skip
     over = x if builder.is_last_use(node.operands["x"]) else None
-    whole = builder.result(node.result, plain(shape, x.desc.dtype), over)
-    builder.emit(descriptor, {**arguments, api.DST: whole.seen_as(x.desc)})
+    whole = builder.result(node.result, row_major(shape, x.desc.dtype), over)
+    builder.emit(descriptor, {**arguments, api.DST: whole.view_as(x.desc)})
     return whole
 
 
@@ -70,7 +70,7 @@ def batch_norm(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue
     flags = api.NORM_GLOBAL_STATS | api.NORM_SCALE | api.NORM_SHIFT
     descriptor = _batch_norm(x, node.attributes["epsilon"], flags)
     if is_slow(descriptor):
-        x = builder.plainly(x)
+        x = builder.in_row_major(x)
         descriptor = _batch_norm(x, node.attributes["epsilon"], flags)
     over = x if builder.is_last_use(node.operands["x"]) else None
     result = builder.result(node.result, x.desc, over)
@@ -87,10 +87,10 @@ def group_norm(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue
     shape = tensor.shape
     groups = shape[0] * node.attributes["groups"]
     flat = (1, groups, math.prod(shape) // groups)
-    x = builder.reshaped(builder.plainly(builder.values[node.operands["x"]]), flat)
+    x = builder.reshaped(builder.in_row_major(builder.values[node.operands["x"]]), flat)
     descriptor = _batch_norm(x, node.attributes["epsilon"], 0)
-    whole = builder.result(node.result, plain(shape, tensor.dtype))
-    builder.emit(descriptor, {api.SRC: x, api.DST: whole.seen_as(x.desc)})
+    whole = builder.result(node.result, row_major(shape, tensor.dtype))
+    builder.emit(descriptor, {api.SRC: x, api.DST: whole.view_as(x.desc)})
     channels = (1, shape[1], *(1,) * (len(shape) - 2))
     for name, algorithm in (("scale", "mul"), ("bias", "add")):
         factor = builder.reshaped(builder.values[node.operands[name]], channels)
@@ -111,7 +111,7 @@ def lrn(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     x = builder.dense(builder.values[node.operands["x"]])
     descriptor = _lrn(x, node)
     if is_slow(descriptor):
-        x = builder.plainly(x)
+        x = builder.in_row_major(x)
         descriptor = _lrn(x, node)
     result = builder.result(node.result, x.desc)
     builder.emit(descriptor, {api.SRC: x, api.DST: result})

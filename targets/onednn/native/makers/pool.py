@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.builder import PrimitiveBuilder, attributes, chosen, primitive_desc
-from mirlo.targets.onednn.native.desc import Desc, anyhow
+from mirlo.targets.onednn.native.desc import Desc, any_layout
 from mirlo.targets.onednn.native.makers.post_ops import is_slow
 from mirlo.targets.onednn.native.storage import PrimitiveValue
 from mirlo.targets.onednn.plan import PrimitiveNode
@@ -46,7 +46,7 @@ def _pooled(
     window: dict[str, tuple[int, ...]],
 ) -> PrimitiveValue:
     tensor = builder.tensor(node.result)
-    target = anyhow(tensor.shape, tensor.dtype)
+    target = any_layout(tensor.shape, tensor.dtype)
     attr = attributes()
     descriptor = primitive_desc(
         "pooling_forward", api.engine(), api.FORWARD_INFERENCE, api.POOLING[algorithm], x.desc.pointer, target.pointer,
@@ -71,10 +71,10 @@ def reduction(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
             "reduction", api.engine(), algorithm, x.desc.pointer, target.pointer, 0.0, 0.0, attr.pointer
         )
 
-    target = anyhow(tensor.shape, tensor.dtype)
+    target = any_layout(tensor.shape, tensor.dtype)
     descriptor = describe(x, target)
     if is_slow(descriptor):
-        x = builder.plainly(x)
+        x = builder.in_row_major(x)
         descriptor = describe(x, target)
     result = builder.result(node.result, chosen(descriptor, api.QUERY_DST, target))
     builder.emit(descriptor, {api.SRC: x, api.DST: result})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.builder import PrimitiveBuilder, attributes, chosen, implementation
-from mirlo.targets.onednn.native.desc import Desc, anyhow
+from mirlo.targets.onednn.native.desc import Desc, any_layout
 from mirlo.targets.onednn.native.makers.steps import binary_step, eltwise_step
 from mirlo.targets.onednn.native.storage import PrimitiveValue
 from mirlo.targets.onednn.plan import PostOp
@@ -53,7 +53,7 @@ class PostOps:
 
     def attributes(self, accumulate: Operand | None = None) -> api.Owned:
         """Attributes of the primitive; the operand `accumulate` is what the result's memory holds before."""
-        made = api.make("post_ops_create", "post_ops_destroy")
+        made = api.create_object("post_ops_create", "post_ops_destroy")
         operands = {entry.index: entry for entry in self.operands}
         for index, post in enumerate(self.post_ops):
             if post.kind == "eltwise":
@@ -63,7 +63,7 @@ class PostOps:
                 api.call("post_ops_append_sum", made.pointer, 1.0, 0, api.DATA_TYPES[accumulate.value.desc.dtype])
             else:
                 entry = operands[index]
-                desc = anyhow(entry.value.desc.shape, entry.value.desc.dtype) if entry.whole else entry.value.desc
+                desc = any_layout(entry.value.desc.shape, entry.value.desc.dtype) if entry.whole else entry.value.desc
                 api.call("post_ops_append_binary", made.pointer, api.BINARY[post.algorithm], desc.pointer)
         attr = attributes(made)
         api.call("primitive_attr_set_fpmath_mode", attr.pointer, api.FPMATH[self.builder.memories.fpmath])
@@ -91,7 +91,7 @@ def broadcastable(builder: PrimitiveBuilder, value: PrimitiveValue, shape: Seque
     value = builder.reshaped(value, (1,) * missing + value.desc.shape) if missing > 0 else value
     if missing < 0:
         value = builder.reshaped(value, value.desc.shape[-len(shape) :])
-    return value if value.desc.shape == tuple(shape) else builder.plainly(value)
+    return value if value.desc.shape == tuple(shape) else builder.in_row_major(value)
 
 
 def fused(
@@ -122,7 +122,7 @@ def is_slow(descriptor: api.Owned) -> bool:
     return "ref" in implementation(descriptor)
 
 
-def apart(
+def emit_post_ops(
     builder: PrimitiveBuilder,
     value: PrimitiveValue,
     post_ops: Sequence[PostOp],
@@ -132,10 +132,10 @@ def apart(
     for post in post_ops:
         over = value
         if post.kind == "eltwise":
-            value = eltwise_step(builder, value, post.algorithm, post.alpha, post.beta, over.seen_as(over.desc))
+            value = eltwise_step(builder, value, post.algorithm, post.alpha, post.beta, over.view_as(over.desc))
         else:
             operand = broadcastable(builder, adapt(builder.values[post.operand]), value.desc.shape)
-            value = binary_step(builder, post.algorithm, value, operand, over.seen_as(over.desc))
+            value = binary_step(builder, post.algorithm, value, operand, over.view_as(over.desc))
     return value
 
 

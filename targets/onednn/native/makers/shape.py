@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.builder import PrimitiveBuilder, attributes, chosen, primitive_desc
-from mirlo.targets.onednn.native.desc import Desc, anyhow
+from mirlo.targets.onednn.native.desc import Desc, any_layout
 from mirlo.targets.onednn.native.makers.post_ops import is_slow
 from mirlo.targets.onednn.native.storage import PrimitiveValue
 from mirlo.targets.onednn.plan import PrimitiveNode
@@ -33,11 +33,11 @@ def concat(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     """Operands `x0`, `x1`..., along attribute `axis`."""
     values = [builder.dense(builder.values[node.operands[f"x{index}"]]) for index in range(len(node.operands))]
     tensor = builder.tensor(node.result)
-    target = anyhow(tensor.shape, tensor.dtype)
+    target = any_layout(tensor.shape, tensor.dtype)
     axis = node.attributes["axis"]
     descriptor = _concatenated(values, target, axis)
     if is_slow(descriptor):
-        values = [builder.plainly(value) for value in values]
+        values = [builder.in_row_major(value) for value in values]
         descriptor = _concatenated(values, target, axis)
     arguments = {api.MULTIPLE_SRC + index: value for index, value in enumerate(values)}
     result = builder.result(node.result, chosen(descriptor, api.QUERY_DST, target))

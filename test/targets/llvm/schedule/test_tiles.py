@@ -8,13 +8,13 @@ from itertools import product
 import pytest
 
 from mirlo.targets.llvm.machine import PRESETS
-from mirlo.targets.llvm.schedule.contraction.tiles import TileQuestion, choose_tile, crowding
+from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, choose_tile, crowding
 
 MACHINE = PRESETS["avx512"]
 
 
-def _question(row_step: int) -> TileQuestion:
-    return TileQuestion(128, 768, 16, 3072, True, True, 4, row_step=row_step)
+def _question(row_step: int) -> TileProblem:
+    return TileProblem(128, 768, 16, 3072, True, True, 4, row_step=row_step)
 
 
 def test_rows_that_begin_in_the_same_set_are_fewer() -> None:
@@ -27,7 +27,7 @@ def test_rows_that_begin_in_the_same_set_are_fewer() -> None:
 
 def test_rows_from_far_away_are_read_in_long_runs() -> None:
     """Of depthwise convolutions: rows that fit into the second cache take the tile of the fewest instructions."""
-    near = TileQuestion(64, 512, 16, 9, False, False, 4, row_bytes=1 << 20)
+    near = TileProblem(64, 512, 16, 9, False, False, 4, row_bytes=1 << 20)
     far = replace(near, row_bytes=8 << 20)
     assert choose_tile(far, MACHINE)[1] == 4 != choose_tile(near, MACHINE)[1]
     assert choose_tile(replace(far, columns=16), MACHINE)[1] == 1
@@ -39,7 +39,7 @@ def test_rows_from_far_away_are_read_in_long_runs() -> None:
 
 @pytest.mark.parametrize("pours", [True, False])
 def test_short_sums_that_pour_into_memory_take_smaller_tiles(pours: bool) -> None:
-    question = TileQuestion(3136, 256, 16, 64, True, True, 4, pours=pours)
+    question = TileProblem(3136, 256, 16, 64, True, True, 4, pours=pours)
     rows, vectors, _ = choose_tile(question, PRESETS["avx512"])
     assert (rows * vectors <= 16) == pours
 
@@ -49,5 +49,5 @@ def test_every_product_has_a_tile_on_every_machine(preset: str) -> None:
     machine = PRESETS[preset]
     for rows, columns, depth, shared_rows in product(range(1, 18), (1, 3, 8, 64, 1000), (1, 9, 1280), (True, False)):
         for lanes in (machine.lanes(4), machine.lanes(1)):
-            tile = choose_tile(TileQuestion(rows, columns, lanes, depth, True, shared_rows, 4), machine)
+            tile = choose_tile(TileProblem(rows, columns, lanes, depth, True, shared_rows, 4), machine)
             assert 1 <= tile[0] <= rows and tile[1] >= 1

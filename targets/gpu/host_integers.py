@@ -17,7 +17,7 @@ _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge
 """Predicates of `arith.cmpi`, by number."""
 
 
-class Numbers:
+class HostIntegers:
     """The integers of one program, by value of the module."""
 
     def __init__(self) -> None:

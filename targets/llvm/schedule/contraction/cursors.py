@@ -13,7 +13,7 @@ from mirlo.targets.llvm.schedule.contraction.stream import next_panel
 
 
 @dataclass(frozen=True)
-class Places:
+class TileCursors:
     """A cursor for every access of a kernel; loops advance all of them."""
 
     rows: Cursor
@@ -26,8 +26,8 @@ class Places:
     reads: tuple[tuple[Cursor | None, ...], ...]
     indices: tuple[tuple[Cursor, ...], ...]
 
-    def map(self, move: Callable[[Cursor], Cursor]) -> Places:
-        return Places(
+    def map(self, move: Callable[[Cursor], Cursor]) -> TileCursors:
+        return TileCursors(
             move(self.rows), move(self.columns), None if self.ahead is None else move(self.ahead),
             tuple(map(move, self.guards)),
             tuple(map(move, self.writes)),
@@ -35,21 +35,21 @@ class Places:
             tuple(tuple(map(move, group)) for group in self.indices),
         )  # fmt: skip
 
-    def advance(self, axis: LoopAxis, value: Any) -> Places:
+    def advance(self, axis: LoopAxis, value: Any) -> TileCursors:
         """Substitute a value, an integer or an index, for an axis."""
         return self.map(lambda cursor: cursor.advance(axis, value))
 
-    def with_columns(self, columns: Cursor) -> Places:
+    def with_columns(self, columns: Cursor) -> TileCursors:
         """Replace the cursor of the column operand, by that of its packed panel."""
         return replace(self, columns=columns)
 
     @staticmethod
-    def start(code: Code, plan: RegisterTilePlan) -> Places:
+    def start(code: Code, plan: RegisterTilePlan) -> TileCursors:
         def at(form: Any) -> Cursor:
             return Cursor.start(code, form)
 
         ahead = next_panel(plan)
-        return Places(
+        return TileCursors(
             at(plan.rows.form), at(plan.columns.form), None if ahead is None else at(ahead),
             tuple(at(w.form) for w in plan.guards),
             tuple(map(at, plan.writes)),

@@ -1,4 +1,4 @@
-"""The pass `turn-weights`: constant operands of products stored contiguously along K."""
+"""The pass `transpose-weights`: constant operands of products stored contiguously along K."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, product_of
 from mirlo.targets.gpu.schedule.stages import LANES
 from mirlo.targets.nvvm.options import Options, planned_for
-from mirlo.targets.nvvm.schedule.staging import whole
+from mirlo.targets.nvvm.schedule.staging import with_whole_vectors
 from mirlo.targets.nvvm.schedule.tensorcore import formats_of
 
 
 @register_pass
 @dataclass(frozen=True)
-class TurnWeights(Pass):
+class TransposeWeights(Pass):
     """Store the weights of products as the matrix units read them: contiguous along K.
 
     int8 and rounded f32 are multiplied several elements of K at a time, which must be contiguous; 16-bit elements
@@ -34,7 +34,7 @@ class TurnWeights(Pass):
     Only prim functions whose calls all pass a constant are changed.
     """
 
-    name = "turn-weights"
+    name = "transpose-weights"
     contained = True
     trusted = True
     machine: str = option("", "chip, and what it is asked for beside, as `schedule` is told")
@@ -70,7 +70,7 @@ def _transposed_weights(view: PrimView, options: Options) -> list[Stored]:
         return []
     found = []
     for side, form in ((roles.rows, formats.rows), (roles.columns, formats.columns)):
-        if form.bytes != 2 and not whole(roles, side, roles.sums, form.vector):
+        if form.bytes != 2 and not with_whole_vectors(roles, side, roles.sums, form.vector):
             stored = _along_reduction(view, roles, side)
             if stored is not None:
                 found.append(stored)

@@ -67,7 +67,7 @@ class ContractionOperand:
         return bool(self.factor.body_ops) or self.access.element_type != kind
 
 
-def make_side(
+def plan_operand(
     factor: Factor,
     access: TensorAccess,
     axes: Sequence[LoopAxis],

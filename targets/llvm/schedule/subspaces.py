@@ -8,14 +8,14 @@ from typing import Any
 from mirlo.passes.schedule.blocks.linear import EXTREMES, Linear, axis_index
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space
 
-_MOST = 12
+_MAX_SUBSPACES = 12
 """Most parts of a space: more are more code than they save."""
-_ROUNDS = 3
+_MAX_ITERATIONS = 3
 _THRESHOLDS = {0: (0, 1), 1: (0, 1), 2: (0,), 3: (1,), 4: (1,), 5: (0,)}
 """By predicate of `arith.cmpi`: the values of lhs - rhs at which it changes."""
 
 
-def pieces(space: Space, loops: Sequence[int], stop: int) -> list[Space]:
+def split_at_conditions(space: Space, loops: Sequence[int], stop: int) -> list[Space]:
     """Cut the space along these loops, so that conditions are constant in each part where possible.
 
     A condition that also depends on loops from `stop` on counts as constant if it is the same for all of their
@@ -26,7 +26,7 @@ def pieces(space: Space, loops: Sequence[int], stop: int) -> list[Space]:
         found = [part]
         for axis in loops:
             bounds = [0, *sorted(_cuts(part, axis, stop)), part.extents[axis]]
-            if len(found) * (len(bounds) - 1) <= _MOST:
+            if len(found) * (len(bounds) - 1) <= _MAX_SUBSPACES:
                 found = [p.cut(axis, low, high) for low, high in zip(bounds, bounds[1:], strict=False) for p in found]
         return found
 
@@ -55,9 +55,9 @@ def along(space: Space, axis: int, lanes: int) -> list[Space]:
 def _repeated(space: Space, cut: Callable[[Space], list[Space]]) -> list[Space]:
     """Cut again: one condition may depend on another."""
     found = [space]
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ITERATIONS):
         following = [piece for part in found for piece in cut(part)]
-        if not len(found) < len(following) <= _MOST:
+        if not len(found) < len(following) <= _MAX_SUBSPACES:
             break
         found = following
     return found

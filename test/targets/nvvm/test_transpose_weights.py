@@ -1,4 +1,4 @@
-"""The pass `turn-weights`: the same numbers from weights whose steps of the sums lie side by side."""
+"""The pass `transpose-weights`: the same results from weights that are contiguous along K."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class SharedRowStores:
 
         `row` are the row's loop indices; `exists` is whether the row exists, None if that is certain.
         """
-        if self.side_by_side:
+        if self.is_contiguous:
             self._together(total, sums, row, exists)
             return
 
@@ -41,7 +41,7 @@ class SharedRowStores:
         when(exists, each)
 
     @property
-    def side_by_side(self) -> bool:
+    def is_contiguous(self) -> bool:
         """Return whether the only result has 16-bit elements, of which eight of a row are aligned to 16 bytes."""
         found, kept = self.work.found, self.work.kept
         if len(kept) != 1:
