@@ -112,20 +112,27 @@ def sizes_in(function: Any) -> list[Any]:
 
 
 def bind_symbols(function: Any) -> None:
-    """Add an `index` parameter per symbol that the sizes of a buffer-form function depend on, and compute the sizes."""
+    """Add an `index` parameter per symbol that the sizes of a buffer-form function depend on, and compute the sizes.
+
+    Parameters are in the order of their use, and the order of the arithmetic does not depend on names, so that
+    functions which differ in names of symbols only have the same code.
+    """
     found = sizes_in(function)
     if not found:
         return
     op = function.operation
     dims = [D.parse(size.opview.dim) for size in found]
     add_extents(op, ([dim] for dim in dims if not (isinstance(dim, int) or dim.is_symbol)))
-    names = sorted({name for dim in dims for name in D.symbols_of(dim)})
+    # Of several symbols in one dim, another dim that has only one of them tells the order, if there is one.
+    mentioned = sorted((sorted(D.symbols_of(dim)) for dim in dims), key=len)
+    names = list(dict.fromkeys(name for each in mentioned for name in each))
+    numbered = {name: D.symbol(f"s{position:04}") for position, name in enumerate(names)}
     entry = op.regions[0].blocks[0]
     values = [entry.add_argument(ir.IndexType.get(), op.location) for _ in names]
     with ir.InsertionPoint.at_block_begin(entry), op.location:
-        sizes = SizeEmitter(dict(zip(names, values, strict=True)))
+        sizes = SizeEmitter({str(number): value for number, value in zip(numbered.values(), values, strict=True)})
         for size, dim in zip(found, dims, strict=True):
-            size.results[0].replace_all_uses_with(sizes.emit(dim))
+            size.results[0].replace_all_uses_with(sizes.emit(D.substitute(dim, numbered)))
     for size in found:
         size.erase()
     op.attributes[SYMBOLS] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in names])

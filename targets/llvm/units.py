@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.dialects.bindings import PACKAGE, ir
-from mirlo.dialects.tir.view import is_prim_func
+from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
 from mirlo.passes.memory.names import FORK
 from mirlo.targets.llvm.machine_code import CodeSettings
 from mirlo.targets.llvm.object_code import MAIN, PROFILED, SIZES, EntryInterface
@@ -61,6 +61,8 @@ class Unit:
 def split(module: Any, entry: EntryInterface, settings: CodeSettings) -> list[Unit]:
     """Return the units of a module: the one with `main` first, then each kernel once."""
     operations = {_symbol(op): op.operation for op in module.body.operations}
+    for operation in operations.values():
+        _drop_facts(operation)
     texts = {name: _text(op) for name, op in operations.items()}
     uses = {name: _references(text, operations) for name, text in texts.items()}
     roots = [name for name in (MAIN, PROFILED, SIZES) if name in operations]
@@ -164,6 +166,14 @@ def _text(op: Any) -> str:
     # Without aliases, each operation's text is self-contained; locations do not change the code.
     text: str = op.get_asm(assume_verified=True, use_local_scope=True)
     return text
+
+
+def _drop_facts(op: Any) -> None:
+    """Drop what passes noted about a kernel, such as names of symbols and the schedule: it does not affect the code."""
+    if op.name == "func.func" and is_prim_func(op) and _has_body(op):
+        for name in list(op.attributes):
+            if name.startswith("tir.") and name not in (PRIM_FUNC, FORK):
+                del op.attributes[name]
 
 
 def _declaration(function: Any) -> str:

@@ -41,7 +41,8 @@ func.func @products(%x: tensor<?x3x4xf32, #relax.dims<["n", 3, 4]>>) -> tensor<?
 // CHECK-LABEL: func.func @convolution(
 // CHECK:         %[[C:.*]] = "relax.conv"(%{{.*}}, %{{.*}}, %{{.*}}) {data_layout = "N*C"
 // CHECK:         %[[S:.*]] = "relax.strided_slice"
-// CHECK:         "relax.add"(%{{.*}}, %[[S]])
+// CHECK:         %[[R:.*]] = "relax.reshape"(%[[S]]) {shape = ["n", "h", 1, 1]}
+// CHECK:         "relax.add"(%[[C]], %[[R]])
 func.func @convolution(%x: tensor<?x1x?x8xf32, #relax.dims<["n", 1, "h", 8]>>) -> tensor<?x1x?x8xf32, #relax.dims<["n", 1, "h", 8]>> {
   %w = "relax.constant"() {value = dense<1.0> : tensor<1x1x1x1xf32>} : () -> tensor<1x1x1x1xf32>
   %c = "relax.constant"() {value = dense<3.0> : tensor<1xf32>} : () -> tensor<1xf32>

@@ -79,6 +79,39 @@ def test_kernels_that_differ_in_names_are_one() -> None:
     assert f"@{first.symbol}.1" in first.text and "second" not in main.text + first.text
 
 
+@pytest.mark.parametrize(
+    "pairs", [(("a", "b"), ("z", "c")), (("m", "n"), ("n", "m")), (("q", "p"), ("batch", "s0000"))]
+)
+def test_kernels_that_differ_in_names_of_symbols_are_one(pairs, tmp_path) -> None:
+    """Also where the order of the names differs: neither parameters nor arithmetic depend on it."""
+
+    def kind(*dims: str) -> str:
+        return f"tensor<?x?x64xf32, #relax.dims<[{', '.join(map(repr, dims))}, 64]>>".replace("'", '"')
+
+    arguments = ", ".join(f"%x{i}: {kind(p, q)}" for i, (p, q) in enumerate(pairs))
+    body = "".join(
+        f"""%t{i} = "relax.permute"(%x{i}) {{axes = array<i64: 1, 0, 2>}} : ({kind(p, q)}) -> {kind(q, p)}
+        %y{i} = "relax.softmax"(%t{i}) {{axis = 1 : i64}} : ({kind(q, p)}) -> {kind(q, p)}
+        """
+        for i, (p, q) in enumerate(pairs)
+    )
+    results = ", ".join(f"%y{i}" for i in range(len(pairs)))
+    kinds = ", ".join(kind(q, p) for p, q in pairs)
+    text = f"func.func @main({arguments}) -> ({kinds}) {{ {body} return {results} : {kinds} }}"
+    with make_context(), ir.Location.unknown():
+        compiled = mirlo.compile(ir.Module.parse(text), cache=tmp_path)
+    assert len(archive.unpack(compiled.artifact.code)) == 3  # main, the permute, the softmax
+    sizes: dict[str, int] = {}
+    for pair in pairs:
+        for name in pair:
+            sizes.setdefault(name, 3 + 2 * len(sizes))
+    rng = np.random.default_rng(0)
+    xs = [rng.standard_normal((sizes[p], sizes[q], 64), dtype=np.float32) for p, q in pairs]
+    for x, y in zip(xs, compiled(*xs), strict=True):
+        e = np.exp(x.transpose(1, 0, 2))
+        np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
 def test_a_kernel_has_what_it_uses_and_strings_are_left_alone() -> None:
     main, _, third = _units(PLANNED)
     assert "memref.global" in third.text and "memref.global" not in main.text

@@ -47,7 +47,7 @@ func.func @causal(%q: tensor<1x2x512x32xf32>, %k: tensor<1x2x512x32xf32>, %v: te
 // WHY:         '@attention_2' is scheduled by blocked
 // CHECK-LABEL: func.func private @attention_2(
 // CHECK-SAME:    block = "14*max(4, min(floordiv(floordiv(65536, s), 14), {{[^"]*}}))", hidden = true
-// CHECK-SAME:    tir.symbols = ["b", "s"]
+// CHECK-SAME:    tir.symbols = ["s", "b"]
 // CHECK:         memref.view
 // CHECK-SAME:      tir.shared
 // CHECK:         scf.for {{.*}} step %c14
