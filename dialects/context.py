@@ -6,9 +6,8 @@ import os
 import sys
 import threading
 from functools import cache
-from typing import Any
 
-from mirlo.dialects.bindings import new_context
+from mirlo.dialects.bindings import ir, new_context
 from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.errors import DialectError
 from mirlo.dialects.core.installed import offered
@@ -64,7 +63,7 @@ def load_installed_dialects() -> None:
             )
 
 
-def make_context(allow_unregistered: bool = False) -> Any:
+def make_context(allow_unregistered: bool = False) -> ir.Context:
     """Return a new MLIR context with relax, tir and the dialects of plug-ins."""
     from mirlo.dialects import relax, tir
 

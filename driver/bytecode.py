@@ -21,7 +21,7 @@ _GOOD, _BAD = b"M", b"E"
 """What the other process sends first: before a module, before the text of an error."""
 
 
-def parse_file(path: str) -> Any:
+def parse_file(path: str) -> ir.Module:
     """Parse a file of text or bytecode, in the current context."""
     with open(path, "rb") as file:
         is_bytecode = file.read(len(BYTECODE_MAGIC)) == BYTECODE_MAGIC

@@ -68,7 +68,7 @@ class Compiler:
         session.options[TUNING] = request.tuning
         session.options["strategies"] = self._strategies(session)
 
-    def _compile(self, module: Any, folder: Path | None) -> Artifact:
+    def _compile(self, module: ir.Module, folder: Path | None) -> Artifact:
         """Run the passes and the emitter on a module."""
         session, target = self.model.session, self.target
         require_sizes(module, target.name)
@@ -85,7 +85,7 @@ class Compiler:
         session.params.align(spec.name for spec in artifact.params)
         return replace(artifact, metadata={**artifact.metadata, **_memory_plan(session), **_placement(session)})
 
-    def _pipeline(self, module: Any) -> Pipeline:
+    def _pipeline(self, module: ir.Module) -> Pipeline:
         """Return the passes: the requested ones, those that the file names, or the target's with what comes first."""
         request, recorded = self.request, self.model.pipeline
         if request.pipeline is not None:
@@ -99,7 +99,7 @@ class Compiler:
         pipeline.prepend(first)
         return pipeline
 
-    def _placement_passes(self, module: Any, first: str) -> str:
+    def _placement_passes(self, module: ir.Module, first: str) -> str:
         """Return the passes that give parts of the model to code generators, as the requested placement does."""
         request, targets = self.request, self.targets
         if request.placement == "priority" or not targets.generators:
@@ -158,7 +158,7 @@ def _precision_passes(dtype: str | None, recorded: str | None) -> str:
     return f"simplify,fold-constant,to-mixed-precision{{dtype={dtype}}},fold-constant"
 
 
-def _memory_plan(session: Session) -> dict[str, Any]:
+def _memory_plan(session: Session) -> dict[str, dict[str, int]]:
     """Return the figures of the last memory plan, for reports."""
     from mirlo.passes.memory.plan import MemoryRecord
 
@@ -176,7 +176,7 @@ def _placement(session: Session) -> dict[str, Any]:
     return {"placement": {"by": decisions[-1].how, "taken": decisions[-1].best}} if decisions else {}
 
 
-def _operator_count(module: Any) -> int:
+def _operator_count(module: ir.Module) -> int:
     count = 0
     for function in module.body.operations:
         for region in function.operation.regions:

@@ -43,7 +43,7 @@ class Diagnostics:
         else:
             self.print(diagnostic)
 
-    def report(self, severity: str, message: str, location: Any | None = None) -> None:
+    def report(self, severity: str, message: str, location: ir.Location | None = None) -> None:
         """Add a diagnostic that did not come from MLIR."""
         self.add(Diagnostic(severity, message, self._place(location), tuple(names_of(location))))
 
@@ -87,7 +87,7 @@ class Diagnostics:
             tuple(self._converted(note) for note in found.notes),
         )
 
-    def _place(self, location: Any | None) -> SourcePosition | None:
+    def _place(self, location: ir.Location | None) -> SourcePosition | None:
         place = find_source_position(location)
         if place is not None and place.file == PARSED_TEXT:
             return place._replace(file=self.source.name)

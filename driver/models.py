@@ -97,7 +97,7 @@ def _checked(model: OpenedModel) -> OpenedModel:
     return model
 
 
-def require_sizes(module: Any, target: str) -> None:
+def require_sizes(module: ir.Module, target: str) -> None:
     """Raise an error if inputs of the model have dynamic dims and the target supports none."""
     takes_symbols = find_target(target).symbolic_dims
     for function in module.body.operations:
@@ -154,7 +154,7 @@ def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedMo
     return OpenedModel(module, session, pipeline)
 
 
-def _require_contained(path: Path, module: Any, pipeline: str | None) -> None:
+def _require_contained(path: Path, module: ir.Module, pipeline: str | None) -> None:
     """Refuse a file that says more than what to compute."""
     advice = f"give {TRUST} (in Python trust_file=True) if you trust the file"
     why = uncontained(Pipeline(pipeline)) if pipeline is not None else None

@@ -15,7 +15,7 @@ PARAM_READERS = {".onnx": "mirlo.frontends.onnx.params"}
 """Modules that register a reader for parameter files of a kind; imported when one is listed, because they are large."""
 
 
-def read_module(path: str | os.PathLike[str], session: Session) -> Any:
+def read_module(path: str | os.PathLike[str], session: Session) -> ir.Module:
     """Read a file of IR, text, bytecode or script, in the current context; its parameters go to the session's store.
 
     A script (.py) is parsed, never executed.
@@ -25,7 +25,7 @@ def read_module(path: str | os.PathLike[str], session: Session) -> Any:
     return module
 
 
-def load_params(module: Any, folder: str, session: Session) -> None:
+def load_params(module: ir.Module, folder: str, session: Session) -> None:
     """Open the parameter files that a module lists, whatever their kind."""
     for name in listed_params(module):
         reader = PARAM_READERS.get(os.path.splitext(name)[1].lower())

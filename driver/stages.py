@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.files import FileError, write_ir
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.memory.weights import release_unnamed
@@ -37,7 +38,7 @@ class ReleaseWeights(Instrument):
 
     session: Session
 
-    def after_pass(self, step: Any, op: Any) -> None:
+    def after_pass(self, step: Any, op: ir.OpView) -> None:
         if step.name in RELEASING:
             release_unnamed(op, self.session)
 

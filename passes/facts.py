@@ -61,7 +61,7 @@ FACTS = {
 }
 
 
-def wrong_facts(attributes: Any, owner: str, what: str) -> Iterator[str]:
+def wrong_facts(attributes: ir.Attribute | ir.OpAttributeMap, owner: str, what: str) -> Iterator[str]:
     """Yield errors in the `relax.*` attributes of an owner: 'module', 'function', 'argument' or 'result'."""
     for name, attribute in items(attributes):
         if not name.startswith(PREFIX):
@@ -88,7 +88,7 @@ def items(attributes: Any) -> Iterator[tuple[str, Any]]:
         yield name, attributes[name]
 
 
-def is_given_away(function: Any) -> bool:
+def is_given_away(function: ir.OpView | ir.Operation) -> bool:
     """Return whether a function belongs to a code generator: a composite, or a region outside its module.
 
     Passes on the graph skip it; passes that run on the external module process it.
@@ -100,7 +100,7 @@ def is_given_away(function: Any) -> bool:
     return parent is None or "relax.external" not in parent.attributes
 
 
-def _is(kind: str, attribute: Any) -> bool:
+def _is(kind: str, attribute: ir.Attribute) -> bool:
     if kind == ARTIFACTS:
         return artifact_problem(attribute) is None
     if kind == COUNT:
@@ -112,7 +112,7 @@ def _is(kind: str, attribute: Any) -> bool:
     return isinstance(attribute, {STRING: ir.StringAttr, TYPE: ir.TypeAttr, UNIT: ir.UnitAttr}[kind])
 
 
-def is_text(attribute: Any) -> bool:
+def is_text(attribute: ir.Attribute) -> bool:
     """Return whether it is a printable string: names reach messages, terminals and generated sources."""
     try:
         return isinstance(attribute, ir.StringAttr) and is_plain(attribute.value)

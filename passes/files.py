@@ -23,7 +23,7 @@ class FileError(MirloError):
     """Raised for a file that cannot be read or written."""
 
 
-def open_params(module: Any, folder: str | os.PathLike[str], session: Session) -> None:
+def open_params(module: ir.Module, folder: str | os.PathLike[str], session: Session) -> None:
     """Open the parameter files that a module lists, and add them to the session's store.
 
     A file in another format than that of `ParameterStore.save` needs a registered reader.
@@ -37,7 +37,7 @@ def open_params(module: Any, folder: str | os.PathLike[str], session: Session) -
             raise FileError(f"cannot open '{name}', which the module's attribute '{PARAMS}' lists: {error}") from error
 
 
-def save_params(module: Any, path: str | os.PathLike[str], session: Session) -> None:
+def save_params(module: ir.Module, path: str | os.PathLike[str], session: Session) -> None:
     """Record the parameter files of a module that is about to be written to `path`.
 
     Parameters that are in no file are written to a new one, `path` with `.params` appended.
@@ -48,7 +48,7 @@ def save_params(module: Any, path: str | os.PathLike[str], session: Session) -> 
         list_params(module, os.path.dirname(os.path.abspath(path)), session)
 
 
-def list_params(module: Any, folder: str, session: Session) -> None:
+def list_params(module: ir.Module, folder: str, session: Session) -> None:
     """Record the parameter files of a module, with paths relative to a folder."""
     if not session.has_params:
         return
@@ -59,7 +59,7 @@ def list_params(module: Any, folder: str, session: Session) -> None:
 
 
 def write_ir(
-    module: Any,
+    module: ir.Module,
     path: str | os.PathLike[str],
     session: Session,
     *,
@@ -82,7 +82,7 @@ def write_ir(
         raise FileError(f"cannot write '{error.filename or path}': {error.strerror or error}") from error
 
 
-def listed_params(module: Any) -> list[str]:
+def listed_params(module: ir.Module) -> list[str]:
     """Return the parameter files that a module lists."""
     attributes = module.operation.attributes
     if PARAMS not in attributes:

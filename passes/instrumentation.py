@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.files import write_ir
 
 if TYPE_CHECKING:
@@ -22,22 +23,22 @@ class Instrument:
     watches_inner: ClassVar[bool] = False
     """Whether to observe passes that other passes run (on an external module, for example)."""
 
-    def begin_stage(self, op: Any, remaining: Sequence[Step]) -> None:
+    def begin_stage(self, op: ir.OpView, remaining: Sequence[Step]) -> None:
         """Handle the start of a step of the outermost level; `remaining` starts with it."""
 
-    def before_pass(self, step: Leaf, op: Any) -> None:
+    def before_pass(self, step: Leaf, op: ir.OpView) -> None:
         """Handle a pass before it runs on one operation."""
 
-    def before_verify(self, step: Leaf, op: Any) -> None:
+    def before_verify(self, step: Leaf, op: ir.OpView) -> None:
         """Handle a pass that ran, before its output is verified."""
 
-    def after_pass(self, step: Leaf, op: Any) -> None:
+    def after_pass(self, step: Leaf, op: ir.OpView) -> None:
         """Handle a pass after its verification."""
 
-    def pass_failed(self, step: Leaf, op: Any, failure: PassFailed) -> None:
+    def pass_failed(self, step: Leaf, op: ir.OpView, failure: PassFailed) -> None:
         """Handle a pass or a verification that failed; `after_pass` is not called."""
 
-    def end_run(self, op: Any) -> None:
+    def end_run(self, op: ir.OpView) -> None:
         """Handle the end of a pipeline of which no pass failed."""
 
 

@@ -60,7 +60,7 @@ def node_of(location: Any) -> str | None:
     return next(iter(names_of(location)), None)
 
 
-def _refined(location: Any) -> Any:
+def _refined(location: ir.Location) -> ir.Location:
     """Return a location as its specific class: diagnostics contain the base class."""
     return ir.Location.from_attr(location.attr, location.context) if type(location) is ir.Location else location
 

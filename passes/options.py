@@ -109,7 +109,7 @@ def unquote(text: str) -> str:
 
 
 def _list_of(label: str, member: Callable[[str], Any]) -> OptionType:
-    def parse(text: str) -> tuple[Any, ...]:
+    def parse(text: str) -> tuple[str, ...]:
         inner = text[1:-1] if text[:1] == "{" and text[-1:] == "}" else text
         return tuple(member(unquote(piece)) for piece in split_list(inner))
 
@@ -210,7 +210,7 @@ def make_pass(cls: type[AnyPass], text: str) -> AnyPass:
 def make_from_options(cls: type[Any], text: str, owner: str) -> Any:
     """Create a dataclass whose fields are options from text; `owner` names it in messages."""
     declared = options_of(cls)
-    given: dict[str, Any] = {}
+    given: dict[str, float | str | tuple[str, ...]] = {}
     for key, value, key_at, value_at in scan_options(text):
         found = declared.get(key.replace("_", "-"))
         if found is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.locations import describe
 from mirlo.passes.registry import PassError
 
@@ -16,7 +17,12 @@ class PassFailed(PassError):
     """
 
     def __init__(
-        self, name: str, reason: str, location: Any = None, diagnostics: Sequence[Any] = (), internal: bool = False
+        self,
+        name: str,
+        reason: str,
+        location: ir.Location | None = None,
+        diagnostics: Sequence[Any] = (),
+        internal: bool = False,
     ):
         super().__init__(f"pass '{name}' failed: {reason}", location)
         self.pass_name = name

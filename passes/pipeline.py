@@ -66,7 +66,7 @@ class Pipeline:
 
     def run(
         self,
-        module: Any,
+        module: ir.Module | ir.OpView,
         session: Session | None = None,
         instrumentation: Sequence[Instrument] = (),
         verify_each: bool = True,

@@ -29,6 +29,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.installed import offered
 from mirlo.passes.options import RegistrationError, options_of, print_options
 from mirlo.passes.upstream_names import UPSTREAM_NAMES
@@ -64,7 +65,7 @@ _MENTIONS = re.compile(rb"""\bname\b[^\n]*=\s*['"]([a-z][a-z0-9-]*)['"]""")
 class PassError(MirloError):
     """Raised by a pass that cannot proceed: a message for the user and, if known, the location in their model."""
 
-    def __init__(self, message: str, location: Any | None = None):
+    def __init__(self, message: str, location: ir.Location | None = None):
         super().__init__(message)
         self.message = message
         self.location = location

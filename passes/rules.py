@@ -38,7 +38,7 @@ class Decline:
     """Why a rule does not apply: a reason, and the facts it depends on."""
 
     reason: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Sequence[int] | int | str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         facts = ", ".join(f"{name}={value}" for name, value in self.facts.items())

@@ -31,7 +31,7 @@ class Runner:
     _managers: dict[tuple[UpstreamPass, str], Any] = field(default_factory=dict, init=False)
     """MLIR's pass managers, cached because their first run prepares them (collects patterns, for example)."""
 
-    def run(self, steps: Sequence[Step], op: Any) -> None:
+    def run(self, steps: Sequence[Step], op: ir.OpView) -> None:
         self.session.watching = [instrument for instrument in self.instruments if instrument.watches_inner]
         for i, step in enumerate(steps):
             for instrument in self.instruments:
@@ -42,7 +42,7 @@ class Runner:
         for instrument in self.instruments:
             instrument.end_run(op)
 
-    def _run_step(self, step: Step, op: Any) -> None:
+    def _run_step(self, step: Step, op: ir.OpView) -> None:
         if isinstance(step, Nested):
             for child in _children(op, step.anchor):
                 for inner in step.steps:
@@ -53,7 +53,7 @@ class Runner:
         else:
             self._run_pass(step, op)
 
-    def _run_pass(self, step: Leaf, op: Any) -> None:
+    def _run_pass(self, step: Leaf, op: ir.OpView) -> None:
         if isinstance(step, Pass) and step.anchor == "func.func" and (op.is_external or is_given_away(op)):
             return
         for instrument in self.instruments:
@@ -72,7 +72,7 @@ class Runner:
         for instrument in self.instruments:
             instrument.after_pass(step, op)
 
-    def _execute(self, step: Leaf, op: Any) -> None:
+    def _execute(self, step: Leaf, op: ir.OpView) -> None:
         if isinstance(step, Pass):
             step.run(op, self.session)
             return
@@ -81,7 +81,7 @@ class Runner:
             self._managers[key] = step.manager(op.operation)
         self._managers[key].run(op.operation)
 
-    def _verify(self, step: Leaf, op: Any) -> None:
+    def _verify(self, step: Leaf, op: ir.OpView) -> None:
         try:
             op.operation.verify()
         except ir.MLIRError as error:
@@ -91,13 +91,13 @@ class Runner:
         if op.operation.name == ROOT_ANCHOR:
             self._unverified.clear()
 
-    def _failed(self, failure: PassFailed, step: Leaf, op: Any) -> PassFailed:
+    def _failed(self, failure: PassFailed, step: Leaf, op: ir.OpView) -> PassFailed:
         for instrument in self.instruments:
             instrument.pass_failed(step, op, failure)
         return failure
 
 
-def _children(op: Any, anchor: str | None) -> Iterator[Any]:
+def _children(op: ir.OpView, anchor: str | None) -> Iterator[ir.OpView]:
     """Return a snapshot of the operations of a kind directly below: a pass may add others."""
     found = [child for region in op.regions for block in region for child in block if child.operation.name == anchor]
     yield from found

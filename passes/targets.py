@@ -166,7 +166,7 @@ def declared_target(name: str) -> Target:
     return _checked(target, name)
 
 
-def _checked(target: Any, name: str) -> Target:
+def _checked(target: Target, name: str) -> Target:
     # The origin is looked up for an error only: that reads and parses package metadata.
     if not isinstance(target, Target):
         raise TargetError(f"target '{name}' of {where_from(name)} is a {type(target).__name__}, not a mirlo Target")

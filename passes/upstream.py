@@ -35,7 +35,7 @@ class UpstreamPass:
         """Return whether it changes nothing but the operation that it runs on."""
         return self.name in CONTAINED or (self.name in CONTAINED_WITHOUT_OPTIONS and not self.options)
 
-    def manager(self, operation: Any) -> Any:
+    def manager(self, operation: ir.Operation) -> Any:
         """Return an MLIR pass manager, for operations of this kind and context, with this pass only."""
         manager = passmanager.PassManager.parse(f"{operation.name}({self})", operation.context)
         # The runner verifies after each pass.
@@ -93,7 +93,7 @@ def _parse(pipeline: str) -> Any:
 
 
 @functools.cache
-def _spare_context() -> Any:
+def _spare_context() -> ir.Context:
     return new_context(())
 
 

@@ -35,7 +35,7 @@ class VerifyCalls(Pass):
     name = "verify-calls"
     contained = True
 
-    def run(self, op: Any, session: Session) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         problems = list(_in_module(op.operation))
         for location, problem in problems[:-1]:
             location.emit_error(problem)
@@ -46,7 +46,7 @@ class VerifyCalls(Pass):
 Problem = tuple[Any, str]
 
 
-def _in_module(module: Any) -> Iterator[Problem]:
+def _in_module(module: ir.Operation) -> Iterator[Problem]:
     for problem in wrong_facts(module.attributes, "module", _described("module", module)):
         yield module.location, problem
     symbols = _symbols(module)
@@ -59,24 +59,24 @@ def _in_module(module: Any) -> Iterator[Problem]:
             yield from _in_body(op, symbols)
 
 
-def _symbols(module: Any) -> dict[str, Any]:
+def _symbols(module: ir.Operation) -> dict[str, ir.Operation]:
     """Return the operations of a module that have a name."""
     members = [member.operation for member in module.regions[0].blocks[0].operations]
     return {_symbol_name(op): op for op in members if "sym_name" in op.attributes}
 
 
-def _symbol_name(op: Any) -> str:
+def _symbol_name(op: ir.Operation) -> str:
     return ir.StringAttr(op.attributes["sym_name"]).value
 
 
-def _described(kind: str, op: Any) -> str:
+def _described(kind: str, op: ir.Operation) -> str:
     return f"{kind} '@{_symbol_name(op)}'" if "sym_name" in op.attributes else f"the {kind}"
 
 
 # ---------------------------------------------------------------------------------------------------------- functions
 
 
-def _in_function(function: Any) -> Iterator[str]:
+def _in_function(function: ir.Operation) -> Iterator[str]:
     what = _described("function", function)
     yield from wrong_facts(function.attributes, "function", what)
     for owner, key in (("argument", "arg_attrs"), ("result", "res_attrs")):
@@ -140,11 +140,11 @@ def _workspace_problem(function: Any, what: str, taken: list[Any]) -> Iterator[s
 # -------------------------------------------------------------------------------------------------------------- calls
 
 
-def _in_body(function: Any, symbols: dict[str, Any]) -> Iterator[Problem]:
+def _in_body(function: ir.Operation, symbols: dict[str, ir.Operation]) -> Iterator[Problem]:
     found: list[Problem] = []
     in_prim = is_prim_func(function)
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> Any:
         if in_prim and op.name.startswith("relax."):
             what = _described("function", function)
             found.append((op.location, f"'{op.name}' is an operator of the graph and cannot be in prim {what}"))
@@ -176,7 +176,7 @@ def _call_tir(op: Any, symbols: dict[str, Any]) -> str | None:
     return _mismatch(name, op, inputs, results, _is_stored_as)
 
 
-def _call_external(op: Any, symbols: dict[str, Any]) -> str | None:
+def _call_external(op: ir.Operation, symbols: dict[str, ir.Operation]) -> str | None:
     name = op.opview.callee
     module_name, _, function_name = name.partition("::")
     if not function_name or "::" in function_name:
@@ -209,7 +209,7 @@ def _hint(name: str, symbols: dict[str, Any], fits: Callable[[Any], bool]) -> st
 
 
 def _mismatch(
-    name: str, op: Any, inputs: list[Any], results: list[Any], fits: Callable[[Any, Any], bool]
+    name: str, op: ir.Operation, inputs: list[ir.Type], results: list[ir.Type], fits: Callable[[Any, Any], bool]
 ) -> str | None:
     """Return how the operands and results of a call differ from those of its function, or None."""
     sides = (("operands", op.operands, inputs), ("results", op.results, results))

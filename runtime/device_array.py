@@ -141,7 +141,7 @@ class DeviceView:
         return here < there + other.nbytes and there < here + self.nbytes
 
 
-def is_on_device(value: Any) -> bool:
+def is_on_device(value: np.ndarray) -> bool:
     """Return whether an object is an array on a device other than the CPU."""
     if isinstance(value, np.ndarray):
         return False

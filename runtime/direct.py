@@ -98,7 +98,7 @@ class DirectCall:
             return None
         return None if _maker() is None else DirectCall(artifact, sizes, code, params, arenas, late, allocates)
 
-    def run(self, values: Sequence[Any]) -> tuple[np.ndarray, ...] | None:
+    def run(self, values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
         """Return the results; None if values do not match exactly in type, count or size."""
         if self._arenas is None:
             return self._call(*values, 0, 0) or None

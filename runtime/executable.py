@@ -116,7 +116,7 @@ class Executable:
         """Return the loaded external modules."""
         return self._externals
 
-    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+    def __call__(self, *arrays: np.ndarray, out: Any = None, **named: Any) -> np.ndarray | tuple[np.ndarray, ...]:
         """Run the model; `out` are arrays to write the outputs to, in place of new ones.
 
         `out` is an array, a list of one per output (None allocates a new one), or a dict by output name. An input
@@ -129,7 +129,7 @@ class Executable:
         results = self._execute(bind(self.inputs, arrays, named), out)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def run(self, inputs: Mapping[str, Any], out: Any = None) -> dict[str, np.ndarray]:
+    def run(self, inputs: Mapping[str, np.ndarray], out: Any = None) -> dict[str, np.ndarray]:
         """Run the model on arrays by input name, and return arrays by output name."""
         results: Sequence[np.ndarray] | None = None
         if out is None:
@@ -161,7 +161,9 @@ class Executable:
         rng = np.random.default_rng(seed)
         return {spec.name: random_input(spec, dims or {}, rng) for spec in self.inputs}
 
-    def profile(self, *arrays: Any, repeats: int = 10, dims: Mapping[str, int] | None = None, **named: Any) -> Profile:
+    def profile(
+        self, *arrays: np.ndarray, repeats: int = 10, dims: Mapping[str, int] | None = None, **named: Any
+    ) -> Profile:
         """Measure the time of each kernel: the median of several runs, after one warm-up run.
 
         Without inputs, random ones are used; `dims` are the sizes of their dynamic dims.
@@ -209,7 +211,7 @@ class Executable:
         inputs, outputs = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
         return f"<Executable for {self.artifact.target}: ({inputs}) -> ({outputs}); {self.memory}>"
 
-    def _in_order(self, inputs: Mapping[str, Any]) -> Sequence[Any] | None:
+    def _in_order(self, inputs: Mapping[str, np.ndarray]) -> Sequence[np.ndarray] | None:
         """Return the inputs in the model's order; None if some are missing or unknown."""
         if self._direct is None:
             return None
@@ -218,7 +220,7 @@ class Executable:
         except Exception:  # `bind` says what is wrong with it
             return None
 
-    def _quickly(self, values: Sequence[Any] | None) -> tuple[np.ndarray, ...] | None:
+    def _quickly(self, values: Sequence[np.ndarray] | None) -> tuple[np.ndarray, ...] | None:
         """Return the results of the fast path in new arrays; None if the call cannot take it."""
         if self._direct is None or values is None:
             return None
@@ -226,14 +228,14 @@ class Executable:
             threads.revive(self.artifact.threads)
         return self._run_directly(self._direct, values)
 
-    def _run_directly(self, direct: DirectCall, values: Sequence[Any]) -> tuple[np.ndarray, ...] | None:
+    def _run_directly(self, direct: DirectCall, values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
         """Return the results of the short way; None where it cannot be gone."""
         results = direct.run(values)
         if self._polls:
             interrupts.raise_pending()
         return results
 
-    def _execute(self, values: Sequence[Any], out: Any, stamps: np.ndarray | None = None) -> list[np.ndarray]:
+    def _execute(self, values: Sequence[np.ndarray], out: Any, stamps: np.ndarray | None = None) -> list[np.ndarray]:
         if self.artifact.threads > 1:
             threads.revive(self.artifact.threads)
         if self._code.device is not None and stamps is None and any(map(is_on_device, values)):
@@ -311,7 +313,7 @@ class Executable:
             made.append(array)
         return made
 
-    def _output_arrays(self, out: Any, record: Any, inputs: list[np.ndarray]) -> list[Any]:
+    def _output_arrays(self, out: Any, record: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
         """Return new arrays, or the caller's; None for each output whose size is not known yet."""
         results: list[Any] = []
         for i, (spec, dtype, given) in enumerate(

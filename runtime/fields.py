@@ -152,5 +152,5 @@ class Fields:
             yield Fields(self.path, f"{self._place(name)}[{index}]", item, self.error)
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT

@@ -16,7 +16,7 @@ from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
 from mirlo.runtime.errors import InputError
 
 
-def bind(specs: Sequence[TensorSpec], positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+def bind(specs: Sequence[TensorSpec], positional: Sequence[np.ndarray], named: Mapping[str, Any]) -> list[np.ndarray]:
     """Return one value per input, in order."""
     if len(positional) == len(specs) and not named:
         return list(positional)
@@ -39,7 +39,7 @@ def bind(specs: Sequence[TensorSpec], positional: Sequence[Any], named: Mapping[
     return [values[spec.name] for spec in specs]
 
 
-def require_names(named: Mapping[str, Any]) -> None:
+def require_names(named: Mapping[str, np.ndarray]) -> None:
     """Raise an error unless the inputs that are given by name are a mapping from names."""
     if not isinstance(named, Mapping):
         what = f"found a {type(named).__name__}: pass arrays in order to the model itself"
@@ -49,7 +49,7 @@ def require_names(named: Mapping[str, Any]) -> None:
             raise InputError(f"inputs: expected the names of inputs as keys, found {name!r:.80}")
 
 
-def as_array(value: Any) -> np.ndarray:
+def as_array(value: np.ndarray) -> np.ndarray:
     """Return an array over the memory of a numpy array, a DLPack tensor, or an object with numpy's array interface."""
     if type(value) is np.ndarray:
         return value
@@ -63,7 +63,7 @@ def as_array(value: Any) -> np.ndarray:
     raise DLPackError(f"a {type(value).__name__} is not an array: pass numpy.asarray(...) of it")
 
 
-def convert(spec: TensorSpec, value: Any, dims: dict[str, int]) -> np.ndarray:
+def convert(spec: TensorSpec, value: np.ndarray, dims: dict[str, int]) -> np.ndarray:
     """Return the input's array, contiguous and of the right type.
 
     Sizes of symbolic dims are looked up in `dims`, or added to it.

@@ -81,7 +81,7 @@ def _load(artifact: Artifact) -> LoadedCode:
         raise ArtifactError(f"the loader '{artifact.loader}' raised {type(error).__name__}: {error}") from error
 
 
-def llvm_host() -> dict[str, Any]:
+def llvm_host() -> dict[str, list[str] | str]:
     """Return the metadata of code compiled for this machine with all its features, which the `llvm` loader checks."""
     llvm = _llvm()
     return {"triple": llvm.get_process_triple(), "features": sorted(_host_features())}
@@ -160,7 +160,7 @@ def _check_machine(artifact: Artifact, llvm: Any) -> None:
         )
 
 
-def _is_texts(value: Any) -> bool:
+def _is_texts(value: list[str]) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
 
 

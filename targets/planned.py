@@ -19,7 +19,7 @@ from mirlo.passes.registry import PassError
 from mirlo.runtime.artifact import KernelInfo, TensorSpec
 
 
-def find_main(module: Any) -> Any:
+def find_main(module: ir.Module) -> ir.Operation:
     """Return the function that is compiled; raise an error if the module is not planned."""
     for op in module.body.operations:
         if op.operation.name == "func.func" and not is_prim_func(op) and op.operation.regions[0].blocks:
@@ -60,7 +60,7 @@ def signature_of(main: Any) -> dict[str, Any]:
     }
 
 
-def run_time_facts(main: Any, module: Any) -> dict[str, Any]:
+def run_time_facts(main: ir.Operation, module: ir.Module) -> dict[str, list[str]]:
     """Return the metadata of an artifact about dynamic sizes and run-time functions."""
     facts: dict[str, Any] = {
         key.removeprefix("relax."): [ir.StringAttr(text).value for text in ir.ArrayAttr(main.attributes[key])]
@@ -73,17 +73,17 @@ def run_time_facts(main: Any, module: Any) -> dict[str, Any]:
     return {**facts, **({"packed": functions} if functions else {})}
 
 
-def calls_of(main: Any) -> list[Any]:
+def calls_of(main: Any) -> list[ir.Operation]:
     """Return the operations with a row in a profile: calls, and control flow as a whole."""
     operations = [op.operation for op in main.regions[0].blocks[0].operations]
     return [op for op in operations if _is_kernel_call(op) or op.name in REGIONS]
 
 
-def _is_kernel_call(op: Any) -> bool:
+def _is_kernel_call(op: ir.Operation) -> bool:
     return op.name == "func.call" and ir.FlatSymbolRefAttr(op.attributes["callee"]).value not in (ALLOCATE, CHECK)
 
 
-def kernel_rows(main: Any, module: Any) -> list[KernelInfo]:
+def kernel_rows(main: ir.Operation, module: ir.Module) -> list[KernelInfo]:
     """Return a row per call, for profiles."""
     functions = {ir.StringAttr(f.operation.attributes["sym_name"]).value: f.operation for f in module.body.operations}
     found = []
@@ -105,5 +105,5 @@ def kernel_rows(main: Any, module: Any) -> list[KernelInfo]:
     return found
 
 
-def _bytes(kind: Any) -> int:
+def _bytes(kind: ir.Type) -> int:
     return buffer_bytes(kind) if isinstance(kind, ir.MemRefType) and list(kind.shape) != [UNBOUNDED] else 0

@@ -190,7 +190,7 @@ class OptRun:
         self.outputs.append((module, session))
         return True
 
-    def _parse(self, chunk: Chunk, session: Session) -> Any:
+    def _parse(self, chunk: Chunk, session: Session) -> ir.Module:
         path = self.arguments.input
         if not self.arguments.split_input_file and path != "-":
             # Parsed by its name, a file gives locations with the name, and bytecode is mapped, not read.
@@ -291,7 +291,7 @@ class OptRun:
 
 
 @contextlib.contextmanager
-def _handler(context: Any, handle: Any) -> Iterator[None]:
+def _handler(context: ir.Context, handle: Any) -> Iterator[None]:
     attached = context.attach_diagnostic_handler(handle)
     try:
         yield

@@ -34,7 +34,7 @@ class Attribute:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, op: Any, owner: type) -> Any:
+    def __get__(self, op: ir.OpView, owner: type) -> Any:
         if op is None:
             return self
         attributes = op.operation.attributes
@@ -42,7 +42,7 @@ class Attribute:
             return None if self.default is REQUIRED else self.default
         return self.decode(attributes[self.name])
 
-    def normalize(self, value: Any) -> Any:
+    def normalize(self, value: ir.Attribute | str) -> Any:
         """Return the Python value in the form that `decode` returns; raise TypeError or ValueError for a wrong kind."""
         return value
 
@@ -56,7 +56,7 @@ class Attribute:
     def accepts(self, attribute: Any) -> bool:
         raise NotImplementedError
 
-    def complaint(self, attribute: Any) -> str | None:
+    def complaint(self, attribute: ir.Attribute) -> str | None:
         """Return what is wrong with this attribute in the IR, or None."""
         if not self.accepts(attribute):
             return f"attribute '{self.name}' must be {self.expected}, got {attribute}"
@@ -76,10 +76,10 @@ class Int(Attribute):
     def encode(self, value: int) -> Any:
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
-    def decode(self, attribute: Any) -> Any:
+    def decode(self, attribute: ir.Attribute) -> int:
         return ir.IntegerAttr(attribute).value
 
-    def accepts(self, attribute: Any) -> bool:
+    def accepts(self, attribute: ir.Attribute) -> bool:
         return isinstance(attribute, ir.IntegerAttr) and not isinstance(attribute, ir.BoolAttr)
 
 
@@ -92,10 +92,10 @@ class Float(Attribute):
     def encode(self, value: float) -> Any:
         return ir.FloatAttr.get(ir.F64Type.get(), value)
 
-    def decode(self, attribute: Any) -> Any:
+    def decode(self, attribute: ir.Attribute) -> float:
         return ir.FloatAttr(attribute).value
 
-    def accepts(self, attribute: Any) -> bool:
+    def accepts(self, attribute: ir.Attribute) -> bool:
         return isinstance(attribute, ir.FloatAttr)
 
 
@@ -108,10 +108,10 @@ class Bool(Attribute):
     def encode(self, value: bool) -> Any:
         return ir.BoolAttr.get(value)
 
-    def decode(self, attribute: Any) -> Any:
+    def decode(self, attribute: ir.Attribute) -> bool:
         return ir.BoolAttr(attribute).value
 
-    def accepts(self, attribute: Any) -> bool:
+    def accepts(self, attribute: ir.Attribute) -> bool:
         return isinstance(attribute, ir.BoolAttr)
 
 
@@ -126,10 +126,10 @@ class Str(Attribute):
     def encode(self, value: str) -> Any:
         return ir.StringAttr.get(value)
 
-    def decode(self, attribute: Any) -> Any:
+    def decode(self, attribute: ir.Attribute) -> str:
         return ir.StringAttr(attribute).value
 
-    def accepts(self, attribute: Any) -> bool:
+    def accepts(self, attribute: ir.Attribute) -> bool:
         return isinstance(attribute, ir.StringAttr)
 
 
@@ -142,10 +142,10 @@ class Ints(Attribute):
     def encode(self, value: tuple[int, ...]) -> Any:
         return ir.DenseI64ArrayAttr.get(value)
 
-    def decode(self, attribute: Any) -> Any:
+    def decode(self, attribute: ir.Attribute) -> tuple[int, ...]:
         return tuple(ir.DenseI64ArrayAttr(attribute))
 
-    def accepts(self, attribute: Any) -> bool:
+    def accepts(self, attribute: ir.Attribute) -> bool:
         return isinstance(attribute, ir.DenseI64ArrayAttr)
 
 
@@ -174,10 +174,10 @@ class Strs(Attribute):
     def encode(self, value: tuple[str, ...]) -> Any:
         return ir.ArrayAttr.get([ir.StringAttr.get(item) for item in value])
 
-    def decode(self, attribute: Any) -> Any:
+    def decode(self, attribute: ir.Attribute) -> tuple[str, ...]:
         return tuple(ir.StringAttr(item).value for item in ir.ArrayAttr(attribute))
 
-    def accepts(self, attribute: Any) -> bool:
+    def accepts(self, attribute: ir.Attribute) -> bool:
         return isinstance(attribute, ir.ArrayAttr) and all(isinstance(item, ir.StringAttr) for item in attribute)
 
 
@@ -192,10 +192,10 @@ class Dims(Attribute):
     def encode(self, value: tuple[Dim, ...]) -> Any:
         return dim_attributes(value)
 
-    def decode(self, attribute: Any) -> Any:
+    def decode(self, attribute: ir.Attribute) -> tuple[Dim, ...]:
         return dims_of_attribute(attribute)
 
-    def accepts(self, attribute: Any) -> bool:
+    def accepts(self, attribute: ir.Attribute) -> bool:
         if not isinstance(attribute, ir.ArrayAttr):
             return False
         if not all(isinstance(item, (ir.IntegerAttr, ir.StringAttr)) for item in attribute):
@@ -218,10 +218,10 @@ class ElementType(Attribute):
     def encode(self, value: DType) -> Any:
         return ir.TypeAttr.get(value.to_mlir())
 
-    def decode(self, attribute: Any) -> Any:
+    def decode(self, attribute: ir.Attribute) -> Any:
         return dtype_of_mlir(ir.TypeAttr(attribute).value)
 
-    def accepts(self, attribute: Any) -> bool:
+    def accepts(self, attribute: ir.Attribute) -> bool:
         return isinstance(attribute, ir.TypeAttr) and self.decode(attribute) is not None
 
 
@@ -234,12 +234,12 @@ class Symbol(Attribute):
         names = value.split("::")
         return ir.FlatSymbolRefAttr.get(names[0]) if len(names) == 1 else ir.SymbolRefAttr.get(names)
 
-    def decode(self, attribute: Any) -> Any:
+    def decode(self, attribute: ir.Attribute) -> str:
         if isinstance(attribute, ir.FlatSymbolRefAttr):
             return attribute.value
         return "::".join(ir.SymbolRefAttr(attribute).value)
 
-    def accepts(self, attribute: Any) -> bool:
+    def accepts(self, attribute: ir.Attribute) -> bool:
         return isinstance(attribute, (ir.FlatSymbolRefAttr, ir.SymbolRefAttr))
 
 
@@ -251,11 +251,11 @@ class Raw(Attribute):
         self.kind = kind
         self.expected = f"a {kind}"
 
-    def encode(self, value: Any) -> Any:
+    def encode(self, value: ir.Attribute) -> Any:
         return value
 
-    def decode(self, attribute: Any) -> Any:
+    def decode(self, attribute: ir.Attribute) -> ir.Attribute:
         return attribute
 
-    def accepts(self, attribute: Any) -> bool:
+    def accepts(self, attribute: ir.Attribute) -> bool:
         return isinstance(attribute, getattr(ir, self.kind))

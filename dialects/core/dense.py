@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+\w.]+")
 
 
-def read_dense(attribute: Any, kind: TensorType) -> np.ndarray:
+def read_dense(attribute: ir.Attribute, kind: TensorType) -> np.ndarray:
     """Return the elements of a dense attribute as an array of the element type's numpy type."""
     import numpy as np
 
@@ -28,7 +28,7 @@ def read_dense(attribute: Any, kind: TensorType) -> np.ndarray:
     return found.reshape(kind.static_shape).astype(target, copy=False)
 
 
-def make_dense(array: np.ndarray, kind: TensorType) -> Any:
+def make_dense(array: np.ndarray, kind: TensorType) -> ir.Attribute:
     """Return a dense attribute of this type with the array's elements."""
     import numpy as np
 
@@ -38,7 +38,7 @@ def make_dense(array: np.ndarray, kind: TensorType) -> Any:
     return ir.DenseElementsAttr.get(plain, type=kind.to_mlir())
 
 
-def _from_text(attribute: Any, kind: TensorType) -> np.ndarray:
+def _from_text(attribute: ir.Attribute, kind: TensorType) -> np.ndarray:
     """Parse the elements from MLIR's text, for element types that the bindings do not support, such as bf16."""
     import numpy as np
 

@@ -65,7 +65,7 @@ class Dialect:
 
 class _NoEffects(ir.MemoryEffectsOpInterface):
     @staticmethod
-    def get_effects(op: Any, effects: Any) -> None:
+    def get_effects(op: ir.OpView, effects: Any) -> None:
         """Report no effects: the operation is pure."""
 
 

@@ -46,7 +46,7 @@ class DType:
         """Return the bytes of one element in memory."""
         return max(1, (self.bits + 7) // 8)
 
-    def to_mlir(self) -> Any:
+    def to_mlir(self) -> ir.Type:
         return ir.Type.parse(self.mlir)
 
     def to_numpy(self) -> Any:
@@ -109,7 +109,7 @@ def dtype(name: str | DType) -> DType:
     return found
 
 
-def dtype_of_mlir(element_type: Any) -> DType | None:
+def dtype_of_mlir(element_type: ir.Type) -> DType | None:
     """Return the element type that this MLIR type represents in a relax tensor, or None."""
     if isinstance(element_type, ir.IntegerType):
         # Printing the type takes ten times as long, and every builder and verifier calls this.

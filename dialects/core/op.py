@@ -129,7 +129,7 @@ class DialectOp(ir.OpView):
         return op.opview
 
     @classmethod
-    def make(cls, *given: Any, **kwargs: Any) -> Any:
+    def make(cls, *given: ir.Value | list[ir.Value] | None, **kwargs: Any) -> Any:
         """Create the operation like `build`, and return its result value, or a tuple unless there is exactly one."""
         made = cls.build(*given, **kwargs).operation.results
         return made[0] if len(made) == 1 else tuple(made)
@@ -154,7 +154,7 @@ def _types_of(value: Any) -> Any:
         raise OpError(str(error)) from None
 
 
-def encode_attributes(cls: type[DialectOp], attrs: dict[str, Any]) -> dict[str, Any]:
+def encode_attributes(cls: type[DialectOp], attrs: dict[str, Any]) -> dict[str, ir.Attribute]:
     """Return MLIR attributes for these Python values, without those that equal their default."""
     encoded = {}
     for name, value in attrs.items():
@@ -201,7 +201,9 @@ def infer_results(cls: type[DialectOp], given: Sequence[Any], attrs: dict[str, A
     return _infer(cls, given, values)
 
 
-def _infer(cls: type[DialectOp], given: Sequence[Any], values: dict[str, Any]) -> Sequence[TensorType]:
+def _infer(
+    cls: type[DialectOp], given: Sequence[ir.Value | list[ir.Value] | None], values: dict[str, Any]
+) -> Sequence[TensorType]:
     types = [_types_of(value) for value in given]
     for field, found, value in zip(cls._operand_layout.fields, types, given, strict=True):
         _require_tensors(field, found, value)
@@ -244,7 +246,7 @@ def _no_such_attribute(cls: type[DialectOp], name: str) -> str:
 _BUILT_IN = ("operandSegmentSizes", "resultSegmentSizes")
 
 
-def _verify(cls: type[DialectOp], op: Any) -> bool:
+def _verify(cls: type[DialectOp], op: ir.OpView) -> bool:
     """Verify declared attributes, then inference, then the operation's own `check`."""
     try:
         view = cls(op.operation)
@@ -272,7 +274,7 @@ def _run_check(check: Any, view: Any) -> None:
         raise OpMistake(f"its check raised {describe_raised(error)}") from error
 
 
-def _verify_counts(cls: type[DialectOp], op: Any) -> None:
+def _verify_counts(cls: type[DialectOp], op: ir.Operation) -> None:
     """Verify operand and result counts: the bindings run this verifier before IRDL's."""
     if len(op.regions) != cls.REGIONS:
         raise OpError(f"needs {cls.REGIONS} regions, got {len(op.regions)}")
@@ -282,7 +284,7 @@ def _verify_counts(cls: type[DialectOp], op: Any) -> None:
             raise OpError(complaint)
 
 
-def _verify_attributes(cls: type[DialectOp], view: Any) -> None:
+def _verify_attributes(cls: type[DialectOp], view: ir.OpView) -> None:
     present = view.operation.attributes
     for named in present:
         name = named if isinstance(named, str) else named.name

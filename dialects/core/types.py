@@ -62,12 +62,12 @@ class TensorType:
     def with_dtype(self, element: str | DType) -> TensorType:
         return TensorType(self.shape, dtype(element))
 
-    def to_mlir(self) -> Any:
+    def to_mlir(self) -> ir.Type:
         """Return the `tensor<...>` type; symbolic dims are in its encoding, `#relax.dims<[...]>`."""
         return ranked_tensor(self.shape, self.dtype.to_mlir())
 
     @staticmethod
-    def from_mlir(mlir_type: Any) -> TensorType | None:
+    def from_mlir(mlir_type: ir.Type) -> TensorType | None:
         """Convert an MLIR type, or return None if it is not a ranked tensor of a known element type."""
         if not isinstance(mlir_type, ir.RankedTensorType):
             return None
@@ -80,14 +80,14 @@ class TensorType:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
-def as_dim(dim: Any) -> Dim:
+def as_dim(dim: Dim | str) -> Dim:
     """Return a dim from an integer of any type, from its text, or from a dim."""
     if isinstance(dim, str):
         return D.parse(dim)
     return dim if isinstance(dim, D.SymbolicDim) else operator.index(dim)
 
 
-def _dim_of(attribute: Any) -> Dim:
+def _dim_of(attribute: ir.Attribute) -> Dim:
     if isinstance(attribute, ir.IntegerAttr):
         return attribute.value
     return D.parse(ir.StringAttr(attribute).value)
@@ -102,7 +102,7 @@ def _dims_encoding(encoding: Any) -> Any:
     return dynamic if dynamic is not None and dynamic.attr_name == DIMS_ATTRIBUTE else None
 
 
-def _encoded_dims(mlir_type: Any, encoding: Any, sizes: list[Dim]) -> tuple[Dim, ...]:
+def _encoded_dims(mlir_type: ir.Type, encoding: ir.Attribute, sizes: list[Dim]) -> tuple[Dim, ...]:
     """Return the dims in the encoding of a tensor type; raise ValueError if they contradict its sizes."""
     dims = encoding.params[0].maybe_downcast()
     if not isinstance(dims, ir.ArrayAttr):
@@ -148,16 +148,16 @@ def dim_attributes(shape: tuple[Dim, ...]) -> Any:
     )
 
 
-def dims_of_attribute(attribute: Any) -> tuple[Dim, ...]:
+def dims_of_attribute(attribute: ir.Attribute) -> tuple[Dim, ...]:
     return tuple(_dim_of(entry) for entry in ir.ArrayAttr(attribute))
 
 
-def dims_attribute(shape: tuple[Dim, ...]) -> Any:
+def dims_attribute(shape: tuple[Dim, ...]) -> ir.Attribute:
     """Return `#relax.dims<["batch", 128]>` for a shape."""
     return ir.DynamicAttr.get(DIMS_ATTRIBUTE, [dim_attributes(shape)])
 
 
-def dims_of(mlir_type: Any) -> tuple[Dim, ...]:
+def dims_of(mlir_type: ir.Type) -> tuple[Dim, ...]:
     """Return the dims of a ranked tensor (symbols come from its encoding) or of a buffer."""
     if isinstance(mlir_type, ir.RankedTensorType) and not mlir_type.has_static_shape:
         sizes: list[Dim] = [D.UNKNOWN if mlir_type.is_dynamic_dim(i) else s for i, s in enumerate(mlir_type.shape)]
@@ -166,7 +166,7 @@ def dims_of(mlir_type: Any) -> tuple[Dim, ...]:
     return tuple(mlir_type.shape)
 
 
-def ranked_tensor(shape: Sequence[Dim], element: Any) -> Any:
+def ranked_tensor(shape: Sequence[Dim], element: ir.Type) -> ir.Type:
     """Return a `tensor<...>` of this MLIR element type; symbolic dims are in its encoding."""
     _require_sizes(shape)
     _require_elements(shape)

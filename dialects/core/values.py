@@ -30,7 +30,7 @@ class ValueDeclaration:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, op: Any, owner: type) -> Any:
+    def __get__(self, op: ir.OpView, owner: type) -> ir.Value | list[ir.Value] | None:
         if op is None:
             return self
         layout = owner._result_layout if self.is_result else owner._operand_layout  # type: ignore[attr-defined]
@@ -43,7 +43,7 @@ def operand(doc: str = "") -> Any:
     return ValueDeclaration("single", False, doc)
 
 
-def optional(doc: str = "") -> Any:
+def optional(doc: str = "") -> ValueDeclaration:
     """Declare an operand that may be absent."""
     return ValueDeclaration("optional", False, doc)
 
@@ -89,7 +89,7 @@ class ValueLayout:
                 names.append(f"{name}_: {keyword[field.kind]}{variable}")
         return lines, names
 
-    def sizes(self, op: Any, count: int) -> list[int]:
+    def sizes(self, op: ir.Operation, count: int) -> list[int]:
         """Return how many values each field has."""
         if self.segments is not None:
             flat = list(ir.DenseI32ArrayAttr(op.attributes[self.segments]))
@@ -101,7 +101,7 @@ class ValueLayout:
         spare = count - self.least
         return [1 if field.kind == "single" else spare for field in self.fields]
 
-    def complaint(self, op: Any, values: Any) -> str | None:
+    def complaint(self, op: ir.Operation, values: Sequence[ir.Value]) -> str | None:
         """Return what is wrong with the number of values or with the segment sizes, or None."""
         count = len(values)
         if self.segments is None:
@@ -125,7 +125,9 @@ class ValueLayout:
             return f"attribute '{self.segments}' must count runs of equal types, got {attribute}"
         return None
 
-    def pick(self, wanted: ValueDeclaration, op: Any, values: Any) -> Any:
+    def pick(
+        self, wanted: ValueDeclaration, op: ir.Operation, values: Sequence[ir.Value]
+    ) -> ir.Value | list[ir.Value] | None:
         if self.segments is None and wanted.kind == "single" and self.most == len(self.fields) == self.least:
             return values[self.fields.index(wanted)]
         start = 0
@@ -137,7 +139,7 @@ class ValueLayout:
             start += size
         raise AttributeError(wanted.name)
 
-    def fits(self, types: list[Any]) -> int:
+    def fits(self, types: list[ir.Type]) -> int:
         """Return how many of these types the variadic field can hold: the leading runs of equal types."""
         return sum(_runs(types)[: self.fields[0].runs])
 
@@ -159,14 +161,14 @@ class ValueLayout:
         return flat, sizes if self.segments else None
 
 
-def _cut(items: list[Any], sizes: list[int]) -> Iterator[list[Any]]:
+def _cut(items: list[ir.Type], sizes: list[int]) -> Iterator[list[ir.Type]]:
     start = 0
     for size in sizes:
         yield items[start : start + size]
         start += size
 
 
-def _runs(items: list[Any]) -> list[int]:
+def _runs(items: list[ir.Type]) -> list[int]:
     runs: list[int] = []
     for i, item in enumerate(items):
         if i and item == items[i - 1]:

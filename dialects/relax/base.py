@@ -25,5 +25,5 @@ def object_type() -> Any:
     return ir.Type.parse(OBJECT)
 
 
-def is_object(mlir_type: Any) -> bool:
+def is_object(mlir_type: ir.Type) -> bool:
     return str(mlir_type) == OBJECT

@@ -74,7 +74,9 @@ class Block(TirOp, name="block"):
         self._check_numbers(maps, outside, ins, outs)
         self._check_body(maps, ins, outs)
 
-    def _check_numbers(self, maps: list[Any], outside: list[Any], ins: list[Any], outs: list[Any]) -> None:
+    def _check_numbers(
+        self, maps: list[ir.Attribute], outside: list[ir.Attribute], ins: list[ir.Value], outs: list[ir.Value]
+    ) -> None:
         for i, (number, value) in enumerate(zip(outside, ins, strict=True)):
             _check_number(f"entry #{i} of 'outside'", number, value)
             if not isinstance(number, ir.UnitAttr) and isinstance(maps[i], ir.UnitAttr):
@@ -84,7 +86,7 @@ class Block(TirOp, name="block"):
         if (REDUCE in self.axes) != any(not isinstance(entry, ir.UnitAttr) for entry in self.init):
             raise OpError("an output has an initial value exactly when the block has a reduction axis")
 
-    def _split(self) -> tuple[list[Any], list[Any]]:
+    def _split(self) -> tuple[list[ir.Value], list[ir.Value]]:
         """Return inputs and outputs after checking their types and counts."""
         results, count = list(self.operation.results), len(self.init)
         kind, words = (ir.RankedTensorType, "ranked tensors") if results else (ir.MemRefType, "buffers (memref)")
@@ -121,7 +123,7 @@ class Block(TirOp, name="block"):
             raise OpError(f"the body must yield {what}, got ({_listed(yielded)})")
 
 
-def _check_map(what: str, attribute: Any, value_type: Any, domain: tuple[Any, ...], padded: bool) -> None:
+def _check_map(what: str, attribute: ir.Attribute, value_type: ir.Type, domain: tuple[Any, ...], padded: bool) -> None:
     shape = value_type.shape
     if not isinstance(attribute, ir.AffineMapAttr):
         raise OpError(f"{what} must be an affine map or unit, got {attribute}")
@@ -136,7 +138,7 @@ def _check_map(what: str, attribute: Any, value_type: Any, domain: tuple[Any, ..
             raise OpError(f"{what} reaches from {taken.low} to {taken.high} in dim {i} of {value_type}: {expr}")
 
 
-def _check_number(what: str, number: Any, value: Any) -> None:
+def _check_number(what: str, number: ir.Attribute, value: ir.Value) -> None:
     element = value.type.element_type
     if isinstance(number, ir.UnitAttr):
         return
@@ -148,14 +150,14 @@ def _listed(types: list[Any]) -> str:
     return ", ".join(map(str, types))
 
 
-def terminator(block: Any) -> Any:
+def terminator(block: ir.Block) -> Any:
     """Return the last operation of a block, or None if the block is empty."""
     operations = block.operations
     count = len(operations)
     return operations[count - 1].operation if count else None
 
 
-def split_operands(block: Any) -> tuple[list[Any], list[Any]]:
+def split_operands(block: ir.OpView) -> tuple[list[ir.Value], list[ir.Value]]:
     """Return the inputs and outputs of a block, in tensor form or in buffer form."""
     op = block.operation
     values = list(op.operands)

@@ -30,7 +30,7 @@ UNBOUNDED = 1 << 48
 """Elements of a buffer of dynamic size: exceeds any memory, and no address overflows."""
 
 
-def buffer_type(shape: Sequence[Dim], element_type: Any) -> Any:
+def buffer_type(shape: Sequence[Dim], element_type: ir.Type) -> Any:
     """Return the `memref` of a contiguous tensor; one-dimensional and unbounded if dims are dynamic.
 
     An empty buffer, of which no element is ever read, starts with its dim of 0: upstream's conversion to LLVM loses
@@ -44,14 +44,14 @@ def buffer_type(shape: Sequence[Dim], element_type: Any) -> Any:
     return ir.MemRefType.get(dims, element_type)
 
 
-def element_bytes(mlir_type: Any) -> int:
+def element_bytes(mlir_type: ir.Type) -> int:
     """Return the bytes of one stored element."""
     if isinstance(mlir_type, ir.IndexType):
         return 8
     return max(1, (mlir_type.width + 7) // 8)
 
 
-def tensor_bytes(shape: Sequence[Dim], element_type: Any) -> Dim:
+def tensor_bytes(shape: Sequence[Dim], element_type: ir.Type) -> Dim:
     """Return the bytes of a contiguous tensor of these stored elements."""
     return D.product(list(shape)) * element_bytes(element_type)
 
@@ -61,7 +61,7 @@ def aligned(size: Dim) -> Dim:
     return D.ceildiv(size, ALIGNMENT) * ALIGNMENT
 
 
-def workspace_of(function: Any) -> Dim:
+def workspace_of(function: ir.OpView) -> Dim:
     """Return the bytes of scratch memory that a prim function in buffer form needs."""
     attributes = function.operation.attributes
     if WORKSPACE not in attributes:
@@ -70,18 +70,18 @@ def workspace_of(function: Any) -> Dim:
     return found.value if isinstance(found, ir.IntegerAttr) else D.parse(ir.StringAttr(found).value)
 
 
-def workspace_attribute(size: Dim) -> Any:
+def workspace_attribute(size: Dim) -> ir.Attribute:
     if isinstance(size, int):
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)
     return ir.StringAttr.get(str(size))
 
 
-def workspace_type(size: Dim) -> Any:
+def workspace_type(size: Dim) -> ir.Type:
     """Return the type of a workspace parameter with this many bytes."""
     return buffer_type([size], ir.IntegerType.get_signless(8))
 
 
-def buffer_bytes(memref_type: Any) -> int:
+def buffer_bytes(memref_type: ir.Type) -> int:
     size = element_bytes(memref_type.element_type)
     for dim in memref_type.shape:
         size *= dim

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import Bool, Str
@@ -34,5 +33,5 @@ class CallExtern(TirOp, name="call_extern"):
             raise OpError(f"a C function returns one scalar or nothing, got ({listed})")
 
 
-def _is_scalar(mlir_type: Any) -> bool:
+def _is_scalar(mlir_type: ir.Type) -> bool:
     return isinstance(mlir_type, (ir.FloatType, ir.IntegerType, ir.IndexType))

@@ -9,7 +9,6 @@ each entry lists dims whose product its caller keeps within `MAX_ITERATIONS`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -23,7 +22,7 @@ MAX_ITERATIONS = 1 << 60
 """Most iterations of a kernel, or elements that are never written to memory: small sums fit into 64 bits."""
 
 
-def add_extents(op: Any, products: Iterable[Sequence[Dim]]) -> None:
+def add_extents(op: ir.Operation, products: Iterable[Sequence[Dim]]) -> None:
     """Add products of dims to those recorded on an operation."""
     found = {tuple(map(str, dims)): list(dims) for dims in extents_of(op)}
     for dims in products:
@@ -34,7 +33,7 @@ def add_extents(op: Any, products: Iterable[Sequence[Dim]]) -> None:
         op.attributes[EXTENTS] = ir.ArrayAttr.get([dim_attributes(tuple(dims)) for dims in found.values()])
 
 
-def extents_of(op: Any) -> list[tuple[Dim, ...]]:
+def extents_of(op: ir.Operation) -> list[tuple[Dim, ...]]:
     """Return the products of dims recorded on an operation."""
     if EXTENTS not in op.attributes:
         return []

@@ -99,19 +99,19 @@ def _row(line: str) -> Intrinsic:
 INTRINSICS: dict[str, Intrinsic] = {row.name: row for row in map(_row, _ROWS.strip().splitlines())}
 
 
-def _element(mlir_type: Any) -> Any:
+def _element(mlir_type: ir.Type) -> ir.Type:
     return mlir_type.element_type if isinstance(mlir_type, ir.VectorType) else mlir_type
 
 
-def _shape(mlir_type: Any) -> tuple[int, ...] | None:
+def _shape(mlir_type: ir.Type) -> tuple[int, ...] | None:
     return tuple(mlir_type.shape) if isinstance(mlir_type, ir.VectorType) else None
 
 
-def _is_float(mlir_type: Any) -> bool:
+def _is_float(mlir_type: ir.Type) -> bool:
     return isinstance(mlir_type, ir.FloatType)
 
 
-def _is_int(mlir_type: Any) -> bool:
+def _is_int(mlir_type: ir.Type) -> bool:
     return isinstance(mlir_type, (ir.IntegerType, ir.IndexType))
 
 
@@ -150,7 +150,7 @@ def _define(row: Intrinsic) -> type:
 OPS: dict[str, Any] = {name: _define(row) for name, row in INTRINSICS.items()}
 
 
-def result_type(row: Intrinsic, first: Any) -> Any:
+def result_type(row: Intrinsic, first: ir.Type) -> ir.Type:
     """Return the MLIR type of the result for a first operand of this type."""
     if row.result == "same":
         return first

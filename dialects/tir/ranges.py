@@ -18,7 +18,7 @@ class ValueRange:
     dense: bool = True
 
 
-def affine_range(expr: Any, extents: Sequence[Any]) -> ValueRange | None:
+def affine_range(expr: ir.AffineExpr, extents: Sequence[Any]) -> ValueRange | None:
     """Return the exact range of an expression for indices from 0 to these extents, or None if it is unknown.
 
     It is unknown if an extent is symbolic or 0, or if an index occurs twice: `d0 - d0 mod 4`.

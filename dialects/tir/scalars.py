@@ -7,12 +7,12 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 
 
-def create(name: str, result: Any, *operands: Any, **attributes: Any) -> Any:
+def create(name: str, result: ir.Type, *operands: Any, **attributes: Any) -> Any:
     """Emit one operation with one result at the insertion point."""
     return ir.Operation.create(name, results=[result], operands=list(operands), attributes=attributes).results[0]
 
 
-def emit_constant(value: Any, mlir_type: Any) -> Any:
+def emit_constant(value: float, mlir_type: ir.Type) -> ir.Value:
     if isinstance(mlir_type, ir.FloatType):
         return create("arith.constant", mlir_type, value=ir.FloatAttr.get(mlir_type, float(value)))
     if isinstance(mlir_type, ir.IntegerType):

@@ -46,7 +46,7 @@ class Size(TirOp, name="size"):
             raise OpError("attribute 'dim' is '?', of which no value is known")
 
 
-def size_of(dim: Dim) -> Any:
+def size_of(dim: Dim) -> ir.Value:
     """Return the value of a dim at the insertion point."""
     index = ir.IndexType.get()
     if isinstance(dim, int):
@@ -81,7 +81,7 @@ class SizeEmitter:
             total = term if total is None else create("arith.addi", index, total, term)
         return total
 
-    def _atom(self, atom: str) -> Any:
+    def _atom(self, atom: str) -> ir.Value:
         parts = D.atom_parts(atom)
         if parts is None:
             return self.symbols[atom]
@@ -98,11 +98,11 @@ class SizeEmitter:
         return create("arith.subi", index, a, create("arith.muli", index, quotient, b))
 
 
-def sizes_in(function: Any) -> list[Any]:
+def sizes_in(function: ir.OpView) -> list[Any]:
     """Return the `tir.size` operations of a function."""
     found: list[Any] = []
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> Any:
         if op.name == "tir.size":
             found.append(op)
         return ir.WalkResult.ADVANCE
@@ -111,7 +111,7 @@ def sizes_in(function: Any) -> list[Any]:
     return found
 
 
-def bind_symbols(function: Any) -> None:
+def bind_symbols(function: ir.OpView) -> None:
     """Add an `index` parameter per symbol that the sizes of a buffer-form function depend on, and compute the sizes.
 
     Parameters are in the order of their use, and the order of the arithmetic does not depend on names, so that
@@ -138,13 +138,13 @@ def bind_symbols(function: Any) -> None:
     op.attributes[SYMBOLS] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in names])
 
 
-def symbols_of_function(function: Any) -> list[str]:
+def symbols_of_function(function: ir.OpView) -> list[str]:
     """Return the symbols that a prim function in buffer form takes as parameters."""
     attributes = function.operation.attributes
     return [ir.StringAttr(name).value for name in ir.ArrayAttr(attributes[SYMBOLS])] if SYMBOLS in attributes else []
 
 
-def buffer_indices(shape: Sequence[Dim], indices: Sequence[Any]) -> list[Any]:
+def buffer_indices(shape: Sequence[Dim], indices: Sequence[ir.Value]) -> list[Any]:
     """Return the buffer indices of an element of a tensor: its indices, or one linear index if unbounded."""
     if all(isinstance(dim, int) for dim in shape):
         return list(indices)

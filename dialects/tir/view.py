@@ -20,7 +20,7 @@ class OperandView:
     value: Any
     map: Any
     """`ir.AffineMap` from the axes to the dims, or None for a tensor that the body reads with `tensor.extract`."""
-    outside: Any = None
+    outside: ir.Attribute | None = None
     """Attribute with the value beyond the edges, or None."""
 
     def __eq__(self, other: object) -> bool:
@@ -84,7 +84,7 @@ class BlockView:
         return self.op.regions[0].blocks[0]
 
     @property
-    def body_ops(self) -> list[Any]:
+    def body_ops(self) -> list[ir.Operation]:
         """Return the operations of the body without the final yield."""
         return [op.operation for op in self.body.operations][:-1]
 
@@ -123,16 +123,16 @@ class PrimView:
         self.returned = list(operations[-1].operation.operands)
 
 
-def is_prim_func(op: Any) -> bool:
+def is_prim_func(op: ir.OpView | ir.Operation) -> bool:
     return op.operation.name == "func.func" and PRIM_FUNC in op.operation.attributes
 
 
-def is_tensor_form(function: Any) -> bool:
+def is_tensor_form(function: ir.OpView) -> bool:
     """Return whether a prim function is in tensor form (blocks over tensors)."""
     kind = ir.TypeAttr(function.operation.attributes["function_type"]).value
     return not any(isinstance(t, ir.MemRefType) for t in (*kind.inputs, *kind.results))
 
 
-def prim_functions(module: Any) -> list[Any]:
+def prim_functions(module: Any) -> list[ir.OpView]:
     """Return the prim functions of a module."""
     return [op for op in module.regions[0].blocks[0].operations if is_prim_func(op)]

@@ -10,7 +10,7 @@ from mirlo.dialects.relax.base import is_object
 CALL = "relax.call_packed"
 
 
-def needs_program(module: Any) -> bool:
+def needs_program(module: ir.Module) -> bool:
     """Whether a module calls host functions, or takes or returns objects."""
     main = main_of(module)
     if main is None:
@@ -19,12 +19,12 @@ def needs_program(module: Any) -> bool:
     return any(map(is_object, [*kind.inputs, *kind.results])) or is_host(main.operation)
 
 
-def main_of(module: Any) -> Any:
+def main_of(module: ir.Module) -> Any:
     functions = [op for op in module.body.operations if op.operation.name == "func.func"]
     return next((op for op in functions if ir.StringAttr(op.operation.attributes["sym_name"]).value == "main"), None)
 
 
-def is_host(op: Any) -> bool:
+def is_host(op: ir.Operation) -> bool:
     if op.name == CALL or any(is_object(value.type) for value in (*op.operands, *op.results)):
         return True
     return any(

@@ -60,7 +60,7 @@ class Attributes:
         value = self._get(name, 1, default)
         return value if value is None else _rounded(value)
 
-    def str(self, name: Name, default: Any = _MISSING) -> Any:
+    def str(self, name: Name, default: str = _MISSING) -> Any:
         value = self._get(name, 3, default)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 

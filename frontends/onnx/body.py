@@ -323,7 +323,7 @@ class Body:
             made = value.compute()
             return self.ssa(made) if isinstance(made, TensorValue) else made
         if value.known.size <= INLINE_ELEMENTS:
-            attributes = {"value": make_dense(value.known, value.type)}
+            attributes: dict[str, Any] = {"value": make_dense(value.known, value.type)}
         else:
             attributes = {"param": self._parameter(value)}
         return relax_op("constant").make(**attributes, result_types=[value.type])

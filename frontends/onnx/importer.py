@@ -34,7 +34,7 @@ SHOWN_PROBLEMS = 20
 
 def import_model(
     model: models.Source, *, shapes: Shapes | None = None, context: Any = None
-) -> tuple[Any, ParameterStore]:
+) -> tuple[ir.Module, ParameterStore]:
     """Import a model given as a path, bytes or an `onnx.ModelProto`.
 
     `shapes` fixes dims of inputs: `{"input_ids": [1, "sequence"]}`. The module has one function, `@main`; its arguments
@@ -71,7 +71,7 @@ def import_model(
     return module, store
 
 
-def new_module(model: LoadedModel, context: Any = None) -> Any:
+def new_module(model: LoadedModel, context: Any = None) -> ir.Module:
     """Return an empty module that is named for the model."""
     with context or make_context(), ir.Location.file(model.name, 0, 0):
         return ir.Module.create()
@@ -140,14 +140,14 @@ def build_main(
     return body.broadcasts.undecided(body.of_data)
 
 
-def _argument_type(name: str, found: TensorType | Kind, model: str) -> Any:
+def _argument_type(name: str, found: TensorType | Kind, model: str) -> ir.Type:
     try:
         return object_type() if isinstance(found, Kind) else found.to_mlir()
     except OpError as error:
         raise OnnxImportError(f"{model}: input '{name}': {error}") from None
 
 
-def _named(name: str, kind: Kind | None) -> Any:
+def _named(name: str, kind: Kind | None) -> ir.Attribute:
     facts = {"relax.name": ir.StringAttr.get(name)}
     if kind is not None:
         facts["relax.kind"] = ir.StringAttr.get(str(kind))

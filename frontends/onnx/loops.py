@@ -98,7 +98,7 @@ def _at(declared: Sequence[Any], index: int) -> Any:
     return declared[index] if index < len(declared) else None
 
 
-def _collected_types(body: Any, round_: Round, inits: Sequence[Any], kinds: list[Kind]) -> list[TensorType]:
+def _collected_types(body: Any, round_: Round, inits: Sequence[ir.Value], kinds: list[Kind]) -> list[TensorType]:
     """Return the types of the scan outputs: import the body once and discard it."""
     types = [value.type for value in inits]
     probe = ir.Operation.create("scf.while", operands=list(inits), results=types, regions=2)
@@ -125,12 +125,12 @@ def _as_declared(found: TensorType, declared: Any) -> TensorType:
     return wanted if _may_be(found, wanted) else found
 
 
-def _rows(room: Dim, row: TensorType) -> Any:
+def _rows(room: Dim, row: TensorType) -> ir.Value:
     return relax_op("full").make(shape=(room, *row.shape), value=0, dtype=row.dtype)
 
 
 def _imported(
-    body: Any, round_: Round, block: Any, kinds: list[Kind]
+    body: Any, round_: Round, block: ir.Block, kinds: list[Kind]
 ) -> tuple[TensorValue, list[AnyValue], list[AnyValue]]:
     """Import an iteration into its block: whether to continue, carried values, scan outputs."""
     arguments = list(block.arguments)
@@ -144,7 +144,9 @@ def _imported(
     return condition, results, collected
 
 
-def _round(body: Any, round_: Round, loop: Any, block: Any, kinds: list[Kind], room: Dim | None) -> list[Kind] | None:
+def _round(
+    body: Any, round_: Round, loop: ir.Operation, block: ir.Block, kinds: list[Kind], room: Dim | None
+) -> list[Kind] | None:
     """Import an iteration into its block; return the kinds to carry instead if these do not fit."""
     with body.inside(loop, block):
         condition, results, collected = _imported(body, round_, block, kinds)
@@ -214,12 +216,12 @@ def _require_kept(carried: Sequence[AnyValue], kinds: list[Kind], found: list[Ki
             )
 
 
-def of_kind(body: Any, value: AnyValue, kind: Kind) -> Any:
+def of_kind(body: Any, value: AnyValue, kind: Kind) -> ir.Value:
     """Return the SSA value for a wanted kind, a tensor or an object."""
     return body.ssa(value) if tensor_type(kind) is not None else object_of(value, body.any_ssa)
 
 
-def scalar_of(body: Any, value: TensorValue, name: str) -> Any:
+def scalar_of(body: Any, value: TensorValue, name: str) -> ir.Value:
     """Return a tensor of one element as rank 0; the call checks its size if necessary."""
     if value.type.elements != 1 and not (D.symbols_of(value.type.elements) and value.type.elements is not D.UNKNOWN):
         raise NodeError(f"'{name}' must have one element, got {value.type}")
@@ -227,7 +229,7 @@ def scalar_of(body: Any, value: TensorValue, name: str) -> Any:
     return relax_op("reshape").make(found, shape=()) if value.type.rank else found
 
 
-def value_of(made: Any, kind: Kind) -> AnyValue:
+def value_of(made: ir.Value, kind: Kind) -> AnyValue:
     """Wrap an SSA value of this kind."""
     found = tensor_type(kind)
     return ObjectValue("", kind, ir=made) if found is None else TensorValue("", found, ir=made)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType, dtype
@@ -148,7 +149,7 @@ class Node:
         """Call a host function on SSA values; return its results, which have these kinds."""
         return call_host(function, values, results, **options)
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> ir.Value:
         """Return an input as an SSA value."""
         return self.builder.ssa(self.value(index))
 
@@ -156,7 +157,7 @@ class Node:
         """Return the declared shape of an output if it is static."""
         return self.builder.declared(self.outputs[output]) if self.has_output(output) else None
 
-    def optional(self, index: int) -> Any:
+    def optional(self, index: int) -> ir.Value | None:
         """Return an input as an SSA value, or None if the node omits it."""
         return self[index] if self.has(index) else None
 
@@ -295,7 +296,7 @@ def relax_op(name: str) -> Any:
     return found
 
 
-def type_of(value: Any) -> TensorType:
+def type_of(value: ir.Value) -> TensorType:
     """Return the type of an SSA value."""
     found = TensorType.from_mlir(value.type)
     assert found is not None

@@ -49,7 +49,7 @@ def _as_tensor(body: Any, value: AnyValue, one: AnyValue, other: AnyValue) -> An
     return made
 
 
-def _branch_of(body: Any, block: Any, op: Any, graph: Any) -> list[AnyValue]:
+def _branch_of(body: Any, block: ir.Block, op: ir.OpView, graph: Any) -> list[AnyValue]:
     with body.inside(op, block):
         values = body.branch(graph)
         for value in values:

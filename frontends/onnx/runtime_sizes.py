@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
@@ -40,7 +41,7 @@ def known_sizes(elements: Sequence[Dim | None]) -> list[Dim | None]:
     return [None if dim is None or dim == 0 or not D.is_nonnegative(dim) else dim for dim in elements]
 
 
-def bind(node: Node, values: Any, what: str, bounds: Sequence[Dim] | None = None) -> tuple[Dim, ...]:
+def bind(node: Node, values: ir.Value, what: str, bounds: Sequence[Dim] | None = None) -> tuple[Dim, ...]:
     """Bind the elements of an i64 vector to symbols; `what` describes them in errors."""
     found = type_of(values)
     if found.rank != 1:
@@ -73,7 +74,7 @@ def vector(node: Node, index: int) -> Any:
     return value if found.dtype.name == "i64" else node.emit("cast", value, dtype="i64")
 
 
-def scalar(node: Node, index: int) -> Any:
+def scalar(node: Node, index: int) -> ir.Value:
     """Return an input of one element as rank 0."""
     found = node.type(index)
     if found.elements != 1:
@@ -81,19 +82,19 @@ def scalar(node: Node, index: int) -> Any:
     return node.emit("reshape", node[index], shape=()) if found.rank else node[index]
 
 
-def shape_vector(node: Node, shape: Sequence[Dim]) -> Any:
+def shape_vector(node: Node, shape: Sequence[Dim]) -> ir.Value:
     """Return dims as an i64 vector."""
     if all(isinstance(dim, int) for dim in shape):
         return node.constant(np.array(shape, np.int64))
     return node.emit("dims_tensor", dims=tuple(shape))
 
 
-def as_value(made: Any) -> TensorValue:
+def as_value(made: ir.Value) -> TensorValue:
     """Wrap an emitted SSA value."""
     return TensorValue("", type_of(made), ir=made)
 
 
-def as_scalar(node: Node, dim: Dim) -> Any:
+def as_scalar(node: Node, dim: Dim) -> ir.Value:
     """Return a dim as an i64 of rank 0."""
     if isinstance(dim, int):
         return numbers(node, dim)
@@ -112,7 +113,7 @@ def unless(node: Node, holds: Any, values: Any) -> Any:
     return node.emit("where", flag, values, numbers(node, WRONG))
 
 
-def as_sizes(node: Node, values: Any) -> Any:
+def as_sizes(node: Node, values: ir.Value) -> ir.Value:
     """Convert f64 to i64; values that are not sizes, such as NaN, become invalid sizes."""
     return node.emit("where", _is_small(node, values), node.emit("cast", values, dtype="i64"), numbers(node, WRONG))
 
@@ -123,7 +124,7 @@ def holds_sum(node: Node, *terms: Any) -> Any:
     return _is_small(node, reduce(partial(node.emit, "add"), wide))
 
 
-def _is_small(node: Node, values: Any) -> Any:
+def _is_small(node: Node, values: ir.Value) -> ir.Value:
     return node.emit("less", node.emit("abs", values), node.constant(MAX_SIZE, "f64"))
 
 
@@ -294,7 +295,7 @@ def _padded(node: Node, x: TensorType) -> tuple[Dim, ...] | None:
     return tuple(shape) if all(D.known(lambda dim=dim: dim >= 0) for dim in shape) else None  # type: ignore[misc]
 
 
-def steps_of_run_time(node: Node) -> Any:
+def steps_of_run_time(node: Node) -> ir.Value:
     """Convert Range with run-time bounds."""
     start, limit, delta = (scalar(node, i) for i in range(3))
     found = type_of(start)

@@ -60,7 +60,7 @@ def _made(text: str, made: dict[str, str]) -> str:
     return text if is_plain(text) else made.setdefault(text, terminal(text))
 
 
-def _model_names(model: Any) -> Iterator[Any]:
+def _model_names(model: Any) -> Iterator[str]:
     yield from (model.producer_name, model.producer_version, model.domain)
     yield from (entry.domain for entry in model.opset_import)
     yield from _graph_names(model.graph)
@@ -73,7 +73,7 @@ def _model_names(model: Any) -> Iterator[Any]:
         yield from _value_names(function.value_info)
 
 
-def _graph_names(graph: Any) -> Iterator[Any]:
+def _graph_names(graph: Any) -> Iterator[str]:
     yield graph.name
     yield from _value_names(graph.input)
     yield from _value_names(graph.output)
@@ -84,13 +84,13 @@ def _graph_names(graph: Any) -> Iterator[Any]:
     yield from _node_names(graph.node)
 
 
-def _value_names(values: Any) -> Iterator[Any]:
+def _value_names(values: Any) -> Iterator[str]:
     for value in values:
         yield value.name
         yield from _type_names(value.type)
 
 
-def _type_names(kind: Any) -> Iterator[Any]:
+def _type_names(kind: Any) -> Iterator[str]:
     """Yield the messages with dim names of a tensor type or of a container."""
     which = kind.WhichOneof("value")
     if which == "tensor_type":
@@ -105,19 +105,19 @@ def _type_names(kind: Any) -> Iterator[Any]:
         yield from _type_names(kind.map_type.value_type)
 
 
-def _tensor_names(tensors: Any) -> Iterator[Any]:
+def _tensor_names(tensors: Any) -> Iterator[str]:
     for tensor in tensors:
         yield tensor.name
         yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
 
 
-def _node_names(nodes: Any) -> Iterator[Any]:
+def _node_names(nodes: Any) -> Iterator[str]:
     for node in nodes:
         yield from (node.name, node.op_type, node.domain, node.overload, *node.input, *node.output)
         yield from _attribute_names(node.attribute)
 
 
-def _attribute_names(attributes: Any) -> Iterator[Any]:
+def _attribute_names(attributes: Any) -> Iterator[str]:
     for attribute in attributes:
         yield from (attribute.name, attribute.ref_attr_name)
         if attribute.HasField("g"):

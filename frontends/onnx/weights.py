@@ -124,7 +124,7 @@ def _count(text: str, key: str, what: str) -> int:
     return int(text)
 
 
-def _from_bytes(raw: Any, element: OnnxDType, shape: tuple[int, ...], what: str) -> np.ndarray:
+def _from_bytes(raw: bytes, element: OnnxDType, shape: tuple[int, ...], what: str) -> np.ndarray:
     count = math.prod(shape)
     bits = element.dtype.bits if not element.dtype.is_bool else 8
     expected = (count * bits + 7) // 8

@@ -51,7 +51,7 @@ class MemoryBuffer:
     def dtype(self) -> DType:
         return self.buffer.dtype
 
-    def read(self, indices: Sequence[Any], outside: Any = None) -> Expr:
+    def read(self, indices: Sequence[Expr], outside: Any = None) -> Expr:
         if outside is None:
             return self.buffer[tuple(indices)]
         inside = all_of([c for i, size in zip(indices, self.shape, strict=True) for c in (i >= 0, i < size)])
@@ -126,7 +126,7 @@ class BufferForm(Interpreter):
         for name, item in self.unpack(target, value):
             self._define(name, item, node)
 
-    def _define(self, name: str, value: Any, node: Any) -> None:
+    def _define(self, name: str, value: Expr, node: Any) -> None:
         """Define a name: a variable if it is assigned more than once, otherwise the current value."""
         present = self.names.get(name)
         if isinstance(present, Variable):
@@ -157,7 +157,7 @@ class BufferForm(Interpreter):
                     raise self.error(node, f"'{name}' is no variable: give it a value with a type first")
                 self._define(name, item, node)
 
-    def _store(self, target: Any, value: Any, node: Any) -> None:
+    def _store(self, target: Any, value: Expr | float, node: Any) -> None:
         buffer = self.value(target.value)
         if not isinstance(buffer, MemoryBuffer):
             raise self.error(target, "only elements of buffers can be stored to")
@@ -293,7 +293,7 @@ class BufferForm(Interpreter):
         finally:
             self.mutable = outer
 
-    def call_word(self, word: Any, node: Any) -> Any:
+    def call_word(self, word: Any, node: Any) -> Expr:
         if word.name == "call_extern":
             return self._call_extern(node)
         return super().call_word(word, node)

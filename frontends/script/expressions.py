@@ -61,7 +61,7 @@ class Expressions:
     def error(self, node: Any, problem: str) -> ScriptError:
         return self.source.error(node, problem)
 
-    def _checked(self, node: Any, build: Any) -> Any:
+    def _checked(self, node: Any, build: Any) -> Expr:
         try:
             return build()
         except (TypeError, ValueError) as error:
@@ -87,7 +87,7 @@ class Expressions:
             raise self.error(node, "this number has no type of its own: say which, for instance T.f32(...)")
         raise self.error(node, f"expected a scalar, found {kind_of(value)}")
 
-    def lifted(self, value: Any, element: DType, node: Any) -> Expr:
+    def lifted(self, value: Expr | float, element: DType, node: Any) -> Expr:
         """Convert a number to a scalar of an element type that represents it."""
         if isinstance(value, Expr):
             return value
@@ -97,7 +97,7 @@ class Expressions:
             raise self.error(node, f"{value} is no {element}: cast what it meets, or write an integer")
         return lift(value, element)
 
-    def stored(self, buffer: BufferValue, value: Any, node: Any) -> Expr:
+    def stored(self, buffer: BufferValue, value: Expr | float, node: Any) -> Expr:
         """Convert a value to a buffer's element type; indices become integers."""
         scalar = self.lifted(value, buffer.dtype, node)
         if scalar.dtype is INDEX and buffer.dtype.is_integer:
@@ -107,7 +107,7 @@ class Expressions:
             raise self.error(node, f"'{buffer.name}' holds {buffer.dtype}, found {scalar.dtype}: {cast}")
         return scalar
 
-    def static(self, node: Any, what: str) -> Any:
+    def static(self, node: Any, what: str) -> int:
         """Evaluate an integer that is known when the function is made."""
         value = self.value(node)
         if isinstance(value, bool) or not isinstance(value, int):
@@ -211,7 +211,7 @@ class Expressions:
             raise self.error(node, f"operator {describe(node.op)} has no meaning in a prim function")
         return self.binary(node, method, symbol, left, right)
 
-    def binary(self, node: Any, method: str, symbol: str, left: Any, right: Any) -> Any:
+    def binary(self, node: Any, method: str, symbol: str, left: Any, right: Any) -> Expr:
         """Apply an arithmetic operator to two values."""
         if not isinstance(left, Expr) and not isinstance(right, Expr):
             return self._static_binary(node, method, symbol, left, right)
@@ -281,7 +281,7 @@ class Expressions:
             result = result & term if isinstance(node.op, ast.And) else result | term
         return result
 
-    def condition(self, value: Any, node: Any) -> Expr:
+    def condition(self, value: Expr, node: Any) -> Expr:
         """Convert a scalar to a condition."""
         if is_number(value):
             return constant(bool(value), BOOL)
@@ -306,13 +306,13 @@ class Expressions:
             return all(results)
         return all_of([constant(r, BOOL) if isinstance(r, bool) else r for r in results])
 
-    def _value_IfExp(self, node: Any) -> Any:
+    def _value_IfExp(self, node: Any) -> Expr:
         condition = self.value(node.test)
         if is_number(condition):
             return self.value(node.body if condition else node.orelse)
         return self.choice(node, condition, self.value(node.body), self.value(node.orelse), node.test)
 
-    def choice(self, node: Any, condition: Any, yes: Any, no: Any, test: Any) -> Any:
+    def choice(self, node: Any, condition: Expr, yes: Expr, no: Expr, test: Any) -> Any:
         """Select `yes` or `no` by a condition."""
         if is_number(condition):
             return yes if condition else no

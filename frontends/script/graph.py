@@ -62,7 +62,7 @@ class GraphInterpreter(GraphCalls):
         a, b = (self.as_tensor(v, node, tensors[0].type) for v in values)
         return self.make(node, _COMPARE[type(node.ops[0])], [a, b])
 
-    def _value_Attribute(self, node: Any) -> Any:
+    def _value_Attribute(self, node: Any) -> Word:
         owner = self.value(node.value)
         if isinstance(owner, GraphTensor):
             if node.attr in ("shape", "dtype"):
@@ -139,7 +139,7 @@ def build_graph(
     functions: ScriptFunctions,
     symbol: str,
     private: bool = False,
-) -> Any:
+) -> ir.OpView:
     """Append the `func.func` of a graph to the module and return it."""
     interpreter = GraphInterpreter(source, {}, captured)
     interpreter.functions = functions
@@ -191,7 +191,7 @@ def _result_names(interpreter: GraphInterpreter, tree: Any, last: Any, tensors: 
     return names
 
 
-def _name_values(op: Any, attribute: str, names: Sequence[Any]) -> None:
+def _name_values(op: ir.Operation, attribute: str, names: Sequence[str | None]) -> None:
     if any(name is not None for name in names):
         entries = [{} if name is None else {"relax.name": ir.StringAttr.get(name)} for name in names]
         op.attributes[attribute] = ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in entries])

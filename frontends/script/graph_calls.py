@@ -72,7 +72,7 @@ class GraphCalls(Interpreter):
             return self._call_graph(function, node)
         return super()._value_Call(node)
 
-    def _operator(self, name: str, node: Any) -> Any:
+    def _operator(self, name: str, node: Any) -> GraphTensor | tuple[GraphTensor, GraphTensor]:
         cls = OPS.get(name)
         if cls is None:
             raise self.error(node, f"R.{name} is no operator")
@@ -111,7 +111,7 @@ class GraphCalls(Interpreter):
         read = {key: self.value(argument) for key, argument in given.items()}
         flat = [t for value in read.values() for t in self.flat(value)]
         like = next((value.type for value in flat if isinstance(value, GraphTensor)), None)
-        operands: list[Any] = []
+        operands: list[GraphTensor | list[GraphTensor] | None] = []
         for key, field in fields.items():
             value = read.get(key)
             if field.kind == "variadic":
@@ -125,8 +125,13 @@ class GraphCalls(Interpreter):
         return operands
 
     def make(
-        self, node: Any, name: str, operands: Sequence[Any], results: list[TensorType] | None = None, **attributes: Any
-    ) -> Any:
+        self,
+        node: Any,
+        name: str,
+        operands: Sequence[GraphTensor | list[GraphTensor] | None],
+        results: list[TensorType] | None = None,
+        **attributes: Any,
+    ) -> GraphTensor | tuple[GraphTensor, GraphTensor]:
         """Make one operator and return its tensor, or a tuple of tensors."""
         values = [[t.value for t in o] if isinstance(o, list) else o and o.value for o in operands]
         try:
@@ -159,7 +164,7 @@ class GraphCalls(Interpreter):
             raise self.error(parts[0], "a shape is a tuple of integers and of text such as 'batch'") from None
         return found, self.value(parts[2]) if len(parts) == 3 else UNNAMED
 
-    def _call_call_tir(self, node: Any) -> Any:
+    def _call_call_tir(self, node: Any) -> GraphTensor | tuple[GraphTensor, GraphTensor]:
         """Read `R.call_tir(function, x, y, out=R.Tensor[...], epsilon=1e-5)`.
 
         `out` is needed if the inputs do not determine it.
@@ -177,7 +182,12 @@ class GraphCalls(Interpreter):
         return returned(made)
 
     def _prim_function(
-        self, template: Any, tensors: Sequence[GraphTensor], out: list[TensorType] | None, attributes: Any, node: Any
+        self,
+        template: Any,
+        tensors: Sequence[GraphTensor],
+        out: list[TensorType] | None,
+        attributes: dict[str, float],
+        node: Any,
     ) -> tuple[str, list[TensorType]]:
         if isinstance(template, MlirText):
             if out is None or attributes:
@@ -193,13 +203,13 @@ class GraphCalls(Interpreter):
             raise self.error(node, f"{error.problem} (declared at {error.place})") from None
         return self.functions.call(template, inputs, out, attributes)
 
-    def _call_call_dps_packed(self, node: Any) -> Any:
+    def _call_call_dps_packed(self, node: Any) -> GraphTensor | tuple[GraphTensor, GraphTensor]:
         return self._packed(node, CallDpsPacked)
 
     def _call_call_packed(self, node: Any) -> Any:
         return self._packed(node, CallPacked)
 
-    def _packed(self, node: Any, cls: Any) -> Any:
+    def _packed(self, node: Any, cls: Any) -> GraphTensor | tuple[GraphTensor, GraphTensor]:
         name, *given = self.arguments(node, 1, keywords=("out",))
         if not isinstance(name, str):
             raise self.error(node.args[0], f"the name of a run-time function is text in quotes, found {kind_of(name)}")
@@ -210,7 +220,7 @@ class GraphCalls(Interpreter):
         with self.source.location(node):
             return returned(cls.build(tensors, result_types=out, function=name))
 
-    def _call_const(self, node: Any) -> Any:
+    def _call_const(self, node: Any) -> GraphTensor:
         """Read `R.const(1.0, "f32")`, `R.const([1, 2], "i64")`, `R.const(0.0, shape=(4,))` or `R.const(array)`."""
         value = self.arguments(node, 1, 2, ("shape", "dtype"))[0]
         import numpy as np
@@ -232,7 +242,7 @@ class GraphCalls(Interpreter):
                 raise
             raise self.error(node, f"R.const: {error}") from None
 
-    def _call_param(self, node: Any) -> Any:
+    def _call_param(self, node: Any) -> GraphTensor:
         """Read `R.param("w", (64, 64), "f32")`: an array of the parameter store."""
         self.arguments(node, 3, 3)
         kind = TensorType(self.shape(node.args[1]), self.element_type(node.args[2]))

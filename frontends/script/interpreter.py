@@ -36,7 +36,7 @@ class Interpreter(Expressions):
             node, f"{kind_of(function)} cannot be called in a prim function: use words of T, or a helper with @T.inline"
         )
 
-    def _call_static(self, function: Any, node: Any) -> Any:
+    def _call_static(self, function: Any, node: Any) -> float:
         values = self.arguments(node)
         if any(isinstance(v, Expr) for v in values):
             name = function.__name__
@@ -92,7 +92,7 @@ class Interpreter(Expressions):
             node, f"{kind_of(owner)} has no method '{name}'; a scalar has cast and bitcast, a buffer has at"
         )
 
-    def call_word(self, word: Word, node: Any) -> Any:
+    def call_word(self, word: Word, node: Any) -> Expr:
         """Evaluate `T.something(...)` as an expression."""
         name = word.name
         if name in ("min", "max", "abs"):
@@ -111,7 +111,7 @@ class Interpreter(Expressions):
             return self._call_op(node)
         raise self.error(node, f"{word} has no meaning as an expression")
 
-    def _call_extreme(self, name: str, node: Any) -> Any:
+    def _call_extreme(self, name: str, node: Any) -> Expr:
         values = self.arguments(node, 1 if name == "abs" else 2, 1 if name == "abs" else None)
         if all(is_number(v) for v in values):
             return getattr(builtins, name)(*values)
@@ -129,7 +129,7 @@ class Interpreter(Expressions):
             result = maximum(a, b) if name == "max" else minimum(a, b)
         return result
 
-    def _call_intrinsic(self, name: str, node: Any) -> Any:
+    def _call_intrinsic(self, name: str, node: Any) -> Expr:
         row = INTRINSICS[name]
         values = self.arguments(node, row.arity, row.arity)
         first = next((v for v in values if isinstance(v, Expr)), None)

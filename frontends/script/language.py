@@ -43,7 +43,7 @@ class TirLanguage(Language):
         """Make symbols for element types: `DT = T.types("DT")`, then `T.Buffer[S, DT]`."""
         return _symbols(TypeSymbol, names)
 
-    def attrs(self, *names: str) -> Any:
+    def attrs(self, *names: str) -> AttributeSymbol:
         """Make symbols for numbers that each use provides: `epsilon = T.attrs("epsilon")`."""
         return _symbols(AttributeSymbol, names)
 
@@ -66,7 +66,7 @@ class RelaxLanguage(Language):
     def __init__(self) -> None:
         super().__init__("R", _RELAX)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Word:
         from mirlo.dialects.relax import OPS
 
         if name in OPS and name not in self._words:

@@ -69,7 +69,7 @@ def describe_call(node: Any) -> str:
     return f"'{ast.unparse(node.func)}'" if isinstance(node, ast.Call) else describe(node)
 
 
-def _check_bound(interpreter: Interpreter, node: Any, bound: Any) -> None:
+def _check_bound(interpreter: Interpreter, node: Any, bound: int) -> None:
     is_int = isinstance(bound, int) and not isinstance(bound, bool)
     scalar = getattr(bound, "dtype", None)
     if not is_int and not (scalar is not None and scalar.is_integer):

@@ -31,7 +31,7 @@ def script(thing: Any = None, *, attrs: dict[str, str] | None = None) -> Any:
     """
     frame = sys._getframe(1)
 
-    def decorate(decorated: Any) -> Any:
+    def decorate(decorated: Any) -> ir.Module:
         tree, source = parse_object(decorated)
         outer = captured_names(decorated, tree, frame)
         if isinstance(tree, ast.ClassDef):

@@ -121,7 +121,7 @@ class PrimFunc:
         bindings = {**self.bind(inputs, outputs), **self.attribute_values(attributes or {})}
         return self.build(bindings, name), self.output_types(bindings)
 
-    def attribute_values(self, given: Mapping[str, Any]) -> Bindings:
+    def attribute_values(self, given: Mapping[str, float]) -> Bindings:
         """Return the values of the attributes (`T.attrs`), checked for completeness."""
         for name in given:
             if name not in self.numbers:
@@ -158,12 +158,12 @@ class PrimFunc:
                 return str(found)
         return None
 
-    def _finished(self, function: Any) -> Any:
+    def _finished(self, function: ir.OpView) -> ir.OpView:
         for name, text in self.attributes.items():
             function.operation.attributes[name] = ir.Attribute.parse(text)
         return function
 
-    def _tensor_form(self, bindings: Bindings, name: str) -> Any:
+    def _tensor_form(self, bindings: Bindings, name: str) -> ir.OpView:
         types = [self.type_of(p, bindings) for p in self.parameters]
         if [p.is_output for p in self.parameters] != sorted(p.is_output for p in self.parameters):
             raise NotRegular("outputs come before inputs")
@@ -183,7 +183,7 @@ class PrimFunc:
         builder.loc = self.source.location(self.tree)
         return builder.finish(*made)
 
-    def _buffer_form(self, bindings: Bindings, name: str) -> Any:
+    def _buffer_form(self, bindings: Bindings, name: str) -> ir.OpView:
         inputs = [self.type_of(p, bindings) for p in self.inputs]
         outputs = [self.type_of(p, bindings) for p in self.outputs]
         function = LoopFunction(name, inputs, outputs, self.source.location(self.tree))
@@ -269,7 +269,7 @@ def _shown(value: Any) -> str:
     return str(tuple(value)) if isinstance(value, (tuple, list)) else str(value)
 
 
-def _count(prim: PrimFunc, what: str, parameters: Sequence[Parameter], given: Sequence[Any]) -> None:
+def _count(prim: PrimFunc, what: str, parameters: Sequence[Parameter], given: Sequence[TensorType]) -> None:
     if len(parameters) != len(given):
         names = ", ".join(p.name for p in parameters)
         raise prim.source.error(

@@ -93,7 +93,7 @@ class Language:
         self._name = name
         self._words = frozenset(words)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Word:
         if name.startswith("_"):
             raise AttributeError(name)
         if name in self._words:

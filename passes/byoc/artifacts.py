@@ -19,7 +19,7 @@ class ArtifactFormError(ValueError):
     """An external artifact in the IR is malformed."""
 
 
-def attach_artifact(module: Any, artifact: ExternalArtifact) -> str:
+def attach_artifact(module: ir.Module | ir.Operation, artifact: ExternalArtifact) -> str:
     """Add an artifact to a module under a unique name made from its target; returns the name."""
     present = _entries(module)
     key, count = artifact.target, 0
@@ -30,18 +30,18 @@ def attach_artifact(module: Any, artifact: ExternalArtifact) -> str:
     return key
 
 
-def artifacts_of(module: Any) -> tuple[ExternalArtifact, ...]:
+def artifacts_of(module: ir.Module | ir.Operation) -> tuple[ExternalArtifact, ...]:
     """Return the external artifacts of a module."""
     return tuple(_decode(key, entry) for key, entry in _entries(module).items())
 
 
-def params_of_artifacts(module: Any) -> list[str]:
+def params_of_artifacts(module: ir.Operation) -> list[str]:
     """Return the names of the constants that a module's artifacts need, without reading their data."""
     entries = [dict(_items(ir.DictAttr(entry))) for entry in _entries(module).values()]
     return [name for entry in entries if "params" in entry for name in _texts(entry, "params")]
 
 
-def artifact_problem(attribute: Any) -> str | None:
+def artifact_problem(attribute: ir.Attribute) -> str | None:
     """Return what is wrong with a value of the attribute, or None."""
     if not isinstance(attribute, ir.DictAttr):
         return f"it must be a dictionary of artifacts, got {attribute}"
@@ -53,7 +53,7 @@ def artifact_problem(attribute: Any) -> str | None:
     return None
 
 
-def detach_artifacts(module: Any) -> tuple[ExternalArtifact, ...]:
+def detach_artifacts(module: ir.Module) -> tuple[ExternalArtifact, ...]:
     """Remove the artifacts from a module and return them."""
     found = artifacts_of(module)
     if ARTIFACTS in module.operation.attributes:
@@ -61,17 +61,17 @@ def detach_artifacts(module: Any) -> tuple[ExternalArtifact, ...]:
     return found
 
 
-def _entries(module: Any) -> dict[str, Any]:
+def _entries(module: ir.Module | ir.Operation) -> dict[str, ir.Attribute]:
     attributes = module.operation.attributes
     return dict(_items(ir.DictAttr(attributes[ARTIFACTS]))) if ARTIFACTS in attributes else {}
 
 
-def _items(dictionary: Any) -> list[tuple[str, Any]]:
+def _items(dictionary: Any) -> list[tuple[str, ir.Attribute]]:
     return [(named.name, named.attr) for named in (dictionary[i] for i in range(len(dictionary)))]
 
 
-def _encode(artifact: ExternalArtifact) -> Any:
-    def strings(names: tuple[str, ...]) -> Any:
+def _encode(artifact: ExternalArtifact) -> ir.Attribute:
+    def strings(names: tuple[str, ...]) -> ir.Attribute:
         return ir.ArrayAttr.get([ir.StringAttr.get(name) for name in names])
 
     entry = {
@@ -86,14 +86,14 @@ def _encode(artifact: ExternalArtifact) -> Any:
     return ir.DictAttr.get(entry)
 
 
-def _dense(data: bytes) -> Any:
+def _dense(data: bytes) -> ir.Attribute:
     import numpy as np
 
     kind = ir.RankedTensorType.get([len(data)], ir.IntegerType.get_unsigned(8))
     return ir.DenseElementsAttr.get(np.frombuffer(data, np.uint8), type=kind)
 
 
-def _decode(key: str, attribute: Any) -> ExternalArtifact:
+def _decode(key: str, attribute: ir.Attribute) -> ExternalArtifact:
     if not isinstance(attribute, ir.DictAttr):
         raise ArtifactFormError(f"must be a dictionary, got {attribute}")
     entry = dict(_items(attribute))
@@ -112,7 +112,7 @@ def _decode(key: str, attribute: Any) -> ExternalArtifact:
     )  # fmt: skip
 
 
-def _text(entry: dict[str, Any], name: str, default: str | None = None) -> str:
+def _text(entry: dict[str, ir.Attribute], name: str, default: str | None = None) -> str:
     if name not in entry and default is not None:
         return default
     if not isinstance(entry[name], ir.StringAttr):
@@ -120,14 +120,14 @@ def _text(entry: dict[str, Any], name: str, default: str | None = None) -> str:
     return entry[name].value
 
 
-def _texts(entry: dict[str, Any], name: str) -> tuple[str, ...]:
+def _texts(entry: dict[str, ir.Attribute], name: str) -> tuple[str, ...]:
     value = entry[name]
     if not isinstance(value, ir.ArrayAttr) or not all(isinstance(item, ir.StringAttr) for item in value):
         raise ArtifactFormError(f"has '{name}' that is not a list of strings")
     return tuple(item.value for item in value)
 
 
-def _bytes(entry: dict[str, Any]) -> bytes:
+def _bytes(entry: dict[str, ir.Attribute]) -> bytes:
     import numpy as np
 
     if "data" not in entry:

@@ -34,7 +34,7 @@ class Edge:
         return len(self.parameters) + len(self.results)
 
 
-def marked_permute(value: Any) -> Any | None:
+def marked_permute(value: ir.Value) -> ir.OpView | None:
     """Return the layout-change permute that defines a value, if any."""
     if not isinstance(value, ir.OpResult):
         return None
@@ -42,11 +42,11 @@ def marked_permute(value: Any) -> Any | None:
     return op.opview if op.name == "relax.permute" and MARK in op.attributes else None
 
 
-def count_permutes(function: Any) -> int:
+def count_permutes(function: ir.OpView | ir.Operation) -> int:
     return sum(op.name == "relax.permute" and MARK in op.attributes for op in operations(function))
 
 
-def edge_of(function: Any) -> Edge:
+def edge_of(function: ir.OpView | ir.Operation) -> Edge:
     """Find parameters that are read through one permute only, and results that one produces."""
     edge = Edge()
     block = function.operation.regions[0].blocks[0]
@@ -62,11 +62,11 @@ def edge_of(function: Any) -> Edge:
     return edge
 
 
-def _is_marked(op: Any) -> bool:
+def _is_marked(op: ir.OpView | ir.Operation) -> bool:
     return bool(op.name == "relax.permute" and MARK in op.attributes)
 
 
-def strip(function: Any, edge: Edge) -> None:
+def strip(function: ir.OpView | ir.Operation, edge: Edge) -> None:
     """Remove the permutes at the edge of a function and update its type."""
     block = function.operation.regions[0].blocks[0]
     for i in edge.parameters:
@@ -84,7 +84,7 @@ def strip(function: Any, edge: Edge) -> None:
     erase_dead(block, is_pure_relax)
 
 
-def push(function: Any, parameters: dict[int, tuple[Axes, Any]], session: Any) -> None:
+def push(function: Any, parameters: dict[int, tuple[Axes, ir.Type]], session: Any) -> None:
     """Make a function take parameters of the type before a permute, and permute them itself."""
     block = function.operation.regions[0].blocks[0]
     for i, (axes, kind) in parameters.items():
@@ -97,7 +97,7 @@ def push(function: Any, parameters: dict[int, tuple[Axes, Any]], session: Any) -
     set_type(function)
 
 
-def set_type(function: Any) -> None:
+def set_type(function: ir.OpView | ir.Operation) -> None:
     """Set the declared type of a function to that of its body."""
     block = function.operation.regions[0].blocks[0]
     results = [value.type for value in operations(function)[-1].operands]
@@ -105,7 +105,9 @@ def set_type(function: Any) -> None:
     function.operation.attributes["function_type"] = ir.TypeAttr.get(kind)
 
 
-def call_anew(call: Any, operands: Sequence[Any], function: Any, edge: Edge, session: Any) -> Any:
+def call_anew(
+    call: ir.Operation, operands: Sequence[ir.Value], function: ir.Operation, edge: Edge, session: Any
+) -> ir.Operation:
     """Rebuild a call for a function's new type: operands unpermuted, results permuted at the call."""
     types = [value.type for value in operations(function)[-1].operands]
     with ir.InsertionPoint(call), call.location:
@@ -120,7 +122,7 @@ def call_anew(call: Any, operands: Sequence[Any], function: Any, edge: Edge, ses
     return made
 
 
-def hoist(function: Any, calls: Sequence[Any], session: Any) -> Edge:
+def hoist(function: ir.Operation, calls: Sequence[ir.Operation], session: Any) -> Edge:
     """Move the permutes at the edge of a function to its calls; returns what was moved."""
     edge = edge_of(function)
     if edge:
@@ -130,7 +132,7 @@ def hoist(function: Any, calls: Sequence[Any], session: Any) -> Edge:
     return edge
 
 
-def _handed(call: Any, edge: Edge, session: Any) -> list[Any]:
+def _handed(call: ir.Operation, edge: Edge, session: Any) -> list[ir.Value]:
     """Return the operands of a call, permuted as its function did."""
     return [
         permuted_for(value, edge.parameters[i], call, session) if i in edge.parameters else value
@@ -138,7 +140,7 @@ def _handed(call: Any, edge: Edge, session: Any) -> list[Any]:
     ]
 
 
-def permuted_for(value: Any, axes: Axes, reader: Any, session: Any) -> Any:
+def permuted_for(value: ir.Value, axes: Axes, reader: ir.Operation, session: Any) -> ir.Value:
     """Return a value permuted before its reader; reuses an existing permute or cancels an inverse one."""
     made_by = marked_permute(value)
     if made_by is not None and list(made_by.axes) == inverse(axes):
@@ -146,7 +148,7 @@ def permuted_for(value: Any, axes: Axes, reader: Any, session: Any) -> Any:
     return known_permute(value, axes, reader) or permuted(value, axes, Rewriter(reader, session))
 
 
-def known_permute(value: Any, axes: Axes, reader: Any) -> Any | None:
+def known_permute(value: ir.Value, axes: Axes, reader: ir.Operation) -> ir.Value | None:
     """Return an equal permute of a value that precedes an operation."""
     for use in value.uses:
         op = use.owner.operation
@@ -156,7 +158,7 @@ def known_permute(value: Any, axes: Axes, reader: Any) -> Any | None:
     return None
 
 
-def sink(function: Any, call: Any, session: Any) -> bool:
+def sink(function: ir.Operation, call: ir.Operation, session: Any) -> bool:
     """Sink permutes of a single call's operands through the function where that leaves fewer of them.
 
     The rewrite is tried on a copy: permutes that neither vanish nor come out as permuted results stay.
@@ -184,7 +186,7 @@ def sink(function: Any, call: Any, session: Any) -> bool:
     return bool(moved)
 
 
-def force(function: Any, call: Any, session: Any) -> bool:
+def force(function: ir.Operation, call: ir.Operation, session: Any) -> bool:
     """Move permutes inside a function to its edge, even if parameters must be permuted, where that pays.
 
     Such a permute is free where the caller has it already or cancels it; a permuted result is free where all readers
@@ -209,20 +211,20 @@ def force(function: Any, call: Any, session: Any) -> bool:
     return pays
 
 
-def _price(value: Any, axes: Axes, reader: Any) -> int:
+def _price(value: ir.Value, axes: Axes, reader: ir.Operation) -> int:
     """Return the number of permutes that permuting an operand adds: 0 if one exists or cancels, else 1."""
     made_by = marked_permute(value)
     undoes = made_by is not None and list(made_by.axes) == inverse(axes)
     return 0 if undoes or known_permute(value, axes, reader) is not None else 1
 
 
-def _reading(value: Any, axes: Axes) -> tuple[bool, bool]:
+def _reading(value: ir.Value, axes: Axes) -> tuple[bool, bool]:
     """Return whether some readers of a value apply this permute, and whether others do not."""
     so = [_is_marked(use.owner.operation) and list(use.owner.opview.axes) == axes for use in value.uses]
     return any(so), not all(so)
 
 
-def _take_body(function: Any, trial: Any) -> None:
+def _take_body(function: ir.Operation, trial: Any) -> None:
     """Replace the body and type of a function by those of another one."""
     old, new = function.operation.regions[0].blocks[0], trial.regions[0].blocks[0]
     for op in reversed(operations(function)):

@@ -14,16 +14,16 @@ class Bring:
     """A copier of referenced functions into a module, each once."""
 
     module: Any
-    symbols: Any
+    symbols: ir.SymbolTable
     moved: dict[tuple[Any, str], str] = field(default_factory=dict)
     """The new name by source module and name there."""
     _known: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
-    def for_operation(self, op: Any, source: Any) -> None:
+    def for_operation(self, op: ir.OpView | ir.Operation, source: ir.Operation) -> None:
         """Redirect the references of an operation from another module to copies of what they named."""
         named = self._members(source)
 
-        def visit(inner: Any) -> Any:
+        def visit(inner: ir.Operation) -> Any:
             for name, attribute in _symbol_attributes(inner):
                 member = named.get(attribute.value)
                 if member is not None:
@@ -32,7 +32,7 @@ class Bring:
 
         op.walk(visit, ir.WalkOrder.PRE_ORDER)
 
-    def _members(self, source: Any) -> dict[str, Any]:
+    def _members(self, source: ir.Operation) -> dict[str, ir.Operation]:
         if source not in self._known:
             members = (member.operation for member in source.regions[0].blocks[0].operations)
             self._known[source] = {symbol_name(m): m for m in members if "sym_name" in m.attributes}
@@ -51,12 +51,12 @@ class Bring:
         return self.moved[key]
 
 
-def _symbol_attributes(op: Any) -> list[tuple[str, Any]]:
+def _symbol_attributes(op: ir.Operation) -> list[tuple[str, Any]]:
     found = [(op.attributes[i].name, op.attributes[i].attr) for i in range(len(op.attributes))]
     return [(name, attribute) for name, attribute in found if isinstance(attribute, ir.FlatSymbolRefAttr)]
 
 
-def drop_unused_prims(module: Any, names: set[str]) -> None:
+def drop_unused_prims(module: ir.Operation, names: set[str]) -> None:
     """Erase those of these private functions that nothing in the module references."""
     for name in sorted(names):
         members = [member.operation for member in module.regions[0].blocks[0].operations]

@@ -7,7 +7,6 @@ import shlex
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.view import ExternalModule
@@ -42,7 +41,7 @@ class Bundle:
             self.path.parent.rmdir()
 
 
-def write_bundle(nested: Any, view: ExternalModule, options: str, folder: str | None) -> Bundle:
+def write_bundle(nested: ir.Operation, view: ExternalModule, options: str, folder: str | None) -> Bundle:
     """Write an external module and its constants to a file that repeats its code generation."""
     try:
         if folder is not None:

@@ -43,13 +43,13 @@ class CodegenExternal(Pass):
         if self.options and self.target is None:
             raise ValueError("'options' are those of one code generator: say which with 'target'")
 
-    def run(self, op: Any, session: Session) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         for nested in external_modules(op):
             target = ir.StringAttr(nested.attributes[EXTERNAL]).value
             if self.target in (None, target):
                 self._compile(op.operation, nested, target, session)
 
-    def _compile(self, module: Any, nested: Any, target: str, session: Session) -> None:
+    def _compile(self, module: ir.Operation, nested: ir.Operation, target: str, session: Session) -> None:
         try:
             generator = generator_of(target, self.options)
         except TargetError as error:
@@ -70,18 +70,18 @@ class CodegenExternal(Pass):
         nested.erase()
 
 
-def _symbol(op: Any) -> str:
+def _symbol(op: ir.Operation) -> str:
     if "sym_name" not in op.attributes:
         raise PassError("an external module needs a name: 'builtin.module @name'", op.location)
     return ir.StringAttr(op.attributes["sym_name"]).value
 
 
-def _calls_into(module: Any, nested: Any) -> dict[str, list[Any]]:
+def _calls_into(module: ir.Operation, nested: ir.Operation) -> dict[str, list[ir.Operation]]:
     """Return the calls of the functions of a nested module, by function."""
     prefix = f"{_symbol(nested)}::"
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[ir.Operation]] = {}
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> Any:
         if op.name == "relax.call_external" and op.opview.callee.startswith(prefix):
             found.setdefault(op.opview.callee[len(prefix) :], []).append(op)
         return ir.WalkResult.ADVANCE
@@ -90,7 +90,9 @@ def _calls_into(module: Any, nested: Any) -> dict[str, list[Any]]:
     return found
 
 
-def _make_names_new(module: Any, nested: Any, calls: dict[str, list[Any]], target: str) -> None:
+def _make_names_new(
+    module: ir.Operation, nested: ir.Operation, calls: dict[str, list[ir.Operation]], target: str
+) -> None:
     """Rename functions whose names clash with an earlier artifact of the target."""
     taken = {name for artifact in artifacts_of(module) if artifact.target == target for name in artifact.functions}
     functions = [op.operation for op in nested.regions[0].blocks[0].operations if op.operation.name == "func.func"]
@@ -115,14 +117,14 @@ def _keep_constants(artifact: ExternalArtifact, constants: Constants, session: S
             session.params.add(name, constants.inline[name])
 
 
-def _products_in(nested: Any, name: str) -> list[tuple[Dim, ...]]:
+def _products_in(nested: ir.Operation, name: str) -> list[tuple[Dim, ...]]:
     """Return the byte size of each tensor in a function as a product of dims.
 
     They are checked before foreign code runs.
     """
     found: list[tuple[Dim, ...]] = []
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> Any:
         for tensor in map(TensorType.from_mlir, (value.type for value in op.results)):
             if tensor is not None and not any(dim is D.UNKNOWN for dim in tensor.shape):
                 found.append((*tensor.shape, tensor.dtype.bytes))
@@ -134,7 +136,7 @@ def _products_in(nested: Any, name: str) -> list[tuple[Dim, ...]]:
     return found
 
 
-def _call_by_name(call: Any, name: str, products: list[tuple[Dim, ...]]) -> None:
+def _call_by_name(call: ir.Operation, name: str, products: list[tuple[Dim, ...]]) -> None:
     with ir.InsertionPoint(call), call.location:
         made = CallDpsPacked.build(list(call.operands), function=name, result_types=[r.type for r in call.results])
         add_extents(made.operation, products)

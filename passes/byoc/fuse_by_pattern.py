@@ -64,16 +64,16 @@ def explain(placement: Placement, locations: Sequence[Any], session: Any) -> Non
 
 
 def fuse(
-    module: Any,
+    module: ir.Operation,
     tables: dict[str, list[PatternEntry]],
     session: Any,
     placement: Placement,
     bind_constants: bool = True,
     only: tuple[str, ...] = (),
     decide: Decide | None = None,
-) -> list[Any]:
+) -> list[ir.Location]:
     """Make composites for the patterns of targets in order of priority; returns the locations of nodes."""
-    locations: list[Any] = []
+    locations: list[ir.Location] = []
     symbols = ir.SymbolTable(module)
     for target, entries in tables.items():
         placement.operators[target] = sorted(set().union(*(entry.operators for entry in entries)))
@@ -91,7 +91,7 @@ def fuse(
     return locations
 
 
-def graph_functions(module: Any, only: tuple[str, ...] = ()) -> list[Any]:
+def graph_functions(module: ir.Operation, only: tuple[str, ...] = ()) -> list[ir.Operation]:
     """Return the graph functions: no prim functions, composites or regions; only those named, or all."""
     found = functions_of(module)
     for name in only:
@@ -108,7 +108,12 @@ def graph_functions(module: Any, only: tuple[str, ...] = ()) -> list[Any]:
 
 
 def _outline(
-    choices: list[Choice], graph: BlockGraph, module: Any, symbols: Any, recorder: Recorder, bind_constants: bool
+    choices: list[Choice],
+    graph: BlockGraph,
+    module: ir.Operation,
+    symbols: ir.SymbolTable,
+    recorder: Recorder,
+    bind_constants: bool,
 ) -> None:
     outliner = GroupOutliner(graph, module, symbols)
     outliner.prepare([choice.match.mask for choice in choices])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import traceback
-from typing import Any
 
 from mirlo.passes.byoc.codegen import ExternalModule
 from mirlo.passes.rules import Decline
@@ -17,7 +16,7 @@ class Crash(Exception):
     """How the generator's process ended, as the end of a sentence whose subject is the generator."""
 
 
-def artifact_problem(made: Any, view: ExternalModule) -> str | None:
+def artifact_problem(made: ExternalArtifact, view: ExternalModule) -> str | None:
     """Return what is wrong with a code generator's result, or None."""
     if isinstance(made, Decline):
         return f"declined: {made}"

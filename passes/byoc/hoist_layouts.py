@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.boundary import count_permutes, force, hoist, marked_permute, sink
 from mirlo.passes.byoc.inline import all_operations
 from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, callee_of, functions_of, string_fact
@@ -50,7 +51,7 @@ class HoistLayouts(Pass):
     target: str = option("", "target whose regions are concerned; all when none is named")
     explain: bool = option(False, "tell how many permutes there were, and how many are left")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         load_rules("mirlo.passes.graph.rules")
         module = op.operation
         nested = {n: m for n, m in external_modules(module).items() if self._concerns(string_fact(m, EXTERNAL))}
@@ -76,7 +77,7 @@ class HoistLayouts(Pass):
 @dataclass
 class _Hoister:
     module: Any
-    nested: dict[str, Any]
+    nested: dict[str, ir.Operation]
     session: Any
     concerns: Any
     hoisted: int = 0
@@ -87,7 +88,7 @@ class _Hoister:
             if not any([self._round(owner, name) for name, owner in (*self.nested.items(), ("", self.module))]):
                 return
 
-    def _round(self, owner: Any, name: str) -> bool:
+    def _round(self, owner: ir.Operation, name: str) -> bool:
         """Move permutes by one call in one module; returns whether any moved."""
         changed = False
         functions = functions_of(owner)
@@ -109,7 +110,7 @@ class _Hoister:
                 changed |= sink(function, found[0], self.session)
         return changed or self._force(owner, name, functions)
 
-    def _force(self, owner: Any, name: str, functions: dict[str, Any]) -> bool:
+    def _force(self, owner: ir.Operation, name: str, functions: dict[str, ir.Operation]) -> bool:
         """Move permutes whose cost is saved elsewhere; used when no other moves."""
         calls = self._calls(owner, name)
         for symbol, function in functions.items():
@@ -119,14 +120,14 @@ class _Hoister:
                 return True
         return False
 
-    def _is_movable(self, function: Any, name: str) -> bool:
+    def _is_movable(self, function: ir.Operation, name: str) -> bool:
         if name:
             return True
         return self.concerns(string_fact(function, EXTERNAL) or string_fact(function, TARGET))
 
-    def _calls(self, owner: Any, name: str) -> dict[str, list[Any]]:
+    def _calls(self, owner: ir.Operation, name: str) -> dict[str, list[ir.Operation]]:
         """Return the calls of a module's functions, from inside it and, for a nested one, from the model."""
-        found: dict[str, list[Any]] = {}
+        found: dict[str, list[ir.Operation]] = {}
         for function in functions_of(owner).values():
             for op in all_operations(function):
                 callee = callee_of(op)
@@ -140,7 +141,7 @@ class _Hoister:
                         found.setdefault(callee, []).append(op)
         return found
 
-    def _cancel(self, function: Any) -> None:
+    def _cancel(self, function: ir.Operation) -> None:
         rewrite(function, LAYOUT, self.session, given=NOTHING)
 
     def _cancel_callers(self) -> None:
@@ -149,13 +150,13 @@ class _Hoister:
                 self._cancel(function)
 
 
-def _permutes(modules: list[Any]) -> int:
+def _permutes(modules: list[ir.Operation]) -> int:
     return sum(count_permutes(function) for module in modules for function in functions_of(module).values())
 
 
-def _at_boundary(module: Any, nested: dict[str, Any]) -> int:
+def _at_boundary(module: ir.Operation, nested: dict[str, ir.Operation]) -> int:
     """Count the permutes in the model that a region reads, or that read a region's result."""
-    found: set[Any] = set()
+    found: set[ir.Value] = set()
     for function in functions_of(module).values():
         for op in all_operations(function):
             if op.name == "relax.call_external" and op.opview.callee.partition("::")[0] in nested:

@@ -22,7 +22,7 @@ class Inliner:
         self.symbols = ir.SymbolTable(self.module)
         self.bring = Bring(self.module, self.symbols)
 
-    def put_back(self, call: Any, region: Any, owner: Any) -> None:
+    def put_back(self, call: ir.Operation, region: ir.Operation, owner: ir.Operation) -> None:
         """Inline a region's call and the composites that it calls; `owner` is the module of the region."""
         members = functions_of(owner)
         pending = inline_call(call, _one_block(region))
@@ -49,12 +49,12 @@ class Inliner:
                 return
 
 
-def all_operations(function: Any) -> list[Any]:
+def all_operations(function: ir.Operation) -> list[ir.Operation]:
     """Return the operations of a function, including those in its control flow."""
     return [op.operation for block in blocks(function) for op in block.operations]
 
 
-def _one_block(function: Any) -> Any:
+def _one_block(function: ir.Operation) -> ir.Operation:
     if len(function.regions[0].blocks) != 1:
         raise PassError(f"'@{symbol_name(function)}' has branches, it cannot be put back", function.location)
     return function

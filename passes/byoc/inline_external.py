@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.inline import Inliner, all_operations
 from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, callee_of, functions_of, string_fact, symbol_name
 from mirlo.passes.byoc.outline_external import external_modules
@@ -24,7 +25,7 @@ class InlineExternal(Pass):
     contained = True
     target: str = option("", "target whose regions come back; all when none is named")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         module = op.operation
         inliner = Inliner(module)
         nested = {n: m for n, m in external_modules(module).items() if self._concerns(string_fact(m, EXTERNAL))}
@@ -46,7 +47,9 @@ class InlineExternal(Pass):
                 found.erase()
         inliner.drop_unused()
 
-    def _put_back_local(self, op: Any, module: Any, local: dict[str, Any], inliner: Inliner) -> None:
+    def _put_back_local(
+        self, op: ir.Operation, module: ir.Operation, local: dict[str, ir.Operation], inliner: Inliner
+    ) -> None:
         callee = local.get(callee_of(op) or "")
         if callee is not None and self._concerns(string_fact(callee, EXTERNAL) or string_fact(callee, TARGET)):
             inliner.put_back(op, callee, module)
@@ -55,7 +58,7 @@ class InlineExternal(Pass):
         return target is not None and self.target in ("", target)
 
 
-def _is_called(module: Any, name: str) -> bool:
+def _is_called(module: ir.Operation, name: str) -> bool:
     """Return whether a function of this module calls one of a nested module."""
     return any(
         op.name == "relax.call_external" and op.opview.callee.startswith(f"{name}::")

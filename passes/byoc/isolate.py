@@ -25,7 +25,7 @@ LAST_LINES = 5
 """Lines of the process's standard error shown in errors."""
 
 
-def codegen_in_process(bundle: Bundle, target: str, options: str) -> Any:
+def codegen_in_process(bundle: Bundle, target: str, options: str) -> ExternalArtifact:
     """Return what a target's code generator made of a bundle; `Crash` if it made nothing."""
     from mirlo.passes.targets import plugin_of
 

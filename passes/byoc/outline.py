@@ -97,12 +97,12 @@ def few_runs(values: list[BlockValue], limit: int) -> list[BlockValue]:
     return values if runs <= limit else sorted(values, key=lambda value: str(value.mlir.type))
 
 
-def free_name(base: str, symbols: Any) -> str:
+def free_name(base: str, symbols: ir.SymbolTable) -> str:
     """Return `base_N` with the first free number."""
     return next(name for i in itertools.count() if (name := f"{base}_{i}") not in symbols)
 
 
-def copy_op(op: Any, env: Mapping[Any, Any]) -> Any:
+def copy_op(op: Any, env: Mapping[Any, Any]) -> ir.Operation:
     """Copy an operation to the insertion point with other operands."""
     operation = op.operation
     if len(operation.regions):
@@ -140,28 +140,28 @@ def inline_call(call: Any, function: Any) -> list[Any]:
     return made
 
 
-def fused_location(locations: Sequence[Any]) -> Any:
+def fused_location(locations: Sequence[ir.Location]) -> ir.Location:
     distinct = list(dict.fromkeys(locations))
     return distinct[0] if len(distinct) == 1 else ir.Location.fused(distinct)
 
 
-def symbol_name(op: Any) -> str:
+def symbol_name(op: ir.OpView | ir.Operation) -> str:
     return ir.StringAttr(op.operation.attributes["sym_name"]).value
 
 
-def string_fact(op: Any, name: str) -> str | None:
+def string_fact(op: ir.Operation, name: str) -> str | None:
     """Return a string attribute of a function or module."""
     attributes = op.operation.attributes
     found = attributes.get(name)
     return found.value if isinstance(found, ir.StringAttr) else None
 
 
-def callee_of(op: Any) -> str | None:
+def callee_of(op: ir.Operation) -> str | None:
     """Return the function of this module that a `func.call` calls."""
     return ir.FlatSymbolRefAttr(op.attributes["callee"]).value if op.name == "func.call" else None
 
 
-def functions_of(module: Any) -> dict[str, Any]:
+def functions_of(module: ir.Operation) -> dict[str, ir.Operation]:
     """Return the functions of a module that have a body, by name, without those of nested modules."""
     members = [op.operation for op in module.regions[0].blocks[0].operations]
     return {symbol_name(op): op for op in members if op.name == "func.func" and len(op.regions[0].blocks)}

@@ -37,7 +37,7 @@ class OutlineExternal(Pass):
     contained = True
     target: str = option("", "target whose regions are moved; all when none is named")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         module = op.operation
         for target in (self.target,) if self.target else _targets(module):
             single_regions(module, target, Placement((target,)), session)
@@ -46,13 +46,13 @@ class OutlineExternal(Pass):
                 _Mover(module, target).move(regions)
 
 
-def _targets(module: Any) -> list[str]:
+def _targets(module: ir.Operation) -> list[str]:
     """Return the targets of composites and regions in program order."""
     found = (string_fact(f, EXTERNAL) or string_fact(f, TARGET) for f in functions_of(module).values())
     return list(dict.fromkeys(target for target in found if target is not None))
 
 
-def external_modules(module: Any) -> dict[str, Any]:
+def external_modules(module: ir.Operation) -> dict[str, ir.Operation]:
     """Return the nested modules of code generators by name."""
     members = [op.operation for op in module.regions[0].blocks[0].operations]
     return {symbol_name(op): op for op in members if op.name == "builtin.module" and EXTERNAL in op.attributes}
@@ -65,7 +65,7 @@ class _Mover:
     module: Any
     target: str
 
-    def move(self, regions: dict[str, Any]) -> None:
+    def move(self, regions: dict[str, ir.Operation]) -> None:
         nested = self._nested()
         inner = nested.regions[0].blocks[0]
         functions = functions_of(self.module)
@@ -100,7 +100,15 @@ class _Mover:
             copy.attributes["sym_name"] = ir.StringAttr.get(free_name(self.target, table))
         return copy
 
-    def _copied(self, functions: dict[str, Any], name: str, region: str, inner: Any, symbols: Any, bring: Bring) -> str:
+    def _copied(
+        self,
+        functions: dict[str, ir.Operation],
+        name: str,
+        region: str,
+        inner: ir.Block,
+        symbols: ir.SymbolTable,
+        bring: Bring,
+    ) -> str:
         """Copy a composite to the nested module; several regions may call the same one."""
         composite = functions[name]
         if COMPOSITE not in composite.attributes:
@@ -112,7 +120,7 @@ class _Mover:
         bring.for_operation(copy, self.module)
         return symbol_name(copy)
 
-    def _redirect(self, functions: dict[str, Any], names: dict[str, str]) -> None:
+    def _redirect(self, functions: dict[str, ir.Operation], names: dict[str, str]) -> None:
         """Redirect calls of moved functions."""
         for name, function in functions.items():
             if name in names:
@@ -135,20 +143,20 @@ class _Mover:
                 function.erase()
 
 
-def _operations(function: Any) -> list[Any]:
+def _operations(function: ir.Operation) -> list[ir.Operation]:
     return [op.operation for block in blocks(function) for op in block.operations]
 
 
-def _detach(function: Any, block: Any) -> None:
+def _detach(function: ir.Operation, block: ir.Block) -> None:
     function.detach_from_parent()
     block.append(function)
 
 
-def _rename(function: Any, name: str) -> None:
+def _rename(function: ir.Operation, name: str) -> None:
     function.attributes["sym_name"] = ir.StringAttr.get(name)
 
 
-def _call_others(region: Any, names: dict[str, str]) -> None:
+def _call_others(region: ir.Operation, names: dict[str, str]) -> None:
     for op in _operations(region):
         name = callee_of(op)
         if name is not None:

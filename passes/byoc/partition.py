@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.fuse_by_pattern import explain, fuse
 from mirlo.passes.byoc.inline import Inliner, all_operations
 from mirlo.passes.byoc.outline import callee_of, functions_of
@@ -119,7 +120,7 @@ class Partition(Pass):
     nodes: tuple[str, ...] = option((), "the nodes that targets may have, by their numbers: one=0-3+7,two=4; else all")
     explain: bool = option(False, "tell for each operator that patterns name why a target did not take it")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         limits = RegionLimits(self.max_nodes, self.max_regions, self.min_nodes, self.min_flops)
         tables = tables_of(self.targets)
         decide = restriction(self.nodes, tables) if self.nodes else None

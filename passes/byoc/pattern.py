@@ -119,7 +119,7 @@ class Pattern:
         if not any_found:
             search.hopeless.add(key)
 
-    def _question(self, value: BlockValue, state: State) -> Any:
+    def _question(self, value: BlockValue, state: State) -> tuple[int, int, tuple[tuple[str, int], ...]]:
         """Return the key of a memoized `solve`: chains with alternatives reach the same subproblem many times."""
         bound = tuple((name, id(state.labels[name])) for name in self.labels if name in state.labels)
         return id(self), id(value), bound

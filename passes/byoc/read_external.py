@@ -23,13 +23,13 @@ EXTERNAL = "relax.external"
 COMPOSITE = "relax.composite"
 
 
-def external_modules(module: Any) -> list[Any]:
+def external_modules(module: ir.Module | ir.OpView) -> list[ir.Operation]:
     """Return the nested modules of code generators."""
     members = [op.operation for op in module.operation.regions[0].blocks[0].operations]
     return [op for op in members if op.name == "builtin.module" and EXTERNAL in op.attributes]
 
 
-def read_external(module: Any, session: Session) -> ExternalModule:
+def read_external(module: ir.Operation, session: Session) -> ExternalModule:
     """Return the view of a nested module `{relax.external = "target"}`."""
     operation = module.operation
     target = ir.StringAttr(operation.attributes[EXTERNAL]).value
@@ -65,7 +65,7 @@ class Constants(Mapping[str, "np.ndarray"]):
         self._inline: dict[str, np.ndarray] = {}
         self._names: dict[str, None] = {}
 
-    def add(self, op: Any, kind: TensorType) -> tuple[str, Callable[[], np.ndarray]]:
+    def add(self, op: ir.OpView, kind: TensorType) -> tuple[str, Callable[[], np.ndarray]]:
         """Return the name of a `relax.constant` and a function that loads it."""
         name = op.param
         if name is None:
@@ -100,14 +100,14 @@ def _content_name(array: np.ndarray, kind: TensorType) -> str:
     return f"constant_{digest.hexdigest()}"
 
 
-def _symbol(op: Any) -> str:
+def _symbol(op: ir.Operation) -> str:
     return ir.StringAttr(op.attributes["sym_name"]).value
 
 
 class _Reader:
     """A reader of one function."""
 
-    def __init__(self, function: Any, functions: Mapping[str, Any], constants: Constants):
+    def __init__(self, function: Any, functions: Mapping[str, ir.Operation], constants: Constants):
         self.function = function
         self.functions = functions
         self.constants = constants
@@ -128,7 +128,7 @@ class _Reader:
         return ExternalFunction(name, inputs, outputs, tuple(steps), tuple(self.read_constants), self.function)
 
     def _body(
-        self, block: Any, known: dict[Any, ExternalValue], composite: Composite | None
+        self, block: ir.Block, known: dict[ir.Value, ExternalValue], composite: Composite | None
     ) -> tuple[list[Step], tuple[ExternalValue, ...]]:
         """Return the steps and results of a function's body; `known` maps values of its IR."""
         steps: list[Step] = []
@@ -144,7 +144,7 @@ class _Reader:
                 steps.append(self._node(op, known, composite))
         raise PassError(f"{self._label} returns nothing", self.function.location)
 
-    def _call(self, op: Any, known: dict[Any, ExternalValue], outer: Composite | None) -> list[Step]:
+    def _call(self, op: ir.Operation, known: dict[ir.Value, ExternalValue], outer: Composite | None) -> list[Step]:
         callee = self.functions.get(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
         if callee is None:
             raise PassError(
@@ -180,7 +180,7 @@ class _Reader:
         known.update(zip(map(_key, op.results), node.outputs, strict=True))
         return node
 
-    def _constant(self, op: Any) -> ExternalValue:
+    def _constant(self, op: ir.Operation) -> ExternalValue:
         kind = TensorType.from_mlir(op.results[0].type)
         assert kind is not None
         name, load = self.constants.add(op.opview, kind)
@@ -189,7 +189,7 @@ class _Reader:
         self.read_constants.append(value)
         return value
 
-    def _value(self, wanted: str, kind: Any, producer: ExternalNode | None = None) -> ExternalValue:
+    def _value(self, wanted: str, kind: ir.Type, producer: ExternalNode | None = None) -> ExternalValue:
         found = TensorType.from_mlir(kind)
         if found is None:
             raise PassError(f"{self._label} has a value of type {kind}: expected tensors", self.function.location)
@@ -202,7 +202,7 @@ class _Reader:
 
 
 def _operands(
-    view: DialectOp, known: Mapping[Any, ExternalValue]
+    view: DialectOp, known: Mapping[ir.Value, ExternalValue]
 ) -> dict[str, ExternalValue | None | tuple[ExternalValue, ...]]:
     found: dict[str, ExternalValue | None | tuple[ExternalValue, ...]] = {}
     for declared in view._operand_layout.fields:
@@ -216,7 +216,7 @@ def _operands(
     return found
 
 
-def _argument_names(function: Any, count: int) -> list[str | None]:
+def _argument_names(function: ir.Operation, count: int) -> list[str | None]:
     if "arg_attrs" not in function.attributes:
         return [None] * count
     entries = [ir.DictAttr(entry) for entry in ir.ArrayAttr(function.attributes["arg_attrs"])]
@@ -227,5 +227,5 @@ def _names(attributes: Any) -> list[str]:
     return [named if isinstance(named, str) else named.name for named in attributes]
 
 
-def _key(value: Any) -> Any:
+def _key(value: ir.Value) -> ir.Value:
     return ir.Value(value)

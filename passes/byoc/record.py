@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode
 from mirlo.passes.byoc.outline import symbol_name
 from mirlo.passes.byoc.records import AttemptRecord, NodeRecord, PatternRecord, Placement, Taken
@@ -69,7 +69,7 @@ class Recorder:
         attempt = AttemptRecord(entry.target, entry.name, self.ids[match.root.index], True, nodes, len(nodes))
         self.placement.attempts.append(attempt)
 
-    def made(self, entry: PatternEntry, match: Match, function: Any) -> None:
+    def made(self, entry: PatternEntry, match: Match, function: ir.OpView) -> None:
         """Record that a match became a composite."""
         self.placement.taken.append(Taken(entry.target, entry.name, symbol_name(function), self.numbers(match.mask)))
 

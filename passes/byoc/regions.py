@@ -30,7 +30,7 @@ FACTS = (COMPOSITE, EXTERNAL, "relax.primitive")
 """Attributes of functions whose calls are pure: their bodies are pieces of the graph."""
 
 
-def pure_calls(functions: dict[str, Any]) -> Callable[[Any], bool]:
+def pure_calls(functions: dict[str, ir.Operation]) -> Callable[[Any], bool]:
     """Return a purity predicate of operations that treats calls of composites and regions as pure."""
     known = {name for name, f in functions.items() if any(fact in f.attributes for fact in FACTS)}
     return lambda op: is_pure_relax(op) or callee_of(op) in known
@@ -54,7 +54,7 @@ class Merger:
     alone: bool = False
     """Whether each composite becomes a region of its own."""
 
-    def run(self, session: Any) -> list[Any]:
+    def run(self, session: Any) -> list[ir.OpView]:
         """Merge composites; returns the functions of the regions."""
         functions = functions_of(self.module)
         symbols = ir.SymbolTable(self.module)
@@ -117,7 +117,7 @@ class Merger:
             )
         return None
 
-    def _outline(self, mask: int, graph: BlockGraph, outliner: GroupOutliner, symbols: Any) -> Any:
+    def _outline(self, mask: int, graph: BlockGraph, outliner: GroupOutliner, symbols: ir.SymbolTable) -> ir.OpView:
         composites = tuple(str(callee_of(node.op)) for node in graph.members(mask))
         facts = {EXTERNAL: ir.StringAttr.get(self.target)}
         call = outliner.outline(mask, f"{self.target}_region", facts, bind_constants=False)
@@ -131,7 +131,7 @@ class Merger:
         return function
 
 
-def _bytes(value: Any) -> int | None:
+def _bytes(value: ir.Value) -> int | None:
     kind = TensorType.from_mlir(value.type)
     return kind.bytes if kind is not None and kind.is_static else None
 
@@ -140,10 +140,10 @@ def _in(node: BlockNode, mask: int) -> bool:
     return bool(mask >> node.index & 1)
 
 
-def _constants(function: Any) -> int:
+def _constants(function: ir.Operation) -> int:
     return sum(op.operation.name == "relax.constant" for op in function.regions[0].blocks[0].operations)
 
 
-def single_regions(module: Any, target: str, placement: Placement, session: Any) -> None:
+def single_regions(module: ir.Operation, target: str, placement: Placement, session: Any) -> None:
     """Make each composite of a target that the graph calls a region of its own."""
     Merger(module, target, placement, alone=True).run(session)

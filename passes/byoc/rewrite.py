@@ -82,7 +82,7 @@ def rewriter(pattern: Pattern, name: str = "") -> Callable[[Callable[[Match, Mat
 
 
 def rewrite(
-    rules: Rewrite | Sequence[Rewrite], function: Any, session: Any = None, limit: int = MAX_REWRITES
+    rules: Rewrite | Sequence[Rewrite], function: ir.OpView, session: Any = None, limit: int = MAX_REWRITES
 ) -> Rewritten:
     """Replace matches of the patterns until none is left, or `limit` replacements were made.
 
@@ -126,7 +126,7 @@ class MatchBuilder(Rewriter):
             return make_constant(array, kind, self.session, name)
 
 
-def next_operation(op: Any) -> Any:
+def next_operation(op: ir.Operation) -> ir.Operation:
     """Return the operation behind one that is not the last of its block."""
     operations = [other.operation for other in op.block.operations]
     return operations[operations.index(op) + 1]
@@ -140,7 +140,7 @@ class _Round:
     rules: list[Rewrite]
     done: Rewritten
     limit: int
-    session: Any
+    session: Session
     touched: set[int] = field(default_factory=set)
 
     def run(self) -> bool:
@@ -188,7 +188,7 @@ class _Round:
         return True
 
 
-def _pairs(rule: Rewrite, match: Match, made: Any) -> Iterable[tuple[Any, Any]]:
+def _pairs(rule: Rewrite, match: Match, made: ir.Value | str) -> Iterable[tuple[Any, Any]]:
     """Return pairs of old and new values."""
     if isinstance(made, dict):
         return [(match[label].mlir, value) for label, value in made.items()]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.bundle import Bundle, write_bundle
 from mirlo.passes.byoc.codegen import CodeGenerator, ExternalModule
 from mirlo.passes.byoc.generator_errors import Crash, artifact_problem, describe_error
@@ -25,7 +25,7 @@ class GeneratorFailed(PassError):
 
 
 def run_generator(
-    generator: CodeGenerator, nested: Any, options: str, session: Session, folder: str | None
+    generator: CodeGenerator, nested: ir.Operation, options: str, session: Session, folder: str | None
 ) -> tuple[ExternalArtifact, Constants]:
     """Return the artifact of an external module, validated, and the module's constants."""
     view = read_external(nested, session)
@@ -33,7 +33,7 @@ def run_generator(
     if generator.isolated:
         bundle = write_bundle(nested, view, options, folder)
         try:
-            made: Any = codegen_in_process(bundle, view.target, options)
+            made: ExternalArtifact = codegen_in_process(bundle, view.target, options)
         except Crash as crash:
             raise _failed(view, str(crash), bundle) from None
         problem = artifact_problem(made, view)

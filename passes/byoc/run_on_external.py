@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.outline import EXTERNAL, string_fact
 from mirlo.passes.byoc.outline_external import external_modules
 from mirlo.passes.registry import Pass, option, register_pass
@@ -35,7 +36,7 @@ class RunOnExternal(Pass):
 
         return all(step.is_contained() for step in Pipeline(self.pipeline))
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         from mirlo.passes.pipeline import Pipeline
 
         for module in external_modules(op.operation).values():

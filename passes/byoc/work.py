@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.graph import BlockNode
 
@@ -53,7 +54,7 @@ def total(numbers: list[int | None]) -> int | None:
     return None if any(number is None for number in numbers) else sum(n for n in numbers if n is not None)
 
 
-def _conv(op: Any, operands: list[TensorType], elements: int) -> int:
+def _conv(op: ir.OpView, operands: list[TensorType], elements: int) -> int:
     weight = operands[1].static_shape
     out_axis = -1 if op.kernel_layout == "*IO" else 0
     return 2 * elements * math.prod(weight) // max(1, weight[out_axis]) + (elements if len(operands) > 2 else 0)
@@ -75,7 +76,7 @@ def _attention(op: Any, operands: list[TensorType], elements: int) -> int:
     return batch * heads * length * keys * (2 * size + 2 * values + 5)
 
 
-def _pool(op: Any, operands: list[TensorType], elements: int) -> int:
+def _pool(op: ir.OpView, operands: list[TensorType], elements: int) -> int:
     return elements * math.prod(op.kernel)
 
 

@@ -34,7 +34,7 @@ class FuseOps(Pass):
     trusted = True
     max_inputs: int = option(MAX_INPUTS, "most tensors that a fused function may read")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         body = op.regions[0].blocks[0]
         functions = [f for f in body.operations if f.operation.name == "func.func"]
         prims = _Prims(
@@ -59,11 +59,11 @@ class _Prims:
     takes_moves: set[str]
 
 
-def _name(function: Any) -> str:
+def _name(function: ir.OpView) -> str:
     return ir.StringAttr(function.operation.attributes["sym_name"]).value
 
 
-def _fuse(function: Any, prims: _Prims, symbols: Any, module_body: Any, max_inputs: int) -> None:
+def _fuse(function: ir.OpView, prims: _Prims, symbols: ir.SymbolTable, module_body: ir.Block, max_inputs: int) -> None:
     for block in blocks(function):
         steps = [op.operation for op in block.operations]
         nodes = graph_of(steps, prims.kinds, prims.moves, prims.takes_moves)
@@ -72,15 +72,18 @@ def _fuse(function: Any, prims: _Prims, symbols: Any, module_body: Any, max_inpu
 
 
 def graph_of(
-    steps: Sequence[Any], kinds: dict[str, FusionKind], moves: Collection[str] = (), takes_moves: Collection[str] = ()
+    steps: Sequence[ir.Operation],
+    kinds: dict[str, FusionKind],
+    moves: Collection[str] = (),
+    takes_moves: Collection[str] = (),
 ) -> list[FusionNode]:
     """Return a node per operation of a block; operations other than calls of prim functions are opaque.
 
     `moves` are the functions that only permute outer dims, `takes_moves` those that may absorb such permutes.
     """
     nodes: list[FusionNode] = []
-    made_by: dict[Any, int] = {}
-    numbers: dict[Any, int] = {}
+    made_by: dict[ir.Value, int] = {}
+    numbers: dict[ir.Value, int] = {}
     for i, op in enumerate(steps):
         kind = FusionKind.OPAQUE
         shape: tuple[Dim, ...] = ()
@@ -105,7 +108,7 @@ def graph_of(
     return nodes
 
 
-def _read_by(op: Any) -> dict[Any, None]:
+def _read_by(op: ir.Operation) -> dict[ir.Value, None]:
     """Return the operands of an operation, and of those in its regions."""
     found = dict.fromkeys(op.operands)
     for region in op.regions:
@@ -115,7 +118,7 @@ def _read_by(op: Any) -> dict[Any, None]:
     return found
 
 
-def _outline(group: list[Any], symbols: Any, module_body: Any) -> None:
+def _outline(group: list[ir.Operation], symbols: ir.SymbolTable, module_body: ir.Block) -> None:
     """Move the group to a new function, and call it at the position of its last operation."""
     inside = {value for op in group for value in op.results}
     inputs = list(dict.fromkeys(v for op in group for v in op.operands if v not in inside))
@@ -153,7 +156,7 @@ def _name_of(callees: Iterable[str]) -> str:
     return name
 
 
-def _copy(op: Any, env: dict[Any, Any]) -> Any:
+def _copy(op: ir.Operation, env: dict[ir.Value, ir.Value]) -> ir.Operation:
     attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
     return ir.Operation.create(
         op.name, results=[r.type for r in op.results], operands=[env[v] for v in op.operands], attributes=attributes,

@@ -30,13 +30,13 @@ class FuseTir(Pass):
     trusted = True
     inline: bool = option(True, "inline elementwise blocks into their readers")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         body = op.regions[0].blocks[0]
         functions = {_name(f): f for f in body.operations if f.operation.name == "func.func"}
         groups = {name: f for name, f in functions.items() if PRIMITIVE in f.operation.attributes}
         first: dict[str, str] = {}
         shared: dict[str, str] = {}
-        made: dict[str, Any] = {}
+        made: dict[str, ir.OpView] = {}
         for name, group in groups.items():
             shared[name] = first.setdefault(_shape_of_group(group), name)
             if shared[name] != name:
@@ -54,11 +54,11 @@ class FuseTir(Pass):
         _remove_unused(op)
 
 
-def _name(function: Any) -> str:
+def _name(function: ir.OpView) -> str:
     return ir.StringAttr(function.operation.attributes["sym_name"]).value
 
 
-def _check(group: Any, functions: dict[str, Any]) -> None:
+def _check(group: ir.OpView, functions: dict[str, ir.OpView]) -> None:
     """Check that a group contains only calls of prim functions over tensors."""
     for op in operations(group)[:-1]:
         if op.name != "relax.call_tir":
@@ -71,13 +71,13 @@ def _check(group: Any, functions: dict[str, Any]) -> None:
             raise PassError(f"'@{op.opview.callee}' is scheduled already: fuse-tir comes before schedule", op.location)
 
 
-def _shape_of_group(group: Any) -> str:
+def _shape_of_group(group: ir.OpView) -> str:
     """Return text that is equal for groups that compute the same: everything but the name."""
     text: str = group.operation.get_asm(assume_verified=True, use_local_scope=True)
     return text.replace(f"@{_name(group)}(", "@(", 1)
 
 
-def _storage(tensor_type: Any) -> Any:
+def _storage(tensor_type: ir.Type) -> ir.Type:
     element = dtype_of_mlir(tensor_type.element_type)
     assert element is not None
     return ranked_tensor(dims_of(tensor_type), ir.Type.parse(element.storage))
@@ -119,7 +119,7 @@ def _inlined(callee: Any, arguments: list[Any], call: Any) -> list[Any]:
     return [env[v] for v in operations[-1].operands]
 
 
-def _redirect(body: Any, shared: dict[str, str]) -> None:
+def _redirect(body: ir.Block, shared: dict[str, str]) -> None:
     """Replace `func.call @primitive` by `relax.call_tir` of the prim function."""
     for function in body.operations:
         if function.operation.name != "func.func" or is_prim_func(function):
@@ -139,11 +139,11 @@ def _redirect(body: Any, shared: dict[str, str]) -> None:
             op.erase()
 
 
-def _remove_unused(module: Any) -> None:
+def _remove_unused(module: ir.OpView) -> None:
     """Remove prim functions that no call names."""
     used: set[str] = set()
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> Any:
         if "callee" in op.attributes and isinstance(op.attributes["callee"], ir.FlatSymbolRefAttr):
             used.add(op.attributes["callee"].value)
         return ir.WalkResult.ADVANCE
@@ -154,6 +154,6 @@ def _remove_unused(module: Any) -> None:
             function.operation.erase()
 
 
-def _is_private(function: Any) -> bool:
+def _is_private(function: ir.OpView) -> bool:
     attributes = function.operation.attributes
     return "sym_visibility" in attributes and ir.StringAttr(attributes["sym_visibility"]).value == "private"

@@ -8,14 +8,14 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.block import Block
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.passes.fuse.kinds import FusionKind, block_kind, is_pure_move
 
 CHEAP_OPS = 4
 """Most operations, none of them a math function, of a block that is cheaper to recompute than to store."""
 
 
-def inline_blocks(function: Any) -> None:
+def inline_blocks(function: ir.OpView) -> None:
     """Inline to a fixed point: readers first, so that a value used on several paths is visited once."""
     while True:
         view = PrimView(function)
@@ -74,17 +74,17 @@ class _MergedOperand:
 
     value: Any
     map: Any
-    outside: Any
+    outside: ir.Attribute | None
 
     @property
     def key(self) -> tuple[Any, str, str]:
         return self.value, str(self.map), str(self.outside)
 
 
-def _inline_into(producer: BlockView, reader: BlockView, value: Any) -> None:
+def _inline_into(producer: BlockView, reader: BlockView, value: ir.Value) -> None:
     """Replace the reader by a block that computes the producer's element at each read."""
     slots: list[_MergedOperand] = []
-    where: dict[Any, int] = {}
+    where: dict[tuple[ir.Value, str, str], int] = {}
 
     def slot(candidate: _MergedOperand) -> int:
         if candidate.key not in where:
@@ -92,7 +92,7 @@ def _inline_into(producer: BlockView, reader: BlockView, value: Any) -> None:
             slots.append(candidate)
         return where[candidate.key]
 
-    plan: list[tuple[Any, list[int] | int]] = []
+    plan: list[tuple[OperandView, list[int] | int]] = []
     for operand in reader.inputs:
         if operand.value != value:
             plan.append((operand, slot(_MergedOperand(operand.value, operand.map, operand.outside))))
@@ -109,12 +109,12 @@ def _inline_into(producer: BlockView, reader: BlockView, value: Any) -> None:
     reader.op.erase()
 
 
-def composed(inner: Any, outer: Any) -> Any:
+def composed(inner: Any, outer: Any) -> ir.AffineMap:
     """Return inner ∘ outer: the inner map applied to the results of the outer one."""
     return ir.AffineMap.get(outer.n_dims, 0, [expr.compose(outer) for expr in inner.results])
 
 
-def _new_block(reader: BlockView, slots: list[_MergedOperand]) -> Any:
+def _new_block(reader: BlockView, slots: list[_MergedOperand]) -> ir.OpView:
     unit = ir.UnitAttr.get()
     view = reader.op.opview
     maps = [unit if s.map is None else ir.AffineMapAttr.get(s.map) for s in slots]
@@ -129,7 +129,13 @@ def _new_block(reader: BlockView, slots: list[_MergedOperand]) -> Any:
         )  # fmt: skip
 
 
-def _fill(made: Any, producer: BlockView, reader: BlockView, slots: list[_MergedOperand], plan: list[Any]) -> None:
+def _fill(
+    made: ir.OpView,
+    producer: BlockView,
+    reader: BlockView,
+    slots: list[_MergedOperand],
+    plan: list[tuple[OperandView, int | list[int]]],
+) -> None:
     location = reader.op.location
     types = [ir.IndexType.get()] * reader.rank
     types += [s.value.type if s.map is None else s.value.type.element_type for s in slots]
@@ -155,7 +161,7 @@ def _fill(made: Any, producer: BlockView, reader: BlockView, slots: list[_Merged
         _create_like(terminator, made_values)
 
 
-def _producer_body(producer: BlockView, map_: Any, indices: list[Any], elements: list[Any]) -> Any:
+def _producer_body(producer: BlockView, map_: Any, indices: list[Any], elements: list[ir.Value]) -> ir.Value:
     env = dict(zip(producer.input_arguments, elements, strict=True))
     for axis, argument in enumerate(producer.index_arguments):
         if producer.uses_index(axis):
@@ -170,7 +176,7 @@ def _copy_ops(block: BlockView, env: dict[Any, Any]) -> None:
         env.update(zip(op.results, copy.results, strict=True))
 
 
-def _create_like(op: Any, operands: list[Any]) -> Any:
+def _create_like(op: ir.Operation, operands: list[Any]) -> ir.Operation:
     attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
     return ir.Operation.create(op.name, results=[r.type for r in op.results], operands=operands, attributes=attributes)
 
@@ -183,7 +189,7 @@ _BINARY = {
 }
 
 
-def emit_affine(expr: Any, indices: list[Any]) -> Any:
+def emit_affine(expr: Any, indices: list[Any]) -> ir.Value:
     """Emit an affine expression of non-negative index values as arithmetic that vectorizes."""
     index = ir.IndexType.get()
     if isinstance(expr, ir.AffineDimExpr):

@@ -159,7 +159,7 @@ def is_multiply_add(block: BlockView) -> bool:
     """Return whether the block sums products of two of its operands."""
     if not block.is_reduction or len(block.accumulators) != 1:
         return False
-    ops = {op.results[0]: op for op in block.body_ops if len(op.results)}
+    ops: dict[ir.Value, ir.Operation] = {op.results[0]: op for op in block.body_ops if len(op.results)}
     last = ops.get(block.yielded[0])
     if last is None or last.name not in ("arith.addf", "arith.addi"):
         return False

@@ -19,7 +19,7 @@ _LATER_BYTES = 1 << 16
 """Fewest bytes of a constant whose transposition is deferred until its elements are needed."""
 
 
-def is_constant(value: Any) -> bool:
+def is_constant(value: ir.Value) -> bool:
     """Return whether a value is a `relax.constant`."""
     return isinstance(value, ir.OpResult) and value.owner.name == "relax.constant"
 
@@ -55,7 +55,9 @@ def constant_reader(value: Any, session: Any) -> Callable[[], np.ndarray]:
     return lambda: array
 
 
-def make_later(make: Callable[[], np.ndarray], kind: TensorType, session: Any, name: str, loose: Any = None) -> Any:
+def make_later(
+    make: Callable[[], np.ndarray], kind: TensorType, session: Any, name: str, loose: Any = None
+) -> ir.Value:
     """Emit a constant whose array is computed while kernels are compiled, or on first use."""
     element = element_type_of(kind.dtype.to_numpy())
     assert element is not None
@@ -63,7 +65,7 @@ def make_later(make: Callable[[], np.ndarray], kind: TensorType, session: Any, n
     return Constant.make(param=param, result_types=[kind])
 
 
-def make_constant(array: np.ndarray, kind: TensorType, session: Any, name: str) -> Any:
+def make_constant(array: np.ndarray, kind: TensorType, session: Any, name: str) -> ir.Value:
     """Emit a constant at the insertion point: in the IR if it is small, else a parameter of (about) this name."""
     if array.nbytes >= _LATER_BYTES and array.shape == kind.static_shape and _is_transposed(array):
         return make_later(lambda: array, kind, session, name, array)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks, erase_dead
 from mirlo.passes.registry import Pass, register_pass
 
@@ -23,6 +24,6 @@ class RemoveDead(Pass):
     trusted = True
     anchor = "func.func"
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         for block in reversed(blocks(op)):
             erase_dead(block, is_pure_relax)

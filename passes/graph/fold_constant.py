@@ -33,7 +33,7 @@ class FoldConstant(Pass):
     anchor = "func.func"
     grow: int = option(1 << 20, "bytes by which a result may exceed its operands")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         found = blocks(op)
         before = _params(found)
         folder = _Folder(session, self.grow, FOLDED_BYTES + FOLDINGS * _constant_bytes(found))
@@ -47,17 +47,17 @@ class FoldConstant(Pass):
             session.params.discard(name)
 
 
-def _is_constant(op: Any) -> bool:
+def _is_constant(op: ir.Operation) -> bool:
     return bool(op.name == "relax.constant")
 
 
-def _params(blocks_: list[Any]) -> set[str]:
+def _params(blocks_: list[ir.Block]) -> set[str]:
     """Return the parameters that constants in these blocks name."""
     constants = [op.operation.opview for block in blocks_ for op in block.operations if _is_constant(op.operation)]
     return {op.param for op in constants if op.param is not None}
 
 
-def _constant_bytes(found: list[Any]) -> int:
+def _constant_bytes(found: list[ir.Block]) -> int:
     constants = [op.operation for block in found for op in block.operations if _is_constant(op.operation)]
     kinds = [TensorType.from_mlir(op.results[0].type) for op in constants]
     return sum(kind.bytes for kind in kinds if kind is not None and kind.is_static)
@@ -74,7 +74,7 @@ class _Folder:
     known: dict[Any, list[Any]] = field(default_factory=dict)
     """Attributes of the constants that replaced an operation, by its key: shared weights are folded once."""
 
-    def fold(self, op: Any) -> None:
+    def fold(self, op: ir.Operation) -> None:
         meaning = EVALUATORS.get(op.name)
         if meaning is None or not all(is_constant(v) for v in op.operands):
             return
@@ -96,7 +96,7 @@ class _Folder:
         self.made |= {attributes["param"] for attributes in self.known[key] if attributes["param"] is not None}
         replace_op(op, values)
 
-    def _grows(self, op: Any, kinds: Sequence[Any]) -> bool:
+    def _grows(self, op: ir.Operation, kinds: Sequence[Any]) -> bool:
         operands = dict.fromkeys(op.operands)  # one that is read twice is there once
         read = sum(kind.bytes for v in operands if (kind := TensorType.from_mlir(v.type)) is not None)
         made = sum(kind.bytes for kind in kinds)
@@ -105,7 +105,7 @@ class _Folder:
         self.left -= made
         return False
 
-    def _evaluate(self, op: Any, meaning: Evaluator, kinds: Sequence[Any]) -> list[Any]:
+    def _evaluate(self, op: ir.Operation, meaning: Evaluator, kinds: Sequence[Any]) -> list[ir.Value]:
         """Return constants of the results, or nothing if they cannot be evaluated."""
         arrays = [constant_value(v, self.session) for v in op.operands]
         if any(array is None for array in arrays):
@@ -124,7 +124,9 @@ class _Folder:
         ]
 
 
-def _key(op: Any) -> Any:
+def _key(
+    op: Any,
+) -> tuple[str, tuple[tuple[str, ir.Attribute], ...], tuple[ir.Attribute | str, ...], tuple[ir.Type, ...]]:
     """Return a key that is equal for operations that compute the same."""
     attributes = tuple((op.attributes[i].name, op.attributes[i].attr) for i in range(len(op.attributes)))
     constants = [v.owner.opview for v in op.operands]
@@ -132,7 +134,7 @@ def _key(op: Any) -> Any:
     return op.name, attributes, operands, tuple(r.type for r in op.results)
 
 
-def _name(op: Any) -> str:
+def _name(op: ir.Operation) -> str:
     """Return `weight.permute` for a value computed from `weight`; it is made unique later."""
     largest = max(op.operands, key=lambda v: int(np.prod(v.type.shape)), default=None)
     short = op.name.split(".")[-1]

@@ -39,14 +39,14 @@ class ConvertLayout(Pass):
     anchor = "func.func"
     layouts: tuple[str, ...] = option((), "layouts by operator, relax.conv=N*C:O*I")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         if not len(op.operation.regions[0].blocks):
             return
         load_rules("mirlo.passes.graph.rules")
         rewrite(op, LAYOUT, session, given=self._desired(op, session))
         rewrite(op, SIMPLIFY, session, only=_MOVES)
 
-    def _desired(self, function: Any, session: Any) -> RequestedLayouts:
+    def _desired(self, function: ir.OpView, session: Any) -> RequestedLayouts:
         if self.layouts:
             return parse_layouts(self.layouts)
         if session.options.get(CALLBACK) is not None:

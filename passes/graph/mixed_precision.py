@@ -66,7 +66,7 @@ class ToMixedPrecision(Pass):
     dtype: str = option("bf16", "the narrow type: bf16 or f16")
     keep: tuple[str, ...] = option((), "operators or nodes that stay in f32: relax.conv, node:/head/MatMul")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         if self.dtype not in NARROW_TYPES:
             raise PassError(f"dtype must be {' or '.join(NARROW_TYPES)}, got '{self.dtype}'")
         if "tir.prim_func" in op.operation.attributes or not len(op.operation.regions[0].blocks):
@@ -89,7 +89,7 @@ class _PrecisionVersions:
     """An originally f32 value, with its versions in other types."""
 
     wide: Any
-    narrow: Any
+    narrow: ir.Value | None
     is_narrow: bool
     """Whether users should read the low-precision version."""
     is_shared: bool = False
@@ -107,7 +107,7 @@ class _Converter:
         self.session = session
         self.known: dict[Any, _PrecisionVersions] = {}
 
-    def convert(self, op: Any) -> None:
+    def convert(self, op: ir.Operation) -> None:
         """Convert one operation according to the versions of its operands."""
         name = op.name.removeprefix("relax.") if op.name.startswith("relax.") else ""
         floats = [value for value in op.operands if _is_f32(value)]
@@ -129,12 +129,12 @@ class _Converter:
         else:
             self._stay(op)
 
-    def _is_kept(self, op: Any) -> bool:
+    def _is_kept(self, op: ir.Operation) -> bool:
         if not self.keep:
             return False
         return op.name in self.keep or any(NODE + name in self.keep for name in names_of(op.location))
 
-    def _sum_wide(self, op: Any) -> None:
+    def _sum_wide(self, op: ir.Operation) -> None:
         view = op.opview
         if view.out_dtype is not None:
             self._stay(op)
@@ -149,11 +149,11 @@ class _Converter:
         made = self._remake(op, [self._narrowed(value) for value in values])
         self._remember(op, [_PrecisionVersions(None, value, True) for value in made])
 
-    def _move(self, op: Any) -> None:
+    def _move(self, op: ir.Operation) -> None:
         made = self._remake(op, [self._narrowed(value) for value in op.operands])
         self._remember(op, [_PrecisionVersions(None, value, True) for value in made])
 
-    def _compute(self, op: Any, is_narrow: bool) -> None:
+    def _compute(self, op: ir.Operation, is_narrow: bool) -> None:
         for i, value in enumerate(op.operands):
             versions = self.known.get(value)
             # A value with a single user is fused with it, and never rounded.
@@ -161,7 +161,7 @@ class _Converter:
             op.operands[i] = self._widened(value) if is_stored else self._wide(value)
         self._remember(op, [_PrecisionVersions(result, None, is_narrow) for result in op.results])
 
-    def _stay(self, op: Any) -> None:
+    def _stay(self, op: ir.Operation) -> None:
         for i, value in enumerate(op.operands):
             versions = self.known.get(value)
             is_stored = versions is not None and versions.is_narrow and op.name.startswith("relax.")
@@ -176,7 +176,7 @@ class _Converter:
             made = type(view).build(*given, **{**view.attribute_values(), **changed})
         return list(made.operation.results)
 
-    def _remember(self, op: Any, versions: Sequence[_PrecisionVersions]) -> None:
+    def _remember(self, op: ir.Operation, versions: Sequence[_PrecisionVersions]) -> None:
         for old, found in zip(op.results, versions, strict=True):
             if not _is_f32(old):
                 if found.narrow is not None:
@@ -185,10 +185,10 @@ class _Converter:
             found.is_shared = len({use.owner for use in old.uses}) > 1
             self.known[old] = found
 
-    def _prefers_narrow(self, value: Any) -> bool:
+    def _prefers_narrow(self, value: ir.Value) -> bool:
         return value in self.known and self.known[value].is_narrow
 
-    def _may_be_narrow(self, value: Any) -> bool:
+    def _may_be_narrow(self, value: ir.Value) -> bool:
         return self._prefers_narrow(value) or (is_constant(value) and self._fits(value))
 
     def _fits(self, constant: Any) -> bool:
@@ -200,7 +200,7 @@ class _Converter:
             extremes = np.array([array.min(), array.max()])
             return bool((np.isfinite(extremes.astype(self.dtype.to_numpy())) == np.isfinite(extremes)).all())
 
-    def _wide(self, value: Any) -> Any:
+    def _wide(self, value: ir.Value) -> ir.Value:
         """Return the most exact f32 version."""
         versions = self.known.get(value)
         if versions is None:
@@ -209,7 +209,7 @@ class _Converter:
             versions.wide = _cast(versions.narrow, F32)
         return versions.wide
 
-    def _narrowed(self, value: Any) -> Any:
+    def _narrowed(self, value: ir.Value) -> ir.Value:
         """Return the low-precision version; types other than f32 stay."""
         if not _is_f32(value):
             return value
@@ -218,7 +218,7 @@ class _Converter:
             versions.narrow = _cast(versions.wide, self.dtype)
         return versions.narrow
 
-    def _widened(self, value: Any) -> Any:
+    def _widened(self, value: ir.Value) -> ir.Value:
         """Return the low-precision version widened to f32: the value in memory."""
         versions = self.known[value]
         if versions.stored is None:
@@ -235,22 +235,22 @@ class _Converter:
             return OPS["maximum"].make(wide, make_constant(lowest, TensorType.of((), "f32"), self.session, "lowest"))
 
 
-def _cast(value: Any, dtype: DType) -> Any:
+def _cast(value: Any, dtype: DType) -> ir.Value:
     location = ir.Location.unknown() if isinstance(value.owner, ir.Block) else value.owner.location
     with _after(value), location:
         return OPS["cast"].make(value, dtype=dtype)
 
 
-def _after(value: Any) -> Any:
+def _after(value: ir.Value) -> ir.InsertionPoint:
     """Return the insertion point after a value's definition, so that all its users can use what is emitted there."""
     owner = value.owner
     return ir.InsertionPoint.at_block_begin(owner) if isinstance(owner, ir.Block) else ir.InsertionPoint.after(owner)
 
 
-def _is_f32(value: Any) -> bool:
+def _is_f32(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType) and isinstance(value.type.element_type, ir.F32Type)
 
 
-def _is_other_float(value: Any) -> bool:
+def _is_other_float(value: ir.Value) -> bool:
     kind = value.type.element_type if isinstance(value.type, ir.RankedTensorType) else None
     return isinstance(kind, ir.FloatType) and not isinstance(kind, ir.F32Type)

@@ -52,7 +52,7 @@ FORCED = RequestedLayouts(forces=True)
 """The same, with forced sinking, for trials."""
 
 
-def layouts_of(operator: str, given: Any) -> Layouts:
+def layouts_of(operator: str, given: Sequence[str]) -> Layouts:
     """Return layouts as written by the user: `("N*C", "O*I")`, `"N*C"`."""
     if operator not in OPERATORS:
         raise PassError(f"a layout is wanted for '{operator}', which has none{nearest(operator, OPERATORS)}")

@@ -39,7 +39,7 @@ class Rewriter:
         with ir.InsertionPoint(self.op), self.op.location:
             return make_constant(array, kind, self.session, name)
 
-    def array(self, value: Any) -> np.ndarray | None:
+    def array(self, value: ir.Value) -> np.ndarray | None:
         """Return the array of a value that is a constant, else None."""
         return constant_value(value, self.session)
 
@@ -53,23 +53,23 @@ class Rewriter:
         first = array.reshape(-1)[0]
         return float(first) if (array == first).all() else None
 
-    def name_of(self, value: Any) -> str:
+    def name_of(self, value: ir.Value) -> str:
         return constant_name(value) if is_constant(value) else "constant"
 
 
-def defining(value: Any, name: str) -> Any | None:
+def defining(value: ir.Value, name: str) -> ir.OpView | None:
     """Return the defining operation of a value if it is of this kind."""
     if isinstance(value, ir.OpResult) and value.owner.name == name:
         return value.owner.opview
     return None
 
 
-def beside(value: Any, b: Rewriter) -> bool:
+def beside(value: ir.Value, b: Rewriter) -> bool:
     """Return whether a value is defined in the block of the rewritten operator: work must not move into a loop."""
     return isinstance(value, ir.OpResult) and bool(value.owner.operation.block == b.op.operation.block)
 
 
-def only_use(value: Any) -> bool:
+def only_use(value: ir.Value) -> bool:
     """Return whether a value has exactly one use."""
     uses = iter(value.uses)
     return next(uses, None) is not None and next(uses, None) is None
@@ -91,7 +91,13 @@ def load_rules(package_name: str) -> None:
         importlib.import_module(f"{package_name}.{module.name}")
 
 
-def rewrite(function: Any, book: RuleBook, session: Any, only: Iterable[str] | None = None, given: Any = None) -> int:
+def rewrite(
+    function: ir.OpView | ir.Operation,
+    book: RuleBook,
+    session: Any,
+    only: Iterable[str] | None = None,
+    given: Any = None,
+) -> int:
     """Apply the rules of a book to a function to a fixed point; return the number of rewrites."""
     wanted = set(only) if only is not None else book.subjects()
     total = 0
@@ -118,7 +124,7 @@ def explain(function: Any, book: RuleBook, session: Any) -> None:
         erase_dead(block, is_pure_relax)
 
 
-def _rewrite_op(op: Any, book: RuleBook, session: Any, given: Any) -> bool:
+def _rewrite_op(op: ir.Operation, book: RuleBook, session: Any, given: Any) -> bool:
     if all(next(iter(r.uses), None) is None for r in op.results):
         return False
     made, rule, _ = try_rules(book.candidates(op.name, (DEFAULT,)), op.opview, Rewriter(op, session, given))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.graph.rewrite import explain, load_rules, rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import RECOGNIZE, SIMPLIFY
@@ -25,7 +26,7 @@ class Simplify(Pass):
     anchor = "func.func"
     explain: bool = option(False, "tell why rules of recognition left operators as they are")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         if not len(op.operation.regions[0].blocks):
             return
         load_rules("mirlo.passes.graph.rules")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, exp, select
@@ -15,7 +16,7 @@ from mirlo.passes.legalize.helpers import aligned, shape_of, wide
 from mirlo.passes.rules import Decline, decline
 
 
-def fused_attention(op: Any, b: Any) -> Any:
+def fused_attention(op: ir.OpView, b: Any) -> Any:
     """Emit scores, softmax and the product with the values in one prim function."""
     sizes = _heads_of(op)
     if isinstance(sizes, Decline):
@@ -83,7 +84,7 @@ def fused_attention(op: Any, b: Any) -> Any:
     return b.emit(Reshape, made, shape=(batch, heads, length, value_size)) if groups > 1 else made
 
 
-def _heads_of(op: Any) -> tuple[int, int, int, int] | Decline:
+def _heads_of(op: ir.OpView) -> tuple[int, int, int, int] | Decline:
     """Return the static head counts of query and keys, and the sizes of a key's and a value's head."""
     found = [shape_of(op.query)[1], shape_of(op.key)[1], shape_of(op.query)[3], shape_of(op.value)[3]]
     heads, shared, size, value_size = found

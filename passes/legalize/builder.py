@@ -38,7 +38,7 @@ class PrimFunctions:
         self.symbols = ir.SymbolTable(module.operation)
         self.known: dict[Any, tuple[str, list[TensorType]]] = {}
 
-    def insert(self, function: Any) -> str:
+    def insert(self, function: ir.OpView) -> str:
         """Append the function to the module under an unused name."""
         self.module.regions[0].blocks[0].append(function.operation)
         return ir.StringAttr(self.symbols.insert(function.operation)).value
@@ -65,7 +65,7 @@ class SplatTensor(TensorExpr):
         return constant(self.number, self.dtype)
 
 
-def splat_of(value: Any) -> SplatTensor | None:
+def splat_of(value: ir.Value) -> SplatTensor | None:
     """Return the splat tensor of a small constant, or None."""
     if not isinstance(value, ir.OpResult) or value.owner.name != "relax.constant":
         return None
@@ -82,7 +82,7 @@ def splat_of(value: Any) -> SplatTensor | None:
 class LegalizeBuilder:
     """Passed to a rule with the operator: builds prim functions and calls of them, in place of the operator."""
 
-    def __init__(self, op: Any, operands: Sequence[Any], ip: Any, prims: PrimFunctions, key: Any):
+    def __init__(self, op: Any, operands: Sequence[ir.Value], ip: ir.InsertionPoint, prims: PrimFunctions, key: Any):
         self.op = op
         self.ip = ip
         self.loc = op.operation.location
@@ -94,11 +94,11 @@ class LegalizeBuilder:
         # During conversion the operator still refers to the old operands; these are the current ones.
         self._current = dict(zip(list(op.operation.operands), operands, strict=True))
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: ir.Value) -> Any:
         """Return the current value of an operand of the operator."""
         return self._current.get(value, value)
 
-    def call_prim(self, body: Body, *values: Any, name: str | None = None) -> Any:
+    def call_prim(self, body: Body, *values: ir.Value | None, name: str | None = None) -> ir.Value:
         """Call a prim function that `body` builds.
 
         `body(p, *tensors)` gets the compute builder and one tensor for each value that is not None (None stays
@@ -112,7 +112,9 @@ class LegalizeBuilder:
         except NeedsMemory:
             return self._call_prim(body, current, [None] * len(current), name)
 
-    def _call_prim(self, body: Body, current: list[Any], splats: list[SplatTensor | None], name: str | None) -> Any:
+    def _call_prim(
+        self, body: Body, current: list[ir.Value | None], splats: list[SplatTensor | None], name: str | None
+    ) -> ir.Value:
         """Emit a call in which splat constants become constants of the body."""
         given = [v for v, splat in zip(current, splats, strict=True) if v is not None and splat is None]
         types = [tensor_type(v) for v in given]
@@ -136,8 +138,8 @@ class LegalizeBuilder:
         return self._call(given, types, build, shape_of_call)
 
     def call_loops(
-        self, body: Body, *values: Any, results: Sequence[TensorType] | None = None, name: str | None = None
-    ) -> Any:
+        self, body: Body, *values: ir.Value, results: Sequence[TensorType] | None = None, name: str | None = None
+    ) -> ir.Value:
         """Call a prim function that `body` writes as loops over buffers, for computations that are not blocks.
 
         `body(loops, *buffers)` gets the loop builder, one buffer for each value that is not None (None stays None),
@@ -195,7 +197,7 @@ class LegalizeBuilder:
             made = CallDpsPacked.build(given, result_types=outputs, function=function).operation.results
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _now(self, value: Any) -> Any:
+    def _now(self, value: ir.Value) -> Any:
         if isinstance(value, (list, tuple)):
             return [self._now(member) for member in value]
         return None if value is None else self.value(value)
@@ -204,7 +206,11 @@ class LegalizeBuilder:
         return name or short_name(self.op)
 
     def _call(
-        self, given: Sequence[Any], types: Sequence[TensorType], build: Callable[[], Any], presence: tuple[Any, ...]
+        self,
+        given: Sequence[ir.Value],
+        types: Sequence[TensorType],
+        build: Callable[[], Any],
+        presence: tuple[Any, ...],
     ) -> Any:
         """Emit a call of the function that `build` creates, or of the one created for an equal operator."""
         key = (self._key, self._calls, tuple(types), presence)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import make_dense
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
 
 
-def dense(values: Any, element: str | DType) -> Any:
+def dense(values: Any, element: str | DType) -> ir.Attribute:
     """Return a dense attribute of these values (nested lists or an array), for `relax.constant`."""
     import numpy as np
 
@@ -19,7 +20,7 @@ def dense(values: Any, element: str | DType) -> Any:
     return make_dense(array, TensorType(array.shape, kind))
 
 
-def tensor_of(b: Any, values: Any, element: str | DType) -> Any:
+def tensor_of(b: Any, values: Any, element: str | DType) -> ir.Value:
     """Emit a `relax.constant` of these values, for use in prim functions."""
     attribute = dense(values, element)
     return b.emit(Constant, value=attribute, result_types=[attribute.type])

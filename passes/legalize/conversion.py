@@ -102,12 +102,12 @@ class Conversion:
             raise PassError(f"legalization failed: {error}") from error
         return len(self.records) > before
 
-    def pending(self) -> list[Any]:
+    def pending(self) -> list[ir.Operation]:
         """Return operators that are not legal yet, outside prim functions and regions of code generators."""
-        found: list[Any] = []
+        found: list[ir.Operation] = []
         given_away: list[Any] = []
 
-        def visit(op: Any) -> Any:
+        def visit(op: ir.Operation) -> Any:
             name = op.name
             if self.is_pending(name):
                 found.append(op)
@@ -144,7 +144,7 @@ class Conversion:
             found = self._rules[name] = LEGALIZE.candidates(name, self.targets, self.custom)
         return found
 
-    def _rules_of(self, op: Any) -> list[Rule]:
+    def _rules_of(self, op: ir.Operation) -> list[Rule]:
         """Return the rules of an operation: those for its node by name come first."""
         rules = self.rules(op.name)
         if not self._by_node:
@@ -177,7 +177,7 @@ class Conversion:
             return f"no rule is registered for it on {' → '.join(self.targets)}"
         return "its rules make operators that need rules in turn, without end"
 
-    def _choose(self, pending: Sequence[Any]) -> dict[Any, str]:
+    def _choose(self, pending: Sequence[ir.Operation]) -> dict[Any, str]:
         """Return the requested strategies by operator; operators with a single rule are skipped."""
         if self.choose is None:
             return {}
@@ -189,7 +189,7 @@ class Conversion:
                 choices[op] = name
         return choices
 
-    def _convert(self, op: Any, adaptor: Any, converter: Any, rewriter: Any) -> Any:
+    def _convert(self, op: ir.OpView, adaptor: Any, converter: Any, rewriter: Any) -> Any:
         """Convert one operator (the pattern of all operators); True keeps it unchanged."""
         operation = op.operation
         if operation in self._given_away:
@@ -199,7 +199,7 @@ class Conversion:
         except RuleError as error:
             raise PassError(f"{operation.name}, {describe(operation.location)}: {error}", operation.location) from error
 
-    def _try_rules(self, op: Any, operation: Any, operands: list[Any], rewriter: Any) -> Any:
+    def _try_rules(self, op: ir.OpView, operation: ir.Operation, operands: list[ir.Value], rewriter: Any) -> Any:
         attempts: list[Attempt] = []
         refusal = _refusal(operation)
         rules = self._rules_of(operation)
@@ -224,12 +224,12 @@ class Conversion:
         return True
 
 
-def _same_type(mlir_type: Any) -> Any:
+def _same_type(mlir_type: ir.Type) -> ir.Type:
     return mlir_type
 
 
 def _record(
-    op: Any,
+    op: ir.Operation,
     rule: Rule | None,
     attempts: tuple[Attempt, ...],
     chosen: str | None = None,
@@ -239,7 +239,7 @@ def _record(
     return LegalizationRecord(op.name, describe(location), tuple(names_of(location)), rule, attempts, chosen, created)
 
 
-def _key(rule: Rule, op: Any) -> tuple[Any, ...]:
+def _key(rule: Rule, op: ir.Operation) -> tuple[int | str | tuple[str | tuple[str, str], ...], ...]:
     """Return a key: for equal operands, operators with equal keys have the same prim function."""
     attributes = op.attributes
     named = (attributes[i] for i in range(len(attributes)))
@@ -248,7 +248,7 @@ def _key(rule: Rule, op: Any) -> tuple[Any, ...]:
     return id(rule.function), op.name, tuple((each.name, str(each.attr)) for each in named), types
 
 
-def _refusal(op: Any) -> Decline | None:
+def _refusal(op: ir.Operation) -> Decline | None:
     """Decline for all rules if the run-time value of a dim is unknown."""
     for value in (*op.operands, *op.results):
         found = TensorType.from_mlir(value.type)
@@ -257,7 +257,7 @@ def _refusal(op: Any) -> Decline | None:
     return None
 
 
-def _check(op: Any, rule: Rule, values: list[Any]) -> None:
+def _check(op: ir.Operation, rule: Rule, values: list[ir.Value]) -> None:
     """Check that the values that a rule returned match the results that they replace."""
     results = list(op.results)
     if len(values) != len(results):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.types import TensorType
@@ -12,7 +13,7 @@ from mirlo.dialects.tir.compute import Expr, TensorExpr, clamp, constant, select
 from mirlo.dialects.tir.compute.narrow import largest
 
 
-def tensor_type(value: Any) -> TensorType:
+def tensor_type(value: ir.Value) -> TensorType:
     """Return the type of a value that is known to be a tensor."""
     found = TensorType.from_mlir(value.type)
     if found is None:
@@ -20,12 +21,12 @@ def tensor_type(value: Any) -> TensorType:
     return found
 
 
-def shape_of(value: Any) -> tuple[Any, ...]:
+def shape_of(value: ir.Value) -> tuple[Any, ...]:
     """Return the dims of a value: integers, and symbolic dims that support the same arithmetic."""
     return tensor_type(value).shape
 
 
-def short_name(op: Any) -> str:
+def short_name(op: ir.OpView) -> str:
     """Return the operator's name without its namespace."""
     return op.operation.name.split(".", 1)[1]
 
@@ -57,7 +58,7 @@ def aligned_indices(shape: Sequence[Dim], axes: Sequence[Any]) -> list[Any]:
     return [0 if dim == 1 else axis for dim, axis in zip(shape, own, strict=True)]
 
 
-def elementwise(op: Any, b: Any, values: Sequence[Any], function: Callable[..., Expr]) -> Any:
+def elementwise(op: ir.OpView, b: Any, values: Sequence[ir.Value], function: Callable[..., Expr]) -> ir.Value:
     """Call a prim function that applies `function` to the broadcast elements of the values."""
     name = short_name(op)
 
@@ -83,7 +84,7 @@ def split_axes(axes: Sequence[Any], dims: Sequence[int], rank: int) -> list[Any]
     return [reduced[i] if i in reduced else next(kept) for i in range(rank)]
 
 
-def dims_vector(p: Any, dims: Sequence[Any]) -> TensorExpr:
+def dims_vector(p: Any, dims: Sequence[Dim]) -> TensorExpr:
     """Return a vector of i64 of these dims."""
 
     def element(axis: Expr) -> Expr:

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from mirlo.dialects import relax
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import EXTRA_DIALECTS
 from mirlo.passes.legalize.conversion import NODE, Conversion, LegalizationRecord
 from mirlo.passes.legalize.strategies import STRATEGIES, chooser
@@ -68,7 +69,7 @@ class Legalize(Pass):
     skip: tuple[str, ...] = option((), "operators to leave alone")
     partial: bool = option(False, "leave operators that no rule takes, instead of failing")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         load_default_rules()
         targets = chain(self.target)
         custom = session.options.get(CUSTOM_RULES) or {}

@@ -20,7 +20,7 @@ class SlidingWindows:
 
     layout: str
     sizes: tuple[Any, ...]
-    counts: tuple[Any, ...]
+    counts: tuple[Dim, ...]
     kernel: tuple[Any, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]

@@ -38,16 +38,16 @@ def _mixed_buffers(calls: list[Any]) -> set[str]:
     return mixed
 
 
-def find(root: Any, name: str) -> list[Any]:
+def find(root: ir.Module | ir.OpView | ir.Operation, name: str) -> list[Any]:
     """Return the operations of a name in another one, in pre-order."""
     return find_all(root, name)[name]
 
 
-def find_all(root: Any, *names: str) -> dict[str, list[Any]]:
+def find_all(root: ir.Module | ir.OpView | ir.Operation, *names: str) -> dict[str, list[ir.Operation]]:
     """Return the operations of several names in another one, in pre-order: walking all operations is slow."""
-    found: dict[str, list[Any]] = {name: [] for name in names}
+    found: dict[str, list[ir.Operation]] = {name: [] for name in names}
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> Any:
         same = found.get(op.name)
         if same is not None:
             same.append(op)

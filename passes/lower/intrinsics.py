@@ -35,7 +35,7 @@ class IntrinsicCall:
         self.options = options
         """The options of the compilation; rules of target `llvm` read `machine`."""
         self.name: str = operation.name.removeprefix("tir.")
-        self.args: list[Any] = list(operation.operands)
+        self.args: list[ir.Value] = list(operation.operands)
         """The operands, MLIR values: scalars, or vectors of one shape."""
         self.type: Any = operation.results[0].type
         """The MLIR type of the result."""
@@ -93,7 +93,7 @@ class LowerIntrinsics(Pass):
     def is_trusted(self, session: Session) -> bool:
         return not session.options.get(CUSTOM_RULES) and INTRINSIC.foreign() is None
 
-    def run(self, op: Any, session: Session) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         try:
             targets = chain(self.target)
         except TargetError as error:
@@ -143,13 +143,13 @@ class Lowering:
         """After a run, the external calls that rules emitted or that were already there."""
         self._rules: dict[str, list[Rule]] = {}
 
-    def run(self, root: Any) -> None:
+    def run(self, root: ir.Operation) -> None:
         for _ in range(MAX_ROUNDS):
             found, self.calls = _intrinsics_in(root)
             if not found:
                 return
             # Constants are shared within a block. In the next round they may follow operations that are lowered then.
-            constants: dict[Any, dict[Any, Any]] = {}
+            constants: dict[ir.Block, dict[tuple[str, tuple[int, ...] | None, bytes | int], ir.Value]] = {}
             for operation in found:
                 try:
                     self.lower(operation, constants.setdefault(operation.block, {}))
@@ -160,7 +160,7 @@ class Lowering:
         message = f"the rules of '{self.targets[0]}' go in a circle: after {MAX_ROUNDS} rounds there are still {names}"
         raise PassError(message, left[0].location)
 
-    def lower(self, operation: Any, constants: dict[Any, Any]) -> None:
+    def lower(self, operation: ir.Operation, constants: dict[Any, Any]) -> None:
         """Lower one operation."""
         name = operation.name.removeprefix("tir.")
         result = operation.results[0]
@@ -203,12 +203,12 @@ class Lowering:
         return PassError(message, call.location)
 
 
-def _intrinsics_in(root: Any) -> tuple[list[Any], list[Any]]:
+def _intrinsics_in(root: ir.Operation) -> tuple[list[ir.Operation], list[Any]]:
     """Return the operations to lower, in program order, and the external calls: walking all operations is slow."""
-    found: list[Any] = []
+    found: list[ir.Operation] = []
     calls: list[Any] = []
 
-    def visit(operation: Any) -> Any:
+    def visit(operation: ir.Operation) -> Any:
         name = operation.name
         if name.startswith("tir."):
             if name[4:] in INTRINSICS:

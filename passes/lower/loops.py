@@ -31,7 +31,7 @@ class LowerLoops(Pass):
     contained = True
     trusted = True
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         unrolled = False
         found = find_all(op, "tir.block", "tir.for", CALL, ALLOCA)
         blocks = [block for block in found["tir.block"] if not len(block.results)]

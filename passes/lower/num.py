@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Union
+from typing import Protocol, Union
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.formats import FORMATS, FloatFormat
 
 Number = Union["Num", float, int]
@@ -27,7 +28,7 @@ class Num:
 
     __slots__ = ("b", "kind", "value")
 
-    def __init__(self, b: Emitter, value: Any, kind: str):
+    def __init__(self, b: Emitter, value: ir.Value, kind: str):
         self.b = b
         self.value = value
         self.kind = kind

@@ -57,7 +57,7 @@ class OutlineParallel(Pass):
     threads: int = option(1, "threads that a kernel may use; 1 leaves all loops as they are")
     work: int = option(400_000, "least floating-point operations of a kernel (a byte moved counts as four)")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         if self.threads < 2:
             return
         body = op.regions[0].blocks[0]
@@ -84,7 +84,7 @@ class OutlineParallel(Pass):
         return ParallelRecord(name, count, tuple(reasons))
 
 
-def known_flops(function: Any) -> int | None:
+def known_flops(function: ir.Operation) -> int | None:
     """Return the floating-point operations of a kernel; None if they depend on run-time sizes."""
     attributes = function.operation.attributes
     if FLOPS not in attributes:

@@ -40,7 +40,7 @@ class IndexValue:
         return IndexValue(_create("arith.divsi", index, self.value, by))
 
 
-def _create(op: str, result: Any, *operands: Any, **attributes: Any) -> Any:
+def _create(op: str, result: ir.Type, *operands: ir.Value, **attributes: Any) -> ir.Value:
     return ir.Operation.create(op, results=[result], operands=operands, attributes=attributes).results[0]
 
 
@@ -74,7 +74,7 @@ class ValueBuilder:
             found = self._types[kind] = scalar if self.shape is None else ir.VectorType.get(self.shape, scalar)
         return found
 
-    def num(self, value: Any) -> Num:
+    def num(self, value: ir.Value) -> Num:
         """Return a Num for an MLIR value of this builder's shape."""
         if isinstance(value, Num):
             return value
@@ -116,7 +116,7 @@ class ValueBuilder:
             self._constants[key] = found
         return Num(self, found, kind)
 
-    def _make_constant(self, kind: str, number: float | int) -> Any:
+    def _make_constant(self, kind: str, number: float | int) -> ir.Value:
         mlir_type = self.type(kind)
         element = mlir_type.element_type if self.shape is not None else mlir_type
         attribute: ir.Attribute
@@ -222,7 +222,7 @@ class ValueBuilder:
         self._yield_in(made.regions[1], [], lambda _: otherwise)
         return [Num(self, value, x.kind) for value, x in zip(made.results, otherwise, strict=True)]
 
-    def _yield_in(self, region: Any, arguments: list[Any], body: Callable[[Any], Sequence[Num]]) -> None:
+    def _yield_in(self, region: ir.Region, arguments: list[ir.Type], body: Callable[[Any], Sequence[Num]]) -> None:
         block = ir.Block.create_at_start(region, arguments)
         # Earlier constants are visible in the block; those created in it are not visible after it.
         outside, self._constants = self._constants, dict(self._constants)
@@ -251,7 +251,7 @@ class ValueBuilder:
             "scf.for", results=types, operands=[zero, limit, one, *(x.value for x in initial)], regions=1
         )
 
-        def step(arguments: Any) -> Sequence[Num]:
+        def step(arguments: Sequence[ir.Value]) -> Sequence[Num]:
             return body(*(Num(self, arguments[i + 1], x.kind) for i, x in enumerate(initial)))
 
         self._yield_in(loop.regions[0], [index, *types], step)

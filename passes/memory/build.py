@@ -32,7 +32,7 @@ class PlannedFunction:
     """A function that is being rebuilt over buffers."""
 
     name: str
-    function: Any
+    function: ir.OpView
     """The function over tensors."""
     module: Any
     places: StorageAssignment
@@ -50,7 +50,7 @@ class PlannedFunction:
         old = self.function.operation
         body = self.places.timeline.body
         operations = self.places.timeline.operations()
-        by_name: dict[str, Any] = {}
+        by_name: dict[str, ir.Operation] = {}
         for op in operations:
             if op.name == "relax.constant" and op.opview.param is not None:
                 by_name.setdefault(op.opview.param, op)
@@ -87,14 +87,14 @@ class PlannedFunction:
             self.symbols.build_function(self.name, old)
         old.erase()
 
-    def _annotate(self, made: Any, values: list[Any], params: list[str]) -> None:
+    def _annotate(self, made: ir.OpView, values: list[ir.Value], params: list[str]) -> None:
         """Annotate each argument with its role, for `emit` and for readers of the IR."""
         old, body = self.function.operation, self.places.timeline.body
         inputs, outputs = len(body.arguments), len(body.terminator.operands)
         names = [*argument_names(old, "arg_attrs", inputs), *argument_names(old, "res_attrs", outputs), *params]
         keys = ["relax.name"] * (inputs + outputs) + ["relax.param"] * len(params)
         unit, i64 = ir.UnitAttr.get(), ir.IntegerType.get_signless(64)
-        entries: list[dict[str, Any]] = [
+        entries: list[dict[str, ir.Attribute]] = [
             {key: ir.StringAttr.get(name), "relax.type": ir.TypeAttr.get(value.type)}
             for key, name, value in zip(keys, names, values, strict=True)
         ]
@@ -130,7 +130,7 @@ class PlannedFunction:
         for source, tensor, target in sources:
             self.copy(source, self._buffer_in(target, tensor), tensor)
 
-    def copy(self, source: Any, target: Any, tensor: Any) -> None:
+    def copy(self, source: ir.Value, target: ir.Value, tensor: Any) -> None:
         """Copy all elements of a tensor of this type from one buffer to another."""
         dims = dims_of(tensor)
         if all(isinstance(dim, int) for dim in dims):
@@ -193,7 +193,7 @@ class PlannedFunction:
         else:
             scalars.emit(self, op)
 
-    def _called(self, op: Any) -> str:
+    def _called(self, op: ir.Operation) -> str:
         """Return the name of the called function: a variant if its result aliases an input."""
         callee = self.callee(op)
         own = self.places.storage.get(op.results[0]) if len(op.results) == 1 else None
@@ -202,7 +202,7 @@ class PlannedFunction:
             return without_start(self.module, callee)
         return str(op.opview.callee)
 
-    def _check_view(self, op: Any) -> None:
+    def _check_view(self, op: ir.Operation) -> None:
         """Check a view at run time if a data-dependent size decides whether the numbers of elements match.
 
         Sizes known before the call are checked there.
@@ -215,7 +215,7 @@ class PlannedFunction:
         runtime_calls.check(self.module, self.record, new, old, number)
         runtime_calls.check(self.module, self.record, old, new, number)
 
-    def buffer(self, value: Any) -> Any:
+    def buffer(self, value: ir.Value) -> Any:
         """Return the buffer of a tensor, created on first use."""
         found = self.buffers.get(value)
         if found is None:
@@ -228,7 +228,7 @@ class PlannedFunction:
             self.buffers[value] = found
         return found
 
-    def _buffer_in(self, storage: TensorStorage, tensor: Any) -> Any:
+    def _buffer_in(self, storage: TensorStorage, tensor: ir.Type) -> ir.Value:
         wanted = storage_memref(tensor)
         if storage.output is None:
             return self._interval(storage.interval, wanted)
@@ -237,7 +237,7 @@ class PlannedFunction:
             return reshaped(self.results[storage.output], wanted)
         return reshaped(self._late_output(storage.output, returned), wanted)
 
-    def _interval(self, interval: Interval, wanted: Any) -> Any:
+    def _interval(self, interval: Interval, wanted: ir.Type) -> ir.Value:
         """Return a part of the arena, or memory of the run time if its size was unknown before the call."""
         if interval.is_late:
             made = self.buffers.get(id(interval))
@@ -247,7 +247,7 @@ class PlannedFunction:
             return memref.ViewOp(wanted, made, index(0), []).result
         return memref.ViewOp(wanted, self.arena, self.size(interval.offset), []).result
 
-    def _late_output(self, number: int, returned: Any) -> Any:
+    def _late_output(self, number: int, returned: ir.Value) -> ir.Value:
         """Allocate an output of data-dependent size; this also reports its dims to the run time."""
         if number not in self.late:
             for dim in dims_of(returned.type):
@@ -257,7 +257,7 @@ class PlannedFunction:
             self.late[number] = runtime_calls.allocate(self.module, self.record, number, bytes_)
         return memref.ViewOp(storage_memref(returned.type), self.late[number], index(0), []).result
 
-    def _bind(self, op: Any) -> None:
+    def _bind(self, op: ir.Operation) -> None:
         """Bind symbols to elements of a tensor; an invalid value ends the call."""
         view = op.opview
         buffer = self.buffer(op.operands[0])
@@ -283,7 +283,7 @@ class PlannedFunction:
             else:
                 runtime_calls.check(self.module, self.record, self.size(each.dim), None, text)
 
-    def _global(self, op: Any, value: Any) -> Any:
+    def _global(self, op: ir.Operation, value: ir.Attribute) -> ir.Value:
         """Emit a small constant as a read-only global of the module."""
         kind = storage_memref(op.results[0].type)
         symbols = ir.SymbolTable(self.module.operation)  # a table created later would take the new name for known
@@ -302,11 +302,11 @@ class PlannedFunction:
         return memref.GetGlobalOp(kind, ir.FlatSymbolRefAttr.get(name)).result
 
 
-def i8() -> Any:
+def i8() -> ir.Type:
     return ir.IntegerType.get_signless(8)
 
 
-def reshaped(buffer: Any, wanted: Any) -> Any:
+def reshaped(buffer: ir.Value, wanted: ir.Type) -> Any:
     """View a contiguous buffer in another shape."""
     if buffer.type == wanted:
         return buffer
@@ -318,7 +318,7 @@ def reshaped(buffer: Any, wanted: Any) -> Any:
     return memref.ReinterpretCastOp(wanted, buffer, [], [], [], [0], list(wanted.shape), strides).result
 
 
-def stored(value: Any, kind: Any) -> Any:
+def stored(value: ir.Attribute, kind: ir.Type) -> Any:
     """Convert a dense attribute of a relax tensor to the storage types of a buffer."""
     tensor = ir.RankedTensorType.get(kind.shape, kind.element_type)
     if value.type == tensor:
@@ -332,7 +332,7 @@ def stored(value: Any, kind: Any) -> Any:
     return ir.DenseElementsAttr.get(bits, type=tensor)
 
 
-def argument_names(op: Any, attribute: str, count: int) -> list[str]:
+def argument_names(op: ir.Operation, attribute: str, count: int) -> list[str]:
     """Return the user's names of arguments or results, or numbered ones."""
     prefix = "input" if attribute == "arg_attrs" else "output"
     names = [f"{prefix}_{i}" for i in range(count)]

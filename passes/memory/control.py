@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.passes.memory.function_builder import FunctionBuilder
 from mirlo.passes.memory.timeline import TimelineBlock, TimelineStep, is_tensor
@@ -27,7 +25,7 @@ def emit(planned: FunctionBuilder, step: TimelineStep) -> None:
     planned.scalars.update(zip(results, made.results, strict=True))
 
 
-def _emit_region(planned: FunctionBuilder, region: Any, body: TimelineBlock) -> None:
+def _emit_region(planned: FunctionBuilder, region: ir.Region, body: TimelineBlock) -> None:
     arguments = [value for value in body.arguments if not is_tensor(value)]
     block = region.blocks.append(*(value.type for value in arguments), arg_locs=None)
     planned.scalars.update(zip(arguments, block.arguments, strict=True))

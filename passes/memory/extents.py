@@ -69,7 +69,7 @@ class FloatSizes:
     def constant(self, number: float) -> Any:
         return emit_constant(number, ir.F64Type.get())
 
-    def at_least_one(self, dim: Dim) -> Any:
+    def at_least_one(self, dim: Dim) -> ir.Value:
         """Return max(dim, 1)."""
         key = str(dim)
         if key not in self._known:

@@ -35,11 +35,11 @@ def inplace_inputs(view: PrimView) -> list[int]:
     ]
 
 
-def _bytes(value: Any) -> Dim:
+def _bytes(value: ir.Value) -> Dim:
     return tensor_bytes(dims_of(value.type), value.type.element_type)
 
 
-def _reads_in_step(block: BlockView, argument: Any, output: OperandView) -> bool:
+def _reads_in_step(block: BlockView, argument: ir.Value, output: OperandView) -> bool:
     """Return whether each element of the argument is read only for the same element of the output."""
     reads = [operand for operand in block.inputs if operand.value == argument]
     return bool(reads) and all(
@@ -51,13 +51,13 @@ def _reads_in_step(block: BlockView, argument: Any, output: OperandView) -> bool
     )
 
 
-def inplace_of(function: Any) -> list[int]:
+def inplace_of(function: ir.OpView) -> list[int]:
     """Return the inputs that a scheduled prim function allows to be overwritten."""
     attributes = function.operation.attributes
     return list(ir.DenseI64ArrayAttr(attributes[INPLACE])) if INPLACE in attributes else []
 
 
-def without_start(module: Any, function: Any) -> str:
+def without_start(module: ir.OpView, function: ir.OpView) -> str:
     """Return the name of the variant of a prim function that works in place, without the initial copy.
 
     This is the function itself if it has no initial copy.
@@ -80,7 +80,7 @@ def _functions(module: Any) -> list[Any]:
     return [op for op in operations if op.name == "func.func"]
 
 
-def _starts(function: Any) -> list[Any]:
+def _starts(function: ir.Operation) -> list[Any]:
     """Return the initial copies of an input to the output."""
     blocks = function.regions[0].blocks
     return [op.operation for op in blocks[0].operations if START in op.operation.attributes] if len(blocks) else []

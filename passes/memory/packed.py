@@ -41,7 +41,7 @@ class PackedCalls:
         has_record = bool(self.names) or self.record_words > RECORD_WORDS
         return pointers + ([ir.MemRefType.get([self.record_words], i64)] if has_record else [])
 
-    def call(self, name: str, tensor_types: Sequence[Any], arguments: Sequence[Any], written: int) -> None:
+    def call(self, name: str, tensor_types: Sequence[ir.Type], arguments: Sequence[ir.Value], written: int) -> None:
         """Emit the call; `arguments` are the pointers, the record, the buffers, then the values of all dynamic dims."""
         i1 = ir.IntegerType.get_signless(1)
         key = (name, str(written), *map(str, tensor_types), *(str(v.type) for v in arguments))
@@ -49,7 +49,7 @@ class PackedCalls:
             self.declared[key] = self._declare(name, tensor_types, [v.type for v in arguments], written)
         func.CallOp([i1], ir.FlatSymbolRefAttr.get(self.declared[key]), list(arguments))
 
-    def _declare(self, name: str, tensor_types: Sequence[Any], types: Sequence[Any], written: int) -> str:
+    def _declare(self, name: str, tensor_types: Sequence[ir.Type], types: Sequence[ir.Type], written: int) -> str:
         i1 = ir.IntegerType.get_signless(1)
         kind = ir.FunctionType.get(list(types), [i1])
         symbols = ir.SymbolTable(self.module.operation)  # a table created later would take the new name for known
@@ -62,12 +62,12 @@ class PackedCalls:
         return symbol
 
 
-def packed_names(steps: Sequence[Any]) -> list[str]:
+def packed_names(steps: Sequence[ir.Operation]) -> list[str]:
     """Return the packed functions that these operations call, without duplicates."""
     return list(dict.fromkeys(op.opview.function for op in steps if op.name == CALL))
 
 
-def names_called(main: Any) -> list[str]:
+def names_called(main: ir.Operation) -> list[str]:
     """Return the packed functions that the entry function calls, in the order of their pointers."""
     if PACKED not in main.attributes:
         return []

@@ -57,14 +57,14 @@ class PlanMemory(Pass):
     contained = True
     trusted = True
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         functions = {ir.StringAttr(f.operation.attributes["sym_name"]).value: f for f in _functions(op)}
         for name, function in functions.items():
             if not is_prim_func(function) and function.operation.regions[0].blocks:
                 session.notes.append(_MemoryPlanner(name, function, functions, op).run())
 
 
-def _functions(module: Any) -> list[Any]:
+def _functions(module: ir.OpView) -> list[ir.OpView]:
     return [f for f in module.regions[0].blocks[0].operations if f.operation.name == "func.func"]
 
 
@@ -76,8 +76,8 @@ of loops without iterations."""
 @dataclass
 class _MemoryPlanner:
     name: str
-    function: Any
-    functions: dict[str, Any]
+    function: ir.OpView
+    functions: dict[str, ir.OpView]
     module: Any
 
     def run(self) -> MemoryRecord:
@@ -177,7 +177,7 @@ class _MemoryPlanner:
     def _is_known(self, tensor: TensorType) -> bool:
         return all(dim is not UNKNOWN and symbols_of(dim) <= self.bound for dim in tensor.shape)
 
-    def _callee(self, op: Any) -> Any:
+    def _callee(self, op: ir.Operation) -> ir.OpView:
         name = op.opview.callee
         callee = self.functions.get(name)
         if callee is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
@@ -67,7 +68,7 @@ class Requirements:
                     self._tensor(value, names, False)
                 self._visit(nested, False)
 
-    def _tensor(self, value: Any, names: str, always: bool) -> None:
+    def _tensor(self, value: ir.Value, names: str, always: bool) -> None:
         """Require that a tensor fits in memory; `always`, for one that is created in every call."""
         tensor = TensorType.from_mlir(value.type) if is_tensor(value) else None
         if tensor is None or all(isinstance(dim, int) for dim in tensor.shape):

@@ -16,7 +16,7 @@ from mirlo.passes.memory.names import ALLOCATE, CHECK
 UNLIMITED = (1 << 63) - 1
 
 
-def allocate(module: Any, record: Any, number: int, size: Any) -> Any:
+def allocate(module: Any, record: Any, number: int, size: ir.Value) -> ir.Value:
     """Allocate bytes that live until the call's results are returned; `number` is that of an output, or -1."""
     index = ir.IndexType.get()
     memory = ir.MemRefType.get([UNBOUNDED], ir.IntegerType.get_signless(8))
@@ -25,7 +25,7 @@ def allocate(module: Any, record: Any, number: int, size: Any) -> Any:
     return func.CallOp([memory], ir.FlatSymbolRefAttr.get(ALLOCATE), arguments).results[0]
 
 
-def check(module: Any, record: Any, value: Any, most: Any | None, number: int) -> None:
+def check(module: ir.OpView, record: Any, value: ir.Value, most: ir.Value | None, number: int) -> None:
     """End the call unless 0 <= value <= most; `number` is that of the error text."""
     index, i1 = ir.IndexType.get(), ir.IntegerType.get_signless(1)
     _declare(module, CHECK, [record.type, index, index, index], [i1])
@@ -33,7 +33,7 @@ def check(module: Any, record: Any, value: Any, most: Any | None, number: int) -
     func.CallOp([i1], ir.FlatSymbolRefAttr.get(CHECK), [record, value, limit, emit_constant(number, index)])
 
 
-def _declare(module: Any, name: str, inputs: list[Any], results: list[Any]) -> None:
+def _declare(module: ir.OpView, name: str, inputs: list[ir.Type], results: list[ir.Type]) -> None:
     body = module.regions[0].blocks[0]
     for op in body.operations:
         if op.operation.name == "func.func" and ir.StringAttr(op.operation.attributes["sym_name"]).value == name:

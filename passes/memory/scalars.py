@@ -15,7 +15,7 @@ from mirlo.passes.schedule.loops import index
 EXTRACT = "tensor.extract"
 
 
-def is_known(op: Any) -> bool:
+def is_known(op: ir.Operation) -> bool:
     """Return whether `emit` supports this operation."""
     if op.name == EXTRACT:
         return _can_be_loaded(op.results[0].type)
@@ -45,13 +45,13 @@ def emit(planned: FunctionBuilder, op: Any) -> None:
         planned.scalars.update(zip(op.results, made.results, strict=True))
 
 
-def _can_be_loaded(scalar: Any) -> bool:
+def _can_be_loaded(scalar: ir.Type) -> bool:
     """Return whether a scalar can be loaded: unsigned and coded low-precision types have no upstream operations."""
     found = dtype_of_mlir(scalar)
     return found is not None and (found.name == "bool" or ir.Type.parse(found.storage) == scalar)
 
 
-def _loaded(stored: Any, wanted: Any) -> Any:
+def _loaded(stored: ir.Value, wanted: ir.Type) -> ir.Value:
     """Convert a stored element to the graph's type: bools are stored as bytes."""
     if stored.type == wanted:
         return stored

@@ -26,7 +26,7 @@ BIND = "relax.bind_dims"
 SELECT, FROM_ELEMENTS = "arith.select", "tensor.from_elements"
 
 
-def storage_memref(tensor_type: Any) -> Any:
+def storage_memref(tensor_type: ir.Type) -> ir.Type:
     """Return the buffer type of a relax tensor."""
     element = dtype_of_mlir(tensor_type.element_type)
     if element is None:
@@ -71,14 +71,14 @@ class StorageAssignment:
         self.callee = callee
         self.in_place = 0
         """How many calls overwrite an input."""
-        self.storage: dict[Any, TensorStorage] = {}
+        self.storage: dict[ir.Value, TensorStorage] = {}
         """Storage by root tensor."""
         self.workspaces: dict[int, Interval] = {}
         """Scratch memory of the calls, by number."""
         self.moves: dict[int, list[TensorCopy]] = {}
         """Copies, by the number of the terminator or loop before which they happen."""
-        self._roots: dict[Any, Any] = {}
-        self._made: dict[Any, TimelineStep] = {}
+        self._roots: dict[ir.Value, ir.Value] = {}
+        self._made: dict[ir.Value, TimelineStep] = {}
         for step in timeline.steps():
             for value in step.op.results:
                 if step.op.name in VIEWS:
@@ -86,7 +86,7 @@ class StorageAssignment:
                 elif step.bodies or step.op.name in (*CALLS, SELECT, FROM_ELEMENTS):
                     self._made[value] = step
         self.last = timeline.last_uses(self.root)
-        self._wanted: list[tuple[int, list[Any], list[TensorStorage]]] = []
+        self._wanted: list[tuple[int, list[ir.Value], list[TensorStorage]]] = []
         body = timeline.body
         returned = list(body.terminator.operands)
         told = {
@@ -109,7 +109,7 @@ class StorageAssignment:
         for number, values, targets in self._wanted:
             self.moves[number] = self._moves(number, values, targets)
 
-    def root(self, value: Any) -> Any:
+    def root(self, value: ir.Value) -> Any:
         return self._roots.get(value, value)
 
     def intervals(self) -> list[Interval]:
@@ -140,7 +140,7 @@ class StorageAssignment:
         arguments, forwarded = tensors(before.arguments), tensors(before.terminator.operands)
         for argument, target in zip(tensors(after.arguments), targets, strict=True):
             self._put(argument, target)
-        carried: dict[Any, TensorStorage] = {}
+        carried: dict[ir.Value, TensorStorage] = {}
         for value, target in zip(forwarded, targets, strict=True):
             root = self.root(value)
             if root in arguments:
@@ -157,8 +157,8 @@ class StorageAssignment:
     def _enter(
         self,
         step: TimelineStep,
-        inits: list[Any],
-        arguments: list[Any],
+        inits: list[ir.Value],
+        arguments: list[ir.Value],
         places: list[TensorStorage],
         body: TimelineBlock,
     ) -> None:
@@ -170,7 +170,11 @@ class StorageAssignment:
         self._want(step.start, inits, places)
 
     def _yield(
-        self, body: TimelineBlock, values: list[Any], targets: list[TensorStorage], readers: Sequence[Any] | None = None
+        self,
+        body: TimelineBlock,
+        values: list[ir.Value],
+        targets: list[TensorStorage],
+        readers: Sequence[ir.Value] | None = None,
     ) -> None:
         """Compute the yielded values in the targets, which the body's tensors (arguments, else `readers`) are."""
         readers = tensors(body.arguments) if readers is None else readers
@@ -185,7 +189,7 @@ class StorageAssignment:
         for storage, before in kept:
             storage.free_after = before
 
-    def _claim(self, value: Any, storage: TensorStorage, body: TimelineBlock, readers: Sequence[Any] = ()) -> bool:
+    def _claim(self, value: ir.Value, storage: TensorStorage, body: TimelineBlock, readers: Sequence[Any] = ()) -> bool:
         """Let a value be computed in a storage, if this body computes it and the old content is not read any more."""
         root = self.root(value)
         step = self._made.get(root)
@@ -200,13 +204,13 @@ class StorageAssignment:
         self._put(root, storage)
         return True
 
-    def _storage_of(self, value: Any) -> TensorStorage:
+    def _storage_of(self, value: ir.Value) -> TensorStorage:
         if value not in self.storage:
             step = self._made[value]
             self._put(value, TensorStorage(Interval(bytes_of(value), step.start, step.end)))
         return self.storage[value]
 
-    def _put(self, value: Any, storage: TensorStorage) -> None:
+    def _put(self, value: ir.Value, storage: TensorStorage) -> None:
         self.storage[value] = storage
         storage.members += 1
 
@@ -241,7 +245,7 @@ class StorageAssignment:
                 self.in_place += 1
                 return
 
-    def _may_overwrite(self, op: Any, root: Any) -> bool:
+    def _may_overwrite(self, op: ir.Operation, root: ir.Value) -> bool:
         """Return whether a call may write its result over this input: it reads each element before it writes it."""
         if op.name != "relax.call_tir" or len(op.results) != 1:
             return False
@@ -251,10 +255,10 @@ class StorageAssignment:
 
     # Copies
 
-    def _want(self, number: int, values: list[Any], targets: list[TensorStorage]) -> None:
+    def _want(self, number: int, values: list[ir.Value], targets: list[TensorStorage]) -> None:
         self._wanted.append((number, values, targets))
 
-    def _moves(self, number: int, values: list[Any], targets: list[TensorStorage]) -> list[TensorCopy]:
+    def _moves(self, number: int, values: list[ir.Value], targets: list[TensorStorage]) -> list[TensorCopy]:
         """Return the copies that move values to their targets as if all happened at once."""
         wanted = [
             (value, self.storage.get(self.root(value)), target) for value, target in zip(values, targets, strict=True)
@@ -269,13 +273,13 @@ class StorageAssignment:
         ]
 
 
-def _known_at(value: Any, told: Mapping[str, int]) -> int:
+def _known_at(value: ir.Value, told: Mapping[str, int]) -> int:
     """Return the number of the step that binds the last of a tensor's dims; 0 if all are known before."""
     dims = dims_of(value.type) if is_tensor(value) else ()
     return max((told.get(name, 0) for dim in dims for name in D.symbols_of(dim)), default=0)
 
 
-def bytes_of(value: Any) -> Dim:
+def bytes_of(value: ir.Value) -> Dim:
     if not is_tensor(value):
         return 0
     return tensor_bytes(dims_of(value.type), storage_memref(value.type).element_type)

@@ -69,7 +69,7 @@ class FunctionSymbols:
     values are shown."""
 
     @staticmethod
-    def of(function: Any, inputs: Sequence[Any], binds: Iterable[Any]) -> FunctionSymbols:
+    def of(function: Any, inputs: Sequence[ir.Value], binds: Iterable[Any]) -> FunctionSymbols:
         """Create the symbols from the types of the inputs, and the operations that bind symbols."""
         dims = [dim for value in inputs for dim in dims_of(value.type) if not isinstance(dim, int)]
         texts = list(dict.fromkeys(map(str, dims)))
@@ -142,7 +142,7 @@ class FunctionSymbols:
             size = D.substitute(size, {name: self.bounds[name] for name in late})
         return D.UNKNOWN
 
-    def load(self, record: Any) -> dict[str, Any]:
+    def load(self, record: Any) -> dict[str, ir.Value]:
         """Return the values of the inputs' symbols at the insertion point."""
         values = {name: load_word(record, self.slot(D.symbol(name))) for name in self.plain}
         for name, dim in self.solved.items():
@@ -154,7 +154,7 @@ class FunctionSymbols:
             values[name] = arith.FloorDivSIOp(total, emit_constant(factor, ir.IndexType.get())).result
         return values
 
-    def annotate(self, function: Any) -> None:
+    def annotate(self, function: ir.Operation) -> None:
         if not self.any:
             return
         texts = {
@@ -167,7 +167,7 @@ class FunctionSymbols:
         for key, values in texts.items():
             function.attributes[key] = ir.ArrayAttr.get([ir.StringAttr.get(text) for text in values])
 
-    def build_function(self, name: str, after: Any) -> None:
+    def build_function(self, name: str, after: ir.Operation) -> None:
         """Build the size function: it checks the input dims in the record, and writes all sizes known then."""
         kind = ir.MemRefType.get([self.words], ir.IntegerType.get_signless(64))
         with after.location, ir.InsertionPoint(after):
@@ -203,17 +203,17 @@ def load_or_emit(symbols: FunctionSymbols, sizes: SizeEmitter, record: Any, dim:
     return load_word(record, symbols.slot(dim)) if str(dim) in symbols.inputs else sizes.emit(dim)
 
 
-def compare(predicate: str, left: Any, right: Any) -> Any:
+def compare(predicate: str, left: ir.Value, right: ir.Value) -> ir.Value:
     return arith.CmpIOp(getattr(arith.CmpIPredicate, predicate), left, right).result
 
 
-def load_word(record: Any, slot: int) -> Any:
+def load_word(record: ir.Value, slot: int) -> ir.Value:
     """Load a word of the record as an index."""
     word = memref.LoadOp(record, [emit_constant(slot, ir.IndexType.get())]).result
     return create("arith.index_cast", ir.IndexType.get(), word)
 
 
-def store_word(value: Any, record: Any, slot: int) -> None:
+def store_word(value: ir.Value, record: Any, slot: int) -> None:
     word = create("arith.index_cast", ir.IntegerType.get_signless(64), value)
     memref.StoreOp(word, record, [emit_constant(slot, ir.IndexType.get())])
 

@@ -21,9 +21,9 @@ REGIONS = frozenset({"scf.if", *LOOPS})
 class TimelineBlock:
     """A block: its operations and its terminator."""
 
-    arguments: list[Any]
+    arguments: list[ir.Value]
     steps: list[TimelineStep]
-    terminator: Any
+    terminator: ir.Operation
     end: int
     """The number of the terminator."""
 
@@ -53,12 +53,12 @@ class Timeline:
         self._clock += 1
         return self._clock
 
-    def _body(self, block: Any) -> TimelineBlock:
+    def _body(self, block: ir.Block) -> TimelineBlock:
         operations = [op.operation for op in block.operations]
         steps = [self._step(op) for op in operations[:-1]]
         return TimelineBlock(list(block.arguments), steps, operations[-1], self._tick())
 
-    def _step(self, op: Any) -> TimelineStep:
+    def _step(self, op: ir.Operation) -> TimelineStep:
         step = TimelineStep(op, self._tick())
         if op.name in REGIONS:
             step.bodies = [self._body(region.blocks[0]) for region in op.regions if len(region.blocks)]
@@ -72,12 +72,12 @@ class Timeline:
     def operations(self) -> list[Any]:
         return [step.op for step in self.steps()]
 
-    def last_uses(self, root: Callable[[Any], Any]) -> dict[Any, int]:
+    def last_uses(self, root: Callable[[Any], Any]) -> dict[ir.Value, int]:
         """Return the last step that needs each root. Roots are the tensors that others are views of."""
-        last: dict[Any, int] = {}
-        depth: dict[Any, int] = {}
+        last: dict[ir.Value, int] = {}
+        depth: dict[ir.Value, int] = {}
 
-        def use(values: Sequence[Any], number: int, loops: list[TimelineStep]) -> None:
+        def use(values: Sequence[ir.Value], number: int, loops: list[TimelineStep]) -> None:
             for value in values:
                 found = root(value)
                 around = depth.get(found, 0)
@@ -105,10 +105,10 @@ def _steps_of(body: TimelineBlock) -> Iterator[TimelineStep]:
             yield from _steps_of(nested)
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType)
 
 
-def tensors(values: Any) -> list[Any]:
+def tensors(values: Sequence[ir.Value]) -> list[Any]:
     """Return the values that need a buffer; the others are scalars, which stay as they are."""
     return [value for value in values if is_tensor(value)]

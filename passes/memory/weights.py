@@ -16,12 +16,12 @@ RELEASE = "release"
 """The session option that allows releasing."""
 
 
-def named_arrays(root: Any) -> Counter[str] | None:
+def named_arrays(root: ir.Operation) -> Counter[str] | None:
     """Count the constants and artifacts of code generators that name each array; None if others may name some."""
     found: Counter[str] = Counter()
     foreign = False
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> Any:
         nonlocal foreign
         if op.name == "builtin.module" and op != root:
             foreign = True
@@ -36,7 +36,7 @@ def named_arrays(root: Any) -> Counter[str] | None:
     return None if foreign else found
 
 
-def release_unnamed(op: Any, session: Any) -> None:
+def release_unnamed(op: ir.OpView, session: Any) -> None:
     """Release every array that passes created and that no constant of the module names."""
     root = op.operation
     while root.parent is not None:
@@ -56,7 +56,7 @@ class ConstantReleaser:
         self.params = session.params
         self.named = named_arrays(module.operation) if session.options.get(RELEASE) else None
 
-    def unused(self, constant: Any) -> None:
+    def unused(self, constant: ir.OpView) -> None:
         """Erase a constant if nothing uses it any more."""
         if self.named is None or any(True for _ in constant.results[0].uses):
             return

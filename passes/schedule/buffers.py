@@ -29,7 +29,7 @@ SCHEDULE = "tir.schedule"
 """Attribute: the rule that scheduled the function, and its parameters."""
 
 
-def memref_of(tensor_type: Any) -> Any:
+def memref_of(tensor_type: ir.Type) -> ir.Type:
     return buffer_type(dims_of(tensor_type), tensor_type.element_type)
 
 
@@ -58,7 +58,7 @@ class BufferFunction:
             )
             self.entry = self.function.add_entry_block()
         arguments = list(self.entry.arguments)
-        self.buffers: dict[Any, Any] = dict(zip(view.arguments, arguments[: len(inputs)], strict=True))
+        self.buffers: dict[ir.Value, ir.Value] = dict(zip(view.arguments, arguments[: len(inputs)], strict=True))
         self.copies: list[tuple[Any, Any]] = []
         for value, buffer in zip(view.returned, arguments[len(inputs) :], strict=True):
             if value in self.buffers:
@@ -67,13 +67,13 @@ class BufferFunction:
                 self.buffers[value] = buffer
         self._views: list[tuple[Any, int]] = []
 
-    def buffer(self, value: Any) -> Any:
+    def buffer(self, value: ir.Value) -> Any:
         """Return the buffer of a tensor value; scratch memory if it is neither a parameter nor returned."""
         if value not in self.buffers:
             self.buffers[value] = self.scratch(dims_of(value.type), value.type.element_type)
         return self.buffers[value]
 
-    def scratch(self, shape: Sequence[Dim], element_type: Any) -> Any:
+    def scratch(self, shape: Sequence[Dim], element_type: ir.Type) -> ir.Value:
         """Allocate scratch memory at the start of the function: small buffers on the stack, others in the workspace."""
         kind = buffer_type(shape, element_type)
         size = tensor_bytes(shape, element_type)
@@ -92,7 +92,7 @@ class BufferFunction:
         dynamic = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8))
         self.workspace = self.entry.add_argument(dynamic, self.location)
 
-    def build(self, body: Callable[[], None], schedule: dict[str, Any]) -> Any:
+    def build(self, body: Callable[[], None], schedule: dict[str, int | list[int] | str]) -> Any:
         """Run `body` at the insertion point of the function, finish it, and replace the tensor form by it."""
         with ir.InsertionPoint(self.entry), self.location:
             try:
@@ -132,7 +132,7 @@ class BufferFunction:
         self.function.operation.attributes[WORKSPACE] = workspace_attribute(self.workspace_bytes)
 
 
-def schedule_attribute(schedule: dict[str, Any]) -> Any:
+def schedule_attribute(schedule: dict[str, int | list[int] | str]) -> ir.Attribute:
     """Return a dictionary attribute of strings, integers and lists of integers."""
 
     def encode(value: Any) -> Any:

@@ -22,13 +22,13 @@ def index(value: Dim) -> Any:
 
 
 def for_loop(
-    lower: Any,
+    lower: Dim | ir.Value,
     upper: Any,
     step: int,
     body: Callable[..., Any],
     carried: Sequence[ir.Value] = (),
     parallel: bool = False,
-) -> list[Any]:
+) -> list[ir.Value]:
     """Emit an `scf.for`; `body(i, *carried)` returns the next carried values, if any are. Return the final ones."""
     low = index(lower) if isinstance(lower, (int, SymbolicDim)) else lower
     high = index(upper) if isinstance(upper, (int, SymbolicDim)) else upper
@@ -44,7 +44,7 @@ def for_loop(
 def nest(extents: Sequence[Dim], body: Callable[[list[Any]], None]) -> None:
     """Emit loops over all extents, outermost first, without those of extent 1."""
 
-    def level(done: list[Any]) -> None:
+    def level(done: list[ir.Value]) -> None:
         if len(done) == len(extents):
             body(done)
             return
@@ -57,7 +57,7 @@ def nest(extents: Sequence[Dim], body: Callable[[list[Any]], None]) -> None:
     level([])
 
 
-def apply_map(map_: Any, operands: Sequence[Any]) -> list[Any]:
+def apply_map(map_: Any, operands: Sequence[ir.Value]) -> list[ir.Value]:
     """Emit the results of an affine map for these index values; plain dims and constants need no operation."""
     results = []
     for expr in map_.results:
@@ -71,21 +71,21 @@ def apply_map(map_: Any, operands: Sequence[Any]) -> list[Any]:
     return results
 
 
-def load(buffer: Any, shape: Sequence[Dim], indices: Sequence[Any]) -> Any:
+def load(buffer: Any, shape: Sequence[Dim], indices: Sequence[ir.Value]) -> ir.Value:
     """Load an element of a tensor of this shape from its buffer."""
     return memref.LoadOp(buffer, buffer_indices(shape, indices)).result
 
 
-def store(value: Any, buffer: Any, shape: Sequence[Dim], indices: Sequence[Any]) -> None:
+def store(value: Any, buffer: ir.Value, shape: Sequence[Dim], indices: Sequence[ir.Value]) -> None:
     memref.StoreOp(value, buffer, buffer_indices(shape, indices))
 
 
-def attribute_constant(attribute: Any) -> Any:
+def attribute_constant(attribute: Any) -> ir.Value:
     """Emit the scalar constant of an attribute such as `0.0 : f32`."""
     return create("arith.constant", attribute.type, value=attribute)
 
 
-def all_inside(indices: Sequence[Any], shape: Sequence[Dim], ranges: Sequence[tuple[Any, Any]]) -> Any:
+def all_inside(indices: Sequence[ir.Value], shape: Sequence[Dim], ranges: Sequence[tuple[int, int]]) -> Any:
     """Emit an i1: all indices are in bounds; None if their ranges prove it."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     condition = None
@@ -100,7 +100,7 @@ def all_inside(indices: Sequence[Any], shape: Sequence[Dim], ranges: Sequence[tu
     return condition
 
 
-def map_ranges(map_: Any, domain: Sequence[Dim]) -> list[tuple[Any, Any]]:
+def map_ranges(map_: Any, domain: Sequence[Dim]) -> list[tuple[int, int]]:
     """Return the smallest and largest value of each result of an affine map over a domain, conservatively."""
     return [_range(expr, domain) for expr in map_.results]
 
@@ -124,7 +124,7 @@ def _range(expr: Any, domain: Sequence[Dim]) -> tuple[Any, Any]:
     return -(-left[0] // divisor), -(-left[1] // divisor)
 
 
-def clone_body(block: Any, values: dict[Any, Any]) -> list[Any]:
+def clone_body(block: Any, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
     """Emit a block's body as scalars with its arguments replaced; return the yielded values."""
     env = dict(values)
     for op in block.body_ops:
@@ -135,7 +135,7 @@ def clone_body(block: Any, values: dict[Any, Any]) -> list[Any]:
     return [env[v] for v in block.yielded]
 
 
-def _clone(op: Any, operands: list[Any]) -> Any:
+def _clone(op: ir.Operation, operands: list[ir.Value]) -> ir.Operation:
     if op.name == "tensor.extract" and isinstance(operands[0].type, ir.MemRefType):
         return memref.LoadOp(operands[0], buffer_indices(dims_of(op.operands[0].type), operands[1:])).operation
     attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}

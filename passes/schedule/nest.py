@@ -22,7 +22,7 @@ from mirlo.passes.schedule.loops import (
 
 
 @schedule("any")
-def scalar_nest(kernel: Any, context: Any) -> Any:
+def scalar_nest(kernel: Any, context: Any) -> ir.OpView:
     """Schedule loops in the order of the axes, one element at a time."""
     buffers = BufferFunction(kernel.view)
 
@@ -44,11 +44,11 @@ def emit_buffer_block(block: BlockView) -> None:
     _emit(block, [operand.value for operand in block.inputs], [output.value for output in block.outputs])
 
 
-def _emit(block: BlockView, inputs: list[Any], outputs: list[Any]) -> None:
+def _emit(block: BlockView, inputs: list[ir.Value], outputs: list[ir.Value]) -> None:
     nest([block.domain[i] for i in block.spatial], lambda spatial: emit_point(block, spatial, inputs, outputs))
 
 
-def emit_point(block: BlockView, spatial: list[Any], inputs: list[Any], outputs: list[Any]) -> None:
+def emit_point(block: BlockView, spatial: list[ir.Value], inputs: list[ir.Value], outputs: list[ir.Value]) -> None:
     """Emit one element of each output, at these values of the spatial axes."""
     if not block.is_reduction:
         made = clone_body(block, _environment(block, spatial, inputs, ()))
@@ -59,19 +59,19 @@ def emit_point(block: BlockView, spatial: list[Any], inputs: list[Any], outputs:
         store(value, buffer, output.shape, apply_map(output.map, where))
 
 
-def _scatter(block: BlockView, spatial: list[Any]) -> list[Any]:
+def _scatter(block: BlockView, spatial: list[ir.Value]) -> list[Any]:
     """Return index values by axis position; the reduction axes of an output's map are not read."""
-    values: list[Any] = [None] * block.rank
+    values: list[ir.Value | None] = [None] * block.rank
     for position, value in zip(block.spatial, spatial, strict=True):
         values[position] = value
     filler = spatial[0] if spatial else None
     return [filler if v is None else v for v in values] if filler is not None else values
 
 
-def _reduce(block: BlockView, spatial: list[Any], inputs: list[Any], start: list[Any]) -> list[Any]:
+def _reduce(block: BlockView, spatial: list[ir.Value], inputs: list[ir.Value], start: list[ir.Value]) -> list[ir.Value]:
     extents = [block.domain[i] for i in block.reduce]
 
-    def level(done: list[Any], carried: list[Any]) -> list[Any]:
+    def level(done: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
         if len(done) == len(extents):
             indices: list[Any] = [None] * block.rank
             for position, value in zip((*block.spatial, *block.reduce), (*spatial, *done), strict=True):
@@ -82,7 +82,9 @@ def _reduce(block: BlockView, spatial: list[Any], inputs: list[Any], start: list
     return level([], start)
 
 
-def _environment(block: BlockView, indices: list[Any], inputs: list[Any], carried: Any) -> dict[Any, Any]:
+def _environment(
+    block: BlockView, indices: list[ir.Value], inputs: list[ir.Value], carried: Any
+) -> dict[ir.Value, ir.Value]:
     values = dict(zip(block.index_arguments, indices, strict=True))
     for argument, operand, buffer in zip(block.input_arguments, block.inputs, inputs, strict=True):
         values[argument] = buffer if operand.is_opaque else _read(operand, buffer, indices, block.domain)
@@ -90,7 +92,7 @@ def _environment(block: BlockView, indices: list[Any], inputs: list[Any], carrie
     return values
 
 
-def _read(operand: Any, buffer: Any, indices: list[Any], domain: Any) -> Any:
+def _read(operand: Any, buffer: ir.Value, indices: list[ir.Value], domain: tuple[int, ...]) -> ir.Value:
     where = apply_map(operand.map, indices)
     if operand.outside is None:
         return load(buffer, operand.shape, where)

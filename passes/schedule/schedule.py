@@ -134,7 +134,7 @@ def _annotate_work(view: PrimView) -> None:
     add_extents(view.op, (block.domain for block in view.blocks))
 
 
-def _counts(op: Any) -> bool:
+def _counts(op: ir.Operation) -> bool:
     """Return whether a scalar operation is arithmetic on floats, a product or sum of integers, or a math function."""
     if op.name in _INTEGER:
         return isinstance(op.results[0].type, ir.IntegerType)  # index computations are no arithmetic

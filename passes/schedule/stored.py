@@ -34,11 +34,11 @@ class Stored:
     """Suffix of the new constant's name."""
 
 
-def calls_of(module: Any) -> dict[str, list[Any]]:
+def calls_of(module: Any) -> dict[str, list[ir.Operation]]:
     """Return the calls of each prim function."""
-    found: dict[str, list[Any]] = defaultdict(list)
+    found: dict[str, list[ir.Operation]] = defaultdict(list)
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> Any:
         if op.operation.name == "relax.call_tir":
             found[op.operation.opview.callee].append(op.operation)
         return ir.WalkResult.ADVANCE
@@ -89,5 +89,5 @@ def _count_runs(op: Any) -> None:
         op.attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
 
 
-def _replaced(values: Sequence[Any], position: int, value: Any) -> list[Any]:
+def _replaced(values: Sequence[Any], position: int, value: ir.Attribute) -> list[Any]:
     return [value if i == position else old for i, old in enumerate(values)]

@@ -62,7 +62,7 @@ class ApplyTuning(Pass):
     operators: str = option("", "operators to tell instead of prim functions, with spaces between")
     target_options: str = option("", "options of the target, which name the machine that code is for")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         database: Lookup | None = session.options.get(TUNING)
         if database is None:
             return
@@ -93,11 +93,11 @@ class ApplyTuning(Pass):
         return None
 
 
-def operations_named(module: Any, names: Collection[str]) -> list[Any]:
+def operations_named(module: Any, names: Collection[str]) -> list[ir.Operation]:
     """Return the operations with these names in a module."""
-    found: list[Any] = []
+    found: list[ir.Operation] = []
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> Any:
         if op.name in names:
             found.append(op)
         return ir.WalkResult.ADVANCE
@@ -117,7 +117,7 @@ def set_tuned(function: Any, values: Values) -> None:
     function.operation.attributes[TUNED] = ir.DictAttr.get(numbers)
 
 
-def tuned_values(function: Any) -> dict[str, int]:
+def tuned_values(function: ir.OpView | ir.Operation) -> dict[str, int]:
     """Return the tuned choices of a prim function or operator; empty if there are none."""
     attributes = function.operation.attributes
     if TUNED not in attributes:
@@ -126,7 +126,7 @@ def tuned_values(function: Any) -> dict[str, int]:
     return {found[i].name: ir.IntegerAttr(found[i].attr).value for i in range(len(found))}
 
 
-def take_tuned(op: Any) -> dict[str, int]:
+def take_tuned(op: ir.Operation) -> dict[str, int]:
     """Remove and return the tuned choices of an operator."""
     found = tuned_values(op)
     if found:

@@ -14,7 +14,7 @@ from mirlo.dialects.tir.sizes import buffer_indices
 from mirlo.passes.schedule.loops import index
 
 
-def is_vector(value: Any) -> bool:
+def is_vector(value: ir.Value) -> bool:
     return isinstance(value.type, ir.VectorType)
 
 
@@ -31,7 +31,7 @@ def lane_indices(first: Any, lanes: int) -> Any:
     return create("arith.addi", index_vector, splat(first, lanes), create("vector.step", index_vector))
 
 
-def flat(buffer: Any) -> Any:
+def flat(buffer: ir.Value) -> Any:
     """Emit a one-dimensional view of a contiguous buffer."""
     kind = buffer.type
     if len(kind.shape) == 1:
@@ -45,7 +45,7 @@ def flat(buffer: Any) -> Any:
     return memref.CollapseShapeOp(result, buffer, [list(range(len(kind.shape)))]).result
 
 
-def lane_mask(lanes: int, active: int) -> Any:
+def lane_mask(lanes: int, active: int) -> ir.Value:
     """Emit the mask whose first `active` lanes are on."""
     mask_type = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
     if active >= lanes:
@@ -54,7 +54,7 @@ def lane_mask(lanes: int, active: int) -> Any:
     return create("vector.constant_mask", mask_type, mask_dim_sizes=ir.DenseI64ArrayAttr.get([active]))
 
 
-def mask_of(lanes: Sequence[bool]) -> Any:
+def mask_of(lanes: Sequence[bool]) -> ir.Value:
     """Emit the mask in which these lanes are on."""
     count = sum(lanes)
     if all(lanes[:count]):
@@ -96,7 +96,7 @@ def gather(buffer: Any, shape: Sequence[Dim], indices: Sequence[Any], lanes: int
     return create("vector.gather", result, flat(buffer), index(0), linear, enabled, filler)
 
 
-def vector_body(block: Any, values: dict[Any, Any], lanes: int, mask: Any = None) -> list[Any]:
+def vector_body(block: Any, values: dict[ir.Value, ir.Value], lanes: int, mask: Any = None) -> list[ir.Value]:
     """Emit a block's body over scalars or vectors of `lanes` lanes; return the yielded values.
 
     An operation with a vector operand becomes a vector operation; values that are the same for all lanes stay
@@ -118,7 +118,7 @@ EXTREMES = ("arith.maximumf", "arith.minimumf")
 """Operations for which the sign of a zero result is unspecified: to respect it costs two more operations."""
 
 
-def vector_op(op: Any, operands: list[Any], lanes: int) -> list[Any]:
+def vector_op(op: ir.Operation, operands: list[ir.Value], lanes: int) -> list[Any]:
     """Emit an operation of a body on these operands, over vectors if one of them is a vector."""
     attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
     if op.name in EXTREMES:

@@ -9,7 +9,7 @@ from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.gpu.host_integers import constant_of
 
 
-def hoist_copies(work: list[Any]) -> list[Any]:
+def hoist_copies(work: list[ir.Operation]) -> list[ir.Operation]:
     """Replace leading copy loops of a function with copies before its launch; return the remaining work."""
     left = list(work)
     while left and (found := _match_copy_loops(left[0])) is not None:
@@ -45,7 +45,9 @@ def _match_copy_loops(op: Any) -> tuple[Any, Any, list[Any]] | None:
     return None
 
 
-def _ends(load: Any, store: Any, places: list[Any], extents: list[Any]) -> tuple[Any, Any, list[Any]] | None:
+def _ends(
+    load: ir.Operation, store: ir.Operation, places: list[Any], extents: list[ir.Value]
+) -> tuple[ir.Value, ir.Value, list[ir.Value]] | None:
     source, target = load.operands[0], store.operands[1]
     read, written = list(load.operands)[1:], list(store.operands)[2:]
     if store.operands[0] != load.results[0] or read != written or source.type != target.type or source == target:

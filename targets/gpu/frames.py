@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.sizes import FIRST, Allocator, Sizes
 from mirlo.targets.gpu.host import HostInterpreter, Straight, is_straight, straight_steps
@@ -77,12 +77,12 @@ class Frames:
         arena = self.sizes.arena_bytes(record) if self.sizes.is_dynamic else self.program["arena"]
         return CallFrame(key, regions, total, arena, steps)
 
-    def _bytes(self, spec: Any, record: Any) -> int:
+    def _bytes(self, spec: TensorSpec, record: Any) -> int:
         if self.is_late(spec):
             return 0
         return math.prod(self.sizes.shape(spec.shape, record)) * numpy_dtype(spec.dtype).itemsize
 
-    def is_late(self, spec: Any) -> bool:
+    def is_late(self, spec: TensorSpec) -> bool:
         """Return whether an output's size is data-dependent."""
         return not self.late.isdisjoint(map(str, spec.shape))
 

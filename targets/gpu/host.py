@@ -273,7 +273,7 @@ def is_straight(steps: Sequence[dict[str, Any]], on_device: Collection[str] = ()
     return True
 
 
-def straight_steps(steps: Sequence[dict[str, Any]], record: Any) -> list[dict[str, Any]]:
+def straight_steps(steps: Sequence[dict[str, int | list[int | str] | str]], record: Any) -> list[dict[str, Any]]:
     """Return the launches, copies and calls of a program for the sizes of a record."""
     gathered = Straight()
     HostInterpreter(gathered, record).run(steps)

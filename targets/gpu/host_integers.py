@@ -32,7 +32,7 @@ class HostIntegers:
             raise PassError(f"a value of type {value.type} is none that the host of a GPU knows", value.location)
         return self.known[value]
 
-    def name(self, value: Any) -> str:
+    def name(self, value: ir.Value) -> str:
         """Return a name for a value that is known only when the program runs."""
         if str(value.type) not in FORMATS:
             raise PassError(f"the host of a GPU knows no values of type {value.type}", value.location)
@@ -40,7 +40,7 @@ class HostIntegers:
         self.known[value] = f"%{self._count}"
         return f"%{self._count}"
 
-    def named(self, value: Any, kind: str, **fields: Any) -> None:
+    def named(self, value: ir.Value, kind: str, **fields: Any) -> None:
         """Add an instruction that defines a value."""
         name = self.name(value)
         self.steps.append(HostInstruction(kind, {"name": name, **fields}))
@@ -85,7 +85,7 @@ class HostIntegers:
         return name
 
 
-def constant_of(value: Any) -> int | None:
+def constant_of(value: ir.Value) -> int | None:
     """Return the integer of a constant; None for other values."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "arith.constant":
@@ -100,5 +100,5 @@ def _held(value: Any) -> Any:
     return int(value.value) & 1 if str(value.type) == "i1" else int(value.value)
 
 
-def _bits(kind: Any) -> int:
+def _bits(kind: ir.Type) -> int:
     return 64 if isinstance(kind, ir.IndexType) else int(kind.width)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.legalize.attention import fused_attention
 from mirlo.passes.rules import legalize
 
 
 @legalize("relax.attention", target="gpu", name="fused")
-def attention(op: Any, b: Any) -> Any:
+def attention(op: ir.OpView, b: Any) -> ir.Value:
     """Legalize attention to one prim function, which the attention schedules compute one tile of scores at a time."""
     return fused_attention(op, b)

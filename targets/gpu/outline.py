@@ -33,7 +33,7 @@ class OutlineKernels(Pass):
     name = "outline-kernels"
     contained = True
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         operations = list(op.regions[0].blocks[0].operations)
         known = {ir.StringAttr(f.attributes["sym_name"]).value for f in operations if ON_DEVICE in f.attributes}
         for function in operations:
@@ -47,7 +47,7 @@ class OutlineKernels(Pass):
         manager.run(op.operation)
 
     @staticmethod
-    def _check(function: Any, known: set[str]) -> None:
+    def _check(function: ir.OpView, known: set[str]) -> None:
         for call in find(function, "func.call"):
             callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
             if callee in known:
@@ -55,7 +55,7 @@ class OutlineKernels(Pass):
             raise PassError(f"a kernel calls the C function '{callee}', which GPUs do not have", call.location)
 
 
-def _wrap(function: Any) -> None:
+def _wrap(function: ir.Operation) -> None:
     """Wrap all work in one launch: a thread per iteration of parallel loops, or one thread; views stay outside."""
     body = function.regions[0].blocks[0]
     operations = [op.operation for op in body.operations]
@@ -75,7 +75,7 @@ def _wrap(function: Any) -> None:
         launch(1, WARP, lambda ids: _single_thread_kernel(inside, ids))
 
 
-def _each(inside: list[Any], loops: list[Any], indices: list[Any]) -> None:
+def _each(inside: list[ir.Operation], loops: list[ir.Operation], indices: list[ir.Value]) -> None:
     """Emit one iteration with private scratch memory."""
     end = _mark()
     for op in inside:
@@ -106,10 +106,10 @@ def _mark() -> Any:
     return index(0).owner
 
 
-def _work(operations: list[Any]) -> list[Any]:
+def _work(operations: list[ir.Operation]) -> list[ir.Operation]:
     """Return the device's operations; the host keeps views of buffers and arithmetic on sizes."""
-    inside: list[Any] = []
-    made: set[Any] = set()
+    inside: list[ir.Operation] = []
+    made: set[ir.Value] = set()
     """Values that the device computes."""
     for op in operations:
         computes_size = op.name.startswith("arith.") and isinstance(op.results[0].type, ir.IndexType)

@@ -107,6 +107,6 @@ class WhenCalled:
         """Return whether there was a call."""
         return self._model is not None
 
-    def __call__(self, tensors: Any, params: Any, arena: Any, stamps: Any) -> None:
+    def __call__(self, tensors: Any, params: Any, arena: int, stamps: Any) -> None:
         """Run the entry function, with the signature of compiled CPU code."""
         self.model.call(tensors, params, arena, stamps)

@@ -46,7 +46,7 @@ RECORD_SPACE = "record"
 """Stands for the call record while a program is read."""
 
 
-def read_program(module: Any, main: Any) -> LaunchProgram:
+def read_program(module: ir.Module, main: ir.Operation) -> LaunchProgram:
     """Return the program of a planned module whose kernels are outlined."""
     functions = {ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation
                  for op in module.body.operations if op.operation.name == "func.func"}  # fmt: skip
@@ -54,7 +54,7 @@ def read_program(module: Any, main: Any) -> LaunchProgram:
 
 
 class _Reader:
-    def __init__(self, module: Any, functions: dict[str, Any]):
+    def __init__(self, module: Any, functions: dict[str, ir.Operation]):
         self.module = module
         self.functions = functions
         self.program = LaunchProgram()
@@ -65,8 +65,8 @@ class _Reader:
         self.late = 0
         self.depth = 0
 
-    def run(self, main: Any) -> LaunchProgram:
-        env: dict[Any, Any] = {}
+    def run(self, main: ir.Operation) -> LaunchProgram:
+        env: dict[ir.Value, Range] = {}
         tensors = params = 0
         entries = ir.ArrayAttr(main.attributes["arg_attrs"])
         for argument, entry in zip(main.regions[0].blocks[0].arguments, entries, strict=True):
@@ -90,7 +90,7 @@ class _Reader:
             self.program.sizes = self._body(block, {block.arguments[0]: Range(RECORD_SPACE, 0, 0, WHOLE_REMAINDER)})
         return self.program
 
-    def _body(self, block: Any, env: dict[Any, Any]) -> list[Step]:
+    def _body(self, block: ir.Block, env: dict[ir.Value, Range]) -> list[Step]:
         """Return the steps of a block."""
         steps: list[Step] = []
         before, self.numbers.steps = self.numbers.steps, steps
@@ -126,7 +126,7 @@ class _Reader:
 
     # Memory
 
-    def _look(self, op: Any, env: dict[Any, Any]) -> Range | TensorMap | None:
+    def _look(self, op: ir.Operation, env: dict[ir.Value, Range]) -> Range | TensorMap | None:
         """Return the range that a view operation refers to; None for other operations."""
         if op.name == "memref.view":
             return self._view(op, env[op.operands[0]])
@@ -151,11 +151,11 @@ class _Reader:
             ir.StringAttr(op.attributes["format"]).value,
         )  # fmt: skip
 
-    def _view(self, op: Any, source: Range) -> Range:
+    def _view(self, op: ir.Operation, source: Range) -> Range:
         offset = self.numbers.add(source.offset, self.numbers.of(op.operands[1]))
         return Range(source.space, source.index, offset, _bytes(op.results[0].type))
 
-    def _element(self, buffer: Any, indices: Sequence[Any], where: Range) -> tuple[Value, Range]:
+    def _element(self, buffer: ir.Value, indices: Sequence[ir.Value], where: Range) -> tuple[Value, Range]:
         """Return the linear index of an element, and the range that starts at it."""
         place: Value = 0
         for dim, index in zip(buffer.type.shape, indices, strict=True):
@@ -164,7 +164,7 @@ class _Reader:
         offset = self.numbers.add(where.offset, self.numbers.multiply(place, size))
         return place, Range(where.space, where.index, offset, size)
 
-    def _load(self, op: Any, where: Range) -> None:
+    def _load(self, op: ir.Operation, where: Range) -> None:
         place, element = self._element(op.operands[0], list(op.operands)[1:], where)
         if where.space == RECORD_SPACE:
             self.numbers.named(op.results[0], "word", at=place)
@@ -172,7 +172,7 @@ class _Reader:
             kind = str(op.results[0].type)
             self.numbers.named(op.results[0], "load", **{"from": element.as_json(), "type": kind})
 
-    def _store(self, op: Any, where: Range, steps: list[Step]) -> None:
+    def _store(self, op: ir.Operation, where: Range, steps: list[Step]) -> None:
         value = self.numbers.of(op.operands[0])
         place, element = self._element(op.operands[1], list(op.operands)[2:], where)
         if where.space == RECORD_SPACE:
@@ -234,7 +234,7 @@ class _Reader:
         if self.depth == 1:
             self.row += 1
 
-    def _launch(self, op: Any, env: dict[Any, Any], steps: list[Step]) -> None:
+    def _launch(self, op: ir.Operation, env: dict[ir.Value, Range], steps: list[Step]) -> None:
         operands = list(op.operands)
         sizes = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
         first = sizes[0]
@@ -256,7 +256,7 @@ class _Reader:
 
     # Control flow
 
-    def _control(self, op: Any, env: dict[Any, Any], steps: list[Step]) -> None:
+    def _control(self, op: ir.Operation, env: dict[ir.Value, Range], steps: list[Step]) -> None:
         self._next_row()
         if op.name == "scf.for" and self._is_copy(op, env, steps):
             return
@@ -279,17 +279,17 @@ class _Reader:
         fields["results"] = list(map(numbers.name, op.results))
         steps.append(HostInstruction(op.name.removeprefix("scf."), fields, read))
 
-    def _region(self, region: Any, env: dict[Any, Any]) -> list[Step]:
+    def _region(self, region: ir.Region, env: dict[ir.Value, Range]) -> list[Step]:
         return self._body(region.blocks[0], dict(env)) if len(region.blocks) else []
 
-    def _end(self, op: Any, steps: list[Step]) -> None:
+    def _end(self, op: ir.Operation, steps: list[Step]) -> None:
         values = list(map(self.numbers.of, op.operands))
         if op.name == "scf.condition":
             steps.append(HostInstruction("condition", {"value": values[0], "values": values[1:]}))
         elif values:
             steps.append(HostInstruction("yield", {"values": values}))
 
-    def _is_copy(self, op: Any, env: dict[Any, Any], steps: list[Step]) -> bool:
+    def _is_copy(self, op: ir.Operation, env: dict[ir.Value, Range], steps: list[Step]) -> bool:
         """Return whether a loop copies elements one by one: buffers of dynamic size are copied so."""
         body = [o.operation for o in op.regions[0].blocks[0].operations]
         if [o.name for o in body] != ["memref.load", "memref.store", "scf.yield"] or len(op.results):
@@ -308,12 +308,12 @@ class _Reader:
         return True
 
 
-def _bytes(kind: Any) -> int:
+def _bytes(kind: ir.Type) -> int:
     """Return the bytes of a buffer, if its type determines them."""
     return WHOLE_REMAINDER if UNBOUNDED in kind.shape else buffer_bytes(kind)
 
 
-def _is_written(argument: Any) -> bool:
+def _is_written(argument: ir.Value) -> bool:
     """Return whether a kernel does anything with a buffer other than read elements."""
     if not isinstance(argument.type, ir.MemRefType):
         return False  # a scalar, or a tensor map: only operands that are read have one
@@ -322,13 +322,13 @@ def _is_written(argument: Any) -> bool:
     )
 
 
-def _is_source(use: Any) -> bool:
+def _is_source(use: ir.OpOperand) -> bool:
     """Return whether an asynchronous copy reads a buffer; its first operands are the destination."""
     op = use.owner.operation
     return op.name == "nvgpu.device_async_copy" and use.operand_number >= 2
 
 
-def _bytes_of(value: Any) -> bytes:
+def _bytes_of(value: ir.Attribute) -> bytes:
     kind = TensorType.from_mlir(value.type)
     assert kind is not None
     return read_dense(value, kind).tobytes()

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, LoopBuilder, constant, select
 from mirlo.passes.legalize.helpers import shape_of, short_name
 from mirlo.passes.legalize.rules.sort import order
-from mirlo.passes.rules import decline, legalize
+from mirlo.passes.rules import Decline, decline, legalize
 
 LONGEST = 1 << 16
 """Longest row: the number of comparisons is quadratic."""
 
 
 @legalize("relax.sort", "relax.argsort", target="gpu")
-def sort(op: Any, b: Any) -> Any:
+def sort(op: ir.OpView, b: Any) -> Decline | ir.Value:
     """Sort with a thread per element; stable."""
     shape = shape_of(op.x)
     axis = op.axis % len(shape)
@@ -33,7 +34,7 @@ def sort(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.topk", target="gpu")
-def topk(op: Any, b: Any) -> Any:
+def topk(op: ir.OpView, b: Any) -> Decline | tuple[ir.Value, ir.Value]:
     """Select the first elements with a thread per element; threads with a rank below k write."""
     shape = shape_of(op.x)
     axis = op.axis % len(shape)

@@ -31,7 +31,7 @@ class MapThreads(Pass):
     name = "map-threads"
     contained = True
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         for function in list(op.regions[0].blocks[0].operations):
             if is_prim_func(function) and not is_tensor_form(function):
                 loops = [loop for loop in find(function, "tir.for") if loop.opview.kind == "bound"]
@@ -130,14 +130,14 @@ def _constant_int(value: Any) -> int | None:
     return ir.IntegerAttr(owner.attributes["value"]).value
 
 
-def parallel_nest(function: Any) -> tuple[list[Any], list[int]] | None:
+def parallel_nest(function: ir.Operation) -> tuple[list[ir.Operation], list[int]] | None:
     """Return the loops with independent iterations that contain all of a function's work, with their extents.
 
     Return None if there are none, or if iterations would share scratch memory.
     """
     if WORKSPACE in function.attributes:
         return None
-    loops: list[Any] = []
+    loops: list[ir.Operation] = []
     extents: list[int] = []
     block = function.regions[0].blocks[0]
     while True:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.figures import Figures
-from mirlo.passes.targets import Target
+from mirlo.passes.targets import CompileOptions, Target
 
 
-def _pipeline(options: Any = None) -> str:
+def _pipeline(options: CompileOptions | None = None) -> str:
     from mirlo.targets.llvm.pipeline import compile_pipeline
 
     return compile_pipeline(options)
 
 
-def _emit(module: Any, options: Any) -> Any:
+def _emit(module: ir.Module, options: CompileOptions) -> Any:
     from mirlo.targets.llvm.emit import emit
 
     return emit(module, options)

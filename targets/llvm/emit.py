@@ -61,7 +61,7 @@ def loadable_on(processor: Processor) -> dict[str, Any]:
     return {"triple": processor.triple, "features": list(processor.features)}
 
 
-def _add_profiled(main: Any, kernels: int) -> None:
+def _add_profiled(main: ir.Operation, kernels: int) -> None:
     """Clone main into a function that also records the CPU's tick counter before the first call and after each."""
     if not kernels:
         return
@@ -85,7 +85,7 @@ def _add_profiled(main: Any, kernels: int) -> None:
                 _tick(profile, slot + 1)
 
 
-def _add_polls(module: Any) -> bool:
+def _add_polls(module: ir.Module) -> bool:
     """Let loops of unknown length ask after each iteration whether the call is to end; return whether there are any."""
     functions = [op.operation for op in module.body.operations if op.operation.name == "func.func"]
     loops = [loop for function in functions if not is_prim_func(function) for loop in _unbounded_loops(function)]
@@ -102,7 +102,7 @@ def _add_polls(module: Any) -> bool:
     return True
 
 
-def _unbounded_loops(op: Any) -> Iterator[Any]:
+def _unbounded_loops(op: ir.Operation) -> Iterator[ir.Operation]:
     """Yield the loops of a planned function whose trip count is known while they run."""
     for region in op.regions:
         for block in region.blocks:
@@ -113,7 +113,7 @@ def _unbounded_loops(op: Any) -> Iterator[Any]:
                     yield inner.operation
 
 
-def _neighbours(op: Any) -> Iterator[tuple[Any, Any]]:
+def _neighbours(op: Any) -> Iterator[tuple[ir.OpView, ir.OpView]]:
     """Yield each operation inside of one, with the operation after it."""
     for region in op.operation.regions:
         for block in region.blocks:
@@ -123,7 +123,7 @@ def _neighbours(op: Any) -> Iterator[tuple[Any, Any]]:
                 yield from _neighbours(inner)
 
 
-def _tick(profile: Any, slot: int) -> None:
+def _tick(profile: ir.Value, slot: int) -> None:
     i64 = ir.IntegerType.get_signless(64)
     ticks = ir.Operation.create(
         "llvm.call_intrinsic",
@@ -139,7 +139,7 @@ def _tick(profile: Any, slot: int) -> None:
     memref.StoreOp(ticks, profile, [index(slot)])
 
 
-def _drop_argument_facts(module: Any) -> None:
+def _drop_argument_facts(module: ir.Module) -> None:
     """Drop the names and types of the user's tensors, which do not affect the code: models then share cached code."""
     for op in module.body.operations:
         attributes = op.operation.attributes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.memory.names import FORK
@@ -22,7 +21,7 @@ class Fork:
     pointers: int
 
 
-def find_forks(module: Any) -> list[Fork]:
+def find_forks(module: ir.Module) -> list[Fork]:
     """Find the forks of a module that is not yet lowered to the LLVM dialect."""
     found = []
     for op in module.body.operations:
@@ -38,7 +37,7 @@ def find_forks(module: Any) -> list[Fork]:
     return found
 
 
-def define_forks(module: Any, forks: list[Fork], types: dict[str, list[str]]) -> None:
+def define_forks(module: ir.Module, forks: list[Fork], types: dict[str, list[str]]) -> None:
     """Define the body of each fork, in the LLVM dialect. `types` are the types of the forks' arguments, by name."""
     if not forks:
         return
@@ -54,7 +53,7 @@ def define_forks(module: Any, forks: list[Fork], types: dict[str, list[str]]) ->
             module.body.append(op.operation.clone())
 
 
-def argument_types(module: Any, forks: list[Fork]) -> dict[str, list[str]]:
+def argument_types(module: ir.Module, forks: list[Fork]) -> dict[str, list[str]]:
     """Return the LLVM types of the arguments of each fork, from its declaration in a lowered module."""
     names = {fork.name for fork in forks}
     found = {}

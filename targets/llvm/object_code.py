@@ -53,7 +53,7 @@ def compile_text(text: str, settings: CodeSettings, entry: EntryInterface | None
         return compile_module(ir.Module.parse(text), settings, entry)
 
 
-def compile_module(module: Any, settings: CodeSettings, entry: EntryInterface | None = None) -> bytes:
+def compile_module(module: ir.Module, settings: CodeSettings, entry: EntryInterface | None = None) -> bytes:
     """Compile a module, which is consumed; `entry` is given for the module with `main`."""
     forks = find_forks(module)
     calls = packed.find_calls(module, entry.packed) if entry is not None else []
@@ -72,7 +72,7 @@ def compile_module(module: Any, settings: CodeSettings, entry: EntryInterface | 
     return generate(module, settings)
 
 
-def _lower(module: Any, processor: Processor) -> None:
+def _lower(module: ir.Module, processor: Processor) -> None:
     try:
         # Verification after each of so many passes takes longer than the passes; the LLVM module is verified below.
         lower_to_llvm(module, processor, verify=False)
@@ -87,7 +87,7 @@ def _lower(module: Any, processor: Processor) -> None:
             op.operation.attributes["tune_cpu"] = tuned_for
 
 
-def _public(module: Any) -> dict[str, None]:
+def _public(module: ir.Module) -> dict[str, None]:
     """Return the functions that the rest of the model calls, in order."""
     functions = [op.operation for op in module.body.operations if op.operation.name in ("func.func", "llvm.func")]
     defined = [function for function in functions if len(function.regions[0].blocks)]
@@ -108,7 +108,7 @@ def _internalize(module: Any, exported: Container[str]) -> None:
             attributes["linkage"] = internal
 
 
-def _add_entry(module: Any, entry: EntryInterface) -> None:
+def _add_entry(module: ir.Module, entry: EntryInterface) -> None:
     """Add `entry(tensors**, params**, arena*, profile*)`, which calls main, or main_profiled if there is a profile.
 
     Without tensors it computes sizes: `arena` is then the call record.
@@ -150,7 +150,7 @@ def _add_entry(module: Any, entry: EntryInterface) -> None:
             module.body.append(op.operation.clone())
 
 
-def _unpack(function: Any, entry: EntryInterface) -> None:
+def _unpack(function: ir.Operation, entry: EntryInterface) -> None:
     """Make a function take the tables of pointers instead of the pointers, which it loads where they are used.
 
     LLVM's time for arguments on the stack grows with the square of their number.
@@ -182,7 +182,7 @@ def _unpack(function: Any, entry: EntryInterface) -> None:
         del function.attributes["arg_attrs"]
 
 
-def _entry_of(table: Any, position: int, is_loaded: bool) -> Any:
+def _entry_of(table: ir.Value, position: int, is_loaded: bool) -> ir.Value:
     """Return the address of an entry in a table of pointers, or the pointer there."""
     pointer = table.type
     address = ir.Operation.create(
@@ -198,5 +198,5 @@ def _entry_of(table: Any, position: int, is_loaded: bool) -> Any:
     return ir.Operation.create("llvm.load", results=[pointer], operands=[address]).results[0] if is_loaded else address
 
 
-def _symbol(op: Any) -> str:
+def _symbol(op: ir.OpView | ir.Operation) -> str:
     return str(ir.StringAttr(op.operation.attributes["sym_name"]).value)

@@ -37,10 +37,10 @@ class PackWeights(Pass):
     trusted = True
     machine: str = option("", "machine whose register tiles the panels fit; default: the one that is scheduled for")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         machine = find_machine(self.machine or session.options.get("machine"))
         calls = calls_of(op)
-        packed: dict[Any, Any] = {}
+        packed: dict[tuple[str, Order], str] = {}
         release = ConstantReleaser(op, session)
         for function in prim_functions(op):
             if not is_tensor_form(function):

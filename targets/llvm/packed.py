@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
@@ -25,7 +24,7 @@ class PackedCall:
     types: tuple[TensorType, ...]
 
 
-def find_calls(module: Any, names: Sequence[str]) -> list[PackedCall]:
+def find_calls(module: ir.Module, names: Sequence[str]) -> list[PackedCall]:
     """Find the declarations that `plan-memory` made."""
     found = []
     for op in module.body.operations:
@@ -39,7 +38,7 @@ def find_calls(module: Any, names: Sequence[str]) -> list[PackedCall]:
     return found
 
 
-def define_calls(module: Any, calls: Sequence[PackedCall], callers: Sequence[str]) -> None:
+def define_calls(module: ir.Module, calls: Sequence[PackedCall], callers: Sequence[str]) -> None:
     """Define the bodies of the declarations, and make callers return if a call fails."""
     if not calls:
         return
@@ -56,7 +55,7 @@ def define_calls(module: Any, calls: Sequence[PackedCall], callers: Sequence[str
             return_on_failure(functions[caller], symbols)
 
 
-def return_on_failure(function: Any, symbols: set[str]) -> None:
+def return_on_failure(function: ir.Operation, symbols: set[str]) -> None:
     """Branch after each call to the rest of its block or to a return.
 
     Calls return a status, or a pointer that is null on failure.
@@ -67,12 +66,12 @@ def return_on_failure(function: Any, symbols: set[str]) -> None:
                 block = _split_after(block, call)
 
 
-def _callee(call: Any) -> str | None:
+def _callee(call: ir.Operation) -> str | None:
     attribute = call.attributes.get("callee")
     return None if attribute is None else ir.FlatSymbolRefAttr(attribute).value
 
 
-def _split_after(block: Any, call: Any) -> Any:
+def _split_after(block: ir.Block, call: ir.Operation) -> ir.Block:
     """End a block after a call that returns a status; return the block with the remaining operations."""
     operations = [op.operation for op in block.operations]
     rest = block.create_after()
@@ -92,7 +91,7 @@ def _split_after(block: Any, call: Any) -> Any:
     return rest
 
 
-def _failed(result: Any) -> Any:
+def _failed(result: ir.Value) -> ir.Value:
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     if result.type == i1:
         return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mirlo.dialects.bindings import passmanager
+from mirlo.dialects.bindings import ir, passmanager
 from mirlo.passes.options import quote
 from mirlo.targets.llvm.bfloat16 import expand_bf16, move_bf16_as_integers, uses_bf16
 from mirlo.targets.llvm.fma import expand_fma
@@ -79,7 +79,7 @@ def lower_pipeline() -> str:
     return f"builtin.module({','.join(TO_LLVM)})"
 
 
-def lower_to_llvm(module: Any, processor: Processor, verify: bool = True) -> None:
+def lower_to_llvm(module: ir.Module, processor: Processor, verify: bool = True) -> None:
     """Lower a module of buffers, loops and vectors to the LLVM dialect, for a processor."""
     without_bf16 = not processor.rounds_bf16 and uses_bf16(module)
     if without_bf16:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.memory.names import ALLOCATE, CHECK, POLL
 from mirlo.targets.llvm.packed import return_on_failure
 
 
-def define(module: Any, callers: Sequence[str], allocator: int) -> None:
+def define(module: ir.Module, callers: Sequence[str], allocator: int) -> None:
     """Define the bodies of the declarations, and make callers return if a call fails.
 
     `allocator` is the word of the call record with the allocation function.
@@ -30,7 +29,7 @@ def define(module: Any, callers: Sequence[str], allocator: int) -> None:
             return_on_failure(functions[caller], declared)
 
 
-def end_where_interrupted(module: Any, callers: Sequence[str]) -> None:
+def end_where_interrupted(module: ir.Module, callers: Sequence[str]) -> None:
     """Let the callers return where a signal handler raised an exception."""
     functions = {_name(op): op.operation for op in module.body.operations if "sym_name" in op.operation.attributes}
     if POLL in functions:
@@ -39,7 +38,7 @@ def end_where_interrupted(module: Any, callers: Sequence[str]) -> None:
                 return_on_failure(functions[caller], {POLL})
 
 
-def _name(op: Any) -> str:
+def _name(op: ir.OpView) -> str:
     return ir.StringAttr(op.operation.attributes["sym_name"]).value
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.targets.llvm.machine import Machine
 
@@ -16,7 +17,7 @@ TUNED_PARAMETERS = (LEAD, BLOCK, UNROLL, ROW_BLOCK, DEPTH_BLOCK, SHARE)
 FLAGS = (PACK, OUTSIDE, DOT)
 
 
-def tuned_machine(function: Any, machine: Machine) -> Machine:
+def tuned_machine(function: ir.OpView | ir.Operation, machine: Machine) -> Machine:
     """Return the machine with the choices that were measured best for a prim function."""
     return with_choices(machine, tuned_values(function))
 

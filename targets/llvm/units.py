@@ -58,7 +58,7 @@ class Unit:
     """The operations in the text of a kernel."""
 
 
-def split(module: Any, entry: EntryInterface, settings: CodeSettings) -> list[Unit]:
+def split(module: ir.Module, entry: EntryInterface, settings: CodeSettings) -> list[Unit]:
     """Return the units of a module: the one with `main` first, then each kernel once."""
     operations = {_symbol(op): op.operation for op in module.body.operations}
     for operation in operations.values():
@@ -121,7 +121,7 @@ def _joined(units: Sequence[Unit], settings: str) -> Unit:
 
 
 def _kernel_unit(
-    name: str, operations: dict[str, Any], texts: dict[str, str], uses: dict[str, list[str]], settings: str
+    name: str, operations: dict[str, ir.Operation], texts: dict[str, str], uses: dict[str, list[str]], settings: str
 ) -> Unit:
     members = _closure([name], uses, stop=set())
     own = [member for member in members if _is_defined_here(operations[member])]
@@ -149,7 +149,7 @@ def _closure(roots: list[str], uses: dict[str, list[str]], stop: set[str]) -> li
     return list(found)
 
 
-def _references(text: str, known: Any) -> list[str]:
+def _references(text: str, known: dict[str, ir.Operation]) -> list[str]:
     names = (match.group(1) or match.group(2) for match in _TOKENS.finditer(text))
     return list(dict.fromkeys(name for name in names if name in known))
 
@@ -162,7 +162,7 @@ def _renamed(text: str, names: dict[str, str]) -> str:
     return _TOKENS.sub(rename, text)
 
 
-def _text(op: Any) -> str:
+def _text(op: ir.Operation) -> str:
     # Without aliases, each operation's text is self-contained; locations do not change the code.
     text: str = op.get_asm(assume_verified=True, use_local_scope=True)
     return text
@@ -176,22 +176,22 @@ def _drop_facts(op: Any) -> None:
                 del op.attributes[name]
 
 
-def _declaration(function: Any) -> str:
+def _declaration(function: ir.Operation) -> str:
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     return f"func.func private @{_symbol(function)}({', '.join(map(str, kind.inputs))})"
 
 
-def _symbol(op: Any) -> str:
+def _symbol(op: ir.OpView | ir.Operation) -> str:
     attributes = op.operation.attributes
     return ir.StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else ""
 
 
-def _is_defined_here(op: Any) -> bool:
+def _is_defined_here(op: ir.Operation) -> bool:
     """Return whether the module defines, or will define, a function that it declares; others are external."""
     return op.name != "func.func" or _has_body(op) or FORK in op.attributes
 
 
-def _has_body(function: Any) -> bool:
+def _has_body(function: ir.Operation) -> bool:
     return bool(len(function.regions[0].blocks))
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.figures import Figures
-from mirlo.passes.targets import Target
+from mirlo.passes.targets import CompileOptions, Target
 
 
 def _pipeline(options: Any = None) -> str:
@@ -20,7 +21,7 @@ def _pipeline(options: Any = None) -> str:
     return compile_pipeline("nvvm", planning, "call-libdevice" if chosen.libdevice else "", "share-reciprocals")
 
 
-def _emit(module: Any, options: Any) -> Any:
+def _emit(module: ir.Module, options: CompileOptions) -> Any:
     from mirlo.targets.nvvm.emit import emit
     from mirlo.targets.nvvm.options import parse_options
 

@@ -33,13 +33,13 @@ class ShareReciprocals(Pass):
     name = "share-reciprocals"
     contained = True
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         for kernel in find(op, "gpu.func"):
             _share_all(kernel)
 
 
-def _share_all(kernel: Any) -> None:
-    groups: dict[Any, list[Any]] = {}
+def _share_all(kernel: ir.Operation) -> None:
+    groups: dict[ir.Value, list[ir.Operation]] = {}
     for op in find(kernel, "arith.divf"):
         divisor = op.operands[1]
         if isinstance(divisor.type, _TYPES) and not _is_power_of_two(divisor):
@@ -50,7 +50,7 @@ def _share_all(kernel: Any) -> None:
             _share(divisor, divisions)
 
 
-def _share(divisor: Any, divisions: list[Any]) -> None:
+def _share(divisor: ir.Value, divisions: list[ir.Operation]) -> None:
     with _behind(divisor), divisions[0].location:
         f32 = ir.F32Type.get()
         divisor = _wide(divisor)
@@ -76,18 +76,18 @@ def _share(divisor: Any, divisions: list[Any]) -> None:
         op.erase()
 
 
-def _wide(value: Any) -> Any:
+def _wide(value: ir.Value) -> ir.Value:
     f32 = ir.F32Type.get()
     return value if value.type == f32 else create("arith.extf", f32, value)
 
 
-def _is_rounded(value: Any) -> bool:
+def _is_rounded(value: ir.Value) -> bool:
     """Return whether all users of a value round it to 16 bits."""
     users = [use.owner.operation for use in value.uses]
     return all(op.name == "arith.truncf" and op.results[0].type.width == 16 for op in users)
 
 
-def _corrected(near: Any, top: Any, divisor: Any, negative: Any) -> Any:
+def _corrected(near: ir.Value, top: ir.Value, divisor: ir.Value, negative: ir.Value) -> ir.Value:
     """Correct an approximate quotient, given the negative reciprocal."""
     f32 = near.type
     over = create("math.fma", f32, near, divisor, create("arith.negf", f32, top))
@@ -96,13 +96,13 @@ def _corrected(near: Any, top: Any, divisor: Any, negative: Any) -> Any:
     return create("arith.select", f32, _compare(exact, exact, _UNORDERED), near, exact)
 
 
-def _compare(value: Any, other: Any, predicate: int) -> Any:
+def _compare(value: ir.Value, other: float | ir.Value, predicate: int) -> ir.Value:
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     peer = emit_constant(other, value.type) if isinstance(other, float) else other
     return create("arith.cmpf", i1, value, peer, predicate=ir.IntegerAttr.get(i64, predicate))
 
 
-def _behind(value: Any) -> Any:
+def _behind(value: ir.Value) -> ir.InsertionPoint:
     """Return the insertion point after the definition of a value."""
     owner = value.owner
     if isinstance(owner, ir.Block):
@@ -111,7 +111,7 @@ def _behind(value: Any) -> Any:
     return ir.InsertionPoint(operations[operations.index(owner.operation) + 1])
 
 
-def _repeats(op: Any, value: Any) -> bool:
+def _repeats(op: ir.Operation, value: ir.Value) -> bool:
     """Return whether an operation is in a loop that does not contain the definition of a value."""
     made = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
     block = op.operation.block
@@ -125,7 +125,7 @@ def _repeats(op: Any, value: Any) -> bool:
     return False
 
 
-def _is_power_of_two(value: Any) -> bool:
+def _is_power_of_two(value: ir.Value) -> bool:
     """Return whether a divisor is a constant power of two, which LLVM turns into a multiplication."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":

@@ -22,7 +22,7 @@ class Graphs:
         self.made: OrderedDict[Hashable, Any] = OrderedDict()
         self._seen: OrderedDict[Hashable, None] = OrderedDict()
 
-    def launch(self, key: Hashable, stream: Any, work: Callable[[], None], at_once: bool = False) -> None:
+    def launch(self, key: Hashable, stream: int, work: Callable[[], None], at_once: bool = False) -> None:
         """Enqueue work on a stream: directly the first time, as a graph when it recurs or with `at_once`."""
         graph = self.made.get(key)
         if graph is None and not at_once and key not in self._seen:
@@ -46,7 +46,7 @@ class Graphs:
         self.made.clear()
         self._seen.clear()
 
-    def _capture(self, stream: Any, work: Callable[[], None]) -> Any:
+    def _capture(self, stream: int, work: Callable[[], None]) -> Any:
         cuda = self.gpu.cuda
         # In stricter modes a finalizer that frees unrelated memory would invalidate the capture.
         mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED

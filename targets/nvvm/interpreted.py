@@ -53,12 +53,12 @@ class _Worker:
         self._row(step)
         self._model.step(step, self._tensors)
 
-    def read(self, where: list[Any], size: int) -> bytes:
+    def read(self, where: list[int | str], size: int) -> bytes:
         data = ctypes.create_string_buffer(size)
         self._fetch(where, ctypes.addressof(data), size)
         return data.raw
 
-    def _fetch(self, where: list[Any], target: int, size: int) -> None:
+    def _fetch(self, where: list[int | str], target: int, size: int) -> None:
         check(self._cuda.cuStreamSynchronize(self._model.stream), "running the model")
         check(self._cuda.cuMemcpyDtoH(target, self._model.place(where, self._tensors), size), "reading a tensor")
 

@@ -7,7 +7,7 @@ from typing import Any
 from mirlo.passes.lower.expansions import errorfunction, hyperbolic
 from mirlo.passes.lower.expansions.exponential import LN_2, LOG2_E
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.passes.rules import decline, intrinsic
+from mirlo.passes.rules import Decline, decline, intrinsic
 
 LOG2_E_LOW = 1.925963033500995e-08
 """log2(e) minus its f32 rounding."""
@@ -47,19 +47,19 @@ def _exp(b: ValueBuilder, x: Num) -> Num:
 
 
 @intrinsic("exp2", target="nvvm")
-def exp2(op: Any, b: ValueBuilder) -> Any:
+def exp2(op: Any, b: ValueBuilder) -> Decline | Num:
     """Compute 2^x with one instruction."""
     return _exp2(b, op.nums[0]) if op.dtype == "f32" else decline("only for f32", dtype=op.dtype)
 
 
 @intrinsic("exp", target="nvvm")
-def exp(op: Any, b: ValueBuilder) -> Any:
+def exp(op: Any, b: ValueBuilder) -> Decline | Num:
     """Compute 2^(x * log2 e) with the product in two parts."""
     return _exp(b, op.nums[0]) if op.dtype == "f32" else decline("only for f32", dtype=op.dtype)
 
 
 @intrinsic("sigmoid", target="nvvm")
-def sigmoid(op: Any, b: ValueBuilder) -> Any:
+def sigmoid(op: Any, b: ValueBuilder) -> Decline | Num:
     """Compute e^x / (e^x + 1), clamped where that is one."""
     if op.dtype != "f32":
         return decline("only for f32", dtype=op.dtype)
@@ -68,12 +68,12 @@ def sigmoid(op: Any, b: ValueBuilder) -> Any:
 
 
 @intrinsic("erf", target="nvvm")
-def erf(op: Any, b: ValueBuilder) -> Any:
+def erf(op: Any, b: ValueBuilder) -> Decline | Num:
     """Use the default expansion with a branch-free division."""
     return errorfunction.erf(_quick(b), op.nums[0]) if op.dtype == "f32" else decline("only for f32", dtype=op.dtype)
 
 
 @intrinsic("tanh", target="nvvm")
-def tanh(op: Any, b: ValueBuilder) -> Any:
+def tanh(op: Any, b: ValueBuilder) -> Decline | Num:
     """Use the default expansion with a branch-free division."""
     return hyperbolic.tanh(_quick(b), op.nums[0]) if op.dtype == "f32" else decline("only for f32", dtype=op.dtype)

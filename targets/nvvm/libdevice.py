@@ -41,7 +41,7 @@ class CallLibdevice(Pass):
     name = "call-libdevice"
     contained = True
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         own = {name.removeprefix("tir.") for name in session.options.get(CUSTOM_RULES) or {}}
         body = op.operation.regions[0].blocks[0]
         declared: set[str] = set()
@@ -51,7 +51,7 @@ class CallLibdevice(Pass):
                     _call(call, function, body, declared)
 
 
-def _call(op: Any, function: str, body: Any, declared: set[str]) -> None:
+def _call(op: ir.Operation, function: str, body: ir.Block, declared: set[str]) -> None:
     stored = op.results[0].type
     kind = stored if stored.width == 64 else ir.F32Type.get()
     name = PREFIX + (function if stored.width == 64 else f"{function}f")

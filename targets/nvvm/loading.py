@@ -23,7 +23,7 @@ def check_chip(artifact: Artifact, gpu: Gpu) -> None:
         )
 
 
-def load_kernels(artifact: Artifact, gpu: Gpu, held: list[Any]) -> dict[str, Any]:
+def load_kernels(artifact: Artifact, gpu: Gpu, held: list[Any]) -> dict[str, str]:
     """Return the kernels of a model by name; `held` keeps their modules."""
     cuda = gpu.cuda
     modules: dict[int, Any] = {}
@@ -60,7 +60,7 @@ def _load_ptx(artifact: Artifact, gpu: Gpu, code: bytes) -> Any:
     return check(found, f"loading kernels ({log})" if log else "loading kernels")
 
 
-def _load_binary(artifact: Artifact, gpu: Gpu, kernel: dict[str, Any]) -> Any:
+def _load_binary(artifact: Artifact, gpu: Gpu, kernel: dict[str, Any]) -> int | None:
     """Load a module of machine code; return None if this GPU cannot run it, and PTX must be used."""
     if "binary" not in kernel or not find_chip(artifact.metadata["chip"]).runs_on(gpu.capability):
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 from mirlo.targets.nvvm.chips import CHIPS, DEFAULT, Chip, ChipError, find_chip
 
@@ -53,7 +52,7 @@ def parse_options(text: str) -> Options:
     return Options(_as_here(chip), flags["tf32"], flags["cubin"], libdevice)
 
 
-def planned_for(options: Mapping[str, Any]) -> Options:
+def planned_for(options: Mapping[str, int | str]) -> Options:
     """Return the options that schedule rules plan for."""
     name, _, rest = str(options.get("machine") or "").partition("+")
     return parse_options(" ".join([*([f"chip={name}"] if name else []), *([f"{rest}=true"] if rest else [])]))

@@ -33,7 +33,7 @@ def narrow_comparisons(kernels: Any) -> None:
             _compare(kernel, other)
 
 
-def _compare(kernel: Any, other: set[Any]) -> None:
+def _compare(kernel: ir.Operation, other: set[ir.Value]) -> None:
     i32 = ir.IntegerType.get_signless(32)
     for op in find(kernel, "arith.cmpi"):
         values = list(op.operands)
@@ -44,9 +44,9 @@ def _compare(kernel: Any, other: set[Any]) -> None:
                 op.operands[i] = ir.Operation.create("arith.index_cast", results=[i32], operands=[value]).results[0]
 
 
-def _not_positions(kernels: Any) -> set[Any]:
+def _not_positions(kernels: ir.Operation) -> set[ir.Value]:
     """Return the integers that derive from anything but threads, blocks, loop indices and small constants."""
-    found: set[Any] = set()
+    found: set[ir.Value] = set()
     left = list(_sources(kernels))
     while left:
         value = left.pop()
@@ -56,8 +56,8 @@ def _not_positions(kernels: Any) -> set[Any]:
     return found
 
 
-def _sources(kernels: Any) -> Iterator[Any]:
-    found: list[Any] = []
+def _sources(kernels: ir.Operation) -> Iterator[ir.Value]:
+    found: list[ir.Value] = []
 
     def visit(op: Any) -> Any:
         if op.name == "arith.constant":
@@ -95,7 +95,7 @@ def _derived_values(use: Any) -> list[Any]:
     return [parent.results[number], *([_argument(parent, 0, number + 1)] if parent.name == "scf.for" else [])]
 
 
-def _is_arithmetic(op: Any) -> bool:
+def _is_arithmetic(op: ir.Operation) -> bool:
     if op.name == "llvm.inline_asm":
         # This keeps a value from being computed early.
         return bool(ir.StringAttr(op.attributes["asm_string"]).value.startswith("mov."))

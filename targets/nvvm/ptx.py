@@ -48,7 +48,11 @@ _WIDE = (
 
 
 def to_ptx(
-    module: Any, chip: Chip, opt_level: int = 3, libdevice: Path | None = None, blocks: Mapping[str, int] | None = None
+    module: ir.Module,
+    chip: Chip,
+    opt_level: int = 3,
+    libdevice: Path | None = None,
+    blocks: Mapping[str, int] | None = None,
 ) -> list[KernelCode]:
     """Return PTX with all kernels of a module; host functions are dropped and the module is consumed.
 
@@ -88,7 +92,7 @@ _BY_INTRINSIC = {
 """Operations that the back end selects; MLIR's conversion would call a library for them."""
 
 
-def call_intrinsics(root: Any) -> None:
+def call_intrinsics(root: ir.Operation) -> None:
     """Lower math operations to calls of LLVM intrinsics."""
     segments = ir.DenseI32ArrayAttr.get
     for name, short in _BY_INTRINSIC.items():
@@ -106,7 +110,7 @@ def call_intrinsics(root: Any) -> None:
             op.erase()
 
 
-def _gather(module: Any) -> dict[str, str]:
+def _gather(module: ir.Module) -> dict[str, str]:
     """Move all kernels to one `gpu.module`; return their names by launch name."""
     operations = [op.operation for op in module.body.operations]
     modules = [op for op in operations if op.name == "gpu.module"]
@@ -137,11 +141,11 @@ def _declare_callees(source: Any, target: Any, declared: set[str]) -> set[str]:
     return set(names)
 
 
-def check_translated(root: Any) -> None:
+def check_translated(root: ir.Operation) -> None:
     """Raise an error for operations that cannot be translated to LLVM IR, which would end the process."""
     problems: list[PassError] = []
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> Any:
         if op.name.split(".")[0] not in _TRANSLATED or op.name == "builtin.unrealized_conversion_cast":
             problems.append(PassError(f"'{op.name}' is not converted to NVVM", op.location))
         elif op.name == "llvm.call_intrinsic":
@@ -198,7 +202,7 @@ def _llvmlite() -> Any:
     return binding
 
 
-def _is_huge(kernel: Any) -> bool:
+def _is_huge(kernel: ir.Operation) -> bool:
     """Return whether an index needs more than 32 bits."""
     for function in find(kernel, "gpu.func"):
         for argument in function.regions[0].blocks[0].arguments:

@@ -40,7 +40,7 @@ def allocate_shared(module: Any) -> dict[str, int]:
     return asked
 
 
-def leave_to_launch(module: Any) -> None:
+def leave_to_launch(module: ir.Operation) -> None:
     """Make the global for dynamic shared memory external, after the conversion to LLVM's dialect.
 
     Only external globals denote the memory that comes with a launch; MLIR makes all globals of kernels internal.
@@ -50,7 +50,7 @@ def leave_to_launch(module: Any) -> None:
             op.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
 
 
-def _replace(alloc: Any, make: Any) -> None:
+def _replace(alloc: ir.Operation, make: Any) -> None:
     with alloc.location, ir.InsertionPoint(alloc):
         alloc.results[0].replace_all_uses_with(make(alloc.results[0].type))
     alloc.erase()
@@ -67,7 +67,7 @@ def _shared_range(module: Any, kind: Any, offset: int) -> Any:
     return ir.Operation.create("memref.view", results=[kind], operands=[whole, at.results[0]]).results[0]
 
 
-def _global(module: Any, kind: Any, name: str, alignment: int, outside: bool = False) -> Any:
+def _global(module: ir.Operation, kind: ir.Type, name: str, alignment: int, outside: bool = False) -> ir.Value:
     """Return a global of the module, made on first use; with `outside` the launch determines its size."""
     block = module.regions[0].blocks[0]
     globals_ = [op.operation for op in block.operations if op.operation.name == "memref.global"]

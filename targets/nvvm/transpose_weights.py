@@ -39,7 +39,7 @@ class TransposeWeights(Pass):
     trusted = True
     machine: str = option("", "chip, and what it is asked for beside, as `schedule` is told")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         options = planned_for({"machine": self.machine or session.options.get("machine")})
         calls = calls_of(op)
         known: dict[Any, Any] = {}

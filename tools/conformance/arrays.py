@@ -60,7 +60,7 @@ def _space_to_depth(draw: Draw) -> OperatorCase:
 def _pad(mode: str) -> Callable[[Draw], OperatorCase]:
     def make(draw: Draw) -> OperatorCase:
         x = draw.array(5, 19)
-        extra: dict[str, Any] = {"constant_values": 1} if mode == "constant" else {}
+        extra: dict[str, int] = {"constant_values": 1} if mode == "constant" else {}
         expected = np.pad(wide(x), [(1, 2), (3, 0)], mode=mode, **extra)  # type: ignore[call-overload]
         return case(x, pads=[1, 3, 2, 0], mode=mode, value=1.0, expected=expected)
 

@@ -203,7 +203,7 @@ def _bitcast(draw: Draw) -> OperatorCase:
     return case(x, dtype=bits, expected=wide(x.view(dtype(bits).to_numpy())))
 
 
-def quantized(x: np.ndarray, scale: Any, zero: Any, low: int, high: int) -> np.ndarray:
+def quantized(x: np.ndarray, scale: np.ndarray, zero: np.ndarray, low: int, high: int) -> np.ndarray:
     return np.clip(np.rint(x / scale) + zero, low, high)
 
 

@@ -45,7 +45,7 @@ class ProgramOutcome:
 def operator_program(operator: str, case: OperatorCase) -> TestProgram:
     """One relax operator."""
 
-    def emit(values: list[Any]) -> list[Any]:
+    def emit(values: list[ir.Value]) -> list[Any]:
         rest = iter(values)
         given = [
             [next(rest) for _ in o] if isinstance(o, list) else None if o is None else next(rest) for o in case.operands
@@ -60,7 +60,7 @@ def intrinsic_program(name: str, arrays: Sequence[np.ndarray]) -> TestProgram:
     """Return a prim function that applies an intrinsic to each element."""
     symbol = "kernel_" + "_".join([name, *(str(array.dtype) for array in arrays)])
 
-    def emit(values: list[Any]) -> list[Any]:
+    def emit(values: list[ir.Value]) -> list[Any]:
         types = [tensor_type(array) for array in arrays]
         prim = PrimBuilder(symbol, types, ir.Location.unknown())
         output = prim.compute(types[0].static_shape, lambda i: call(name, *(x[i] for x in prim.inputs)), name=name)
@@ -109,7 +109,7 @@ def _run_together(programs: Sequence[TestProgram], target: str) -> list[ProgramO
     return [ProgramOutcome(tuple(next(outputs) for _ in range(count))) for count in counts]
 
 
-def module_of(programs: Sequence[TestProgram]) -> tuple[Any, list[int]]:
+def module_of(programs: Sequence[TestProgram]) -> tuple[ir.Module, list[int]]:
     """Return a module whose function computes all programs in order, and the number of results of each."""
     module = ir.Module.create()
     types = [tensor_type(array).to_mlir() for program in programs for array in program.arrays]
@@ -117,7 +117,7 @@ def module_of(programs: Sequence[TestProgram]) -> tuple[Any, list[int]]:
         main = func.FuncOp("main", ir.FunctionType.get(types, []))
     entry = main.add_entry_block()
     arguments = iter(list(entry.arguments))
-    results: list[list[Any]] = []
+    results: list[list[ir.Value]] = []
     for program in programs:
         with ir.InsertionPoint(entry), ir.Location.name(program.name):
             results.append(program.emit([next(arguments) for _ in program.arrays]))

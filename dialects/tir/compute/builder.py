@@ -77,7 +77,7 @@ class BlockAccess:
     outside: float | int | None
 
 
-def storage_type(tensor_type: TensorType) -> Any:
+def storage_type(tensor_type: TensorType) -> ir.Type:
     """Return the tensor type of a prim function's parameter for this relax tensor."""
     return ranked_tensor(tensor_type.shape, ir.Type.parse(tensor_type.dtype.storage))
 
@@ -110,7 +110,7 @@ def identity_of(kind: str, element: DType) -> float | int | bool:
 class PrimBuilder:
     """Builder of one prim function in tensor form."""
 
-    def __init__(self, name: str, inputs: Sequence[TensorType], loc: Any):
+    def __init__(self, name: str, inputs: Sequence[TensorType], loc: ir.Location):
         self.name = name
         self.loc = loc
         self.block_count = 0
@@ -138,7 +138,7 @@ class PrimBuilder:
         self,
         kind: str,
         shape: Sequence[Any],
-        extents: Sequence[Any],
+        extents: Sequence[int],
         element: Callable[..., ExprLike],
         *,
         dtype: str | DType | None = None,
@@ -157,8 +157,8 @@ class PrimBuilder:
 
     def reduce_many(
         self,
-        shape: Sequence[Any],
-        extents: Sequence[Any],
+        shape: Sequence[int],
+        extents: Sequence[int],
         elements: Callable[..., Sequence[Expr]],
         init: Sequence[float | int],
         combine: Callable[[list[Expr], list[Expr]], Sequence[Expr]],
@@ -173,8 +173,8 @@ class PrimBuilder:
     def block(
         self,
         name: str,
-        shape: Sequence[Any],
-        extents: Sequence[Any],
+        shape: Sequence[int],
+        extents: Sequence[int],
         values: Sequence[Expr],
         init: Sequence[float | int] | None = None,
         reads: Sequence[Expr] = (),
@@ -213,10 +213,10 @@ class PrimBuilder:
     def _block(
         self,
         name: str,
-        shape: tuple[Any, ...],
-        extents: tuple[Any, ...],
+        shape: tuple[int, ...],
+        extents: tuple[int, ...],
         values: list[Expr],
-        init: list[Any] | None,
+        init: list[float] | None,
         combine: Callable[..., Sequence[Expr]] | None,
         reads: Sequence[Expr] = (),
     ) -> list[TensorExpr]:
@@ -230,7 +230,7 @@ class PrimBuilder:
         unit = ir.UnitAttr.get()
         maps = [ir.AffineMapAttr.get(a.map) if a.map is not None else unit for a in accesses]
         maps += [ir.AffineMapAttr.get(out_map)] * len(values)
-        attributes: dict[str, Any] = {
+        attributes: dict[str, Sequence[int | str] | ir.Attribute | str] = {
             "name": name,
             "axes": [SPATIAL] * rank + [REDUCE] * len(extents),
             "domain": domain,
@@ -252,7 +252,7 @@ class PrimBuilder:
         return [TensorExpr(v, t) for v, t in zip(block.operation.results, out_types, strict=True)]
 
     def _emit_body(
-        self, block: Any, accesses: list[BlockAccess], values: list[Expr], reduces: bool, combine: Any, rank: int
+        self, block: ir.OpView, accesses: list[BlockAccess], values: list[Expr], reduces: bool, combine: Any, rank: int
     ) -> None:
         index = ir.IndexType.get()
         types: list[ir.Type] = [index] * rank
@@ -271,7 +271,7 @@ class PrimBuilder:
                 return from_storage(accumulators[expr.data], expr.dtype)
             return from_storage(loaded(expr, emitter), expr.dtype)
 
-        def loaded(expr: Expr, emitter: BodyEmitter) -> Any:
+        def loaded(expr: Expr, emitter: BodyEmitter) -> ir.Value:
             tensor, outside = expr.data
             map_ = access_map(expr, rank)
             found = slots[(id(tensor), str(map_), repr(outside if map_ is not None else None))]
@@ -298,7 +298,7 @@ class PrimBuilder:
 INDEX_AS = DTYPES["i64"]
 
 
-def _yield_segments(values: list[Any]) -> dict[str, Any]:
+def _yield_segments(values: list[Any]) -> dict[str, ir.Attribute]:
     from mirlo.dialects.tir.block import Yield
 
     _, sizes = Yield._operand_layout.flatten([values], lambda v: v.type, "tir.yield")
@@ -307,7 +307,7 @@ def _yield_segments(values: list[Any]) -> dict[str, Any]:
 
 def _collect(values: list[Expr], rank: int) -> list[BlockAccess]:
     """Return the distinct accesses of these expressions, in order."""
-    found: dict[Any, BlockAccess] = {}
+    found: dict[tuple[int, str, str], BlockAccess] = {}
     seen: set[int] = set()
 
     def visit(expr: Expr) -> None:
@@ -329,7 +329,7 @@ def _collect(values: list[Expr], rank: int) -> list[BlockAccess]:
     return list(found.values())
 
 
-def access_map(load: Expr, rank: int) -> Any:
+def access_map(load: Expr, rank: int) -> ir.AffineMap | None:
     """Return the affine map of a load's indices over the axes, or None if they are not affine."""
     results = [affine(index) for index in load.args]
     if any(r is None for r in results):

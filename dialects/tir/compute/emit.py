@@ -23,7 +23,7 @@ _SIGNED_PREDICATES = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5}
 _UNSIGNED_PREDICATES = {"eq": 0, "ne": 1, "lt": 6, "le": 7, "gt": 8, "ge": 9}
 
 
-def scalar_type(element: DType) -> Any:
+def scalar_type(element: DType) -> ir.Type:
     """Return the MLIR type in which a scalar of this element type is computed."""
     return ir.Type.parse("i1" if element is BOOL else element.compute)
 
@@ -62,7 +62,7 @@ class BodyEmitter:
         self.known[id(expr)] = (expr, number)
         return number
 
-    def _emit(self, expr: Expr) -> Any:
+    def _emit(self, expr: Expr) -> ir.Value:
         if expr.op == "const":
             return emit_constant(expr.data, scalar_type(expr.dtype))
         if expr.op == "value":
@@ -75,7 +75,7 @@ class BodyEmitter:
         handler = getattr(self, f"_emit_{expr.op}", None)
         return handler(expr, *args) if handler else self._emit_arithmetic(expr, *args)
 
-    def _emit_arithmetic(self, expr: Expr, a: Any, b: Any) -> Any:
+    def _emit_arithmetic(self, expr: Expr, a: ir.Value, b: ir.Value) -> ir.Value:
         element = expr.dtype
         if element.is_float:
             if expr.op == "floordiv":
@@ -87,7 +87,7 @@ class BodyEmitter:
         name = _INT_OPS.get(expr.op) or specific[expr.op]
         return create(f"arith.{name}", a.type, a, b)
 
-    def _emit_mod(self, expr: Expr, a: Any, b: Any) -> Any:
+    def _emit_mod(self, expr: Expr, a: ir.Value, b: ir.Value) -> ir.Value:
         if expr.dtype.is_unsigned:
             return create("arith.remui", a.type, a, b)
         # Python's remainder has the sign of the divisor.
@@ -96,12 +96,12 @@ class BodyEmitter:
         quotient = create("arith.floordivsi", a.type, a, b)
         return create("arith.subi", a.type, a, create("arith.muli", a.type, quotient, b))
 
-    def _float_mod(self, a: Any, b: Any) -> Any:
+    def _float_mod(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """Emit a remainder, exact for large quotients, numpy's for infinities; a zero has the divisor's sign."""
         i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
         zero = emit_constant(0.0, a.type)
 
-        def compared(predicate: str, value: Any) -> Any:
+        def compared(predicate: str, value: ir.Value) -> ir.Value:
             number = ir.IntegerAttr.get(i64, _FLOAT_PREDICATES[predicate])
             return create("arith.cmpf", i1, value, zero, predicate=number)
 
@@ -110,12 +110,12 @@ class BodyEmitter:
         moved = create("arith.select", a.type, crosses, create("arith.addf", a.type, rest, b), rest)
         return create("arith.select", a.type, compared("eq", rest), emit_intrinsic("copysign", zero, b), moved)
 
-    def _emit_neg(self, expr: Expr, a: Any) -> Any:
+    def _emit_neg(self, expr: Expr, a: ir.Value) -> ir.Value:
         if expr.dtype.is_float:
             return create("arith.negf", a.type, a)
         return create("arith.subi", a.type, emit_constant(0, a.type), a)
 
-    def _emit_cmp(self, expr: Expr, a: Any, b: Any) -> Any:
+    def _emit_cmp(self, expr: Expr, a: ir.Value, b: ir.Value) -> ir.Value:
         i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
         element = expr.args[0].dtype
         if element.is_float:
@@ -123,10 +123,10 @@ class BodyEmitter:
         table = _UNSIGNED_PREDICATES if element.is_unsigned else _SIGNED_PREDICATES
         return create("arith.cmpi", i1, a, b, predicate=ir.IntegerAttr.get(i64, table[expr.data]))
 
-    def _emit_select(self, expr: Expr, condition: Any, a: Any, b: Any) -> Any:
+    def _emit_select(self, expr: Expr, condition: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
         return create("arith.select", a.type, condition, a, b)
 
-    def _emit_intrinsic(self, expr: Expr, *args: Any) -> Any:
+    def _emit_intrinsic(self, expr: Expr, *args: ir.Value) -> ir.Value:
         return emit_intrinsic(expr.data, *args)
 
     def _emit_op(self, expr: Expr, *args: Any) -> Any:
@@ -134,14 +134,14 @@ class BodyEmitter:
         parsed = {key: ir.Attribute.parse(text) for key, text in attributes}
         return create(name, scalar_type(expr.dtype), *args, **parsed)
 
-    def _emit_bitcast(self, expr: Expr, a: Any) -> Any:
+    def _emit_bitcast(self, expr: Expr, a: ir.Value) -> ir.Value:
         return create("arith.bitcast", scalar_type(expr.dtype), a)
 
-    def _emit_cast(self, expr: Expr, a: Any) -> Any:
+    def _emit_cast(self, expr: Expr, a: ir.Value) -> ir.Value:
         return convert(a, expr.args[0].dtype, expr.dtype)
 
 
-def convert(value: Any, source: DType, target: DType) -> Any:
+def convert(value: ir.Value, source: DType, target: DType) -> Any:
     """Convert a scalar to another element type."""
     result = scalar_type(target)
     if target is BOOL:
@@ -162,7 +162,7 @@ def convert(value: Any, source: DType, target: DType) -> Any:
     return _int_to_int(value, source, result)
 
 
-def _to_bool(value: Any, source: DType) -> Any:
+def _to_bool(value: ir.Value, source: DType) -> ir.Value:
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     zero = emit_constant(0, value.type)
     if source.is_float:
@@ -170,7 +170,7 @@ def _to_bool(value: Any, source: DType) -> Any:
     return create("arith.cmpi", i1, value, zero, predicate=ir.IntegerAttr.get(i64, 1))
 
 
-def _float_to_float(value: Any, result: Any) -> Any:
+def _float_to_float(value: ir.Value, result: ir.Type) -> ir.Value:
     if value.type == result:
         return value
     if value.type.width < result.width:
@@ -184,7 +184,7 @@ def _float_to_float(value: Any, result: Any) -> Any:
     return create("arith.truncf", result, value)
 
 
-def _float_to_int(value: Any, target: DType, result: Any) -> Any:
+def _float_to_int(value: ir.Value, target: DType, result: ir.Type) -> ir.Value:
     # Narrow integers go through i32, so that out-of-range values wrap as in C and numpy.
     wide = result if result.width >= 32 else ir.IntegerType.get_signless(32)
     unsigned = target.is_unsigned and result.width >= 32
@@ -192,7 +192,7 @@ def _float_to_int(value: Any, target: DType, result: Any) -> Any:
     return made if wide == result else create("arith.trunci", result, made)
 
 
-def _int_to_int(value: Any, source: DType, result: Any) -> Any:
+def _int_to_int(value: ir.Value, source: DType, result: ir.Type) -> ir.Value:
     width = value.type.width
     if width == result.width:
         return value

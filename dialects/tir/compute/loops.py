@@ -207,8 +207,8 @@ class LoopBuilder:
         self._function.overwritten.append(source)
 
 
-def _make_serial(function: Any) -> None:
-    def visit(op: Any) -> Any:
+def _make_serial(function: ir.Operation) -> None:
+    def visit(op: ir.Operation) -> Any:
         if PARALLEL in op.attributes:
             del op.attributes[PARALLEL]
         return ir.WalkResult.ADVANCE
@@ -224,7 +224,7 @@ def _scalar(value: ExprLike) -> Expr:
 class LoopFunction:
     """A prim function in buffer form under construction: parameters are inputs, outputs, then scratch memory."""
 
-    def __init__(self, name: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType], loc: Any):
+    def __init__(self, name: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType], loc: ir.Location):
         self.loc = loc
         self._stack_bytes = 0
         self._workspace_bytes: Dim = 0
@@ -283,9 +283,9 @@ class LoopFunction:
         return self.function
 
 
-def _memref(shape: Sequence[Dim], element: DType) -> Any:
+def _memref(shape: Sequence[Dim], element: DType) -> ir.Type:
     return buffer_type(shape, ir.Type.parse(element.storage))
 
 
-def _bytes(size: int) -> Any:
+def _bytes(size: int) -> ir.Type:
     return ir.MemRefType.get([size], ir.IntegerType.get_signless(8))

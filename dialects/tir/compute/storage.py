@@ -13,7 +13,7 @@ from mirlo.dialects.tir.compute.narrow import decode_float, encode_float, is_cod
 CODE = DTYPES["i32"]
 
 
-def from_storage(value: Any, element: DType) -> Any:
+def from_storage(value: ir.Value, element: DType) -> ir.Value:
     """Convert a loaded element to the scalar that is computed with."""
     if element is BOOL:
         zero = emit_constant(0, value.type)
@@ -29,7 +29,7 @@ def from_storage(value: Any, element: DType) -> Any:
     return value
 
 
-def to_storage(value: Any, element: DType) -> Any:
+def to_storage(value: ir.Value, element: DType) -> ir.Value:
     """Convert a scalar to its storage form."""
     storage = ir.Type.parse(element.storage)
     if element is BOOL:
@@ -43,7 +43,7 @@ def to_storage(value: Any, element: DType) -> Any:
     return value
 
 
-def held(value: Any, element: DType) -> Expr:
+def held(value: ir.Value, element: DType) -> Expr:
     """Wrap a value as an expression."""
     return Expr("value", (), element, value)
 
@@ -57,7 +57,7 @@ def _leaf(expr: Expr, emitter: BodyEmitter) -> Any:
     raise TypeError(f"'{expr.op}' has no meaning outside of a block: read a buffer instead")
 
 
-def number_attribute(value: Any, element: DType) -> Any:
+def number_attribute(value: float, element: DType) -> ir.Attribute:
     """Return a number as an attribute of the storage type."""
     storage = ir.Type.parse(element.storage)
     if isinstance(storage, ir.FloatType):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, is_exact, simple
@@ -92,7 +93,7 @@ SOFTMAX = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Hardmax": "hardma
 
 
 @converter(*SOFTMAX, since=13)
-def softmax(node: Node) -> Any:
+def softmax(node: Node) -> ir.Value:
     return node.emit(SOFTMAX[node.operator], node[0], axis=node.attr.int("axis", -1))
 
 

@@ -94,7 +94,7 @@ def _unrolled(node: Node, body: Any, carried: list[AnyValue]) -> list[Any] | Non
 
 def _compiled(
     node: Node, body: Any, limit: TensorValue | None, going: TensorValue | None, carried: Sequence[AnyValue]
-) -> list[Any]:
+) -> list[TensorValue]:
     if len(body.output) == 1 + len(carried):
         return list(node.builder.repeat(body, limit, going, carried))
     if limit is None:

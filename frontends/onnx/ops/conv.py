@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
@@ -12,7 +13,7 @@ from mirlo.frontends.onnx.ops.windows import AUTO_PADS, kernel_shape, padding, p
 from mirlo.frontends.onnx.registry import converter
 
 
-def conv_attributes(node: Node, x: TensorType, weight: TensorType) -> dict[str, Any]:
+def conv_attributes(node: Node, x: TensorType, weight: TensorType) -> dict[str, int | tuple[int, ...]]:
     """Return the attributes of relax.conv for a node of the Conv family."""
     if x.rank < 3 or x.rank != weight.rank:
         raise NodeError(f"the data and the weight must have one rank of at least 3, got {x} and {weight}")
@@ -34,7 +35,7 @@ def conv(node: Node) -> Any:
 
 
 @converter("ConvTranspose")
-def conv_transpose(node: Node) -> Any:
+def conv_transpose(node: Node) -> ir.Value:
     x, weight = node.type(0), node.type(1)
     if x.rank < 3 or x.rank != weight.rank:
         raise NodeError(f"the data and the weight must have one rank of at least 3, got {x} and {weight}")
@@ -62,7 +63,12 @@ def conv_transpose(node: Node) -> Any:
 
 
 def _transposed_padding(
-    node: Node, spatial: Any, kernel: Any, strides: Any, dilations: Any, extra: list[int]
+    node: Node,
+    spatial: Any,
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+    extra: list[int],
 ) -> tuple[tuple[int, ...], list[int]] | None:
     """Return padding from 'pads', 'output_shape', or 'auto_pad' (whose SAME makes the output size * stride).
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.frontends.onnx.dtypes import onnx_dtype
@@ -16,7 +17,7 @@ FLOAT_CODE = 1
 
 
 @converter("LayerNormalization")
-def layer_normalization(node: Node) -> Any:
+def layer_normalization(node: Node) -> ir.Value:
     if node.has_output(1) or node.has_output(2):
         return NotImplemented  # mean and deviation are wanted too: the function body computes them
     _require_f32_stash(node)

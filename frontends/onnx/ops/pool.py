@@ -13,7 +13,7 @@ from mirlo.frontends.onnx.ops.windows import kernel_shape, windows
 from mirlo.frontends.onnx.registry import converter
 
 
-def pool_attributes(node: Node, channels_last: bool = False) -> dict[str, Any]:
+def pool_attributes(node: Node, channels_last: bool = False) -> dict[str, bool | str | tuple[int, ...]]:
     """Return the attributes of relax's pooling operators."""
     x = node.type(0)
     kernel = kernel_shape(node)

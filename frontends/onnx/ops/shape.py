@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
@@ -93,7 +94,7 @@ def flatten(node: Node) -> Any:
 
 
 @converter("Transpose")
-def transpose(node: Node) -> Any:
+def transpose(node: Node) -> ir.Value:
     axes = node.attr.ints("perm", None)
     if axes is None:
         axes = list(range(node.type(0).rank))[::-1]

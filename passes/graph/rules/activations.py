@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of
 from mirlo.passes.rules import decline, recognize
@@ -15,7 +16,7 @@ _CLOSE = 1e-3
 
 
 @recognize("relax.divide", "relax.reciprocal")
-def sigmoid(op: Any, b: Rewriter) -> Any:
+def sigmoid(op: ir.OpView, b: Rewriter) -> Any:
     """Replace 1 / (1 + exp(-x)) by sigmoid; with numerator x by SiLU."""
     is_quotient = op.operation.name == "relax.divide"
     x = _logistic(op.rhs if is_quotient else op.x, b)
@@ -27,7 +28,7 @@ def sigmoid(op: Any, b: Rewriter) -> Any:
 
 
 @recognize("relax.multiply")
-def silu(op: Any, b: Rewriter) -> Any:
+def silu(op: ir.OpView, b: Rewriter) -> Any:
     """Replace x * sigmoid(x) by SiLU."""
     for x, gate in _orders(op):
         found = defining(gate, "relax.sigmoid")
@@ -37,7 +38,7 @@ def silu(op: Any, b: Rewriter) -> Any:
 
 
 @recognize("relax.multiply")
-def mish(op: Any, b: Rewriter) -> Any:
+def mish(op: ir.OpView, b: Rewriter) -> Any:
     """Replace x * tanh(softplus(x)) by Mish."""
     for x, gate in _orders(op):
         tanh = defining(gate, "relax.tanh")
@@ -48,7 +49,7 @@ def mish(op: Any, b: Rewriter) -> Any:
 
 
 @recognize("relax.divide", "relax.multiply")
-def hard_sigmoid(op: Any, b: Rewriter) -> Any:
+def hard_sigmoid(op: ir.OpView, b: Rewriter) -> Any:
     """Replace clip(x + 3, 0, 6) / 6 by hard sigmoid."""
     for value, number in _scaled(op, b):
         x = _shifted_clip(value, b)
@@ -58,7 +59,7 @@ def hard_sigmoid(op: Any, b: Rewriter) -> Any:
 
 
 @recognize("relax.multiply", "relax.divide")
-def hard_swish(op: Any, b: Rewriter) -> Any:
+def hard_swish(op: ir.OpView, b: Rewriter) -> Any:
     """Replace x * hard_sigmoid(x), and x * clip(x + 3, 0, 6) / 6 in any order, by hard swish."""
     if op.operation.name == "relax.multiply":
         for x, gate in _orders(op):
@@ -74,14 +75,14 @@ def hard_swish(op: Any, b: Rewriter) -> Any:
     return decline("it is not x * clip(x + 3, 0, 6) / 6")
 
 
-def _orders(op: Any) -> Iterator[tuple[Any, Any]]:
+def _orders(op: ir.OpView) -> Iterator[tuple[ir.Value, ir.Value]]:
     """Yield both readings of a product as x times a value of the same type."""
     if op.lhs.type == op.rhs.type:
         yield op.lhs, op.rhs
         yield op.rhs, op.lhs
 
 
-def _scaled(op: Any, b: Rewriter) -> Iterator[tuple[Any, float]]:
+def _scaled(op: Any, b: Rewriter) -> Iterator[tuple[ir.Value, float]]:
     """Yield the operand that an operation scales, and the constant it is multiplied by."""
     if op.operation.name == "relax.divide":
         number = b.splat(op.rhs)
@@ -94,7 +95,7 @@ def _scaled(op: Any, b: Rewriter) -> Iterator[tuple[Any, float]]:
             yield value, number
 
 
-def _shifted_clip(value: Any, b: Rewriter) -> Any | None:
+def _shifted_clip(value: ir.Value, b: Rewriter) -> Any | None:
     """Return the x of clip(x + 3, 0, 6)."""
     clip = defining(value, "relax.clip")
     if clip is None or (clip.min, clip.max) != (0, 6) or not beside(value, b):
@@ -108,7 +109,7 @@ def _shifted_clip(value: Any, b: Rewriter) -> Any | None:
     return None
 
 
-def _logistic(value: Any, b: Rewriter) -> Any | None:
+def _logistic(value: ir.Value, b: Rewriter) -> Any | None:
     """Return the x of 1 + exp(-x)."""
     total = defining(value, "relax.add")
     if total is None or not beside(value, b) or not kind_of(value).dtype.is_float:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
-from mirlo.passes.rules import decline, simplify
+from mirlo.passes.rules import Decline, decline, simplify
 
 _NEUTRAL = {"relax.add": 0.0, "relax.subtract": 0.0, "relax.multiply": 1.0, "relax.divide": 1.0}
 _COMMUTATIVE = ("relax.add", "relax.multiply")
@@ -18,7 +19,7 @@ _HOLDS = {("bf16", "f32"), ("f16", "f32"), ("bf16", "f64"), ("f16", "f64"), ("f3
 
 
 @simplify(*_NEUTRAL)
-def neutral_element(op: Any, b: Rewriter) -> Any:
+def neutral_element(op: ir.OpView, b: Rewriter) -> Any:
     """Remove neutral elements: x + 0, x - 0, x * 1, x / 1."""
     name = op.operation.name
     if b.splat(op.rhs) == _NEUTRAL[name] and op.lhs.type == op.output.type:
@@ -29,7 +30,7 @@ def neutral_element(op: Any, b: Rewriter) -> Any:
 
 
 @simplify("relax.divide")
-def exact_reciprocal(op: Any, b: Rewriter) -> Any:
+def exact_reciprocal(op: ir.OpView, b: Rewriter) -> Any:
     """Replace x / c by x * (1 / c) where the reciprocal is exact: c is a power of two."""
     divisor = b.splat(op.rhs)
     kind = kind_of(op.rhs)
@@ -42,7 +43,7 @@ def exact_reciprocal(op: Any, b: Rewriter) -> Any:
 
 
 @simplify("relax.power")
-def small_power(op: Any, b: Rewriter) -> Any:
+def small_power(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Expand powers by 1, 2, 3, 0.5 and -1 without the general function."""
     exponent = b.splat(op.rhs)
     if exponent is None or op.lhs.type != op.output.type:
@@ -62,7 +63,7 @@ def small_power(op: Any, b: Rewriter) -> Any:
 
 
 @simplify("relax.where")
-def constant_condition(op: Any, b: Rewriter) -> Any:
+def constant_condition(op: ir.OpView, b: Rewriter) -> Any:
     """Replace `where` with a splat condition by the selected operand."""
     array = b.array(op.condition)
     if array is None:
@@ -76,13 +77,13 @@ def constant_condition(op: Any, b: Rewriter) -> Any:
 
 
 @simplify("relax.cast")
-def useless_cast(op: Any, b: Rewriter) -> Any:
+def useless_cast(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Remove a cast to the type of its operand."""
     return op.x if op.x.type == op.output.type else decline("the type changes")
 
 
 @simplify("relax.cast")
-def widened_and_back(op: Any, b: Rewriter) -> Any:
+def widened_and_back(op: ir.OpView, b: Rewriter) -> Any:
     """Remove a cast to a wider float and back."""
     inner = defining(op.x, "relax.cast")
     if inner is None or inner.x.type != op.output.type:

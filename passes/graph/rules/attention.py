@@ -34,7 +34,7 @@ class _Scores:
 
 
 @recognize("relax.matmul")
-def attention(op: Any, b: Rewriter) -> Any:
+def attention(op: ir.OpView, b: Rewriter) -> Any:
     """Replace softmax(query @ key^T * scale + mask) @ value, with masks that are added or selected by `where`."""
     if op.transpose_lhs or op.out_dtype is not None:
         return decline("the weights are transposed, or summed up in another type")
@@ -69,7 +69,7 @@ def attention(op: Any, b: Rewriter) -> Any:
 
 
 @recognize("relax.attention")
-def grouped_heads(op: Any, b: Rewriter) -> Any:
+def grouped_heads(op: ir.OpView, b: Rewriter) -> Any:
     """Read keys and values that are repeated for groups of query heads once per group."""
     key, value = _unrepeated(op.key), _unrepeated(op.value)
     if key is None or value is None:
@@ -79,7 +79,7 @@ def grouped_heads(op: Any, b: Rewriter) -> Any:
     return b.emit(OPS["attention"], op.query, key, value, op.mask, **op.attribute_values())
 
 
-def _weights(value: Any, b: Rewriter) -> Any | Decline:
+def _weights(value: ir.Value, b: Rewriter) -> Any | Decline:
     """Return the scores of which a value is the softmax along the last axis."""
     guarded = defining(value, "relax.where")
     if guarded is not None and only_use(value):
@@ -230,7 +230,7 @@ def _raised(value: Any, b: Rewriter) -> Any:
     return b.emit(OPS["reshape"], value, shape=((1,) * (4 - len(shape)) + tuple(shape)))
 
 
-def _unrepeated(value: Any) -> Any | None:
+def _unrepeated(value: ir.Value) -> Any | None:
     """Return [B, KV, T, D] for a value [B, KV * G, T, D] that repeats each of its heads G times in a row."""
     flat = defining(value, "relax.reshape")
     if flat is None or kind_of(flat.x).rank != 5:

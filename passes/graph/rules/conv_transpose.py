@@ -13,17 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim
 from mirlo.passes.graph.requested_layouts import CHANNELS_LAST
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
 from mirlo.passes.graph.rules.layout import in_layout
-from mirlo.passes.rules import decline, layout
+from mirlo.passes.rules import Decline, decline, layout
 
 
 @layout("relax.conv_transpose", priority=1)
-def as_convolution(op: Any, b: Rewriter) -> Any:
+def as_convolution(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Replace a transposed convolution with constant weight and no dilations by a convolution and a permute."""
     if not (b.given or CHANNELS_LAST).is_default or op.data_layout != "NC*":
         return decline("its layout is chosen by somebody else", data=op.data_layout)
@@ -69,7 +70,7 @@ def as_convolution(op: Any, b: Rewriter) -> Any:
     return in_layout(made, "N*C", "NC*", b)
 
 
-def _phases(weight: np.ndarray, strides: Any, taps: list[int]) -> np.ndarray:
+def _phases(weight: np.ndarray, strides: tuple[int, ...], taps: list[int]) -> np.ndarray:
     """Rearrange (in, out, *window) to (*taps reversed, in, phases * out), with zeros beyond the window."""
     inputs, outputs, *window = weight.shape
     made = np.zeros((*taps, inputs, math.prod(strides), outputs), weight.dtype)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining
 from mirlo.passes.rules import decline, recognize
@@ -22,14 +23,14 @@ class _Product:
 
     number: float = 1.0
     power: int = 0
-    others: list[Any] = field(default_factory=list)
+    others: list[ir.Value] = field(default_factory=list)
 
     def is_(self, number: float, power: int, others: int = 0) -> bool:
         return math.isclose(self.number, number, rel_tol=_CLOSE) and (self.power, len(self.others)) == (power, others)
 
 
 @recognize("relax.multiply")
-def gelu(op: Any, b: Rewriter) -> Any:
+def gelu(op: ir.OpView, b: Rewriter) -> Any:
     """Replace x * 0.5 * (1 + erf(x / sqrt 2)), in any order, and its tanh approximation, by GELU."""
     for term in _product(op.output, None, b).others:
         for x, approximate in _arguments(term, b):
@@ -38,7 +39,7 @@ def gelu(op: Any, b: Rewriter) -> Any:
     return decline("it is no product of x, one half and 1 + erf or 1 + tanh")
 
 
-def _arguments(term: Any, b: Rewriter) -> Iterator[tuple[Any, str]]:
+def _arguments(term: ir.Value, b: Rewriter) -> Iterator[tuple[Any, str]]:
     """Yield candidates for x in 1 + erf(..) or 1 + tanh(..), with the approximation."""
     total = defining(term, "relax.add")
     if total is None:
@@ -68,14 +69,14 @@ def _cubic(value: Any, b: Rewriter) -> Iterator[Any]:
                 yield x
 
 
-def _product(value: Any, x: Any, b: Rewriter, depth: int = 0) -> _Product:
+def _product(value: ir.Value, x: Any, b: Rewriter, depth: int = 0) -> _Product:
     """Decompose a value into the operands of a product; x is not decomposed."""
     if x is not None and value == x:
         return _Product(power=1)
     number = b.splat(value)
     if number is not None:
         return _Product(number)
-    parts: list[tuple[Any, int]] = []
+    parts: list[tuple[ir.Value, int]] = []
     if depth < _DEEPEST:
         parts = _parts(value, b)
     if not parts:
@@ -91,7 +92,7 @@ def _product(value: Any, x: Any, b: Rewriter, depth: int = 0) -> _Product:
     return made
 
 
-def _parts(value: Any, b: Rewriter) -> list[tuple[Any, int]]:
+def _parts(value: ir.Value, b: Rewriter) -> list[tuple[ir.Value, int]]:
     """Return the operands of a product, quotient or power, with their exponents."""
     if (product := defining(value, "relax.multiply")) is not None:
         return [(product.lhs, 1), (product.rhs, 1)]

@@ -24,32 +24,32 @@ def channels_first(rank: int) -> list[int]:
     return [0, rank - 1, *range(1, rank - 1)]
 
 
-def inverse(axes: Any) -> list[int]:
+def inverse(axes: list[int]) -> list[int]:
     made = [0] * len(axes)
     for i, axis in enumerate(axes):
         made[axis] = i
     return made
 
 
-def permuted(value: Any, axes: list[int], b: Rewriter) -> Any:
+def permuted(value: ir.Value, axes: list[int], b: Rewriter) -> Any:
     """Return a marked permute of a value."""
     made = b.emit(OPS["permute"], value, axes=axes)
     made.owner.attributes[MARK] = ir.UnitAttr.get()
     return made
 
 
-def layout_permute(value: Any, b: Rewriter) -> Any | None:
+def layout_permute(value: ir.Value, b: Rewriter) -> ir.OpView | None:
     """Return the marked permute in the same block that defines this value, if any."""
     found = defining(value, "relax.permute")
     return found if found is not None and MARK in found.operation.attributes and beside(value, b) else None
 
 
-def requested_layouts(op: Any, b: Rewriter) -> Layouts | Decline:
+def requested_layouts(op: ir.OpView, b: Rewriter) -> Layouts | Decline:
     """Return the layouts requested for an operation."""
     return (b.given or CHANNELS_LAST).of(op)
 
 
-def in_layout(value: Any, given: str, data: str, b: Rewriter) -> Any:
+def in_layout(value: ir.Value, given: str, data: str, b: Rewriter) -> ir.Value:
     """Convert data from one layout to another."""
     rank = kind_of(value).rank
     axes = channels_last(rank) if data == "N*C" else channels_first(rank)
@@ -57,7 +57,7 @@ def in_layout(value: Any, given: str, data: str, b: Rewriter) -> Any:
 
 
 @layout("relax.conv")
-def conv_in_layout(op: Any, b: Rewriter) -> Any:
+def conv_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Convert to data N*C and kernels *IO by default: the innermost axis is vectorized."""
     asked = requested_layouts(op, b)
     if isinstance(asked, Decline):
@@ -78,7 +78,7 @@ def conv_in_layout(op: Any, b: Rewriter) -> Any:
 
 
 @layout("relax.conv_transpose")
-def conv_transpose_in_layout(op: Any, b: Rewriter) -> Any:
+def conv_transpose_in_layout(op: ir.OpView, b: Rewriter) -> Any:
     """Convert to the requested layouts; there is no default."""
     asked = requested_layouts(op, b)
     if isinstance(asked, Decline):
@@ -92,7 +92,7 @@ def conv_transpose_in_layout(op: Any, b: Rewriter) -> Any:
 
 
 @layout(*POOLS)
-def pool_in_layout(op: Any, b: Rewriter) -> Any:
+def pool_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Convert to the requested layout; by default a pool takes the layout of the convolution before it."""
     asked = requested_layouts(op, b)
     data = None if isinstance(asked, Decline) else asked.data
@@ -109,13 +109,13 @@ def pool_in_layout(op: Any, b: Rewriter) -> Any:
     return in_layout(made, data, op.data_layout, b)
 
 
-def _is_channels_last(pool: Any, b: Rewriter) -> bool:
+def _is_channels_last(pool: ir.OpView, b: Rewriter) -> bool:
     inner = layout_permute(pool.x, b)
     return inner is not None and list(inner.axes) == channels_first(kind_of(pool.x).rank)
 
 
 @layout("relax.permute")
-def cancel(op: Any, b: Rewriter) -> Any:
+def cancel(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Merge two consecutive permutes; a marked pair that cancels is removed."""
     inner = layout_permute(op.x, b)
     if inner is None:

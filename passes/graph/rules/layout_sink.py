@@ -13,7 +13,7 @@ from mirlo.dialects.relax.elementwise import BINARY, COMPARE, UNARY, UNARY_TO_BO
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
 from mirlo.passes.graph.rules.layout import channels_first, inverse, layout_permute, permuted
-from mirlo.passes.rules import decline, layout
+from mirlo.passes.rules import Decline, decline, layout
 
 _ELEMENTWISE = (
     *(f"relax.{name}" for name in (*UNARY, *UNARY_TO_BOOL, "cast")),
@@ -27,7 +27,7 @@ _REDUCTIONS = tuple(
 
 
 @layout(*_ELEMENTWISE)
-def sink_through_unary(op: Any, b: Rewriter) -> Any:
+def sink_through_unary(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Sink a layout permute below an elementwise operator."""
     inner = layout_permute(op.x, b)
     if inner is None:
@@ -36,7 +36,7 @@ def sink_through_unary(op: Any, b: Rewriter) -> Any:
 
 
 @layout(*_BROADCASTING)
-def sink_through_broadcast(op: Any, b: Rewriter) -> Any:
+def sink_through_broadcast(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Sink if all operands are permuted alike, or some, and the others, constants or smaller, are permuted back."""
     values = list(op.operation.operands)
     permutes = [layout_permute(value, b) for value in values]
@@ -68,7 +68,7 @@ def sink_through_broadcast(op: Any, b: Rewriter) -> Any:
 
 
 @layout("relax.quantize", "relax.dequantize")
-def sink_through_quantization(op: Any, b: Rewriter) -> Any:
+def sink_through_quantization(op: ir.OpView, b: Rewriter) -> Any:
     """Sink, and renumber the axis of a vector of scales."""
     inner = layout_permute(op.x, b)
     if inner is None or op.block:
@@ -83,7 +83,7 @@ def _is_broadcast(kind: TensorType, whole: TensorType) -> bool:
     return (1,) * (whole.rank - kind.rank) + kind.shape != whole.shape
 
 
-def _permuted_back(value: Any, axes: list[int], b: Rewriter) -> Any:
+def _permuted_back(value: ir.Value, axes: list[int], b: Rewriter) -> ir.Value:
     """Return a value such that permuting it by `axes` restores it, with its rank extended as for broadcasting."""
     kind = kind_of(value)
     if kind.rank == 0 or all(dim == 1 for dim in kind.shape):
@@ -95,7 +95,7 @@ def _permuted_back(value: Any, axes: list[int], b: Rewriter) -> Any:
 
 
 @layout(*_REDUCTIONS)
-def sink_through_reduction(op: Any, b: Rewriter) -> Any:
+def sink_through_reduction(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Sink what remains of the permute, and renumber the reduced axes."""
     inner = layout_permute(op.x, b)
     if inner is None:
@@ -107,7 +107,7 @@ def sink_through_reduction(op: Any, b: Rewriter) -> Any:
 
 
 @layout("relax.argmax", "relax.argmin")
-def sink_through_arg_reduction(op: Any, b: Rewriter) -> Any:
+def sink_through_arg_reduction(op: ir.OpView, b: Rewriter) -> Any:
     """Sink what remains of the permute, and renumber the axis."""
     inner = layout_permute(op.x, b)
     if inner is None:
@@ -117,7 +117,7 @@ def sink_through_arg_reduction(op: Any, b: Rewriter) -> Any:
     return _permuted_rest(made, inner, [axis], op.keepdims, b)
 
 
-def _permuted_rest(made: Any, inner: Any, reduced: list[int], keepdims: bool, b: Rewriter) -> Any:
+def _permuted_rest(made: ir.Value, inner: ir.OpView, reduced: list[int], keepdims: bool, b: Rewriter) -> ir.Value:
     """Return the result of a reduction with its dims in their order without the permute."""
     if keepdims:
         return permuted(made, list(inner.axes), b)
@@ -127,7 +127,7 @@ def _permuted_rest(made: Any, inner: Any, reduced: list[int], keepdims: bool, b:
 
 
 @layout("relax.softmax", "relax.log_softmax", "relax.hardmax")
-def sink_through_axis(op: Any, b: Rewriter) -> Any:
+def sink_through_axis(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Sink, and renumber the axis."""
     inner = layout_permute(op.x, b)
     if inner is None:
@@ -137,7 +137,7 @@ def sink_through_axis(op: Any, b: Rewriter) -> Any:
 
 
 @layout("relax.strided_slice")
-def sink_through_slice(op: Any, b: Rewriter) -> Any:
+def sink_through_slice(op: ir.OpView, b: Rewriter) -> Any:
     """Sink, and renumber the axes of the slice."""
     inner = layout_permute(op.x, b)
     if inner is None:
@@ -148,7 +148,7 @@ def sink_through_slice(op: Any, b: Rewriter) -> Any:
 
 
 @layout("relax.reshape")
-def sink_through_flatten(op: Any, b: Rewriter) -> Any:
+def sink_through_flatten(op: ir.OpView, b: Rewriter) -> Any:
     """Sink below a reshape that merges the pixels of an image: they merge equally well before the channels."""
     inner = layout_permute(op.x, b)
     if inner is None:
@@ -164,7 +164,7 @@ def sink_through_flatten(op: Any, b: Rewriter) -> Any:
 
 
 @layout("relax.resize")
-def sink_through_resize(op: Any, b: Rewriter) -> Any:
+def sink_through_resize(op: ir.OpView, b: Rewriter) -> Any:
     """Sink, and permute shape, scales and region back."""
     inner = layout_permute(op.x, b)
     if inner is None:
@@ -180,7 +180,7 @@ def sink_through_resize(op: Any, b: Rewriter) -> Any:
 
 
 @layout("relax.concat")
-def sink_through_concat(op: Any, b: Rewriter) -> Any:
+def sink_through_concat(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Sink below a concatenation of operands that are all permuted alike."""
     permutes = [layout_permute(v, b) for v in op.operation.operands]
     if any(p is None for p in permutes):
@@ -193,7 +193,7 @@ def sink_through_concat(op: Any, b: Rewriter) -> Any:
 
 
 @layout("relax.pad")
-def sink_through_pad(op: Any, b: Rewriter) -> Any:
+def sink_through_pad(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Sink, and permute the padding back."""
     inner = layout_permute(op.x, b)
     if inner is None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
-from mirlo.passes.rules import decline, simplify
+from mirlo.passes.rules import Decline, decline, simplify
 
 
 @simplify("relax.matmul")
-def transposed_weight(op: Any, b: Rewriter) -> Any:
+def transposed_weight(op: ir.OpView, b: Rewriter) -> Any:
     """Store a constant that is read transposed in transposed form."""
     if not op.transpose_rhs or not is_constant(op.rhs):
         return decline("the right operand is no transposed constant")
@@ -25,7 +26,7 @@ def transposed_weight(op: Any, b: Rewriter) -> Any:
 
 
 @simplify("relax.matmul")
-def permuted_operand(op: Any, b: Rewriter) -> Any:
+def permuted_operand(op: ir.OpView, b: Rewriter) -> Any:
     """Merge a permute that swaps the last two dims into a transposed read."""
     attributes = {"transpose_lhs": op.transpose_lhs, "transpose_rhs": op.transpose_rhs}
     operands = [op.lhs, op.rhs]
@@ -42,7 +43,7 @@ def permuted_operand(op: Any, b: Rewriter) -> Any:
 
 
 @simplify("relax.matmul")
-def batch_as_rows(op: Any, b: Rewriter) -> Any:
+def batch_as_rows(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Multiply [B, M, K] by one matrix [K, N] as B * M rows."""
     left, right = kind_of(op.lhs), kind_of(op.rhs)
     if right.rank != 2 or left.rank < 3 or op.transpose_lhs:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
-from mirlo.passes.rules import decline, recognize
+from mirlo.passes.rules import Decline, decline, recognize
 
 
 class _Deviation(NamedTuple):
@@ -18,7 +19,7 @@ class _Deviation(NamedTuple):
 
 
 @recognize("relax.divide", "relax.multiply")
-def normalization(op: Any, b: Rewriter) -> Any:
+def normalization(op: ir.OpView, b: Rewriter) -> Any:
     """Replace (x - mean(x)) / sqrt(variance + epsilon) by layer norm; x / sqrt(mean(x^2) + epsilon) by RMS norm."""
     for x, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         found = _divisor(other, b) if op.operation.name == "relax.divide" else _reciprocal(other, b)
@@ -34,7 +35,7 @@ def normalization(op: Any, b: Rewriter) -> Any:
 
 
 @recognize("relax.multiply")
-def scale_of_norm(op: Any, b: Rewriter) -> Any:
+def scale_of_norm(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Merge a scale per element of the normalized rows into the norm."""
     for x, factor in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         norm = defining(x, "relax.layer_norm") or defining(x, "relax.rms_norm")
@@ -47,7 +48,7 @@ def scale_of_norm(op: Any, b: Rewriter) -> Any:
 
 
 @recognize("relax.add")
-def bias_of_norm(op: Any, b: Rewriter) -> Any:
+def bias_of_norm(op: ir.OpView, b: Rewriter) -> Any:
     """Merge a bias per element of the normalized rows into the norm."""
     for x, addend in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         norm = defining(x, "relax.layer_norm")
@@ -59,7 +60,7 @@ def bias_of_norm(op: Any, b: Rewriter) -> Any:
     return decline("no operand is a layer norm without a bias")
 
 
-def _of_row(value: Any, norm: Any, x: Any, op: Any, b: Rewriter) -> Any | None:
+def _of_row(value: ir.Value, norm: ir.OpView, x: ir.Value, op: ir.OpView, b: Rewriter) -> ir.Value | None:
     """Return a value that is equal for all rows without leading dims: it has the dims of a row, or fewer."""
     if not only_use(x) or not beside(x, b) or x.type != op.output.type:
         return None
@@ -70,7 +71,7 @@ def _of_row(value: Any, norm: Any, x: Any, op: Any, b: Rewriter) -> Any | None:
     return value if len(shape) <= dims else b.emit(OPS["reshape"], value, shape=shape[len(shape) - dims :])
 
 
-def _reciprocal(value: Any, b: Rewriter) -> _Deviation | None:
+def _reciprocal(value: ir.Value, b: Rewriter) -> _Deviation | None:
     """Return the deviation of which a value is the reciprocal."""
     root = defining(value, "relax.rsqrt")
     if root is not None:
@@ -82,12 +83,12 @@ def _reciprocal(value: Any, b: Rewriter) -> _Deviation | None:
     return _divisor(quotient.rhs, b) if quotient is not None and b.splat(quotient.lhs) == 1 else None
 
 
-def _divisor(value: Any, b: Rewriter) -> _Deviation | None:
+def _divisor(value: ir.Value, b: Rewriter) -> _Deviation | None:
     root = defining(value, "relax.sqrt")
     return None if root is None else _variance(root.x, b)
 
 
-def _variance(value: Any, b: Rewriter) -> _Deviation | None:
+def _variance(value: ir.Value, b: Rewriter) -> _Deviation | None:
     """Match mean(square) + epsilon, in either order."""
     total = defining(value, "relax.add")
     if total is None or not beside(value, b):
@@ -103,7 +104,7 @@ def _variance(value: Any, b: Rewriter) -> _Deviation | None:
     return None
 
 
-def _squared(value: Any, b: Rewriter) -> Any | None:
+def _squared(value: ir.Value, b: Rewriter) -> ir.Value | None:
     """Return the value of which this is the square."""
     power = defining(value, "relax.power")
     if power is not None and b.splat(power.rhs) == 2 and power.lhs.type == power.output.type:
@@ -115,7 +116,7 @@ def _squared(value: Any, b: Rewriter) -> Any | None:
     return product.lhs if product is not None and _same(product.lhs, product.rhs) else None
 
 
-def _mean_axis(value: Any, x: Any) -> int | None:
+def _mean_axis(value: ir.Value, x: ir.Value) -> int | None:
     """Return the first of the trailing axes of x over which the value is the mean, with the axes kept."""
     mean = defining(value, "relax.reduce_mean")
     if mean is None or not mean.keepdims or not _same(mean.x, x):
@@ -125,7 +126,7 @@ def _mean_axis(value: Any, x: Any) -> int | None:
     return axes[0] if axes and axes == list(range(axes[0], rank)) else None
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: ir.Value, b: ir.Value) -> bool:
     """Return whether two values are identical, or the same difference computed twice."""
     if a == b:
         return True

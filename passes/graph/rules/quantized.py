@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
@@ -36,7 +37,7 @@ class QuantizedValue:
 
 
 @recognize("relax.matmul")
-def quantized_matmul(op: Any, b: Rewriter) -> Any:
+def quantized_matmul(op: ir.OpView, b: Rewriter) -> Any:
     """Multiply operands that were dequantized, or whose zero points were subtracted, as int8."""
     found = _operands(op, b)
     if isinstance(found, Decline):
@@ -60,7 +61,7 @@ def quantized_matmul(op: Any, b: Rewriter) -> Any:
 
 
 @recognize("relax.conv")
-def quantized_conv(op: Any, b: Rewriter) -> Any:
+def quantized_conv(op: ir.OpView, b: Rewriter) -> Any:
     """Convolve data and weights that were dequantized, or whose zero points were subtracted, as int8."""
     found = _operands(op, b)
     if isinstance(found, Decline):
@@ -96,7 +97,7 @@ def _operands(op: Any, b: Rewriter) -> tuple[QuantizedValue, QuantizedValue] | D
     return found[0], _without_zero(found[1], b)
 
 
-def _dequantized(value: Any, b: Rewriter) -> QuantizedValue | Decline:
+def _dequantized(value: ir.Value, b: Rewriter) -> QuantizedValue | Decline:
     op = defining(value, "relax.dequantize")
     if op is None:
         return decline("an operand is not dequantized")
@@ -113,7 +114,7 @@ def _dequantized(value: Any, b: Rewriter) -> QuantizedValue | Decline:
     return QuantizedValue(op.x, zero, scale.astype(np.float32), axis)
 
 
-def _centred(value: Any, b: Rewriter) -> QuantizedValue | Decline:
+def _centred(value: ir.Value, b: Rewriter) -> QuantizedValue | Decline:
     """Return the int8 value and the zero point of which an i32 value is the difference."""
     op, zero = defining(value, "relax.subtract"), None
     wide = value

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.elementwise import UNARY
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of
@@ -17,7 +18,7 @@ _DEEPEST = 12
 
 
 @recognize("relax.add")
-def rotary_embedding(op: Any, b: Rewriter) -> Any:
+def rotary_embedding(op: ir.OpView, b: Rewriter) -> Any:
     """Replace x * cos + concat(-second half of x, first half of x) * sin with tables of two equal halves."""
     for straight, crossed in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         for turned, sin in _factors(crossed):
@@ -38,14 +39,14 @@ def rotary_embedding(op: Any, b: Rewriter) -> Any:
     return decline("no term is a product with the turned halves of a tensor")
 
 
-def _factors(value: Any) -> Iterator[tuple[Any, Any]]:
+def _factors(value: ir.Value) -> Iterator[tuple[Any, Any]]:
     product = defining(value, "relax.multiply")
     if product is not None:
         yield product.lhs, product.rhs
         yield product.rhs, product.lhs
 
 
-def _rotated(value: Any) -> Any | None:
+def _rotated(value: ir.Value) -> Any | None:
     """Return the x of concat(-second half of x, first half of x)."""
     joined = defining(value, "relax.concat")
     if joined is None:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
-from mirlo.passes.rules import decline, simplify
+from mirlo.passes.rules import Decline, decline, simplify
 
 
 @simplify("relax.expand_dims", "relax.squeeze")
-def unit_dims_as_reshape(op: Any, b: Rewriter) -> Any:
+def unit_dims_as_reshape(op: ir.OpView, b: Rewriter) -> ir.Value:
     """Replace changes of unit dims by reshapes, the canonical form."""
     return b.emit(OPS["reshape"], op.x, shape=kind_of(op.output).shape)
 
 
 @simplify("relax.reshape")
-def useless_reshape(op: Any, b: Rewriter) -> Any:
+def useless_reshape(op: ir.OpView, b: Rewriter) -> Any:
     """Remove a reshape to the shape of its operand."""
     return op.x if op.x.type == op.output.type else decline("the shape changes")
 
 
 @simplify("relax.reshape")
-def reshape_of_reshape(op: Any, b: Rewriter) -> Any:
+def reshape_of_reshape(op: ir.OpView, b: Rewriter) -> Any:
     """Keep the last of two consecutive reshapes."""
     inner = defining(op.x, "relax.reshape")
     if inner is None:
@@ -31,13 +32,13 @@ def reshape_of_reshape(op: Any, b: Rewriter) -> Any:
 
 
 @simplify("relax.permute")
-def useless_permute(op: Any, b: Rewriter) -> Any:
+def useless_permute(op: ir.OpView, b: Rewriter) -> Any:
     """Remove an identity permute."""
     return op.x if tuple(op.axes) == tuple(range(len(op.axes))) else decline("the order changes")
 
 
 @simplify("relax.permute")
-def permute_of_permute(op: Any, b: Rewriter) -> Any:
+def permute_of_permute(op: ir.OpView, b: Rewriter) -> Any:
     """Merge two consecutive permutes."""
     inner = defining(op.x, "relax.permute")
     if inner is None:
@@ -46,7 +47,7 @@ def permute_of_permute(op: Any, b: Rewriter) -> Any:
 
 
 @simplify("relax.permute")
-def permute_of_unit_dims(op: Any, b: Rewriter) -> Any:
+def permute_of_unit_dims(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Replace a permute that keeps the order of all dims larger than 1 by a reshape."""
     shape = kind_of(op.x).shape
     order = [axis for axis in op.axes if shape[axis] != 1]
@@ -56,7 +57,7 @@ def permute_of_unit_dims(op: Any, b: Rewriter) -> Any:
 
 
 @simplify("relax.expand", "relax.tile", "relax.strided_slice", "relax.concat", "relax.pad")
-def same_type(op: Any, b: Rewriter) -> Any:
+def same_type(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Remove operators that return their single operand."""
     operands = list(op.operation.operands)
     if len(operands) != 1 or operands[0].type != op.output.type:
@@ -69,7 +70,7 @@ def same_type(op: Any, b: Rewriter) -> Any:
 
 
 @simplify("relax.split")
-def split_as_slices(op: Any, b: Rewriter) -> Any:
+def split_as_slices(op: ir.OpView, b: Rewriter) -> Decline | list[ir.Value]:
     """Replace a split by slices, so that each can be fused with its users."""
     if not all(isinstance(size, int) for size in op.sizes):
         return decline("a piece has a size that is not known")
@@ -81,7 +82,7 @@ def split_as_slices(op: Any, b: Rewriter) -> Any:
 
 
 @simplify("relax.reshape")
-def reshape_of_slice(op: Any, b: Rewriter) -> Any:
+def reshape_of_slice(op: ir.OpView, b: Rewriter) -> Any:
     """Slice after a reshape that divides the sliced axis, if whole parts are sliced: that reshape is free."""
     inner = defining(op.x, "relax.strided_slice")
     if inner is None or len(inner.axes) != 1 or tuple(inner.strides) != (1,):

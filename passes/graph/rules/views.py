@@ -29,7 +29,7 @@ Shape = tuple[Dim, ...]
 
 
 @simplify(*_ELEMENTWISE)
-def sink_through_unary(op: Any, b: Rewriter) -> Any:
+def sink_through_unary(op: ir.OpView, b: Rewriter) -> Any:
     """Sink a reshape that raises the rank below an elementwise operator."""
     inner = raising(op.x)
     if inner is None:
@@ -39,7 +39,7 @@ def sink_through_unary(op: Any, b: Rewriter) -> Any:
 
 
 @simplify(*(f"relax.{name}" for name in (*BINARY, *COMPARE)))
-def sink_through_binary(op: Any, b: Rewriter) -> Any:
+def sink_through_binary(op: ir.OpView, b: Rewriter) -> Any:
     """Sink below a binary operator; the other operand is viewed in the smaller shape, including its broadcast dims."""
     for position, value in enumerate((op.lhs, op.rhs)):
         inner = raising(value)
@@ -58,7 +58,7 @@ def sink_through_binary(op: Any, b: Rewriter) -> Any:
 
 
 @simplify(*_LAST_AXIS)
-def sink_through_last_axis(op: Any, b: Rewriter) -> Any:
+def sink_through_last_axis(op: ir.OpView, b: Rewriter) -> Any:
     """Sink below a row operation if the last axis stays the same."""
     inner = raising(op.x)
     if inner is None:
@@ -71,7 +71,7 @@ def sink_through_last_axis(op: Any, b: Rewriter) -> Any:
     return b.emit(OPS["reshape"], made, shape=target.shape)
 
 
-def raising(value: Any) -> Any | None:
+def raising(value: ir.Value) -> Any | None:
     """Return the reshape that defines this value if it adds dims to a computed value of rank 1 or more."""
     found = defining(value, "relax.reshape")
     if found is None or not isinstance(found.x, ir.OpResult) or is_constant(found.x):
@@ -81,7 +81,7 @@ def raising(value: Any) -> Any | None:
     return found if fits else None
 
 
-def narrowed(other: Any, source: Shape, target: Shape) -> Shape | None:
+def narrowed(other: tuple[Dim, ...], source: Shape, target: Shape) -> Shape | None:
     """Return the shape in which an operand that broadcasts to `target` broadcasts to `source` element for element."""
     if len(other) > len(target):
         return None

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
-from mirlo.passes.rules import decline, simplify
+from mirlo.passes.rules import Decline, decline, simplify
 
 
 @simplify("relax.multiply", "relax.divide")
-def scale_into_weights(op: Any, b: Rewriter) -> Any:
+def scale_into_weights(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Fold a scale per channel into constant weights of a convolution or product, also across an added constant."""
     is_product = op.operation.name == "relax.multiply"
     for x, factor in ((op.lhs, op.rhs), (op.rhs, op.lhs))[: 2 if is_product else 1]:
@@ -38,7 +39,7 @@ def scale_into_weights(op: Any, b: Rewriter) -> Any:
 
 
 @simplify("relax.add", "relax.subtract")
-def shift_into_bias(op: Any, b: Rewriter) -> Any:
+def shift_into_bias(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Fold a constant per channel after a convolution into its bias."""
     is_sum = op.operation.name == "relax.add"
     for x, shift in ((op.lhs, op.rhs), (op.rhs, op.lhs))[: 2 if is_sum else 1]:
@@ -53,7 +54,7 @@ def shift_into_bias(op: Any, b: Rewriter) -> Any:
 
 
 @simplify("relax.batch_norm")
-def batch_norm_as_affine(op: Any, b: Rewriter) -> Any:
+def batch_norm_as_affine(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Fold constant statistics into the weights of the convolution before it, else emit a multiply and an add."""
     arrays = [b.array(v) for v in (op.scale, op.bias, op.mean, op.variance)]
     if any(a is None for a in arrays):
@@ -75,7 +76,7 @@ def batch_norm_as_affine(op: Any, b: Rewriter) -> Any:
     return b.emit(OPS["add"], scaled, b.constant(shift.astype(dtype), kinds, b.name_of(op.bias)))
 
 
-def _weighted(value: Any, b: Rewriter) -> Any | None:
+def _weighted(value: ir.Value, b: Rewriter) -> ir.OpView | None:
     """Return the producer in the same block: a float convolution or product with constant weights and a single use."""
     for name in ("relax.conv", "relax.matmul"):
         found = defining(value, name)
@@ -87,11 +88,13 @@ def _weighted(value: Any, b: Rewriter) -> Any | None:
     return None
 
 
-def _channel_axis(producer: Any, rank: int) -> int:
+def _channel_axis(producer: ir.OpView, rank: int) -> int:
     return 1 if producer.operation.name == "relax.conv" and producer.data_layout == "NC*" else rank - 1
 
 
-def _per_channel(value: Any, x: Any, producer: Any, op: Any, b: Rewriter) -> np.ndarray | None:
+def _per_channel(
+    value: ir.Value, x: ir.Value, producer: ir.OpView | None, op: ir.OpView, b: Rewriter
+) -> np.ndarray | None:
     """Return the elements of a constant per channel of x, or one for all channels."""
     kind = kind_of(x)
     if producer is None or not is_constant(value) or x.type != op.output.type:
@@ -106,7 +109,7 @@ def _per_channel(value: Any, x: Any, producer: Any, op: Any, b: Rewriter) -> np.
     return None if array is None else np.broadcast_to(np.asarray(array, np.float64).reshape(-1), (channels,))
 
 
-def _scaled(producer: Any, factor: np.ndarray | None, shift: np.ndarray | None, b: Rewriter) -> Any | None:
+def _scaled(producer: Any, factor: np.ndarray | None, shift: np.ndarray | None, b: Rewriter) -> ir.Value | None:
     """Return the producer with its result times `factor` plus `shift` per channel; None if its weights prevent it."""
     weight = producer.operation.operands[1]
     kind = kind_of(weight)
@@ -130,7 +133,9 @@ def _scaled(producer: Any, factor: np.ndarray | None, shift: np.ndarray | None, 
     return b.emit(OPS["conv"], producer.x, weight, made_bias, **producer.attribute_values())
 
 
-def _scaled_product(matmul: Any, factor: np.ndarray | None, shift: np.ndarray | None, b: Rewriter) -> Any | None:
+def _scaled_product(
+    matmul: ir.OpView, factor: np.ndarray | None, shift: np.ndarray | None, b: Rewriter
+) -> ir.Value | None:
     kind = kind_of(matmul.rhs)
     if kind.rank != 2 or matmul.transpose_rhs or factor is None:
         return None
@@ -141,13 +146,13 @@ def _scaled_product(matmul: Any, factor: np.ndarray | None, shift: np.ndarray | 
     return b.emit(OPS["add"], made, b.constant(shift.astype(kind.dtype.to_numpy()), kind.with_shape(shift.shape), name))
 
 
-def _times(weight: Any, factor: np.ndarray, b: Rewriter) -> Any:
+def _times(weight: ir.Value, factor: np.ndarray, b: Rewriter) -> Any:
     kind = kind_of(weight)
     scaled = np.asarray(b.array(weight), np.float64) * factor
     return b.constant(scaled.astype(kind.dtype.to_numpy()), kind, f"{b.name_of(weight)}.scaled")
 
 
-def _like(array: np.ndarray, value: Any, b: Rewriter) -> Any:
+def _like(array: np.ndarray, value: Any, b: Rewriter) -> ir.Value:
     """Return a constant with one element per channel, of the rank of another value."""
     kind = kind_of(value)
     shape: list[Any] = [1] * kind.rank

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, abs_, call, constant, erf, exp, maximum, minimum, select, sigmoid, tanh
 from mirlo.passes.legalize.helpers import elementwise, short_name, wide
 from mirlo.passes.rules import legalize
@@ -21,7 +22,7 @@ def _exp_minus_1(x: Expr) -> Expr:
     return call("expm1", minimum(x, 0.0))
 
 
-def _gelu(x: Expr, op: Any) -> Expr:
+def _gelu(x: Expr, op: ir.OpView) -> Expr:
     if op.approximate == "tanh":
         # (1 + tanh(u)) / 2 = 1 / (1 + 2^(-2u log2 e)), which keeps precision where tanh(u) is near -1.
         scale = -2.0 * math.sqrt(2.0 / math.pi) / math.log(2.0)
@@ -33,7 +34,7 @@ def _hard_sigmoid(x: Expr, alpha: float, beta: float) -> Expr:
     return minimum(maximum(alpha * x + beta, 0.0), 1.0)
 
 
-def _shrink(x: Expr, op: Any) -> Expr:
+def _shrink(x: Expr, op: ir.OpView) -> Expr:
     return select(x < -op.lambd, x + op.bias, select(x > op.lambd, x - op.bias, constant(0, x.dtype)))
 
 
@@ -56,23 +57,23 @@ FLOAT: dict[str, Callable[[Expr, Any], Expr]] = {
 
 
 @legalize(*(f"relax.{name}" for name in FLOAT))
-def activation(op: Any, b: Any) -> Any:
+def activation(op: ir.OpView, b: Any) -> Any:
     function = FLOAT[short_name(op)]
     return elementwise(op, b, [op.x], lambda x: function(wide(x), op).cast(x.dtype))
 
 
 @legalize("relax.relu")
-def relu(op: Any, b: Any) -> Any:
+def relu(op: ir.OpView, b: Any) -> ir.Value:
     return elementwise(op, b, [op.x], lambda x: maximum(x, 0))
 
 
 @legalize("relax.prelu")
-def prelu(op: Any, b: Any) -> Any:
+def prelu(op: ir.OpView, b: Any) -> ir.Value:
     return elementwise(op, b, [op.x, op.slope], lambda x, slope: select(x < 0, x * slope, x))
 
 
 @legalize("relax.shrink")
-def shrink(op: Any, b: Any) -> Any:
+def shrink(op: ir.OpView, b: Any) -> ir.Value:
     def function(x: Expr) -> Expr:
         if x.dtype.is_float:
             return _shrink(wide(x), op).cast(x.dtype)
@@ -83,7 +84,7 @@ def shrink(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.clip")
-def clip(op: Any, b: Any) -> Any:
+def clip(op: ir.OpView, b: Any) -> ir.Value:
     def function(x: Expr) -> Expr:
         if op.min is not None:
             x = maximum(x, _bound(op.min, x, math.ceil))

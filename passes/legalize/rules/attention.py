@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, rsqrt, select
@@ -59,7 +60,7 @@ def _reshape(b: Any, value: Any, shape: tuple[int, ...]) -> Any:
 
 
 @legalize("relax.rotary_embedding")
-def rotary_embedding(op: Any, b: Any) -> Any:
+def rotary_embedding(op: ir.OpView, b: Any) -> ir.Value:
     def body(p: Any, x: TensorExpr, cos: TensorExpr, sin: TensorExpr) -> TensorExpr:
         half = cos.shape[-1]
 

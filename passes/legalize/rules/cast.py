@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.tir.compute import Expr, is_coded
 from mirlo.passes.legalize.helpers import elementwise, saturated
-from mirlo.passes.rules import decline, legalize
+from mirlo.passes.rules import Decline, decline, legalize
 
 
 @legalize("relax.cast")
-def cast(op: Any, b: Any) -> Any:
+def cast(op: ir.OpView, b: Any) -> Any:
     target = op.dtype
 
     def converted(x: Expr) -> Expr:
@@ -22,7 +23,7 @@ def cast(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.bitcast")
-def bitcast(op: Any, b: Any) -> Any:
+def bitcast(op: ir.OpView, b: Any) -> Decline | ir.Value:
     source, target = dtype_of_mlir(op.x.type.element_type), op.dtype
     if any(found is None or is_coded(found) for found in (source, target)):
         return decline("floats of 8 bits are numbers in the loops, not codes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.relax.infer_windows import data_shape, kernel_axes
 from mirlo.dialects.tir.compute import Expr, TensorExpr
@@ -13,7 +14,7 @@ from mirlo.passes.rules import legalize
 
 
 @legalize("relax.conv")
-def conv(op: Any, b: Any) -> Any:
+def conv(op: ir.OpView, b: Any) -> Any:
     output = tensor_type(op.output)
 
     def body(p: Any, x: TensorExpr, weight: TensorExpr, bias: TensorExpr | None) -> TensorExpr:

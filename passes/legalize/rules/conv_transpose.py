@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.relax.conv import Conv
 from mirlo.dialects.relax.infer_windows import per_dim
@@ -23,7 +24,7 @@ from mirlo.passes.rules import legalize
 
 
 @legalize("relax.conv_transpose")
-def conv_transpose(op: Any, b: Any) -> Any:
+def conv_transpose(op: ir.OpView, b: Any) -> ir.Value:
     shape, output = shape_of(op.x), shape_of(op.output)
     windows = SlidingWindows.of(op, shape, shape_of(op.weight)[2:], output, op.data_layout)
     strided, dilated = max(windows.strides) > 1, max(windows.dilations) > 1
@@ -69,7 +70,7 @@ class _Phases:
         return _Phases(taps, first, (*begins, *known)) if len(known) == len(ends) else None
 
 
-def _in_phases(op: Any, b: Any, windows: SlidingWindows, phases: _Phases) -> Any:
+def _in_phases(op: ir.OpView, b: Any, windows: SlidingWindows, phases: _Phases) -> ir.Value:
     """Emit three prim functions, as the convolution in the middle has its own schedules."""
     strides, taps, first = windows.strides, phases.taps, phases.first
     weight = b.call_prim(lambda p, w: _weight_of_phases(p, w, op.groups, strides, taps), op.weight, name="phases")

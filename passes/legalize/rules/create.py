@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, select
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.rules import legalize
 
 
 @legalize("relax.full")
-def full(op: Any, b: Any) -> Any:
+def full(op: ir.OpView, b: Any) -> Any:
     shape = shape_of(op.output)
     return b.call_prim(lambda p: p.compute(shape, lambda *_: constant(op.value, op.dtype), name="full"))
 
 
 @legalize("relax.arange")
-def arange(op: Any, b: Any) -> Any:
+def arange(op: ir.OpView, b: Any) -> Any:
     shape = shape_of(op.output)
 
     def element(i: Expr) -> Expr:
@@ -29,7 +30,7 @@ def arange(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.eye")
-def eye(op: Any, b: Any) -> Any:
+def eye(op: ir.OpView, b: Any) -> ir.Value:
     shape = shape_of(op.output)
 
     def element(i: Expr, j: Expr) -> Expr:
@@ -39,7 +40,7 @@ def eye(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.tri")
-def tri(op: Any, b: Any) -> Any:
+def tri(op: ir.OpView, b: Any) -> ir.Value:
     def body(p: Any, x: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             row, column = axes[-2:]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import lift
 from mirlo.passes.legalize.helpers import shape_of, short_name, wide_dtype
 from mirlo.passes.rules import legalize
 
 
 @legalize("relax.cumsum", "relax.cumprod")
-def cumulative(op: Any, b: Any) -> Any:
+def cumulative(op: ir.OpView, b: Any) -> ir.Value:
     shape = shape_of(op.x)
     axis = op.axis % len(shape)
     is_sum = short_name(op) == "cumsum"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, constant, maximum, minimum, select
 from mirlo.passes.legalize.helpers import dims_vector, shape_of
 from mirlo.passes.legalize.rules.slice import inside
@@ -13,12 +14,12 @@ BEGIN, STEP = 0, 2
 
 
 @legalize("relax.dims_tensor")
-def dims_tensor(op: Any, b: Any) -> Any:
+def dims_tensor(op: ir.OpView, b: Any) -> ir.Value:
     return b.call_prim(lambda p: dims_vector(p, op.dims))
 
 
 @legalize("relax.steps")
-def steps(op: Any, b: Any) -> Any:
+def steps(op: ir.OpView, b: Any) -> Any:
     shape = shape_of(op.output)
 
     def body(p: Any, start: TensorExpr, delta: TensorExpr) -> TensorExpr:
@@ -33,7 +34,7 @@ def steps(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.nonzero")
-def nonzero(op: Any, b: Any) -> Any:
+def nonzero(op: ir.OpView, b: Any) -> ir.Value:
     shape = shape_of(op.x)
 
     def body(loops: Any, x: Any, output: Any) -> None:
@@ -94,7 +95,7 @@ def slice_at(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.slice_dims")
-def slice_dims(op: Any, b: Any) -> Any:
+def slice_dims(op: ir.OpView, b: Any) -> ir.Value:
     shape = shape_of(op.output)
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
@@ -131,7 +132,7 @@ def pad_at(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.spread_axes")
-def spread_axes(op: Any, b: Any) -> Any:
+def spread_axes(op: ir.OpView, b: Any) -> ir.Value:
     shape = shape_of(op.output)
     rank = len(shape) // 2
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, abs_, call, constant, maximum, minimum, select
 from mirlo.passes.legalize.helpers import elementwise, short_name
 from mirlo.passes.rules import legalize
@@ -127,15 +128,15 @@ BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
 
 
 @legalize(*(f"relax.{name}" for name in UNARY))
-def unary(op: Any, b: Any) -> Any:
+def unary(op: ir.OpView, b: Any) -> ir.Value:
     return elementwise(op, b, [op.x], UNARY[short_name(op)])
 
 
 @legalize(*(f"relax.{name}" for name in BINARY))
-def binary(op: Any, b: Any) -> Any:
+def binary(op: ir.OpView, b: Any) -> ir.Value:
     return elementwise(op, b, [op.lhs, op.rhs], BINARY[short_name(op)])
 
 
 @legalize("relax.where")
-def where(op: Any, b: Any) -> Any:
+def where(op: ir.OpView, b: Any) -> Any:
     return elementwise(op, b, [op.condition, op.x, op.y], select)

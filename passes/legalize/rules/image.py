@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import (
     BOOL,
     INDEX,
@@ -168,7 +169,7 @@ def _keys(d: Expr, far: bool) -> Expr:
     return ((CUBIC + 2) * d - (CUBIC + 3)) * d * d + 1.0
 
 
-def _read(x: TensorExpr, n: Expr, c: Expr, indices: Sequence[Expr], op: Any) -> Expr:
+def _read(x: TensorExpr, n: Expr, c: Expr, indices: Sequence[Expr], op: ir.OpView) -> Expr:
     """Read the element at indices that may be outside, by the padding mode."""
     sizes = x.shape[2:]
     if op.padding_mode == "reflection":

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, all_of, clamp, maximum, minimum, select
 from mirlo.passes.legalize.helpers import shape_of
-from mirlo.passes.rules import decline, legalize
+from mirlo.passes.rules import Decline, decline, legalize
 
 
 def from_end(index: Expr, size: int) -> Expr:
@@ -26,7 +27,7 @@ def safe(index: Expr, size: int) -> Expr:
 
 
 @legalize("relax.gather")
-def gather(op: Any, b: Any) -> Any:
+def gather(op: ir.OpView, b: Any) -> Decline | ir.Value:
     shape, output = shape_of(op.x), shape_of(op.output)
     axis = op.axis % len(shape)
     if 0 in shape and 0 not in output:
@@ -43,7 +44,7 @@ def gather(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.gather_elements")
-def gather_elements(op: Any, b: Any) -> Any:
+def gather_elements(op: ir.OpView, b: Any) -> Decline | ir.Value:
     shape, output = shape_of(op.x), shape_of(op.output)
     axis = op.axis % len(shape)
     if 0 in shape and 0 not in output:
@@ -59,7 +60,7 @@ def gather_elements(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.gather_nd")
-def gather_nd(op: Any, b: Any) -> Any:
+def gather_nd(op: ir.OpView, b: Any) -> Decline | ir.Value:
     shape, output = shape_of(op.x), shape_of(op.output)
     if 0 in shape and 0 not in output:
         return decline("an empty tensor has nothing to gather", shape=shape)
@@ -104,7 +105,7 @@ COMBINE = {
 
 
 @legalize("relax.scatter_elements")
-def scatter_elements(op: Any, b: Any) -> Any:
+def scatter_elements(op: ir.OpView, b: Any) -> ir.Value:
     shape = shape_of(op.x)
     axis = op.axis % len(shape)
     combine = COMBINE[op.reduction]

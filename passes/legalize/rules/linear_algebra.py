@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute import Expr, LoopBuilder, abs_, constant, select
@@ -41,7 +42,7 @@ class Elimination:
 
 
 @legalize("relax.det")
-def det(op: Any, b: Any) -> Any:
+def det(op: ir.OpView, b: Any) -> ir.Value:
     """Compute the product of the pivots of an elimination with partial pivoting."""
     *batch, size, _ = shape_of(op.x)
 
@@ -66,7 +67,7 @@ def det(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.inverse")
-def inverse(op: Any, b: Any) -> Any:
+def inverse(op: ir.OpView, b: Any) -> ir.Value:
     """Eliminate above and below the diagonal of the matrix augmented by the identity."""
     *batch, size, _ = shape_of(op.x)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, TensorExpr
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.rules import legalize
@@ -18,7 +19,7 @@ def _batch(tensor: TensorExpr, axes: Sequence[Expr]) -> list[Any]:
 
 
 @legalize("relax.matmul")
-def matmul(op: Any, b: Any) -> Any:
+def matmul(op: ir.OpView, b: Any) -> Any:
     left_transposed, right_transposed = op.transpose_lhs, op.transpose_rhs
     shape = shape_of(op.output)
 

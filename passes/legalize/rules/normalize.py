@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, call, select, sqrt
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
 from mirlo.passes.legalize.rules.softmax import SoftmaxRows
@@ -34,7 +35,7 @@ def moments(
 
 
 @legalize("relax.layer_norm")
-def layer_norm(op: Any, b: Any) -> Any:
+def layer_norm(op: ir.OpView, b: Any) -> Any:
     first = op.axis % len(shape_of(op.x))
 
     def body(p: Any, x: TensorExpr, scale: TensorExpr | None, bias: TensorExpr | None) -> TensorExpr:
@@ -57,7 +58,7 @@ def _affine(value: Expr, scale: TensorExpr | None, bias: TensorExpr | None, axes
 
 
 @legalize("relax.rms_norm")
-def rms_norm(op: Any, b: Any) -> Any:
+def rms_norm(op: ir.OpView, b: Any) -> ir.Value:
     first = op.axis % len(shape_of(op.x))
 
     def body(p: Any, x: TensorExpr, scale: TensorExpr | None) -> TensorExpr:
@@ -77,7 +78,7 @@ def rms_norm(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.batch_norm")
-def batch_norm(op: Any, b: Any) -> Any:
+def batch_norm(op: ir.OpView, b: Any) -> ir.Value:
     channel = op.axis % len(shape_of(op.x))
 
     def body(
@@ -100,7 +101,7 @@ def instance_norm(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.group_norm")
-def group_norm(op: Any, b: Any) -> Any:
+def group_norm(op: ir.OpView, b: Any) -> ir.Value:
     return _grouped(op, b, op.groups, "group_norm")
 
 
@@ -131,7 +132,7 @@ def _grouped(op: Any, b: Any, groups: int, name: str) -> Any:
 
 
 @legalize("relax.lrn")
-def lrn(op: Any, b: Any) -> Any:
+def lrn(op: ir.OpView, b: Any) -> ir.Value:
     def body(p: Any, x: TensorExpr) -> TensorExpr:
         def squared(n: Expr, c: Expr, *rest: Expr) -> Expr:
             *at, k = rest
@@ -150,7 +151,7 @@ def lrn(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.lp_normalize")
-def lp_normalize(op: Any, b: Any) -> Any:
+def lp_normalize(op: ir.OpView, b: Any) -> ir.Value:
     axis = op.axis % len(shape_of(op.x))
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.tir.compute import Expr, TensorExpr, clamp, identity_of, roundeven
 from mirlo.passes.legalize.helpers import saturated, shape_of
@@ -12,7 +13,7 @@ from mirlo.passes.rules import legalize
 
 
 @legalize("relax.quantize")
-def quantize(op: Any, b: Any) -> Any:
+def quantize(op: ir.OpView, b: Any) -> ir.Value:
     target = op.dtype
 
     def body(p: Any, x: TensorExpr, scale: TensorExpr, zero_point: TensorExpr | None) -> TensorExpr:
@@ -36,7 +37,7 @@ def quantize(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.dequantize")
-def dequantize(op: Any, b: Any) -> Any:
+def dequantize(op: ir.OpView, b: Any) -> ir.Value:
 
     def body(p: Any, x: TensorExpr, scale: TensorExpr, zero_point: TensorExpr | None) -> TensorExpr:
         def element(*axes: Expr) -> Expr:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import normalize_axes
@@ -45,7 +46,7 @@ OF_BOOL = {"max": "or", "min": "and"}
 
 
 @legalize(*(f"relax.{name}" for name in REDUCTIONS))
-def reduction(op: Any, b: Any) -> Any:
+def reduction(op: ir.OpView, b: Any) -> Any:
     row = REDUCTIONS[short_name(op)]
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
@@ -63,7 +64,7 @@ def reduction(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.reduce_log_sum_exp")
-def log_sum_exp(op: Any, b: Any) -> Any:
+def log_sum_exp(op: ir.OpView, b: Any) -> ir.Value:
     def body(p: Any, x: TensorExpr) -> TensorExpr:
         over = ReductionIndices(x, op.axes, op.keepdims)
         peak = p.reduce("max", over.shape, over.extents, lambda *axes: wide(x.at(*over.source(axes))))
@@ -109,7 +110,7 @@ class ReductionIndices:
 
 
 @legalize("relax.argmax", "relax.argmin")
-def argument(op: Any, b: Any) -> Any:
+def argument(op: ir.OpView, b: Any) -> Any:
     largest = short_name(op) == "argmax"
     axis = op.axis % len(shape_of(op.x))
 

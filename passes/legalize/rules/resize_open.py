@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import BOOL, INDEX, Expr, TensorExpr, abs_, ceil, clamp, constant, floor, select
 from mirlo.passes.legalize.helpers import shape_of, wide
 from mirlo.passes.rules import decline, legalize
@@ -98,11 +99,11 @@ def resize_open(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.resize_at")
-def resize_at(op: Any, b: Any) -> Any:
+def resize_at(op: ir.OpView, b: Any) -> ir.Value:
     return b.call_prim(lambda p, x, scales, roi: _resize(op, p, x, scales, roi), op.x, op.scales, op.roi)
 
 
-def _resize(op: Any, p: Any, x: TensorExpr, scales: TensorExpr | None, roi: TensorExpr | None) -> TensorExpr:
+def _resize(op: ir.OpView, p: Any, x: TensorExpr, scales: TensorExpr | None, roi: TensorExpr | None) -> TensorExpr:
     output = shape_of(op.output)
     axes = _axes(op, x, output, scales, roi)
     made = x
@@ -128,7 +129,7 @@ def _resize(op: Any, p: Any, x: TensorExpr, scales: TensorExpr | None, roi: Tens
 
 
 def _axes(
-    op: Any, x: TensorExpr, output: tuple[Any, ...], scales: TensorExpr | None, roi: TensorExpr | None
+    op: ir.OpView, x: TensorExpr, output: tuple[Any, ...], scales: TensorExpr | None, roi: TensorExpr | None
 ) -> dict[int, _ResizeAxis]:
     """Return the axes whose size may change."""
     rank = x.rank

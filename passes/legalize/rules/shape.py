@@ -19,7 +19,7 @@ Where = Callable[[tuple[int, ...], Sequence[Expr]], Sequence[Any]]
 """Maps the operand's shape and the axes of the result to indices of the operand."""
 
 
-def moved(op: Any, b: Any, where: Where) -> Any:
+def moved(op: ir.OpView, b: Any, where: Where) -> ir.Value:
     """Call a prim function that reads the operand at mapped positions."""
     output, name = shape_of(op.output), short_name(op)
 
@@ -36,13 +36,13 @@ def as_reshape(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.permute")
-def permute(op: Any, b: Any) -> Any:
+def permute(op: ir.OpView, b: Any) -> Any:
     order = [axis % len(op.axes) for axis in op.axes]
     return moved(op, b, lambda shape, axes: [axes[order.index(i)] for i in range(len(shape))])
 
 
 @legalize("relax.expand")
-def expand(op: Any, b: Any) -> Any:
+def expand(op: ir.OpView, b: Any) -> ir.Value:
     """Read a dim that is 1 or the result's with a stride of 0 or 1, through a view of the required shape."""
     output, source = shape_of(op.output), shape_of(op.x)
     pairs = list(zip(source, output[len(output) - len(source) :], strict=True))
@@ -82,7 +82,7 @@ def stretch(dim: Dim, target: Dim, any_size: bool = False) -> Dim:
 
 
 @legalize("relax.tile")
-def tile(op: Any, b: Any) -> Any:
+def tile(op: ir.OpView, b: Any) -> Any:
     def where(shape: tuple[int, ...], axes: Sequence[Expr]) -> list[Any]:
         rows = zip(shape, op.repeats, axes, strict=True)
         return [0 if dim == 1 else axis if times == 1 else axis % dim for dim, times, axis in rows]
@@ -91,7 +91,7 @@ def tile(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.reverse")
-def reverse(op: Any, b: Any) -> Any:
+def reverse(op: ir.OpView, b: Any) -> Any:
     def where(shape: tuple[int, ...], axes: Sequence[Expr]) -> list[Any]:
         turned = {axis % len(shape) for axis in op.axes}
         return [(dim - 1) - axes[i] if i in turned else axes[i] for i, dim in enumerate(shape)]
@@ -100,7 +100,7 @@ def reverse(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.depth_to_space")
-def depth_to_space(op: Any, b: Any) -> Any:
+def depth_to_space(op: ir.OpView, b: Any) -> ir.Value:
     size = op.block
 
     def where(shape: tuple[int, ...], axes: Sequence[Expr]) -> list[Any]:
@@ -114,7 +114,7 @@ def depth_to_space(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.space_to_depth")
-def space_to_depth(op: Any, b: Any) -> Any:
+def space_to_depth(op: ir.OpView, b: Any) -> ir.Value:
     size = op.block
 
     def where(shape: tuple[int, ...], axes: Sequence[Expr]) -> list[Any]:
@@ -126,7 +126,7 @@ def space_to_depth(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.shape_of")
-def shape_of_operand(op: Any, b: Any) -> Any:
+def shape_of_operand(op: ir.OpView, b: Any) -> ir.Value:
     shape = shape_of(op.x)
     if all(isinstance(dim, int) for dim in shape):
         return tensor_of(b, shape, "i64")

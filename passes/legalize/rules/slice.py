@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_distinct_axes
 from mirlo.dialects.relax.slice import slice_start
@@ -18,7 +19,7 @@ FEW = 4
 
 
 @legalize("relax.strided_slice")
-def strided_slice(op: Any, b: Any) -> Any:
+def strided_slice(op: ir.OpView, b: Any) -> ir.Value:
     shape = shape_of(op.x)
     axes = require_distinct_axes(op.axes, len(shape))
     starts = {
@@ -37,7 +38,7 @@ def strided_slice(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.pad")
-def pad(op: Any, b: Any) -> Any:
+def pad(op: ir.OpView, b: Any) -> ir.Value:
     shape, output = shape_of(op.x), shape_of(op.output)
     begins, ends = op.pads[: len(shape)], op.pads[len(shape) :]
     widens = any(amount > 0 for amount in op.pads)
@@ -84,7 +85,7 @@ def _at_least_one(size: Dim) -> Expr:
 
 
 @legalize("relax.concat")
-def concat(op: Any, b: Any) -> Any:
+def concat(op: ir.OpView, b: Any) -> Any:
     output = shape_of(op.output)
     axis = op.axis % len(output)
     xs = [x for x in op.xs if shape_of(x)[axis] != 0] or op.xs[:1]
@@ -108,7 +109,7 @@ def concat(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.stack")
-def stack(op: Any, b: Any) -> Any:
+def stack(op: ir.OpView, b: Any) -> ir.Value:
     output = shape_of(op.output)
     axis = op.axis % len(output)
     xs = list(op.xs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, exp, log, select
 from mirlo.passes.legalize.helpers import shape_of, split_axes, wide
@@ -43,7 +44,7 @@ class SoftmaxRows:
 
 
 @legalize("relax.softmax")
-def softmax(op: Any, b: Any) -> Any:
+def softmax(op: ir.OpView, b: Any) -> ir.Value:
     axis = op.axis % len(shape_of(op.x))
 
     return b.call_prim(lambda p, x: softmax_blocks(p, x, axis, x.dtype), op.x)
@@ -63,7 +64,7 @@ def softmax_blocks(p: Any, x: TensorExpr, axis: int, result: DType, guarded: boo
 
 
 @legalize("relax.log_softmax")
-def log_softmax(op: Any, b: Any) -> Any:
+def log_softmax(op: ir.OpView, b: Any) -> ir.Value:
     axis = op.axis % len(shape_of(op.x))
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
@@ -80,7 +81,7 @@ def log_softmax(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.hardmax")
-def hardmax(op: Any, b: Any) -> Any:
+def hardmax(op: ir.OpView, b: Any) -> ir.Value:
     axis = op.axis % len(shape_of(op.x))
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:

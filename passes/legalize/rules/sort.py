@@ -26,7 +26,7 @@ def order(descending: bool) -> Before:
 class KeyedRow:
     """Scratch memory for the elements of a row, each with its position in the row."""
 
-    def __init__(self, loops: LoopBuilder, size: int, element: Any):
+    def __init__(self, loops: LoopBuilder, size: int, element: str):
         self.keys = loops.scratch((size,), element)
         self.places = loops.scratch((size,), "i64")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, TensorExpr, Variable, clamp, constant, select
 from mirlo.passes.legalize.helpers import shape_of
@@ -43,7 +44,7 @@ def _not_larger(a: Expr, b: Expr) -> Expr:
 
 
 @legalize("relax.tree_leaves")
-def tree_leaves(op: Any, b: Any) -> Any:
+def tree_leaves(op: ir.OpView, b: Any) -> ir.Value:
     rows, trees = shape_of(op.output)
     features = shape_of(op.x)[1]
 

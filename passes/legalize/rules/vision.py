@@ -6,6 +6,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim
@@ -30,14 +31,14 @@ from mirlo.dialects.tir.compute import (
 )
 from mirlo.passes.legalize.helpers import shape_of, tensor_type, wide, wide_dtype
 from mirlo.passes.legalize.rules.index import from_end
-from mirlo.passes.rules import decline, legalize
+from mirlo.passes.rules import Decline, decline, legalize
 
 LIMIT = float(1 << 30)
 """Coordinates are clamped to this magnitude, so that they have an index; NaN becomes it too."""
 
 
 @legalize("relax.col2im")
-def col2im(op: Any, b: Any) -> Any:
+def col2im(op: ir.OpView, b: Any) -> Decline | ir.Value:
     """Gather at each pixel the elements of the windows that contain it."""
     if op.sizes is not None:
         return decline("the size of the windows is known at run time only")
@@ -74,7 +75,7 @@ def col2im(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.col2im", priority=-10)
-def col2im_of_sizes(op: Any, b: Any) -> Any:
+def col2im_of_sizes(op: ir.OpView, b: Any) -> Decline | ir.Value:
     """Add each element of each window to its pixel, whose position is computed at run time."""
     if op.sizes is None:
         return decline("the size of the windows is known")
@@ -253,7 +254,7 @@ class _Bins:
 
 
 @legalize("relax.non_max_suppression")
-def non_max_suppression(op: Any, b: Any) -> Any:
+def non_max_suppression(op: ir.OpView, b: Any) -> tuple[ir.Value, ir.Value]:
     images, classes, boxes_count = shape_of(op.scores)
     (most,) = op.most
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.passes.rules import decline, intrinsic
+from mirlo.passes.rules import Decline, decline, intrinsic
 
 INFINITY = math.inf
 NAN = math.nan
@@ -20,7 +20,7 @@ def elementary(name: str, *kinds: str) -> Callable[[Any], Any]:
 
     def register(function: Callable[..., Num]) -> Callable[..., Num]:
         @functools.wraps(function)
-        def rule(op: Any, b: ValueBuilder) -> Any:
+        def rule(op: Any, b: ValueBuilder) -> Decline | Num:
             if op.dtype not in accepted:
                 return decline(f"only for {' and '.join(accepted)}", dtype=op.dtype)
             return function(b, *op.nums)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.passes.rules import decline, intrinsic
+from mirlo.passes.rules import Decline, decline, intrinsic
 
 COUNTS = {"popcount": "math.ctpop", "clz": "math.ctlz", "ctz": "math.cttz"}
 """Intrinsics that are one upstream operation, which every LLVM back end supports without a call."""
@@ -16,14 +16,14 @@ WORD = "i64"
 
 
 @intrinsic(*COUNTS)
-def count_bits(op: Any, b: ValueBuilder) -> Any:
+def count_bits(op: Any, b: ValueBuilder) -> Decline | Num:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     return b.emit(COUNTS[op.name], op.dtype, *op.nums)
 
 
 @intrinsic("sat_addu", "sat_subu")
-def saturate_unsigned(op: Any, b: ValueBuilder) -> Any:
+def saturate_unsigned(op: Any, b: ValueBuilder) -> Decline | Num:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     x, y = op.nums
@@ -34,7 +34,7 @@ def saturate_unsigned(op: Any, b: ValueBuilder) -> Any:
 
 
 @intrinsic("sat_adds", "sat_subs")
-def saturate_signed(op: Any, b: ValueBuilder) -> Any:
+def saturate_signed(op: Any, b: ValueBuilder) -> Decline | Num:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     x, y = op.nums
@@ -58,7 +58,7 @@ def _bits(x: Num) -> int:
 
 
 @intrinsic("shl", "shru")
-def shift_in_zeros(op: Any, b: ValueBuilder) -> Any:
+def shift_in_zeros(op: Any, b: ValueBuilder) -> Decline | Num:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     x, count = op.nums
@@ -68,7 +68,7 @@ def shift_in_zeros(op: Any, b: ValueBuilder) -> Any:
 
 
 @intrinsic("shrs")
-def shift_in_signs(op: Any, b: ValueBuilder) -> Any:
+def shift_in_signs(op: Any, b: ValueBuilder) -> Decline | Num:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     x, count = op.nums
@@ -77,7 +77,7 @@ def shift_in_signs(op: Any, b: ValueBuilder) -> Any:
 
 
 @intrinsic("fixed_mul")
-def fixed_mul(op: Any, b: ValueBuilder) -> Any:
+def fixed_mul(op: Any, b: ValueBuilder) -> Decline | Num:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     x, y, shift = op.nums

@@ -9,7 +9,7 @@ from mirlo.passes.lower.expansions.exponential import scale
 from mirlo.passes.lower.expansions.logarithm import split_power
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.passes.rules import decline, intrinsic
+from mirlo.passes.rules import Decline, decline, intrinsic
 
 
 @elementary("abs", *FORMATS)
@@ -39,7 +39,7 @@ def nextafter(b: ValueBuilder, x: Num, y: Num) -> Num:
 
 
 @intrinsic("ldexp")
-def ldexp(op: Any, b: ValueBuilder) -> Any:
+def ldexp(op: Any, b: ValueBuilder) -> Decline | Num:
     if op.dtype not in ("f32", "f64"):
         return decline("only for f32 and f64", dtype=op.dtype)
     x, n = op.nums

@@ -6,7 +6,7 @@ from typing import Any
 
 from mirlo.passes.lower.expansions.elementary import elementary
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.passes.rules import decline, intrinsic
+from mirlo.passes.rules import Decline, decline, intrinsic
 
 NATIVE = {
     "floor": "math.floor",
@@ -20,7 +20,7 @@ NATIVE = {
 
 
 @intrinsic(*NATIVE)
-def native(op: Any, b: ValueBuilder) -> Any:
+def native(op: Any, b: ValueBuilder) -> Decline | Num:
     if op.dtype not in ("f32", "f64"):
         return decline("only for f32 and f64", dtype=op.dtype)
     return b.emit(NATIVE[op.name], op.dtype, *op.nums)

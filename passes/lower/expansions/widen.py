@@ -6,7 +6,7 @@ from typing import Any
 
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.passes.rules import decline, intrinsic
+from mirlo.passes.rules import Decline, decline, intrinsic
 
 NARROW = ("f16", "bf16")
 BY_BITS = ("abs", "copysign", "nextafter")
@@ -16,7 +16,7 @@ _WIDENED = [row.name for row in INTRINSICS.values() if row.operands != "int" and
 
 
 @intrinsic(*_WIDENED, priority=-1)
-def compute_in_f32(op: Any, b: ValueBuilder) -> Any:
+def compute_in_f32(op: Any, b: ValueBuilder) -> Decline | Num:
     if op.dtype not in NARROW:
         return decline("widens only 16-bit floats", dtype=op.dtype)
     wide = [b.convert(x, "f32") if x.is_float else x for x in op.nums]

@@ -38,14 +38,14 @@ LONGEST_STRIDE = 4
 _SIGNED_LESS, _SIGNED_AT_LEAST = 2, 5
 
 
-def steps(first: Any, step: Dim, lanes: int) -> Any:
+def steps(first: ir.Value, step: Dim, lanes: int) -> Any:
     """Emit the index vector first, first + step, ..."""
     return create(
         "arith.addi", ir.VectorType.get([lanes], ir.IndexType.get()), splat(first, lanes), _offsets(step, lanes)
     )
 
 
-def _offsets(step: Dim, lanes: int) -> Any:
+def _offsets(step: Dim, lanes: int) -> ir.Value:
     kind = ir.VectorType.get([lanes], ir.IndexType.get())
     if not isinstance(step, int):
         return create("arith.muli", kind, create("vector.step", kind), splat(index(step), lanes))
@@ -53,7 +53,7 @@ def _offsets(step: Dim, lanes: int) -> Any:
     return create("arith.constant", kind, value=ir.DenseElementsAttr.get(values, kind))
 
 
-def read(point: LanePoint, buffer: Any, where: Linear, tests: Sequence[Test], outside: Any) -> Any:
+def read(point: LanePoint, buffer: ir.Value, where: Linear, tests: Sequence[Test], outside: Any) -> Any:
     """Load the elements at `where`, or `outside` where a test fails; a scalar if all lanes load the same element."""
     lanes, tests = _decide(point, tests)
     if not any(lanes):
@@ -73,7 +73,7 @@ def read(point: LanePoint, buffer: Any, where: Linear, tests: Sequence[Test], ou
     return _gather(point, buffer, index(0), point.index(where), mask, filler)
 
 
-def read_computed(point: LanePoint, buffer: Any, where: Linear, computed: Sequence[tuple[Any, Dim]]) -> Any:
+def read_computed(point: LanePoint, buffer: ir.Value, where: Linear, computed: Sequence[tuple[Any, Dim]]) -> ir.Value:
     """Load the elements at `where` plus multiples of indices that the body computes."""
     lanes = point.lanes
     scalars = [(v, stride) for v, stride in computed if not is_vector(v)]
@@ -93,7 +93,7 @@ def read_computed(point: LanePoint, buffer: Any, where: Linear, computed: Sequen
     return _gather(point, buffer, base, offsets, mask, None)
 
 
-def write(point: LanePoint, value: Any, buffer: Any, where: Linear, past_caches: int = 0) -> None:
+def write(point: LanePoint, value: ir.Value, buffer: ir.Value, where: Linear, past_caches: int = 0) -> None:
     """Store contiguous lanes, or one element.
 
     `past_caches` is the size of a cache line in bytes if the lanes form whole aligned lines that caches need not
@@ -114,7 +114,7 @@ def write(point: LanePoint, value: Any, buffer: Any, where: Linear, past_caches:
     ir.Operation.create("vector.maskedstore", operands=[buffer, first, lane_mask(point.lanes, point.active), full])
 
 
-def _read_scalar(point: LanePoint, buffer: Any, where: Linear, tests: Sequence[Test], outside: Any) -> Any:
+def _read_scalar(point: LanePoint, buffer: ir.Value, where: Linear, tests: Sequence[Test], outside: Any) -> ir.Value:
     condition = None
     for dim, size in tests:
         condition = _both(condition, _inside(point, dim, size))
@@ -128,7 +128,9 @@ def _read_scalar(point: LanePoint, buffer: Any, where: Linear, tests: Sequence[T
     return branch.results[0]
 
 
-def _read_steps(point: LanePoint, buffer: Any, first: Any, step: Dim, mask: Any, filler: Any) -> Any:
+def _read_steps(
+    point: LanePoint, buffer: ir.Value, first: ir.Value, step: Dim, mask: ir.Value | None, filler: ir.Value | None
+) -> ir.Value:
     kind = ir.VectorType.get([point.lanes], buffer.type.element_type)
     if step == 1 and mask is None:
         return create("vector.load", kind, buffer, first)
@@ -137,7 +139,7 @@ def _read_steps(point: LanePoint, buffer: Any, first: Any, step: Dim, mask: Any,
     return _gather(point, buffer, first, _offsets(step, point.lanes), mask, filler)
 
 
-def _read_strided(kind: Any, buffer: Any, first: Any, step: int, on: Sequence[bool], filler: Any) -> Any:
+def _read_strided(kind: ir.Type, buffer: ir.Value, first: ir.Value, step: int, on: Sequence[bool], filler: Any) -> Any:
     """Load every `step`-th element with up to `step` vectors; the last vector ends at the last requested element."""
     lanes = len(on)
     wanted = {lane * step for lane in range(lanes) if on[lane]}
@@ -160,19 +162,21 @@ def _read_strided(kind: Any, buffer: Any, first: Any, step: int, on: Sequence[bo
     return result
 
 
-def shuffle(a: Any, b: Any, pick: Sequence[int]) -> Any:
+def shuffle(a: ir.Value, b: ir.Value, pick: Sequence[int]) -> ir.Value:
     """Emit a shuffle: lanes of the concatenation of two vectors, in this order."""
     kind = ir.VectorType.get([len(pick)], a.type.element_type)
     return create("vector.shuffle", kind, a, b, mask=ir.DenseI64ArrayAttr.get(list(pick)))
 
 
-def _gather(point: LanePoint, buffer: Any, base: Any, offsets: Any, mask: Any, filler: Any) -> Any:
+def _gather(
+    point: LanePoint, buffer: ir.Value, base: ir.Value, offsets: ir.Value, mask: ir.Value | None, filler: Any
+) -> ir.Value:
     kind = ir.VectorType.get([point.lanes], buffer.type.element_type)
     enabled = lane_mask(point.lanes, point.lanes) if mask is None else mask
     return create("vector.gather", kind, buffer, base, offsets, enabled, _filler(kind, filler))
 
 
-def _filler(kind: Any, value: Any) -> Any:
+def _filler(kind: ir.Type, value: Any) -> ir.Value:
     return splat(emit_constant(0, kind.element_type) if value is None else value, kind.shape[0])
 
 
@@ -190,7 +194,7 @@ def _decide(point: LanePoint, tests: Sequence[Test]) -> tuple[list[bool], list[T
     return lanes, left
 
 
-def _mask(point: LanePoint, lanes: list[bool], tests: Sequence[Test]) -> Any:
+def _mask(point: LanePoint, lanes: list[bool], tests: Sequence[Test]) -> ir.Value | None:
     """Emit the mask of lanes that are active and pass all tests; None for all lanes."""
     mask = None if all(lanes) else mask_of(lanes)
     for dim, size in tests:
@@ -199,7 +203,7 @@ def _mask(point: LanePoint, lanes: list[bool], tests: Sequence[Test]) -> Any:
     return mask
 
 
-def _inside(point: LanePoint, dim: Linear, size: Dim) -> Any:
+def _inside(point: LanePoint, dim: Linear, size: Dim) -> ir.Value:
     """Emit 0 ≤ dim < size: per lane, or once for all lanes."""
     value = point.index(dim)
     i64 = ir.IntegerType.get_signless(64)
@@ -209,14 +213,14 @@ def _inside(point: LanePoint, dim: Linear, size: Dim) -> Any:
     else:
         kind = ir.IntegerType.get_signless(1)
 
-    def test(predicate: int, bound: Dim) -> Any:
+    def test(predicate: int, bound: Dim) -> ir.Value:
         limit = splat(index(bound), point.lanes) if is_vector(value) else index(bound)
         return create("arith.cmpi", kind, value, limit, predicate=ir.IntegerAttr.get(i64, predicate))
 
     return _both(test(_SIGNED_AT_LEAST, 0), test(_SIGNED_LESS, size))
 
 
-def _both(a: Any, b: Any) -> Any:
+def _both(a: ir.Value | None, b: ir.Value) -> ir.Value:
     if a is None:
         return b
     return create("arith.andi", a.type, a, b)

@@ -231,7 +231,7 @@ class _Finder:
             weighted, tuple(after), bounds,
         )  # fmt: skip
 
-    def _softmax(self, block: BlockView, masked: Any) -> tuple[Any, Any, BlockView] | Decline:
+    def _softmax(self, block: BlockView, masked: ir.Value) -> tuple[ir.Value, ir.Value, BlockView] | Decline:
         """Match the weights e^(score - maximum), undivided; return them, their sums, and the next block."""
         row = list(range(self.key_loop))
         if not self._reduces(block, "arith.maximumf", masked):
@@ -257,7 +257,7 @@ class _Finder:
         self.loops[block.outputs[0].value] = row
         return weights, block.outputs[0].value, next(self.blocks)
 
-    def _reduces(self, block: BlockView, kind: str, value: Any) -> bool:
+    def _reduces(self, block: BlockView, kind: str, value: ir.Value) -> bool:
         """Return whether a block reduces a tensor over all keys of each row."""
         if not block.is_reduction or len(block.inputs) != 1 or block.inputs[0].value != value:
             return False
@@ -272,7 +272,7 @@ class _Finder:
             and self._same(self._place(block, axes), block.inputs[0], [*row, self.key_loop])
         )
 
-    def _elementwise(self, block: BlockView, loops: list[int], known: set[Any]) -> BlockInstance | Decline:
+    def _elementwise(self, block: BlockView, loops: list[int], known: set[ir.Value]) -> BlockInstance | Decline:
         """Match an elementwise block over these loops.
 
         Of the group's values, it may read only `known` ones, elementwise.
@@ -292,7 +292,7 @@ class _Finder:
         self.loops[block.outputs[0].value] = written
         return place
 
-    def _axes_of_input(self, block: BlockView, loops: Sequence[int], known: set[Any]) -> list[int] | None:
+    def _axes_of_input(self, block: BlockView, loops: Sequence[int], known: set[ir.Value]) -> list[int] | None:
         """Match each axis to a loop by a read of a tensor over all loops.
 
         The block may list its axes in another order.
@@ -344,7 +344,7 @@ class _Finder:
                 return None
         return [found.get(axis, -1) for axis in range(block.rank)]
 
-    def _place(self, block: BlockView, axes: Sequence[int], roots: Sequence[Any] | None = None) -> BlockInstance:
+    def _place(self, block: BlockView, axes: Sequence[int], roots: Sequence[ir.Value] | None = None) -> BlockInstance:
         return BlockInstance(block, [self._along(loop) for loop in axes], self.extents, roots)
 
     def _along(self, loop: int) -> Linear:
@@ -368,11 +368,11 @@ class _Finder:
         return any(loop in dim.axes() for dim in read.place.dims(read.operand))
 
     @staticmethod
-    def _made(places: Sequence[BlockInstance]) -> set[Any]:
+    def _made(places: Sequence[BlockInstance]) -> set[ir.Value]:
         return {output.value for place in places for output in place.block.outputs}
 
 
-def _guarded(value: Any) -> Any:
+def _guarded(value: ir.Value) -> ir.Value | None:
     """Match a maximum that is replaced by zero where it is minus infinity, as in a row without keys."""
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.select":
         return None
@@ -386,7 +386,7 @@ def _guarded(value: Any) -> Any:
     return yes if left == yes and number_of(right) == float("-inf") else None
 
 
-def _is_weight(block: BlockView, masked: Any, peaks: set[Any]) -> bool:
+def _is_weight(block: BlockView, masked: ir.Value, peaks: set[ir.Value]) -> bool:
     arguments = {o.value: a for a, o in zip(block.input_arguments, block.inputs, strict=True)}
     value = block.yielded[0]
     if len(block.inputs) != 2 or isinstance(value.owner, ir.Block) or value.owner.operation.name != "tir.exp":

@@ -45,7 +45,7 @@ def bounds_of(place: BlockInstance, key_loop: int) -> Iterator[Bound]:
         value = yes
 
 
-def _limits(place: BlockInstance, condition: Any, key_loop: int) -> Iterator[Bound]:
+def _limits(place: BlockInstance, condition: ir.Value, key_loop: int) -> Iterator[Bound]:
     if isinstance(condition.owner, ir.Block):
         return
     op = condition.owner.operation
@@ -64,7 +64,7 @@ def _limits(place: BlockInstance, condition: Any, key_loop: int) -> Iterator[Bou
         yield Bound(condition, limit - number(1) if op.attributes["predicate"].value == _LESS else limit)
 
 
-def scaling_of(block: BlockView, scores: Any) -> Scaling | None:
+def scaling_of(block: BlockView, scores: ir.Value) -> Scaling | None:
     """Match the scaling of all scores in the body of a mask that, apart from it, only hides scores."""
     arguments = [a for a, o in zip(block.input_arguments, block.inputs, strict=True) if o.value == scores]
     value = block.yielded[0]
@@ -82,7 +82,7 @@ def scaling_of(block: BlockView, scores: Any) -> Scaling | None:
     return Scaling(value, factor)
 
 
-def number_of(value: Any) -> float | None:
+def number_of(value: ir.Value) -> float | None:
     """Return the float constant that a value is, or None."""
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.constant":
         return None

@@ -49,9 +49,9 @@ class Combiner:
     """One output of a reduction: accumulated ∘ contribution."""
 
     kind: CombiningKind
-    contribution: Any
+    contribution: ir.Value
     """The value of the body that is combined at each point."""
-    init: Any
+    init: ir.Attribute
     """Attribute with the initial value."""
     is_bool: bool
     """Whether the values are bools stored as i8."""
@@ -60,7 +60,7 @@ class Combiner:
     def element(self) -> Any:
         return self.contribution.type
 
-    def identity(self) -> Any:
+    def identity(self) -> ir.Value:
         """Emit the identity of the operation, as a scalar."""
         op, kind = self.kind.op, self.element
         if op in ("arith.maximumf", "arith.minimumf"):
@@ -73,7 +73,7 @@ class Combiner:
         value = values.get(op, 0)
         return emit_constant(bool(value) if width == 1 else value, kind)
 
-    def combine(self, a: Any, b: Any) -> Any:
+    def combine(self, a: ir.Value, b: Any) -> ir.Value:
         """Combine two partial results, scalars or vectors."""
         kind = a.type if is_vector(a) else b.type
         lanes = kind.shape[0] if isinstance(kind, ir.VectorType) else 1
@@ -89,7 +89,7 @@ class Combiner:
             attributes["fastmath"] = ir.Attribute.parse(self.kind.flags)
         return create("vector.reduction", self.element, vector, **attributes)
 
-    def finish(self, scalar: Any) -> Any:
+    def finish(self, scalar: ir.Value) -> Any:
         """Return the element of the output: combined with the initial value, in the storage type."""
         start = attribute_constant(self.init)
         if self.is_bool:
@@ -108,11 +108,11 @@ class Reducer:
         self.contributions = [combiner.contribution for combiner in combiners]
         """Values of the body that are combined."""
 
-    def identity(self) -> list[Any]:
+    def identity(self) -> list[ir.Value]:
         """Emit the identities, as scalars."""
         return [combiner.identity() for combiner in self.combiners]
 
-    def combine(self, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+    def combine(self, a: Sequence[ir.Value], b: Sequence[Any]) -> list[ir.Value]:
         """Combine two lists of partial results, scalars or vectors."""
         return [combiner.combine(x, y) for combiner, x, y in zip(self.combiners, a, b, strict=True)]
 
@@ -120,7 +120,7 @@ class Reducer:
         """Reduce all lanes to scalars."""
         return [combiner.horizontal(v) for combiner, v in zip(self.combiners, vectors, strict=True)]
 
-    def finish(self, scalars: Sequence[Any]) -> list[Any]:
+    def finish(self, scalars: Sequence[ir.Value]) -> list[Any]:
         """Return the elements of the outputs: combined with the initial values, in the storage types."""
         return [combiner.finish(s) for combiner, s in zip(self.combiners, scalars, strict=True)]
 
@@ -137,7 +137,7 @@ def reducer_of(block: BlockView) -> Reducer | None:
     return Reducer(found)
 
 
-def _combiner(value: Any, accumulator: Any, init: Any) -> Combiner | None:
+def _combiner(value: ir.Value, accumulator: ir.Value, init: Any) -> Combiner | None:
     if isinstance(value.owner, ir.Block):
         return None
     op = value.owner.operation
@@ -157,7 +157,7 @@ def _combiner(value: Any, accumulator: Any, init: Any) -> Combiner | None:
     return None
 
 
-def _is_accumulated(value: Any, accumulator: Any, is_bool: bool) -> bool:
+def _is_accumulated(value: ir.Value, accumulator: ir.Value, is_bool: bool) -> bool:
     """Return whether a value is the accumulator, or its bool `accumulator != 0`."""
     if not is_bool:
         return value == accumulator
@@ -167,7 +167,7 @@ def _is_accumulated(value: Any, accumulator: Any, is_bool: bool) -> bool:
     return comparison.operands[0] == accumulator and comparison.attributes["predicate"].value == 1
 
 
-def _depends(block: BlockView, value: Any, accumulators: Sequence[Any]) -> bool:
+def _depends(block: BlockView, value: ir.Value, accumulators: Sequence[ir.Value]) -> bool:
     tainted = set(accumulators)
     for op in block.body_ops:
         if any(operand in tainted for operand in op.operands):

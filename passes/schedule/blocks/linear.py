@@ -71,7 +71,7 @@ class Linear:
             found |= term.inner.axes() if isinstance(term, FloorDiv) else {term}
         return found
 
-    def substitute(self, by: Callable[[int], Linear], extents: Sequence[Any]) -> Linear:
+    def substitute(self, by: Callable[[int], Linear], extents: Sequence[Dim]) -> Linear:
         """Replace every axis; `extents` are those of the new axes."""
         result = Linear({}, self.constant)
         for term, coefficient in self.terms.items():
@@ -157,7 +157,7 @@ def _quotient_of_range(value: Linear, divisor: Dim, extents: Sequence[Dim]) -> D
 EXTREMES = ("arith.maxsi", "arith.minsi")
 
 
-def arithmetic(name: str, a: Linear, b: Linear, extents: Sequence[Any]) -> Linear | None:
+def arithmetic(name: str, a: Linear, b: Linear, extents: Sequence[Dim]) -> Linear | None:
     """Return the result of an index operation if it is an index expression.
 
     For min and max this is so only if one operand always wins.
@@ -210,7 +210,7 @@ def flatten(dims: Iterable[Linear], strides: Iterable[Dim]) -> Linear:
     return result
 
 
-def row_major(shape: Sequence[Dim]) -> tuple[Any, ...]:
+def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     """Return the strides of a contiguous tensor, in elements."""
     strides: list[Dim] = [1] * len(shape)
     for i in range(len(shape) - 2, -1, -1):

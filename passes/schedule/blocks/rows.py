@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.block import SPATIAL
-from mirlo.dialects.tir.view import BlockView
+from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
@@ -31,7 +32,7 @@ _SHORTEST = 8
 class Walk:
     """Blocks that share one loop over a row."""
 
-    own: tuple[Any, ...]
+    own: tuple[int, ...]
     """Extents of the loops within a row."""
     blocks: list[BlockView] = field(default_factory=list)
     reductions: dict[int, Reducer] = field(default_factory=dict)
@@ -133,7 +134,7 @@ class RowGroup:
         return source is not None and source < target
 
 
-def _output_dims(walk: Walk, value: Any) -> Any:
+def _output_dims(walk: Walk, value: ir.Value) -> Any:
     for place in walk.space.places:
         for output in place.block.outputs:
             if output.value == value:
@@ -220,7 +221,7 @@ def _joins(walk: Walk, block: BlockView, extents: tuple[Dim, ...]) -> bool:
     return True
 
 
-def _same_element(place: BlockInstance, operand: Any, output: Any) -> bool:
+def _same_element(place: BlockInstance, operand: OperandView, output: Any) -> bool:
     """Return whether an operand is read at the block's own element and was written in the order of the axes."""
     if any(str(e) != f"d{i}" for i, e in enumerate(output.map.results)):
         return False
@@ -291,7 +292,7 @@ def _worth(walk: Walk, space: Space, start: int, group: BlockGroup) -> Decline |
     return _storable(space)
 
 
-def _is_window(place: BlockInstance, operand: Any, start: int) -> bool:
+def _is_window(place: BlockInstance, operand: OperandView, start: int) -> bool:
     """Return whether a row axis and an inner axis occur in one dim of an operand."""
     return any(min(dim.axes(), default=start) < start <= max(dim.axes(), default=0) for dim in place.dims(operand))
 

@@ -40,11 +40,11 @@ _TRUE_WHEN: dict[int, Callable[[int, int], bool | None]] = {
 }
 
 
-def _is_within(low: Any, high: Any, size: Any) -> bool:
+def _is_within(low: int, high: int, size: int) -> bool:
     return low is not None and low >= 0 and high < size
 
 
-def _is_beyond(low: Any, high: Any, size: Any) -> bool:
+def _is_beyond(low: int, high: int, size: int) -> bool:
     return low is not None and (high < 0 or low >= size)
 
 

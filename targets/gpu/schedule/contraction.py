@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.dialects.bindings import memref
+from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
@@ -107,7 +107,7 @@ def choose_tile(roles: Roles) -> ThreadTile | None:
     return ThreadTile(rows, columns)
 
 
-def _start(roles: Roles) -> Any:
+def _start(roles: Roles) -> ir.Value:
     kind = roles.contraction.product.accumulate_type
     return attribute_constant(emit_init(roles.contraction.block, kind))
 
@@ -116,12 +116,12 @@ def _emit_thread_per_element(roles: Roles, memory: TensorBuffers) -> None:
     """Emit a thread per sum."""
     axes = [*roles.batch, *roles.rows.axes, *roles.columns.axes]
 
-    def thread(indices: list[Any]) -> None:
+    def thread(indices: list[ir.Value]) -> None:
         values = dict(zip((axis.id for axis in axes), indices, strict=True))
         readers = [Reader(roles, side, memory) for side in (roles.rows, roles.columns)]
         bases = [reader.base(values) for reader in readers]
 
-        def level(done: dict[int, Any], carried: Any) -> Any:
+        def level(done: dict[int, ir.Value], carried: ir.Value) -> ir.Value:
             if len(done) == len(roles.sums):
                 a, b = (reader.read(base, done) for reader, base in zip(readers, bases, strict=True))
                 return multiply_add(a, b, carried)
@@ -163,7 +163,7 @@ class _Tiled:
         start = _start(self.roles)
         count = self.tile.rows * self.tile.columns
 
-        def step(first: Any, *sums: Any) -> list[Any]:
+        def step(first: ir.Value, *sums: ir.Value) -> list[Any]:
             for load in loads:
                 load(first)
             barrier()
@@ -195,7 +195,9 @@ class _Tiled:
             found.append(self._load(reader, base, depth, place, self.memories[name]))
         return found
 
-    def _load(self, reader: Reader, base: Any, depth: Any, place: Any, memory: Any) -> Any:
+    def _load(
+        self, reader: Reader, base: tuple[ir.Value, list[ir.Value]], depth: ir.Value, place: ir.Value, memory: ir.Value
+    ) -> Any:
         total = self.roles.depth
 
         def load(first: Any) -> None:
@@ -208,17 +210,17 @@ class _Tiled:
 
         return load
 
-    def _products(self, k: Any, sums: Any) -> list[Any]:
+    def _products(self, k: ir.Value, sums: tuple[ir.Value, ...]) -> list[ir.Value]:
         rows = self._line("rows", k, self.tile.height, self.tile.rows, self.down, DOWN)
         columns = self._line("columns", k, self.tile.width, self.tile.columns, self.across, ACROSS)
         products = [(a, b) for a in rows for b in columns]
         return [multiply_add(a, b, total) for (a, b), total in zip(products, sums, strict=True)]
 
-    def _line(self, name: str, k: Any, width: int, count: int, own: Any, apart: int) -> list[Any]:
+    def _line(self, name: str, k: ir.Value, width: int, count: int, own: ir.Value, apart: int) -> list[ir.Value]:
         first = add(multiply(k, width), own)
         return [memref.LoadOp(self.memories[name], [add(first, i * apart)]).result for i in range(count)]
 
-    def _finish(self, sums: list[Any]) -> None:
+    def _finish(self, sums: list[ir.Value]) -> None:
         tile = self.tile
         finisher = EpilogueEmitter(self.roles, self.memory, self.batch, tile.height, tile.width)
         for i in range(tile.rows):

@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import narrowed, widened
-from mirlo.passes.schedule.blocks.contraction.forms import row_major
+from mirlo.passes.schedule.blocks.contraction.forms import Form, row_major
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
 from mirlo.targets.gpu.schedule.launch import less
@@ -35,7 +35,7 @@ def touch(contraction: Contraction, memory: TensorBuffers) -> None:
         memory.slot(access.value)
 
 
-def tested(roles: Roles, side: ProductOperand) -> list[tuple[Any, int]]:
+def tested(roles: Roles, side: ProductOperand) -> list[tuple[Form, int]]:
     """Return the indices of an operand that may be out of bounds, with their extents."""
     access = side.access
     if access.outside is None:
@@ -52,17 +52,17 @@ class Reader:
     side: ProductOperand
     memory: TensorBuffers
 
-    def base(self, values: Indices) -> tuple[Any, list[Any]]:
+    def base(self, values: Indices) -> tuple[ir.Value, list[ir.Value]]:
         """Return the known part of the position, and of each index that may be out of bounds."""
         return evaluate(self.side.position, values), [evaluate(dim, values) for dim, _ in self._tested()]
 
-    def read(self, base: tuple[Any, list[Any]], values: Indices) -> Any:
+    def read(self, base: tuple[ir.Value, list[ir.Value]], values: Indices) -> Any:
         """Return the operand at a base and values of the other axes, in the accumulator type."""
         factor = self.side.factor.emit(self.element(base, values), 1)
         kind = self.roles.contraction.product.accumulate_type
         return widened(factor, kind) if isinstance(kind, ir.FloatType) else factor
 
-    def element(self, base: tuple[Any, list[Any]], values: Indices) -> Any:
+    def element(self, base: tuple[ir.Value, list[ir.Value]], values: Indices) -> Any:
         """Return the element there, in its storage type."""
         access = self.side.access
         position = evaluate(self.side.position, values, base[0])
@@ -77,7 +77,7 @@ class Reader:
             scf.YieldOp([attribute_constant(access.outside)])
         return branch.results[0]
 
-    def is_inside(self, base: tuple[Any, list[Any]], values: Indices) -> Any:
+    def is_inside(self, base: tuple[ir.Value, list[ir.Value]], values: Indices) -> ir.Value | None:
         """Return whether the element is in bounds, if it may not be; else None."""
         condition = None
         for (dim, size), start in zip(self._tested(), base[1], strict=True):
@@ -85,11 +85,11 @@ class Reader:
             condition = test if condition is None else create("arith.andi", condition.type, condition, test)
         return condition
 
-    def _tested(self) -> list[tuple[Any, int]]:
+    def _tested(self) -> list[tuple[Form, int]]:
         return tested(self.roles, self.side)
 
 
-def multiply_add(a: Any, b: Any, c: Any) -> Any:
+def multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
     """Return a * b + c, by the fastest method."""
     if isinstance(c.type, ir.FloatType):
         return create("math.fma", c.type, a, b, c, fastmath=ir.Attribute.parse("#arith.fastmath<contract>"))
@@ -110,12 +110,12 @@ def epilogue_results(
     values: Indices,
     total: Any,
     read: tuple[TensorAccess, Any] | None = None,
-) -> dict[Any, Any]:
+) -> dict[ir.Value, ir.Value]:
     """Return the epilogue's results for one accumulator, by tensor; `read` are operands loaded before."""
     result = contraction.block.outputs[0]
     made: dict[Any, Any] = {result.value: narrowed(total, result.element_type)}
     for stage in contraction.stages:
-        env: dict[Any, Any] = {}
+        env: dict[ir.Value, ir.Value] = {}
         for axis, (argument, form) in enumerate(zip(stage.block.index_arguments, stage.indices, strict=True)):
             if stage.block.uses_index(axis):
                 env[argument] = evaluate(form, values)
@@ -145,7 +145,7 @@ class EpilogueEmitter:
     height: int
     width: int
 
-    def store(self, row: Any, column: Any, total: Any) -> None:
+    def store(self, row: Any, column: ir.Value, total: Any) -> None:
         """Apply the epilogue to one accumulator and store it, if the row and column exist."""
         roles = self.roles
         tests = []
@@ -162,12 +162,12 @@ class EpilogueEmitter:
             self._store(row, column, total)
             scf.YieldOp([])
 
-    def _store(self, row: Any, column: Any, total: Any) -> None:
+    def _store(self, row: ir.Value, column: ir.Value, total: ir.Value) -> None:
         roles = self.roles
         values = {**self.batch, **values_of(roles.rows.axes, row), **values_of(roles.columns.axes, column)}
         store_epilogue(roles.contraction, self.memory, values, total)
 
 
-def _load(memory: TensorBuffers, access: TensorAccess, values: Indices) -> Any:
+def _load(memory: TensorBuffers, access: TensorAccess, values: Indices) -> ir.Value:
     position = evaluate(row_major(access.dims, access.shape), values)
     return memref.LoadOp(memory.slot(access.value).buffer, [position]).result

@@ -25,7 +25,7 @@ class Ids:
     """The indices of a thread: of its block, and within its block."""
 
     block: Any
-    thread: Any
+    thread: ir.Value
 
 
 def launch(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
@@ -99,9 +99,9 @@ def launch_runs(extents: Sequence[Dim], count: int, body: Callable[[list[list[An
     launch(total // (count * THREADS), THREADS, thread)
 
 
-def split(number: Any, extents: Sequence[Dim]) -> list[Any]:
+def split(number: ir.Value, extents: Sequence[Dim]) -> list[Any]:
     """Delinearize the index of a point, last dimension fastest."""
-    found: list[Any] = []
+    found: list[ir.Value] = []
     rest = number
     for position in range(len(extents) - 1, -1, -1):
         extent = extents[position]
@@ -116,21 +116,21 @@ def split(number: Any, extents: Sequence[Dim]) -> list[Any]:
     return found[::-1]
 
 
-def add(a: Any, b: Any) -> Any:
+def add(a: ir.Value, b: Any) -> Any:
     return create("arith.addi", a.type, a, index(b) if isinstance(b, (int, SymbolicDim)) else b)
 
 
-def multiply(a: Any, factor: Dim) -> Any:
+def multiply(a: ir.Value, factor: Dim) -> Any:
     return a if factor == 1 else create("arith.muli", a.type, a, index(factor))
 
 
-def less(a: Any, limit: Dim) -> Any:
+def less(a: Any, limit: Dim) -> ir.Value:
     """Return whether a non-negative index is below a limit."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     return create("arith.cmpi", i1, a, index(limit), predicate=ir.IntegerAttr.get(i64, 6))
 
 
-def equal(a: Any, number: int) -> Any:
+def equal(a: ir.Value, number: int) -> ir.Value:
     """Return whether an index equals a number."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     return create("arith.cmpi", i1, a, index(number), predicate=ir.IntegerAttr.get(i64, 0))
@@ -143,7 +143,7 @@ def clamp_index(value: Any, extent: Dim, step: int) -> Any:
     return create("arith.minui", value.type, value, index(extent - 1))
 
 
-def when(condition: Any, body: Callable[[], Any]) -> None:
+def when(condition: ir.Value | None, body: Callable[[], Any]) -> None:
     """Emit `body` under a condition; None is always true."""
     if condition is None:
         body()
@@ -154,7 +154,7 @@ def when(condition: Any, body: Callable[[], Any]) -> None:
         scf.YieldOp([])
 
 
-def either(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> None:
+def either(condition: ir.Value, then: Callable[[], Any], otherwise: Callable[[], Any]) -> None:
     """Emit one body if a condition holds, the other one if not."""
     branch = scf.IfOp(condition, has_else=True)
     for block, body in ((branch.then_block, then), (branch.else_block, otherwise)):
@@ -163,7 +163,7 @@ def either(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any]
             scf.YieldOp([])
 
 
-def shared(size: int, element: Any) -> Any:
+def shared(size: int, element: ir.Type) -> ir.Value:
     """Allocate shared memory at the insertion point inside of a launch."""
     space = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), SHARED)
     return memref.AllocOp(ir.MemRefType.get([size], element, memory_space=space), [], []).result

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.view import BlockView
@@ -47,7 +48,7 @@ class PointsPlan:
         self.touch(memory)
         *outer, last = self.space.extents or (1,)
 
-        def thread(runs: list[list[Any]]) -> None:
+        def thread(runs: list[list[ir.Value]]) -> None:
             rank, groups = len(self.space.extents), []
             for indices in runs:
                 at = [*indices[:-1], multiply(indices[-1], self.width)][:rank]
@@ -105,7 +106,7 @@ def plan_points(group: BlockGroup) -> PointsPlan | Decline:
 
 def _in_step(space: Space, group: BlockGroup) -> Decline | None:
     """Decline if a value computed here is read at another point than it is made."""
-    written: dict[Any, Any] = {}
+    written: dict[ir.Value, Any] = {}
     for place in space.places:
         for operand in place.block.inputs:
             if operand.value in written and place.dims(operand) != written[operand.value]:

@@ -111,12 +111,12 @@ def _moved(access: TensorAccess) -> set[int]:
     return {axis for dim in access.dims for axis in dim.terms}
 
 
-def values_of(axes: Sequence[LoopAxis], number: Any) -> dict[int, Any]:
+def values_of(axes: Sequence[LoopAxis], number: ir.Value) -> dict[int, ir.Value]:
     """Return the value of each axis, from the linear index of a point."""
     return dict(zip((axis.id for axis in axes), split(number, [axis.extent for axis in axes]), strict=True))
 
 
-def evaluate(form: Form, values: Indices, start: Any = None) -> Any:
+def evaluate(form: Form, values: Indices, start: ir.Value | None = None) -> ir.Value:
     """Evaluate the part of an affine form over these axes, plus `start`, which defaults to the form's constant."""
     total = index(form.constant) if start is None else start
     for axis, factor in form.terms.items():
@@ -135,7 +135,7 @@ def always_inside(form: Form, size: Dim, extents: Mapping[int, Dim]) -> bool:
     return D.known(fits)
 
 
-def inside(value: Any, size: Dim) -> Any:
+def inside(value: ir.Value, size: Dim) -> Any:
     """Return 0 <= value < size as one unsigned comparison."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     return create("arith.cmpi", i1, value, index(size), predicate=ir.IntegerAttr.get(i64, 6))

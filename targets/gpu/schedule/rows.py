@@ -56,7 +56,7 @@ class Team:
     rows: int
     threads: int
     row: Any
-    thread: Any
+    thread: ir.Value
 
 
 RowReduction = Callable[[Team, Reducer, Sequence[Any]], list[Any]]
@@ -170,8 +170,8 @@ class _Emitter:
             line = create("arith.minui", line.type, line, index(self.count - 1))
         self.team = Team(self.together, self.threads, self.local, self.lane)
         indices = split(line, self.plan.rows) if self.plan.rows else []
-        held: dict[Any, Any] = {}
-        written: set[Any] = set()
+        held: dict[ir.Value, ir.Value] = {}
+        written: set[ir.Value] = set()
         for walk in self.plan.walks:
             if any(operand.value in written for block in walk.blocks for operand in block.inputs):
                 barrier()
@@ -180,7 +180,7 @@ class _Emitter:
             made = {output.value for block in walk.blocks for output in block.outputs}
             written |= made & self.stored
 
-    def _walk(self, walk: Walk, indices: list[Any], held: dict[Any, Any]) -> dict[Any, Any]:
+    def _walk(self, walk: Walk, indices: list[ir.Value], held: dict[ir.Value, ir.Value]) -> dict[ir.Value, ir.Value]:
         own = _row_loops(walk, len(self.plan.rows))
         if not own:
             return self._single(walk, indices, held)
@@ -198,7 +198,7 @@ class _Emitter:
                 inside = less(at, steps)
                 at = create("arith.minui", at.type, at, index(steps - 1))
             carried = self._step(walk, indices, held, at, carried, number, inside)
-        found: dict[Any, Any] = {}
+        found: dict[ir.Value, ir.Value] = {}
         first = 0
         for position, reducer in walk.reductions.items():
             width = len(reducer.contributions)
@@ -208,9 +208,9 @@ class _Emitter:
         return found
 
     def _step(
-        self, walk: Walk, indices: list[Any], held: dict[Any, Any], at: Any, carried: list[Any],
-        number: int | None = None, inside: Any = None,
-    ) -> list[Any]:  # fmt: skip
+        self, walk: Walk, indices: list[ir.Value], held: dict[ir.Value, ir.Value], at: ir.Value,
+        carried: list[ir.Value], number: int | None = None, inside: Any = None,
+    ) -> list[ir.Value]:  # fmt: skip
         """Process a thread's elements of one iteration; numbered ones are kept for the next loops."""
         own = split(multiply(at, self.width), _row_loops(walk, len(self.plan.rows)))
         last = len(indices) + len(own) - 1
@@ -235,13 +235,13 @@ class _Emitter:
             first = end
         return following
 
-    def _single(self, walk: Walk, indices: list[Any], held: dict[Any, Any]) -> dict[Any, Any]:
+    def _single(self, walk: Walk, indices: list[ir.Value], held: dict[ir.Value, ir.Value]) -> dict[ir.Value, ir.Value]:
         """Emit a loop over one element: every thread of the row computes it, the first one stores it."""
         point = Iteration(self._frame(walk, held), indices)
         places = walk.space.places
         for place in places:
             point.run(place)
-        found: dict[Any, Any] = {}
+        found: dict[ir.Value, ir.Value] = {}
         for i, place in enumerate(places):
             if i in walk.reductions:
                 reducer = walk.reductions[i]
@@ -251,7 +251,7 @@ class _Emitter:
             found.update(self._reduced(walk, i, indices, held, scalars))
         return found
 
-    def _frame(self, walk: Walk, held: dict[Any, Any]) -> LoopNestState:
+    def _frame(self, walk: Walk, held: dict[ir.Value, ir.Value]) -> LoopNestState:
         made = {
             output.value: (place, value)
             for i, place in enumerate(walk.space.places) if i not in walk.reductions
@@ -259,7 +259,7 @@ class _Emitter:
         }  # fmt: skip
         return LoopNestState(self.memory, None, made, held)
 
-    def _run(self, walk: Walk, points: Sequence[Iteration], inside: Any = None) -> None:
+    def _run(self, walk: Walk, points: Sequence[Iteration], inside: ir.Value | None = None) -> None:
         # All loads precede all stores.
         last = len(walk.space.extents) - 1
         if self.width > 1:
@@ -284,8 +284,13 @@ class _Emitter:
             when(condition, store)
 
     def _reduced(
-        self, walk: Walk, position: int, indices: list[Any], held: dict[Any, Any], scalars: list[Any]
-    ) -> dict[Any, Any]:
+        self,
+        walk: Walk,
+        position: int,
+        indices: list[ir.Value],
+        held: dict[ir.Value, ir.Value],
+        scalars: list[ir.Value],
+    ) -> dict[ir.Value, ir.Value]:
         """Return the scalars of a row by value; its first thread stores those that others read."""
         place = walk.space.places[position]
         point = Iteration(self._frame(walk, held), indices)
@@ -299,7 +304,7 @@ class _Emitter:
         return found
 
 
-def _in_shared_memory(team: Team, reducer: Reducer, partial: Sequence[Any]) -> list[Any]:
+def _in_shared_memory(team: Team, reducer: Reducer, partial: Sequence[ir.Value]) -> list[ir.Value]:
     """Reduce over all threads of a row; every thread gets the result."""
     memories = [shared(team.rows * team.threads, value.type) for value in storable(partial)]
     own = add(multiply(team.row, team.threads), team.thread)
@@ -328,11 +333,11 @@ def _row_loops(walk: Walk, start: int) -> tuple[Dim, ...]:
     return tuple(walk.space.extents[start:])
 
 
-def storable(values: Sequence[Any]) -> list[Any]:
+def storable(values: Sequence[ir.Value]) -> list[ir.Value]:
     """Convert values to what shared memory holds: bools as bytes."""
     i8 = ir.IntegerType.get_signless(8)
     return [create("arith.extui", i8, v) if str(v.type) == "i1" else v for v in values]
 
 
-def restored(loaded: Any, like: Any) -> Any:
+def restored(loaded: ir.Value, like: ir.Value) -> ir.Value:
     return create("arith.trunci", like.type, loaded) if str(like.type) == "i1" else loaded

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
@@ -104,7 +105,7 @@ def _subgroup(view: PrimView, start: int, end: int) -> BlockGroup:
     return BlockGroup(tuple(inside), frozenset(made & (read_elsewhere | set(view.returned))), LANES)
 
 
-def build(kernel: Any, stages: Sequence[PlannedBlocks], about: Mapping[str, Any] | None = None) -> Any:
+def build(kernel: Any, stages: Sequence[PlannedBlocks], about: Mapping[str, int] | None = None) -> Any:
     """Build the buffer form of a prim function from its stages; `mirlo explain` prints `about`."""
     buffers = BufferFunction(kernel.view, stack_limit=0)
 
@@ -118,7 +119,7 @@ def build(kernel: Any, stages: Sequence[PlannedBlocks], about: Mapping[str, Any]
 
 
 @schedule("any", target="gpu", priority=50)
-def stages(kernel: Any, context: Any) -> Any:
+def stages(kernel: Any, context: Any) -> Decline | ir.OpView:
     """Schedule blocks by the plans of this folder, one launch per stage."""
     refusal = unfit(kernel.view)
     if refusal is not None:

@@ -31,7 +31,7 @@ def can_scale(b: ValueBuilder, kind: str, machine: Machine) -> bool:
 def scale_by_power(b: ValueBuilder, x: Num, whole: Num) -> Num:
     """Emit x · 2^whole, rounded once; underflow and overflow cost nothing extra."""
 
-    def call(x: Any, whole: Any) -> Any:
+    def call(x: ir.Value, whole: ir.Value) -> Any:
         return _call("scalef", x, [whole, x, *_every_lane(x)])
 
     return _by_register(b, call, x, whole)
@@ -40,7 +40,7 @@ def scale_by_power(b: ValueBuilder, x: Num, whole: Num) -> Num:
 def limited_size(b: ValueBuilder, x: Num, limit: float) -> Num:
     """Emit x if |x| is at most the limit, else the limit with the sign of x; for NaN, the limit."""
 
-    def call(x: Any, bound: Any) -> Any:
+    def call(x: ir.Value, bound: ir.Value) -> Any:
         control = _constant(ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _SMALLER_WITH_SIGN_OF_FIRST))
         return _call("range", x, [bound, control, x, *_every_lane(x)])
 
@@ -95,7 +95,7 @@ def missing_instruction(text: str, processor: Processor) -> tuple[str, str] | No
     return None
 
 
-def call_dot(instruction: str, total: Any, first: Any, second: Any) -> Any:
+def call_dot(instruction: str, total: ir.Value, first: ir.Value, second: ir.Value) -> ir.Value:
     """Emit `total + sums of the products of adjacent elements`, for a 128, 256 or 512 bit vector of i32 or f32."""
     bits = total.type.shape[0] * 32
     name = _DOTS[instruction][bits].format(bits=bits)
@@ -121,7 +121,7 @@ def _by_register(b: ValueBuilder, function: Callable[..., Any], *operands: Num) 
     return b.num(made)
 
 
-def _shuffled(first: Any, second: Any, lanes: Iterable[int]) -> Any:
+def _shuffled(first: ir.Value, second: ir.Value, lanes: Iterable[int]) -> ir.Value:
     """Emit a shuffle of the concatenation of two vectors."""
     chosen = list(lanes)
     kind = ir.VectorType.get([len(chosen)], first.type.element_type)
@@ -132,18 +132,18 @@ def _shuffled(first: Any, second: Any, lanes: Iterable[int]) -> Any:
     return made.results[0]
 
 
-def _every_lane(x: Any) -> list[Any]:
+def _every_lane(x: ir.Value) -> list[ir.Value]:
     """Return the last operands of the intrinsics: a mask with all lanes on, the current rounding mode."""
     mask_type, i32 = ir.IntegerType.get_signless(x.type.shape[0]), ir.IntegerType.get_signless(32)
     return [_constant(ir.IntegerAttr.get(mask_type, -1)), _constant(ir.IntegerAttr.get(i32, _CURRENT_ROUNDING))]
 
 
-def _call(name: str, x: Any, others: list[Any]) -> Any:
+def _call(name: str, x: ir.Value, others: list[ir.Value]) -> ir.Value:
     suffix = _REGISTERS[str(x.type.element_type)][1]
     return _intrinsic(f"llvm.x86.avx512.mask.{name}.{suffix}", [x, *others], x.type)
 
 
-def _intrinsic(name: str, operands: list[Any], result: Any) -> Any:
+def _intrinsic(name: str, operands: list[ir.Value], result: ir.Type) -> ir.Value:
     made = ir.Operation.create(
         "llvm.call_intrinsic",
         results=[result],
@@ -157,6 +157,6 @@ def _intrinsic(name: str, operands: list[Any], result: Any) -> Any:
     return made.results[0]
 
 
-def _constant(attribute: Any) -> Any:
+def _constant(attribute: ir.Attribute) -> Any:
     made = ir.Operation.create("llvm.mlir.constant", results=[attribute.type], attributes={"value": attribute})
     return made.results[0]

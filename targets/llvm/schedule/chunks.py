@@ -48,7 +48,7 @@ class OpenChunks:
             if end == at:
                 continue
 
-            def whole(first: Any, *held: Any, width: int = width, count: int = count) -> list[Any]:
+            def whole(first: ir.Value, *held: Any, width: int = width, count: int = count) -> list[Any]:
                 return step([plus(first, u * width) for u in range(count)], width, width, list(held))
 
             stop = end if limit is None else create("arith.minsi", limit.type, limit, index(end))
@@ -79,7 +79,7 @@ class Chunks:
         """Emit all vectors of the loop."""
         lanes, unroll = self.lanes, self.unroll
 
-        def whole(first: Any, held: list[Any]) -> list[Any]:
+        def whole(first: int | ir.Value, held: list[ir.Value]) -> list[Any]:
             return step([plus(first, u * lanes) for u in range(unroll)], lanes, lanes, held)
 
         if self.main == lanes * unroll:
@@ -170,5 +170,5 @@ def has_intrinsics(places: Sequence[BlockInstance]) -> bool:
     return any(_is_intrinsic(value) for place in places for value in place.needed)
 
 
-def _is_intrinsic(value: Any) -> bool:
+def _is_intrinsic(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block) and value.owner.operation.name.startswith("tir.")

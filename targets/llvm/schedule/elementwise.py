@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
@@ -56,7 +57,7 @@ class ElementwisePlan:
         turned = find_transposed(space, set(self.group.made), self.group.machine)
         return None if turned is None or _storable(turned.space, self.group) is not None else turned
 
-    def _sweep(self, space: Space, memory: TensorBuffers, stored: set[Any]) -> None:
+    def _sweep(self, space: Space, memory: TensorBuffers, stored: set[ir.Value]) -> None:
         runs = find_runs(space, set(self.group.made), self.group.machine)
         if runs is not None and _storable(runs.space, self.group) is None:
             RunsSweep(runs, memory, _computed_values(runs.space), stored, self.group.machine).emit()
@@ -65,14 +66,14 @@ class ElementwisePlan:
         lanes = None if _storable(space, self.group) is None else 1
         Sweep(space, 0, memory, stored, self.group.machine, lanes=lanes).emit([], parallel=True)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, int]:
         return {"pieces": len(self.spaces)}
 
     def stored(self) -> set[Any]:
         return {value for value in self.group.made if value in self.group.kept}
 
-    def _touched(self, stored: set[Any]) -> list[Any]:
-        found: dict[Any, None] = {}
+    def _touched(self, stored: set[ir.Value]) -> list[ir.Value]:
+        found: dict[ir.Value, None] = {}
         for space in self.spaces:
             for place in space.places:
                 values = [o.value for o in place.needed_inputs] + [o.value for o in place.block.outputs]
@@ -147,7 +148,7 @@ def _storable(space: Space, group: BlockGroup) -> Decline | None:
 
 
 @schedule("any", target="llvm", priority=50)
-def elementwise(kernel: Any, context: Any) -> Any:
+def elementwise(kernel: Any, context: Any) -> Decline | ir.OpView:
     """Schedule elementwise computations, copies and gathers in vectors along the output's unit stride."""
     group = function_group(kernel, context)
     if isinstance(group, Decline):

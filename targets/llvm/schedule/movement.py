@@ -91,7 +91,7 @@ def is_close(space: Space, element_bytes: int, machine: Machine) -> bool:
     return moved_bytes(space, element_bytes) <= _CLOSE * machine.l2_bytes
 
 
-def _mapped(space: Space, made: set[Any]) -> list[tuple[BlockInstance, Any, Any]]:
+def _mapped(space: Space, made: set[ir.Value]) -> list[tuple[BlockInstance, ir.Value, OperandView]]:
     """Return the mapped operands that are read from memory."""
     return [
         (place, argument, operand)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import Space
@@ -45,7 +46,7 @@ class Runs:
     lanes: int
 
 
-def find_runs(space: Space, made: set[Any], machine: Machine) -> Runs | None:
+def find_runs(space: Space, made: set[ir.Value], machine: Machine) -> Runs | None:
     """Arrange the loops of a space for blocks of runs, if it copies runs and blocks pay."""
     last = len(space.extents) - 1
     if last < 2 or has_intrinsics(space.places):

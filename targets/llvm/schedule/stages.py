@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
@@ -100,7 +101,7 @@ def staged_contractions(kernel: Any, context: Any) -> Any:
 
 
 @schedule("any", target="llvm", priority=20)
-def stages(kernel: Any, context: Any) -> Any:
+def stages(kernel: Any, context: Any) -> Decline | ir.OpView:
     """Schedule blocks that need different loops, one after the other."""
     group = function_group(kernel, context)
     if isinstance(group, Decline):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.combine import Reducer
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
@@ -32,10 +33,10 @@ class Sweep:
         space: Space,
         start: int,
         memory: TensorBuffers,
-        stored: set[Any],
+        stored: set[ir.Value],
         machine: Machine,
         reductions: Mapping[int, Reducer] | None = None,
-        held: dict[Any, Any] | None = None,
+        held: dict[ir.Value, ir.Value] | None = None,
         lanes: int | None = None,
     ):
         self.space = space
@@ -66,7 +67,7 @@ class Sweep:
         together = chunks(self.space.extents[self.last], self.lanes, self.unroll, self.masked)
         return together.lanes * together.unroll
 
-    def emit(self, indices: Sequence[Any], parallel: bool = False, limit: Any = None) -> dict[Any, Any]:
+    def emit(self, indices: Sequence[ir.Value], parallel: bool = False, limit: Any = None) -> dict[Any, Any]:
         """Emit the iteration `indices` of the outer loops; return the resulting scalars, by tensor value.
 
         `limit`, a multiple of `step` or the extent, ends the last loop early.
@@ -76,7 +77,7 @@ class Sweep:
         parallel = parallel and not self.reducers
         parts = [self.space] if self.reducers else along(self.space, self.last, self.lanes)
         walks = [_Vectors(self, part) for part in parts]
-        begin: list[Any] = []
+        begin: list[ir.Value] = []
         if self.reducers:
             begin = walks[0].begin()
         if limit is not None and len(walks) == 1:
@@ -105,7 +106,7 @@ class Sweep:
                 if output.value in self.stored:
                     point.store(place, output, point.find(value))
 
-    def _single(self, indices: Sequence[Any]) -> dict[Any, Any]:
+    def _single(self, indices: Sequence[Any]) -> dict[ir.Value, ir.Value]:
         """Emit one scalar of each block, without loops."""
         point = Iteration(self.frame(self.space, None), indices)
         self.run(self.space, point)
@@ -117,7 +118,7 @@ class Sweep:
         totals = [r.finish([point.find(value) for value in r.contributions]) for r in self.reducers]
         return {**found, **self._reduced(indices, totals)}
 
-    def _reduced(self, indices: Sequence[Any], totals: Sequence[list[Any]]) -> dict[Any, Any]:
+    def _reduced(self, indices: Sequence[ir.Value], totals: Sequence[list[ir.Value]]) -> dict[ir.Value, ir.Value]:
         point = Iteration(self.frame(self.space, None), indices)
         results = {}
         for position, scalars in zip(self.by_position, totals, strict=True):
@@ -128,7 +129,9 @@ class Sweep:
                     point.store(place, output, scalar)
         return results
 
-    def _level(self, indices: list[Any], walks: list[_Vectors], carried: list[Any], parallel: bool) -> list[Any]:
+    def _level(
+        self, indices: list[ir.Value], walks: list[_Vectors], carried: list[ir.Value], parallel: bool
+    ) -> list[ir.Value]:
         if len(indices) < self.last:
             return for_loop(
                 0, self.space.extents[len(indices)], 1,
@@ -160,12 +163,12 @@ class _Vectors:
             carried += scalars if self.chunks.has_narrow_tail else []
         return carried
 
-    def emit(self, indices: list[Any], carried: list[Any], parallel: bool) -> list[Any]:
+    def emit(self, indices: list[ir.Value], carried: list[Any], parallel: bool) -> list[Any]:
         outer = Iteration(self.frame, [*indices, None])
         for place in self.space.places:
             outer.run(place, skip=self.frame.varying(place))
 
-        def step(starts: Sequence[Any], lanes: int, active: int, held: list[Any]) -> list[Any]:
+        def step(starts: Sequence[int | ir.Value], lanes: int, active: int, held: list[ir.Value]) -> list[Any]:
             for slot, start in enumerate(starts):
                 point = Iteration(self.frame, [*indices, start], lanes, active, outer)
                 self.sweep.run(self.space, point)
@@ -176,7 +179,7 @@ class _Vectors:
             return self.chunks.emit_before(self.limit, step, carried)
         return self.chunks.emit(step, carried, parallel)
 
-    def _accumulate(self, point: Iteration, carried: list[Any], slot: int) -> list[Any]:
+    def _accumulate(self, point: Iteration, carried: list[ir.Value], slot: int) -> list[ir.Value]:
         """Return the carried values after a vector; `slot` is its position among the unrolled ones."""
         following = list(carried)
         slot = slot if point.lanes == self.chunks.lanes else self.chunks.unroll
@@ -198,7 +201,7 @@ class _Vectors:
             at += len(reducer.contributions) * (self.chunks.unroll + int(self.chunks.has_narrow_tail))
         return found
 
-    def finish(self, carried: list[Any]) -> list[list[Any]]:
+    def finish(self, carried: list[ir.Value]) -> list[list[Any]]:
         """Return the outputs of each reducer."""
         results = []
         for reducer, first in self._spans():
@@ -215,7 +218,7 @@ class _Vectors:
         return results
 
 
-def _only_active(reducer: Reducer, values: list[Any], point: Iteration) -> list[Any]:
+def _only_active(reducer: Reducer, values: list[ir.Value], point: Iteration) -> list[Any]:
     """Replace inactive lanes by the identity of the reduction."""
     if point.active == point.lanes:
         return values

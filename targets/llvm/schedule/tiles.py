@@ -43,7 +43,7 @@ class Cut:
 
     extent: int
     size: int
-    beyond: Any = None
+    beyond: ir.Value | None = None
     """How far before the start of the loop a tile must begin to be aligned to a cache line; the first and the last
     tile then overlap others. None if tiles begin at the start of the loop."""
 
@@ -60,7 +60,7 @@ class Cut:
         left = self.extent % self.size
         return None if self.beyond is not None or not left else (self.main, left)
 
-    def whole_tile(self, start: Any, upper: int, emit: Callable[[Any], None]) -> None:
+    def whole_tile(self, start: int | ir.Value, upper: int, emit: Callable[[Any], None]) -> None:
         """Emit the tile at `start`, shifted for alignment, if it exists. All starts are below `upper`."""
         if self.beyond is not None:
             shifted = create("arith.subi", index(0).type, _value(start), self.beyond)
@@ -117,12 +117,12 @@ def visit(first: Cut, second: Cut, blocks: TileOrder, tile: Tile, parallel: bool
     """Emit loops over all tiles: blocks along the second loop, then along the first."""
     rows, columns = _round_up(first.main, blocks.first), _round_up(second.main, blocks.second)
 
-    def whole(row: Any, column: Any) -> None:
+    def whole(row: int | ir.Value, column: int | ir.Value) -> None:
         first.whole_tile(
             row, rows, lambda r: second.whole_tile(column, columns, lambda c: tile((r, first.size), (c, second.size)))
         )  # fmt: skip
 
-    def some_rows(row: Any) -> None:
+    def some_rows(row: int | ir.Value) -> None:
         _loop(columns, blocks.second, lambda column: _block(first, second, blocks, row, column, whole), parallel)
         left = second.rest
         if left is not None:
@@ -144,14 +144,19 @@ def visit(first: Cut, second: Cut, blocks: TileOrder, tile: Tile, parallel: bool
 
 
 def _block(
-    first: Cut, second: Cut, blocks: TileOrder, row: Any, column: Any, whole: Callable[[Any, Any], None]
+    first: Cut,
+    second: Cut,
+    blocks: TileOrder,
+    row: int | ir.Value,
+    column: int | ir.Value,
+    whole: Callable[[Any, Any], None],
 ) -> None:
     """Emit one block, along its diagonals."""
 
-    def part(at: Any, rows: int, to: Any, columns: int) -> None:
+    def part(at: int | ir.Value, rows: int, to: int | ir.Value, columns: int) -> None:
         _loop(rows, first.size, lambda r: _loop(columns, second.size, lambda c: whole(plus(at, r), plus(to, c))))
 
-    def step(diagonal: Any, along: Any) -> None:
+    def step(diagonal: ir.Value, along: ir.Value) -> None:
         across = plus(diagonal, along)
         if not isinstance(across, int):
             across = create("arith.remui", across.type, across, index(blocks.first))
@@ -171,7 +176,7 @@ def _loop(extent: int, step: int, body: Callable[[Any], None], parallel: bool = 
         for_loop(0, extent, step, body, parallel=parallel)
 
 
-def _when_less(value: Any, bound: int, emit: Callable[[], None]) -> None:
+def _when_less(value: ir.Value, bound: int, emit: Callable[[], None]) -> None:
     less = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 2)
     flag = ir.IntegerType.get_signless(1)
     branch = scf.IfOp(create("arith.cmpi", flag, value, index(bound), predicate=less))
@@ -184,5 +189,5 @@ def _round_up(number: int, step: int) -> int:
     return -(-number // step) * step
 
 
-def _value(number: Any) -> Any:
+def _value(number: Any) -> ir.Value:
     return index(number) if isinstance(number, int) else number

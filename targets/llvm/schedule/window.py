@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
@@ -59,7 +60,7 @@ class WindowPlan:
         for piece in self.pieces:
             _WindowEmitter(self.group, piece, memory).emit()
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, int]:
         return {"pieces": len(self.pieces)}
 
 
@@ -77,7 +78,7 @@ class _WindowEmitter:
     def emit(self) -> None:
         self._level([])
 
-    def _level(self, indices: list[Any]) -> None:
+    def _level(self, indices: list[ir.Value]) -> None:
         if len(indices) == self.axis:
             for part in self.parts:
                 part.emit(indices)
@@ -113,24 +114,26 @@ class _VectorEmitter:
             return 4 if effort <= _LIGHT else 2
         return max(1, machine.vector_registers // 2 // len(self.reduction.block.outputs))
 
-    def emit(self, indices: list[Any]) -> None:
+    def emit(self, indices: list[ir.Value]) -> None:
         before = Iteration(self.frame, [*indices, None, *(None for _ in self.reduce_extents)])
         for place in self.epilogue:
             before.run(place, skip=self.frame.varying(place))
 
-        def step(starts: Sequence[Any], lanes: int, active: int, carried: list[Any]) -> list[Any]:
+        def step(starts: Sequence[int | ir.Value], lanes: int, active: int, carried: list[Any]) -> list[Any]:
             self._vectors(indices, starts, lanes, active, before)
             return carried
 
         self.chunks.emit(step, [], parallel=not indices)
 
-    def _vectors(self, indices: list[Any], starts: Sequence[Any], lanes: int, active: int, before: Iteration) -> None:
+    def _vectors(
+        self, indices: list[ir.Value], starts: Sequence[int | ir.Value], lanes: int, active: int, before: Iteration
+    ) -> None:
         """Reduce some vectors at a time, and emit what follows on them."""
         block = self.reduction.block
         begin = [attribute_constant(attribute) for attribute in block.init]
         begin = [splat(value, lanes) for value in begin] if lanes > 1 else begin
 
-        def step(at: list[Any], totals: list[Any]) -> list[Any]:
+        def step(at: list[int | ir.Value], totals: list[ir.Value]) -> list[Any]:
             shared = Iteration(self.frame, [*indices, None, *at])
             shared.run(self.reduction, skip=self.frame.varying(self.reduction))
             following: list[Any] = []
@@ -148,7 +151,7 @@ class _VectorEmitter:
             mine = totals[u * len(begin) : (u + 1) * len(begin)]
             self._finish([*indices, start], mine, lanes, active, before)
 
-    def _reduce(self, step: Any, done: list[Any], totals: list[Any]) -> list[Any]:
+    def _reduce(self, step: Any, done: list[int | ir.Value], totals: list[ir.Value]) -> list[ir.Value]:
         if len(done) == len(self.reduce_extents):
             return step(done, totals)
         extent = self.reduce_extents[len(done)]
@@ -158,7 +161,9 @@ class _VectorEmitter:
             return totals
         return for_loop(0, extent, 1, lambda i, *held: self._reduce(step, [*done, i], list(held)), totals)
 
-    def _finish(self, indices: list[Any], totals: list[Any], lanes: int, active: int, before: Iteration) -> None:
+    def _finish(
+        self, indices: list[int | ir.Value], totals: list[Any], lanes: int, active: int, before: Iteration
+    ) -> None:
         outputs = self.reduction.block.outputs
         given = {output.value: total for output, total in zip(outputs, totals, strict=True)}
         point = Iteration(self.frame, [*indices, *(None for _ in self.reduce_extents)], lanes, active, before, given)
@@ -187,7 +192,7 @@ def plan_window(group: BlockGroup) -> WindowPlan | Decline:
     places = [placed(first, [position[i] for i in range(first.rank)], extents)]
     places += [placed(block, range(block.rank), extents) for block in group.blocks[1:]]
     space = Space(extents, tuple(places))
-    made: dict[Any, Any] = {}
+    made: dict[ir.Value, Any] = {}
     for place in space.drop_units().places:
         for operand in place.block.inputs:
             if operand.value in made and place.dims(operand) != made[operand.value]:

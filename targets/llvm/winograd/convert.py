@@ -87,7 +87,7 @@ class Winograd(Pass):
     machine: str = option("", "machine to choose for; default: the one that is scheduled for")
     explain: bool = option(False, "tell what became of each convolution")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         if self.tile not in (0, *INPUT):
             raise PassError(f"winograd: 'tile' must be one of 0, {', '.join(map(str, INPUT))}; got {self.tile}")
         convs = operations_named(op, ["relax.conv"])
@@ -101,7 +101,7 @@ class Winograd(Pass):
             self._convert(conv, Rewriter(conv, session), machine, functions, session, tile)
 
     def _convert(
-        self, op: Any, b: Rewriter, machine: Machine, functions: _Functions, session: Any, measured: int | None
+        self, op: ir.Operation, b: Rewriter, machine: Machine, functions: _Functions, session: Any, measured: int | None
     ) -> None:
         conv, location = op.opview, op.location
         chosen = choose(conv, b, machine, self.tile, measured)
@@ -122,7 +122,7 @@ class _Functions:
         self.symbols = ir.SymbolTable(module.operation)
         self.known: dict[Any, str] = {}
 
-    def call(self, make: Any, tiling: Tiling, x: Any, out: tuple[Dim, ...], kind: FusionKind, b: Rewriter) -> Any:
+    def call(self, make: Any, tiling: Tiling, x: ir.Value, out: tuple[Dim, ...], kind: FusionKind, b: Rewriter) -> Any:
         key = (make, tiling)
         if key not in self.known:
             function = make(tiling, b.op.location)
@@ -170,7 +170,9 @@ def find_strategies(conv: Any, machine: Machine, largest: int = max(INPUT)) -> W
     return WinogradStrategies(tuple(sorted(found, key=lambda way: (way.cycles, way.m))))
 
 
-def choose(conv: Any, b: Rewriter, machine: Machine, largest: int, measured: int | None = None) -> Tiling | Decline:
+def choose(
+    conv: ir.OpView, b: Rewriter, machine: Machine, largest: int, measured: int | None = None
+) -> Tiling | Decline:
     """Choose the tiles for a convolution, or decline if direct convolution is better."""
     found = find_strategies(conv, machine, largest)
     if isinstance(found, Decline):
@@ -186,7 +188,7 @@ def choose(conv: Any, b: Rewriter, machine: Machine, largest: int, measured: int
     return decline("the direct way is expected to be as fast", **figures)
 
 
-def rewritten(conv: Any, tiling: Tiling, b: Rewriter, functions: _Functions) -> Any:
+def rewritten(conv: ir.OpView, tiling: Tiling, b: Rewriter, functions: _Functions) -> ir.Value:
     """Rewrite the convolution as transforms and one matrix product for each element of a tile."""
     read = constant_reader(conv.weight, b.session)
     planes, tiles = tiling.alpha**2, tiling.count

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
@@ -65,7 +66,7 @@ def _likely(dim: Dim) -> Dim:
     return dim if isinstance(dim, int) else D.maximum(1, D.substitute(dim, dict.fromkeys(dim.symbols(), IMAGE)))
 
 
-def input_function(tiling: Tiling, loc: Any) -> Any:
+def input_function(tiling: Tiling, loc: ir.Location) -> ir.OpView:
     """Build the input transform: [batch, height, width, channels] to the transformed tiles."""
     x_type = TensorType.of((tiling.batch, *tiling.size, tiling.channels), "f32")
     p = PrimBuilder(INPUT_BLOCK, [x_type], loc)
@@ -83,7 +84,7 @@ def input_block(p: PrimBuilder, x: TensorExpr, tiling: Tiling) -> TensorExpr:
     return p.reduce("add", shape, (tiling.alpha, tiling.alpha), element, name=INPUT_BLOCK)
 
 
-def output_function(tiling: Tiling, loc: Any) -> Any:
+def output_function(tiling: Tiling, loc: ir.Location) -> ir.OpView:
     """Build the output transform: the products of tiles to [batch, height, width, channels]."""
     p = PrimBuilder(OUTPUT_BLOCK, [TensorType.of(tiling.transformed(tiling.out_channels), "f32")], loc)
     return p.finish(output_block(p, p.inputs[0], tiling))
@@ -110,7 +111,7 @@ def _entry(matrix: Matrix, row: Expr, column: Expr) -> Expr:
     return made
 
 
-def computes(block: BlockView, wanted: Any, rows: int) -> bool:
+def computes(block: BlockView, wanted: ir.OpView, rows: int) -> bool:
     """Return whether a block computes the same as the first block of a prim function made here.
 
     Its body, which other passes may have rewritten, is evaluated for each pair of one of the matrix's `rows` and a

@@ -32,7 +32,7 @@ from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Operations, mult
 
 
 @schedule("any", target="llvm", priority=70)
-def winograd_input(kernel: Any, context: Any) -> Any:
+def winograd_input(kernel: Any, context: Any) -> Decline | ir.OpView:
     """Schedule the input transform: tiles of the image, a vector of channels at a time."""
     group = _group(kernel, context, INPUT_BLOCK)
     if isinstance(group, Decline):
@@ -55,7 +55,7 @@ def winograd_input(kernel: Any, context: Any) -> Any:
 
 
 @schedule("any", target="llvm", priority=70)
-def winograd_output(kernel: Any, context: Any) -> Any:
+def winograd_output(kernel: Any, context: Any) -> Decline | ir.OpView:
     """Schedule the output transform and its epilogue, tile by tile."""
     group = _group(kernel, context, OUTPUT_BLOCK)
     if isinstance(group, Decline):
@@ -100,7 +100,7 @@ def _place_blocks(group: BlockGroup) -> list[BlockInstance] | Decline:
         if block.is_reduction or block.domain != domain:
             return decline("a block that follows is over other elements", block=block.name)
         places.append(placed(block, range(4), extents))
-    made: dict[Any, Any] = {}
+    made: dict[ir.Value, Any] = {}
     for place in Space(extents, tuple(places)).drop_units().places:
         for operand in place.block.inputs:
             if operand.value in made and place.dims(operand) != made[operand.value]:
@@ -137,13 +137,13 @@ def _operations(lanes: int, code: Code) -> Operations:
     )
 
 
-def _transform(matrix: Any, tile: list[list[Any]], ops: Operations) -> list[list[Any]]:
+def _transform(matrix: Any, tile: list[list[ir.Value]], ops: Operations) -> list[list[ir.Value]]:
     """Emit matrix @ tile @ matrix^T."""
     columns = [multiply(matrix, list(column), ops) for column in zip(*tile, strict=True)]
     return [multiply(matrix, list(row), ops) for row in zip(*columns, strict=True)]
 
 
-def _when(condition: Any, yes: Callable[[], None], no: Callable[[], None] | None = None) -> None:
+def _when(condition: ir.Value, yes: Callable[[], None], no: Callable[[], None] | None = None) -> None:
     choice = scf.IfOp(condition, has_else=no is not None)
     with ir.InsertionPoint(choice.then_block):
         yes()
@@ -160,33 +160,33 @@ class _Arithmetic:
 
     code: Code
 
-    def value(self, a: Any) -> Any:
+    def value(self, a: int | ir.Value) -> Any:
         return self.code.index(a) if isinstance(a, (int, SymbolicDim)) else a
 
-    def add(self, a: Any, b: Any) -> Any:
+    def add(self, a: ir.Value, b: Any) -> Any:
         if isinstance(a, (int, SymbolicDim)) and isinstance(b, (int, SymbolicDim)):
             return a + b
         if (isinstance(a, int) and a == 0) or (isinstance(b, int) and b == 0):
             return b if isinstance(a, int) else a
         return create("arith.addi", ir.IndexType.get(), self.value(a), self.value(b))
 
-    def times(self, a: Any, factor: Dim) -> Any:
+    def times(self, a: ir.Value, factor: Dim) -> Any:
         return a * factor if isinstance(a, int) else self.code.scaled(a, factor)
 
-    def divide(self, a: Any, divisor: Dim) -> tuple[Any, Any]:
+    def divide(self, a: ir.Value, divisor: Dim) -> tuple[Any, Any]:
         """Return quotient and remainder."""
         if isinstance(a, int):
             return a // divisor, a % divisor
         kind = ir.IndexType.get()
         return tuple(create(f"arith.{name}", kind, a, self.code.index(divisor)) for name in ("divui", "remui"))
 
-    def inside(self, a: Any, size: Dim) -> Any:
+    def inside(self, a: ir.Value, size: Dim) -> Any:
         """Return 0 <= a < size: one unsigned comparison."""
         i64 = ir.IntegerType.get_signless(64)
         i1 = ir.IntegerType.get_signless(1)
         return create("arith.cmpi", i1, self.value(a), self.code.index(size), predicate=ir.IntegerAttr.get(i64, 6))
 
-    def both(self, a: Any, b: Any) -> Any:
+    def both(self, a: ir.Value, b: ir.Value) -> ir.Value:
         return create("arith.andi", a.type, a, b)
 
 
@@ -204,7 +204,7 @@ class _Emitter:
         """Emit `tile(number, n, th, tw)` for each tile."""
         batch, high, wide = self.tiling.tiles
 
-        def row(at: Any) -> None:
+        def row(at: ir.Value) -> None:
             n, th = self.index.divide(at, high)
             first = self.index.times(at, wide)
             self.code.loop(Span(0, wide, 1), lambda tw: tile(self.index.add(first, tw), n, th, tw), parallel=True)
@@ -226,7 +226,7 @@ class _InputEmitter(_Emitter):
         self.ops = _operations(self.lanes, self.code)
         self.tiles(self._tile)
 
-    def _tile(self, number: Any, n: Any, th: Any, tw: Any) -> None:
+    def _tile(self, number: ir.Value, n: ir.Value, th: ir.Value, tw: ir.Value) -> None:
         tiling, index = self.tiling, self.index
         height, width = tiling.size
         top = index.add(index.times(th, tiling.m), -tiling.pad[0])
@@ -256,7 +256,7 @@ class _InputEmitter(_Emitter):
             kind, start = ir.IndexType.get(), self.code.index(0)
             places = {at: create("arith.select", kind, there[at], index.value(position(*at)), start) for at in every}
 
-            def read(c: Any, at: tuple[int, int]) -> Any:
+            def read(c: ir.Value, at: tuple[int, int]) -> Any:
                 loaded = self._load(index.add(places[at], c))
                 return create("arith.select", loaded.type, there[at], loaded, zero)
 
@@ -264,16 +264,16 @@ class _InputEmitter(_Emitter):
 
         _when(edges, within, beyond)
 
-    def _load(self, position: Any) -> Any:
+    def _load(self, position: ir.Value) -> ir.Value:
         return self.code.load_vector(self.source, self.index.value(position), self.piece)
 
-    def _walk(self, number: Any, read: Callable[[Any, tuple[int, int]], Any]) -> None:
+    def _walk(self, number: ir.Value, read: Callable[[Any, tuple[int, int]], Any]) -> None:
         """Transform a tile, vector by vector; `read` loads its elements."""
         tiling, index, size = self.tiling, self.index, range(self.tiling.alpha)
         first = index.times(number, tiling.channels)
         plane = tiling.count * tiling.channels
 
-        def step(c: Any) -> None:
+        def step(c: ir.Value) -> None:
             made = _transform(INPUT[tiling.m], [[read(c, (r, s)) for s in size] for r in size], self.ops)
             base = index.add(first, c)
             for i in size:
@@ -306,7 +306,7 @@ class _OutputEmitter(_Emitter):
         self.ops = _operations(self.lanes, self.code)
         self.tiles(self._tile)
 
-    def _tile(self, number: Any, n: Any, th: Any, tw: Any) -> None:
+    def _tile(self, number: ir.Value, n: ir.Value, th: ir.Value, tw: ir.Value) -> None:
         tiling, index = self.tiling, self.index
         first = index.times(number, tiling.out_channels)
         plane = tiling.count * tiling.out_channels
@@ -315,7 +315,7 @@ class _OutputEmitter(_Emitter):
         columns = [index.add(index.times(tw, tiling.m), q) for q in range(tiling.m)]
         ragged = [tiling.out[d] % tiling.m != 0 for d in (0, 1)]
 
-        def step(c: Any) -> None:
+        def step(c: ir.Value) -> None:
             base = index.add(first, c)
             tile = [
                 [
@@ -346,7 +346,7 @@ class _OutputEmitter(_Emitter):
 
         self.channels(tiling.out_channels, step)
 
-    def _finish(self, indices: list[Any], total: Any) -> None:
+    def _finish(self, indices: list[ir.Value], total: Any) -> None:
         """Emit the epilogue on one vector of results, and its stores."""
         output = self.reduction.block.outputs[0]
         point = Iteration(self.frame, [*indices, None, None], self.lanes, self.lanes, None, {output.value: total})

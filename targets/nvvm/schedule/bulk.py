@@ -17,11 +17,11 @@ _TICKS = 10_000_000
 """Longest sleep of a thread at a barrier before it checks again, in nanoseconds."""
 
 
-def _i(bits: int) -> Any:
+def _i(bits: int) -> ir.Type:
     return ir.IntegerType.get_signless(bits)
 
 
-def i32(value: Any) -> Any:
+def i32(value: Any) -> ir.Value:
     """Convert an integer or index to 32 bits."""
     if isinstance(value, int):
         return emit_constant(value, _i(32))

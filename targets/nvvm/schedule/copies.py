@@ -7,7 +7,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 
 
-def async_copy(source: Any, at: Any, target: Any, to: Any, count: Any, vector: int) -> None:
+def async_copy(source: ir.Value, at: ir.Value, target: Any, to: ir.Value, count: ir.Value, vector: int) -> None:
     """Start the copy of a vector to shared memory; `count` elements are read, the others are zero."""
     ir.Operation.create(
         "nvgpu.device_async_copy",

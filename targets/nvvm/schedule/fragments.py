@@ -41,7 +41,7 @@ class SharedMatrix:
         """Return the elements from one line, or k-step, to the next; padded to avoid bank conflicts."""
         return pitch_of(self.lines, self.depth, self.along_k, self.form)
 
-    def place(self, line: Any, step: Any) -> Any:
+    def place(self, line: Any, step: ir.Value) -> Any:
         """Return the position of an element."""
         outer, inner = (line, step) if self.along_k else (step, line)
         position = add(multiply(outer, self.pitch), inner)
@@ -95,14 +95,14 @@ class Lane:
         group, member = split(number, [WARP // 4, 4])
         return Lane(number, group, member)
 
-    def left(self, matrix: SharedMatrix, row: Any, step: Any) -> Any:
+    def left(self, matrix: SharedMatrix, row: ir.Value, step: ir.Value) -> Any:
         """Load its part of 16 rows of the lhs for one product: four quarters, the lower one first."""
         if matrix.form.bytes == 4 and not matrix.along_k:
             return self._singly(matrix, row, step, [(0, 0), (EDGE, 0), (0, 4), (EDGE, 4)])
         along, down, line = split(self.number, [2, 2, EDGE])
         return self._read(matrix, row, step, multiply(down, EDGE), along, line, tiles=4)
 
-    def right(self, matrix: SharedMatrix, column: Any, step: Any) -> Any:
+    def right(self, matrix: SharedMatrix, column: ir.Value, step: ir.Value) -> Any:
         """Load its part of 8 columns of the rhs for one product: two halves."""
         if matrix.form.bytes == 4 and not matrix.along_k:
             return self._singly(matrix, column, step, [(0, 0), (0, 4)])
@@ -111,7 +111,9 @@ class Lane:
         return self._read(matrix, column, step, index(0), along, line, tiles=2)
 
     @staticmethod
-    def _read(matrix: SharedMatrix, line: Any, step: Any, down: Any, along: Any, own: Any, tiles: int) -> Any:
+    def _read(
+        matrix: SharedMatrix, line: ir.Value, step: ir.Value, down: ir.Value, along: ir.Value, own: ir.Value, tiles: int
+    ) -> ir.Value:
         """Load 8 x 16-byte squares; each of 8 threads passes the address of one contiguous row."""
         line, step = add(line, down), add(step, multiply(along, matrix.form.vector))
         place = matrix.place(add(line, own), step) if matrix.along_k else matrix.place(line, add(step, own))
@@ -137,7 +139,7 @@ class Lane:
         return found
 
 
-def registers(form: Format, fragment: Any) -> Registers:
+def registers(form: Format, fragment: ir.Value) -> Registers:
     """Convert a fragment from shared memory to operand registers; f32 is rounded to tf32."""
     i32 = ir.IntegerType.get_signless(32)
     count, width = fragment.type.shape
@@ -152,7 +154,7 @@ def registers(form: Format, fragment: Any) -> Registers:
     return Registers(form, tuple(_extract(i32, words, i, 0) for i in range(count)))
 
 
-def multiply_add(left: Registers, right: Registers, total: Any) -> Any:
+def multiply_add(left: Registers, right: Registers, total: ir.Value) -> ir.Value:
     """Compute lhs * rhs + total on the matrix unit."""
     kind = total.type.element_type
     sums = [fragment_element(total, (i, j)) for i in range(2) for j in range(PAIR)]

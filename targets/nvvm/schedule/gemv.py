@@ -126,7 +126,7 @@ class _Kernel:
     def _block(self, ids: Ids) -> None:
         raise NotImplementedError
 
-    def _vector(self, side: ProductOperand, base: Any, sums: Any) -> Any:
+    def _vector(self, side: ProductOperand, base: ir.Value, sums: dict[int, ir.Value]) -> ir.Value:
         """Load consecutive elements of an operand in the accumulator type."""
         count = self.plan.vector
         position = evaluate(side.position, sums, base)
@@ -137,10 +137,10 @@ class _Kernel:
         factor = side.factor.emit(loaded, count)
         return widened(factor, self.kind) if isinstance(self.kind, ir.FloatType) else factor
 
-    def _zeros(self) -> Any:
+    def _zeros(self) -> ir.Value:
         return create("vector.broadcast", ir.VectorType.get([self.plan.vector], self.kind), emit_constant(0, self.kind))
 
-    def _base(self, side: ProductOperand, line: Any) -> Any:
+    def _base(self, side: ProductOperand, line: ir.Value) -> ir.Value:
         return evaluate(side.position, {**self.batch, **values_of(side.axes, line)})
 
     def _finish(self, row: int, line: Any, total: Any) -> None:
@@ -149,10 +149,10 @@ class _Kernel:
         store_epilogue(self.roles.contraction, self.memory, values, self._plus(attribute_constant(self.start), total))
 
     @staticmethod
-    def _plus(a: Any, b: Any) -> Any:
+    def _plus(a: ir.Value, b: Any) -> ir.Value:
         return create("arith.addf" if isinstance(a.type, ir.FloatType) else "arith.addi", a.type, a, b)
 
-    def _over(self, value: Any, distances: list[int]) -> Any:
+    def _over(self, value: ir.Value, distances: list[int]) -> ir.Value:
         for distance in distances:
             value = self._plus(value, of_neighbour(value, distance))
         return value
@@ -229,7 +229,7 @@ class _ThreadPerColumns(_Kernel):
         most = DEEP_UNROLLED if self.rows <= REGISTER_ROWS else UNROLLED
         unrolled = math.gcd(depth // together, most) if depth % together == 0 else 1
 
-        def round_(first: Any, *sums: Any) -> list[Any]:
+        def round_(first: ir.Value, *sums: ir.Value) -> list[ir.Value]:
             reads = []
             for part in range(unrolled):
                 at = values_of(self.roles.sums, add(first, part * together))
@@ -244,7 +244,15 @@ class _ThreadPerColumns(_Kernel):
         sums = for_loop(begin, depth, together * unrolled, round_, [self._zeros()] * self.rows)
         self._meet(ids.thread, warp, deep, across, sums, first_line)
 
-    def _meet(self, thread: Any, warp: Any, deep: Any, across: Any, sums: list[Any], first_line: Any) -> None:
+    def _meet(
+        self,
+        thread: ir.Value,
+        warp: ir.Value,
+        deep: ir.Value,
+        across: ir.Value,
+        sums: list[ir.Value],
+        first_line: ir.Value,
+    ) -> None:
         """Combine the threads' sums and apply the epilogue, to one sum per thread or several."""
         plan, lines = self.plan, self.plan.lines
         distances = [COLUMN_THREADS << bit for bit in range((WARP // COLUMN_THREADS).bit_length() - 1)]
@@ -262,7 +270,7 @@ class _ThreadPerColumns(_Kernel):
             inside = less(number, self.rows * lines) if first + DEEP_WARPS * WARP > self.rows * lines else None
             when(inside, partial(self._add_up, memory, number, first_line))
 
-    def _add_up(self, memory: Any, number: Any, first_line: Any) -> None:
+    def _add_up(self, memory: ir.Value, number: ir.Value, first_line: ir.Value) -> None:
         plan, lines = self.plan, self.plan.lines
         total = None
         for warp in range(DEEP_WARPS):
@@ -280,7 +288,7 @@ class _ThreadPerColumns(_Kernel):
         when(less(line, plan.many.extent) if plan.many.extent % lines else None, store)
 
 
-def _multiply_add(a: Any, b: Any, c: Any) -> Any:
+def _multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
     """Compute a * b + c of vectors."""
     if isinstance(c.type.element_type, ir.FloatType):
         return create("vector.fma", c.type, a, b, c)

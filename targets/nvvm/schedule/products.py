@@ -70,7 +70,7 @@ def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles
     return ways
 
 
-def plan_product(group: BlockGroup, options: Options, tuned: Mapping[str, int]) -> Any:
+def plan_product(group: BlockGroup, options: Options, tuned: Mapping[str, int]) -> Decline | TensorCorePlan:
     """Plan these blocks, the first of which is the product; or decline with the reason of each strategy."""
     roles = product_of(group)
     return roles if isinstance(roles, Decline) else plan_roles(roles, options, tuned)
@@ -100,7 +100,7 @@ def plan_roles(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:
     return whole_waves_if_faster(plan, roles, options.chip.units, way, shape_of)
 
 
-def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:
+def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Decline | TensorCorePlan:
     reasons = []
     for way in planners(options, tuned):
         plan = way(roles)
@@ -110,7 +110,7 @@ def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:
     return decline("; ".join(reasons))
 
 
-def shape_of(plan: Any) -> Shape:
+def shape_of(plan: GemvPlan | TensorCorePlan) -> Shape:
     """Return what a thread block computes, and how fast."""
     if isinstance(plan, GemvPlan):
         few, lines = plan.few.extent, plan.lines

@@ -12,7 +12,7 @@ from mirlo.targets.gpu.schedule.launch import equal, split
 from mirlo.targets.nvvm.schedule.fragments import WARP
 
 
-def of_neighbour(value: Any, distance: int) -> Any:
+def of_neighbour(value: ir.Value, distance: int) -> Any:
     """Return the value of the thread whose lane number differs in this bit."""
     i32 = ir.IntegerType.get_signless(32)
     kind = value.type
@@ -45,8 +45,8 @@ def of_warp(value: Any) -> Any:
 
 
 def over_team(
-    values: Sequence[Any], combine: Callable[[Sequence[Any], Sequence[Any]], list[Any]], team: int
-) -> list[Any]:
+    values: Sequence[ir.Value], combine: Callable[[Sequence[Any], Sequence[Any]], list[Any]], team: int
+) -> list[ir.Value]:
     """Reduce over a team of consecutive threads of a warp, a power of two; every thread gets the result."""
     found = list(values)
     distance = 1
@@ -59,17 +59,17 @@ def over_team(
 class ShuffleExchange:
     """Reduce within a warp by shuffles, and across warps through shared memory, one value per warp."""
 
-    def __init__(self, team: Any, member: Any, teams: int, members: int, values: int, kind: Any):
+    def __init__(self, team: Any, member: ir.Value, teams: int, members: int, values: int, kind: ir.Type):
         self.inside = min(members, WARP)
         self.outside: SharedExchange | None = None
         if members > WARP:
             warp, lane = split(member, [members // WARP, WARP])
             self.outside = SharedExchange(team, warp, teams, members // WARP, values, kind, equal(lane, 0))
 
-    def together(self, values: Sequence[Any], combine: Callable[[Any, Any], Any]) -> list[Any]:
+    def together(self, values: Sequence[ir.Value], combine: Callable[[Any, Any], Any]) -> list[Any]:
         """See `Exchange`."""
 
-        def each(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+        def each(a: Sequence[ir.Value], b: Sequence[ir.Value]) -> list[ir.Value]:
             return [combine(x, y) for x, y in zip(a, b, strict=True)]
 
         found = over_team(values, each, self.inside)

@@ -64,12 +64,12 @@ class Stager:
     memory: TensorBuffers
     form: Format
     batch: Indices
-    first: Any
+    first: ir.Value
     """The first line of the tile."""
     lines: int
     steps: int
     """K elements in shared memory at a time."""
-    thread: Any
+    thread: ir.Value
     threads: int
 
     def make(self) -> tuple[SharedMatrix, list[Load]]:
@@ -102,7 +102,7 @@ class Stager:
         nearer = bool(side.stride(sums)) and (not side.axes or side.stride(sums) < side.stride(side.axes))
         return matrix, self._straight(matrix, 1, nearer, computed=not plain)
 
-    def _parts(self, numbers: int) -> list[Any]:
+    def _parts(self, numbers: int) -> list[ir.Value]:
         """Return the numbers of this thread's vectors, given how many vectors the tile has."""
         count = -(-self.lines * self.steps // (numbers * self.threads))
         return [add(self.thread, part * self.threads) for part in range(count)]
@@ -120,7 +120,7 @@ class Stager:
             loads.append(self._load(matrix, line, step, width, along_k, computed))
         return loads
 
-    def _base(self, line: Any, width: int) -> tuple[Any, list[Any]]:
+    def _base(self, line: ir.Value, width: int) -> tuple[ir.Value, list[ir.Value]]:
         """Return the fixed part of a line's position; lines beyond the last one read unused data."""
         at = create("arith.minui", line.type, add(self.first, line), index(self.side.extent - width))
         return Reader(self.roles, self.side, self.memory).base({**self.batch, **values_of(self.side.axes, at)})
@@ -138,7 +138,9 @@ class Stager:
             zero = create("vector.broadcast", value.type, zero)
         return create("arith.select", value.type, less(position, self.roles.depth), value, zero)
 
-    def _load(self, matrix: SharedMatrix, line: Any, step: Any, width: int, along_k: bool, computed: bool) -> Load:
+    def _load(
+        self, matrix: SharedMatrix, line: ir.Value, step: ir.Value, width: int, along_k: bool, computed: bool
+    ) -> Load:
         base = self._base(line, 1 if along_k else width)
         along = width if along_k else 1
 
@@ -163,7 +165,7 @@ class Stager:
                 for i, number in enumerate(_elements(value)):
                     memref.StoreOp(number, matrix.memory, [add(place, i * matrix.pitch)])
 
-        def copy(begin: Any, stage: Any) -> None:
+        def copy(begin: ir.Value, stage: ir.Value) -> None:
             position = add(begin, step)
             source, there = self._source(base, self._held(position, along))
             target = add(multiply(stage, matrix.size), matrix.place(line, step))
@@ -205,13 +207,13 @@ class Stager:
 
         return Load(read, write, None)
 
-    def _buffer(self) -> Any:
+    def _buffer(self) -> ir.Value:
         return self.memory.slot(self.side.access.value).buffer
 
     def _aligned(self, width: int) -> Any:
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.form.bytes * width)
 
-    def _source(self, base: tuple[Any, list[Any]], values: Indices) -> tuple[Any, Any]:
+    def _source(self, base: tuple[ir.Value, list[ir.Value]], values: Indices) -> tuple[ir.Value, ir.Value | None]:
         """Return the position to read, and whether it is in bounds if that is not certain; else the first element's."""
         position = evaluate(self.side.position, values, base[0])
         there = Reader(self.roles, self.side, self.memory).is_inside(base, values)

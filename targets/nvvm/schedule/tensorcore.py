@@ -162,7 +162,7 @@ class _Kernel:
         else:
             self._finish(self._through_registers(left, right, loads, start))
 
-    def _side(self, side: ProductOperand, form: Format, first: Any, lines: int) -> tuple[SharedMatrix, list[Load]]:
+    def _side(self, side: ProductOperand, form: Format, first: ir.Value, lines: int) -> tuple[SharedMatrix, list[Load]]:
         stager = Stager(
             self.roles, side, self.memory, form, self.batch, first, lines, self.steps, self.thread, self.threads
         )
@@ -189,18 +189,18 @@ class _Kernel:
         return for_loop(0, self.roles.depth, self.steps, round_, [*start, *flat])[:count]
 
     def _staged(
-        self, left: SharedMatrix, right: SharedMatrix, loads: list[Load], start: list[Any], stages: int
-    ) -> list[Any]:
+        self, left: SharedMatrix, right: SharedMatrix, loads: list[Load], start: list[ir.Value], stages: int
+    ) -> list[ir.Value]:
         for matrix in (left, right):
             matrix.grow(stages)
 
-        def copy(first: Any, stage: Any) -> None:
+        def copy(first: ir.Value, stage: ir.Value) -> None:
             for load in loads:
                 assert load.copy is not None
                 load.copy(first, stage)
             copies.commit()
 
-        def round_(first: Any, *sums: Any) -> list[Any]:
+        def round_(first: ir.Value, *sums: ir.Value) -> list[ir.Value]:
             copies.wait(stages - 2)
             # From here on all threads see this stage, and none reads the previous one.
             barrier()
@@ -217,13 +217,13 @@ class _Kernel:
         copies.wait(0)
         return sums
 
-    def _start(self) -> Any:
+    def _start(self) -> ir.Value:
         kind = self.roles.contraction.product.accumulate_type
         return create("arith.constant", kind, value=emit_init(self.roles.contraction.block, kind))
 
     # Products and what becomes of them
 
-    def _products(self, left: SharedMatrix, right: SharedMatrix, sums: list[Any]) -> list[Any]:
+    def _products(self, left: SharedMatrix, right: SharedMatrix, sums: list[ir.Value]) -> list[ir.Value]:
         lane, tile = self.lane, self.tile
         for first in range(0, self.steps, left.form.depth):
             step = index(first)
@@ -235,7 +235,7 @@ class _Kernel:
             sums = [multiply_add(a, b, total) for (a, b), total in zip(pairs, sums, strict=True)]
         return sums
 
-    def _finish(self, sums: list[Any]) -> None:
+    def _finish(self, sums: list[ir.Value]) -> None:
         tile = self.tile
         finisher = EpilogueEmitter(self.roles, self.memory, self.batch, tile.height, tile.width)
         for i in range(tile.down):

@@ -72,7 +72,7 @@ _STORED = {"f16": F16, "bf16": BF16}
 _EXTENDED = {"arith.extsi": S8, "arith.extui": U8}
 
 
-def format_of(factor: Factor, element: Any, options: Options) -> Format | Decline:
+def format_of(factor: Factor, element: ir.Type, options: Options) -> Format | Decline:
     """Return the format of an operand, from what the body does to its elements before multiplying them."""
     found = _format(factor, element)
     if isinstance(found, Decline):
@@ -84,7 +84,7 @@ def format_of(factor: Factor, element: Any, options: Options) -> Format | Declin
     return found
 
 
-def _format(factor: Factor, element: Any) -> Format | Decline:
+def _format(factor: Factor, element: ir.Type) -> Format | Decline:
     kind, names = str(element), [op.name for op in factor.body_ops]
     if kind in _STORED:
         others = [name for name in names if name != "arith.extf"]

@@ -113,7 +113,7 @@ AROUND = (plan_transpose, plan_wide_points, plan_warp_rows)
 
 
 @schedule("any", target="nvvm", priority=57)
-def warp_rows(kernel: Any, context: Any) -> Any:
+def warp_rows(kernel: Any, context: Any) -> Decline | ir.OpView:
     """Schedule rows by shuffles and 16-byte accesses; other blocks use the plans of all GPUs."""
     refusal = unfit(kernel.view)
     if refusal is not None:

@@ -90,7 +90,7 @@ class Contraction:
         return [axis for axis in self.axes if axis.reduce]
 
 
-def analyze(blocks: Sequence[BlockView], kept: Collection[Any]) -> Contraction | Decline:
+def analyze(blocks: Sequence[BlockView], kept: Collection[ir.Value]) -> Contraction | Decline:
     """Analyze a contraction and the blocks that follow it; `kept` are the values to store."""
     block = blocks[0]
     if sum(b.is_reduction for b in blocks) != 1:
@@ -123,7 +123,7 @@ AxisNames = list["int | None"]
 
 def _follow_chain(after: Sequence[BlockView], block: BlockView) -> list[tuple[BlockView, AxisNames]] | Decline:
     """Match the elementwise blocks in order, each with its axes mapped to those of the contraction."""
-    dims: dict[Any, AxisNames] = {}
+    dims: dict[ir.Value, AxisNames] = {}
     names = _output_names(block, list(range(block.rank)))
     if names is None:
         return decline("the contraction's output is not indexed by plain axes")
@@ -149,7 +149,7 @@ def _follow_chain(after: Sequence[BlockView], block: BlockView) -> list[tuple[Bl
     return chain
 
 
-def _output_names(block: BlockView, env: list[Any]) -> AxisNames | None:
+def _output_names(block: BlockView, env: list[int]) -> AxisNames | None:
     return _output_names_of(block.outputs[0].map, env)
 
 
@@ -210,7 +210,7 @@ class _Builder:
             return decline("an operand's position is not linear in the axes")
         made = Contraction(self.block, self.product, lhs, rhs, self.axes, sources=self.sources)
         made.ragged = self.ragged[0] if self.ragged else None
-        produced: dict[Any, list[Form]] = {}
+        produced: dict[ir.Value, list[Form]] = {}
         self._note_outputs(self.block, env, produced)
         for stage, names in self.chain:
             indices = [Form({}) if name is None else env[name] for name in names]
@@ -234,7 +234,7 @@ class _Builder:
         """Return the divisors that the maps apply to each axis."""
         found: list[set[int]] = [set() for _ in self.block.domain]
 
-        def collect(map_: Any, names: list[Any]) -> None:
+        def collect(map_: ir.AffineMap, names: list[Any]) -> None:
             for expr in map_.results:
                 divisors(expr, lambda dim, n: found[names[dim]].add(n) if names[dim] is not None else None)
 
@@ -273,13 +273,13 @@ class _Builder:
             return None
         return TensorAccess(operand.value, [d for d in dims if d is not None], operand.outside)
 
-    def _note_outputs(self, block: BlockView, env: list[Form], produced: dict[Any, list[Form]]) -> None:
+    def _note_outputs(self, block: BlockView, env: list[Form], produced: dict[ir.Value, list[Form]]) -> None:
         for output in block.outputs:
             dims = [form_of(expr, env, self.extents) for expr in output.map.results]
             produced[output.value] = [d for d in dims if d is not None]
 
 
-def _radices(extent: Any, divs: set[int]) -> list[Any]:
+def _radices(extent: int, divs: set[int]) -> list[int]:
     """Return the extents of the parts of an axis with these divisors, as far as they divide each other.
 
     A single divisor that does not divide the extent makes parts of which the last is partial.

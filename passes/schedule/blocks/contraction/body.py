@@ -22,7 +22,7 @@ class Factor:
 
     operand: OperandView
     argument: Any
-    body_ops: tuple[Any, ...]
+    body_ops: tuple[ir.Operation, ...]
     """Operations from the element to the multiplied value; with `yielded` a body that `vector_body` emits."""
     result: Any
 
@@ -30,7 +30,7 @@ class Factor:
     def yielded(self) -> list[Any]:
         return [self.result]
 
-    def emit(self, element: Any, lanes: int) -> Any:
+    def emit(self, element: ir.Value, lanes: int) -> Any:
         """Emit the multiplied value of an element, or of a vector of elements."""
         return vector_body(self, {self.argument: element}, lanes)[0]
 
@@ -73,14 +73,14 @@ def take_apart(block: BlockView) -> MultiplyAdd | Decline:
     return MultiplyAdd(factors[0], factors[1], kind)
 
 
-def _definition(value: Any) -> Any | None:
+def _definition(value: ir.Value) -> ir.Operation | None:
     """Return the operation that defines a value; None for a block argument."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
-def _factor(block: BlockView, value: Any) -> Factor | Decline:
-    needed: set[Any] = {value}
+def _factor(block: BlockView, value: ir.Value) -> Factor | Decline:
+    needed: set[ir.Value] = {value}
     for op in reversed(block.body_ops):
         if any(result in needed for result in op.results):
             needed.update(op.operands)
@@ -94,7 +94,7 @@ def _factor(block: BlockView, value: Any) -> Factor | Decline:
     return Factor(operand, argument, ops, value)
 
 
-def emit_init(block: BlockView, kind: Any) -> Any:
+def emit_init(block: BlockView, kind: ir.Type) -> ir.Attribute:
     """Return the initial value of the sum, as an attribute of the accumulator's type."""
     start: Any = block.init[0]
     if start.type == kind:
@@ -108,17 +108,17 @@ def count_operations(blocks: Sequence[BlockView]) -> int:
     return sum(heavy if op.name.startswith("tir.") else 1 for b in blocks for op in b.body_ops)
 
 
-def widened(value: Any, kind: Any) -> Any:
+def widened(value: Any, kind: ir.Type) -> ir.Value:
     """Convert a half-precision operand to the accumulator's type; others have that type already."""
     return _cast("arith.extf", value, kind)
 
 
-def narrowed(value: Any, kind: Any) -> Any:
+def narrowed(value: ir.Value, kind: ir.Type) -> ir.Value:
     """Convert an accumulator to the element type of the result."""
     return _cast("arith.truncf", value, kind)
 
 
-def _cast(name: str, value: Any, kind: Any) -> Any:
+def _cast(name: str, value: ir.Value, kind: ir.Type) -> ir.Value:
     is_vector = isinstance(value.type, ir.VectorType)
     wanted = ir.VectorType.get(list(value.type.shape), kind) if is_vector else kind
     return value if value.type == wanted else create(name, wanted, value)

@@ -54,7 +54,7 @@ class Form:
         return low, high
 
 
-def form_of(expr: Any, env: Sequence[Form], extents: Mapping[int, Dim]) -> Form | None:
+def form_of(expr: ir.AffineExpr, env: Sequence[Form], extents: Mapping[int, Dim]) -> Form | None:
     """Substitute forms for the dims of an affine expression; None if a division remains."""
     extent_of = [extents[axis] for axis in range(len(extents))]
     dims = [Linear({axis: factor for axis, factor in form.terms.items()}, form.constant) for form in env]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
@@ -47,7 +48,7 @@ class AttentionPlan:
         """Emit the launches at the insertion point."""
         TiledKernel(Work(self.found, memory, times), self.tile, self.parts, self.team).emit()
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Dim | list[int]]:
         return {"tile": [self.tile.height, self.tile.width], "parts": self.parts}
 
 
@@ -111,7 +112,7 @@ def attention(kernel: Any, context: Any) -> Any:
     return build_attention(kernel, lambda group: plan_group(group, plan_attention))
 
 
-def build_attention(kernel: Any, plan: Planner, around: Sequence[Planner] = ()) -> Any:
+def build_attention(kernel: Any, plan: Planner, around: Sequence[Planner] = ()) -> Decline | ir.OpView:
     """Build the buffer form of an attention function.
 
     Plans in `around` are tried on other blocks if sizes are static.

@@ -47,7 +47,7 @@ class QueryCountPlans:
         self.one.emit(memory, D.minimum(self.length, D.maximum(0, 2 - self.length)))
         self.more.emit(memory, D.minimum(1, D.maximum(0, self.length - 1)))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Dim | list[int]]:
         one = {f"{name}_of_one": value for name, value in self.one.describe().items()}
         return {**self.more.describe(), **one}
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from mirlo.dialects.bindings import memref
+from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
@@ -38,15 +38,15 @@ class PartialResults:
         self.peaks = scratch([kept], self.kind)
         self.totals = scratch([kept], self.kind)
 
-    def line(self, part: Any, batch: Any, row: Any) -> Any:
+    def line(self, part: ir.Value, batch: ir.Value, row: ir.Value) -> Any:
         """Return the index of a row among all parts, from part, batch and row."""
         return add(multiply(add(multiply(part, self.work.batches), batch), self.work.rows), row)
 
-    def _are_several(self) -> Any:
+    def _are_several(self) -> ir.Value | None:
         """Return whether there is more than one part; None if that is certain."""
         return None if isinstance(self.count, int) else less(index(1), self.count)
 
-    def store_row(self, line: Any, peak: Any, total: Any, mine: Any) -> None:
+    def store_row(self, line: ir.Value, peak: ir.Value, total: ir.Value, mine: ir.Value) -> None:
         """Store the values of a whole row, by the thread for which `mine` is true."""
         several = self._are_several()
         if several is not None:
@@ -58,7 +58,7 @@ class PartialResults:
 
         when(mine, keep)
 
-    def store(self, line: Any, column: Any, weighted: Any, finish: Callable[[], None]) -> None:
+    def store(self, line: Any, column: ir.Value, weighted: Any, finish: Callable[[], None]) -> None:
         """Store one element of a row; `finish` it instead if there are no other parts."""
         keep = partial(self._keep, line, column, weighted)
         several = self._are_several()
@@ -67,14 +67,14 @@ class PartialResults:
         else:
             either(several, keep, finish)
 
-    def _keep(self, line: Any, column: Any, weighted: Any) -> None:
+    def _keep(self, line: ir.Value, column: ir.Value, weighted: ir.Value) -> None:
         memref.StoreOp(weighted, self.sums, [add(multiply(line, self.work.found.value_size), column)])
 
     def combine(self) -> None:
         """Emit the launch that combines the parts."""
         work = self.work
 
-        def element(indices: list[Any]) -> None:
+        def element(indices: list[ir.Value]) -> None:
             batch, row, column = indices
             total, weighted = (self._few if isinstance(self.count, int) else self._any)(batch, row, column)
             loops: Loops = {**work.batch(batch), **work.row(row), work.found.value_loop: column}
@@ -82,7 +82,7 @@ class PartialResults:
 
         launch_points([work.batches * self.started, work.rows, work.found.value_size], element)
 
-    def _few(self, batch: Any, row: Any, column: Any) -> list[Any]:
+    def _few(self, batch: ir.Value, row: ir.Value, column: ir.Value) -> list[ir.Value]:
         """Combine a static number of parts."""
         lines = [self.line(index(part), batch, row) for part in range(int(self.count))]  # type: ignore[arg-type]
         peaks = [memref.LoadOp(self.peaks, [line]).result for line in lines]
@@ -95,22 +95,24 @@ class PartialResults:
             held = self._with_part(line, value, shift, column, held)
         return held
 
-    def _any(self, batch: Any, row: Any, column: Any) -> list[Any]:
+    def _any(self, batch: ir.Value, row: ir.Value, column: ir.Value) -> list[ir.Value]:
         """Combine a dynamic number of parts."""
 
-        def look(part: Any, peak: Any) -> list[Any]:
+        def look(part: ir.Value, peak: ir.Value) -> list[ir.Value]:
             return [larger(peak, memref.LoadOp(self.peaks, [self.line(part, batch, row)]).result)]
 
         (peak,) = for_loop(0, self.count, 1, look, [hidden(self.kind)])
         shift = above(peak)
 
-        def join(part: Any, *held: Any) -> list[Any]:
+        def join(part: ir.Value, *held: ir.Value) -> list[ir.Value]:
             line = self.line(part, batch, row)
             return self._with_part(line, memref.LoadOp(self.peaks, [line]).result, shift, column, list(held))
 
         return for_loop(0, self.count, 1, join, [emit_constant(0.0, self.kind)] * 2)
 
-    def _with_part(self, line: Any, peak: Any, shift: Any, column: Any, held: list[Any]) -> list[Any]:
+    def _with_part(
+        self, line: ir.Value, peak: ir.Value, shift: ir.Value, column: ir.Value, held: list[ir.Value]
+    ) -> list[ir.Value]:
         """Return total and weighted sum with one more part added."""
         share = weight(peak, shift)
         place = add(multiply(line, self.work.found.value_size), column)
@@ -123,7 +125,7 @@ def allocate_partial_results(work: Work, count: Dim) -> PartialResults | None:
     return None if count == 1 else PartialResults(work, count)
 
 
-def tiles_of(part: Any, parts: Dim, tiles: Dim, seen: Any) -> tuple[Any, Any]:
+def tiles_of(part: ir.Value, parts: Dim, tiles: Dim, seen: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Return the first and last key tile of a part, among the visible ones."""
     if parts == 1:
         return index(0), seen

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from mirlo.dialects.bindings import memref
+from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.passes.schedule.blocks.attention import AttentionBlocks
+from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.partial import allocate_partial_results, tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times, weight
@@ -130,7 +130,7 @@ class TiledKernel:
         done = for_loop(begin, end, 1, lambda t, *carried: self._step(multiply(t, tile.width), list(carried)), start)
         self._finish(part, done)
 
-    def _step(self, first_key: Any, carried: list[Any]) -> list[Any]:
+    def _step(self, first_key: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         rows = self.tile.rows
         peaks, totals, sums = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
         scores = self._scores(first_key)
@@ -151,12 +151,12 @@ class TiledKernel:
         row = add(self.down, i * self.tile.down)
         return add(multiply(row, self.tile.width), add(self.across, j * self.tile.across))
 
-    def _scores(self, first_key: Any) -> list[list[Any]]:
+    def _scores(self, first_key: ir.Value) -> list[list[ir.Value]]:
         """Compute this thread's masked scores of a tile."""
         found, tile = self.found, self.tile
         zero = emit_constant(0.0, self.kind)
 
-        def step(first: Any, *sums: Any) -> list[Any]:
+        def step(first: ir.Value, *sums: ir.Value) -> list[Any]:
             self._load(first, tile.height, self._query)
             self._load(first, tile.width, lambda line: self._key(first_key, line), start=DEPTH * tile.height)
             barrier()
@@ -178,19 +178,19 @@ class TiledKernel:
             lines.append(line)
         return lines
 
-    def _query(self, line: Any) -> tuple[Any, dict[int, Any]]:
+    def _query(self, line: ir.Value) -> tuple[Read, dict[int, ir.Value]]:
         row = clamp_index(add(self.first_row, line), self.work.rows, self.tile.height)
         return self.found.query, {**self.batch, **self.work.row(row)}
 
-    def _key(self, first_key: Any, line: Any) -> tuple[Any, dict[int, Any]]:
+    def _key(self, first_key: ir.Value, line: ir.Value) -> tuple[Read, dict[int, ir.Value]]:
         key = clamp_index(add(first_key, line), self.found.keys, self.tile.width)
         return self.found.key, {**self.batch, self.found.key_loop: key}
 
-    def _load(self, first: Any, lines: int, source: Callable[[Any], Any], start: int = 0) -> None:
+    def _load(self, first: ir.Value, lines: int, source: Callable[[Any], Any], start: int = 0) -> None:
         """Load some k-steps of the first product's operands; zero beyond the last one."""
         size = self.found.size
 
-        def load(line: Any, depth: Any) -> None:
+        def load(line: Any, depth: ir.Value) -> None:
             read, loops = source(line)
             at = add(first, depth)
             value = self.work.factor(read, {**loops, self.found.size_loop: clamp_index(at, size, DEPTH)})
@@ -214,22 +214,22 @@ class TiledKernel:
             number = add(self.thread, first)
             inside = less(number, lines * across) if first + threads > lines * across else None
 
-            def one(number: Any = number) -> None:
+            def one(number: ir.Value = number) -> None:
                 body(*split(number, [lines, across]))
 
             when(inside, one)
 
-    def _products(self, k: Any, sums: Any) -> list[Any]:
+    def _products(self, k: ir.Value, sums: tuple[ir.Value, ...]) -> list[ir.Value]:
         tile = self.tile
         rows = self._line(add(multiply(k, tile.height), self.down), tile.rows, tile.down)
         keys = self._line(add(add(multiply(k, tile.width), self.across), DEPTH * tile.height), tile.keys, tile.across)
         pairs = [(a, b) for a in rows for b in keys]
         return [multiply_add(a, b, total) for (a, b), total in zip(pairs, sums, strict=True)]
 
-    def _line(self, first: Any, count: int, apart: int) -> list[Any]:
+    def _line(self, first: ir.Value, count: int, apart: int) -> list[ir.Value]:
         return [memref.LoadOp(self.stage, [add(first, i * apart)]).result for i in range(count)]
 
-    def _weighted(self, first_key: Any, sums: list[Any]) -> list[Any]:
+    def _weighted(self, first_key: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         """Add the tile's weights times the values to the accumulators."""
         tile, found = self.tile, self.found
         if tile.height < MIN_ROWS_FOR_SHARED:
@@ -237,8 +237,8 @@ class TiledKernel:
             return for_loop(0, tile.width, 1, lambda k, *held: self._add_directly(first_key, k, held), sums)
         depth = min(DEPTH, tile.width)
 
-        def step(first: Any, *held: Any) -> list[Any]:
-            def load(line: Any, column: Any) -> None:
+        def step(first: ir.Value, *held: ir.Value) -> list[Any]:
+            def load(line: Any, column: ir.Value) -> None:
                 key = clamp_index(add(first_key, add(first, line)), found.keys, tile.width)
                 at = clamp_index(add(self.first_column, column), found.value_size, tile.columns)
                 loops = {**self.batch, found.key_loop: key, found.value_loop: at}
@@ -255,7 +255,7 @@ class TiledKernel:
         barrier()
         return for_loop(0, tile.width, depth, step, sums)
 
-    def _add_directly(self, first_key: Any, k: Any, sums: Any) -> list[Any]:
+    def _add_directly(self, first_key: ir.Value, k: ir.Value, sums: tuple[ir.Value, ...]) -> list[ir.Value]:
         """Add values for few rows directly from global memory."""
         tile, found = self.tile, self.found
         key = clamp_index(add(first_key, k), found.keys, tile.width)
@@ -266,7 +266,7 @@ class TiledKernel:
             values.append(self.work.factor(found.value, {**self.batch, found.key_loop: key, found.value_loop: at}))
         return self._multiplied(k, values, sums)
 
-    def _add(self, first: Any, k: Any, sums: Any) -> list[Any]:
+    def _add(self, first: ir.Value, k: ir.Value, sums: tuple[ir.Value, ...]) -> list[ir.Value]:
         tile, count = self.tile, self.tile.thread_columns
         line = multiply(k, tile.columns)
         values = []
@@ -275,7 +275,7 @@ class TiledKernel:
             values.append(memref.LoadOp(self.stage, [add(line, column)]).result)
         return self._multiplied(add(first, k), values, sums)
 
-    def _multiplied(self, at: Any, values: list[Any], sums: Any) -> list[Any]:
+    def _multiplied(self, at: ir.Value, values: list[ir.Value], sums: tuple[ir.Value, ...]) -> list[ir.Value]:
         """Add the weights of one key times its values to the accumulators."""
         tile = self.tile
         weights = [
@@ -285,17 +285,17 @@ class TiledKernel:
         pairs = [(w, v) for w in weights for v in values]
         return [multiply_add(w, v, total) for (w, v), total in zip(pairs, sums, strict=True)]
 
-    def _finish(self, part: Any, done: list[Any]) -> None:
+    def _finish(self, part: ir.Value, done: list[Any]) -> None:
         rows, count = self.tile.rows, self.tile.thread_columns
         totals = self.meet.together(done[rows : 2 * rows], plus)
         for i in range(rows):
             sums = done[2 * rows + i * count :][:count]
             when(self._row_exists(i), partial(self._finish_row, part, i, done[i], totals[i], sums))
 
-    def _row_exists(self, i: int) -> Any:
+    def _row_exists(self, i: int) -> ir.Value | None:
         return less(self.own_rows[i], self.work.rows) if self.work.rows % self.tile.height else None
 
-    def _finish_row(self, part: Any, i: int, peak: Any, total: Any, sums: list[Any]) -> None:
+    def _finish_row(self, part: ir.Value, i: int, peak: ir.Value, total: ir.Value, sums: list[ir.Value]) -> None:
         tile, found = self.tile, self.found
         line = None
         if self.parts is not None:
@@ -312,7 +312,7 @@ class TiledKernel:
                 condition = test if condition is None else create("arith.andi", test.type, condition, test)
             when(condition, partial(self._store, line, i, column, total, sums[c]))
 
-    def _store(self, line: Any, i: int, column: Any, total: Any, weighted: Any) -> None:
+    def _store(self, line: ir.Value | None, i: int, column: ir.Value, total: Any, weighted: ir.Value) -> None:
         loops = {**self.row_loops[i], self.found.value_loop: column}
         if self.parts is None:
             self.work.finish(total, weighted, loops)
@@ -320,7 +320,7 @@ class TiledKernel:
             self.parts.store(line, column, weighted, partial(self.work.finish, total, weighted, loops))
 
 
-def _fold(combine: Callable[[Any, Any], Any], values: list[Any]) -> Any:
+def _fold(combine: Callable[[Any, Any], Any], values: list[ir.Value]) -> ir.Value:
     total = values[0]
     for value in values[1:]:
         total = combine(total, value)

@@ -54,15 +54,15 @@ class Work:
 
     # Positions
 
-    def batch(self, number: Any) -> dict[int, Any]:
+    def batch(self, number: ir.Value) -> dict[int, Any]:
         """Return the loop indices of a batch."""
         return self._loops(self.found.batch, number)
 
-    def row(self, number: Any) -> dict[int, Any]:
+    def row(self, number: ir.Value) -> dict[int, Any]:
         """Return the loop indices of a row within a batch."""
         return self._loops(self.found.rows, number)
 
-    def _loops(self, loops: Sequence[int], number: Any) -> dict[int, Any]:
+    def _loops(self, loops: Sequence[int], number: ir.Value) -> dict[int, ir.Value]:
         return dict(zip(loops, split(number, [self.found.extents[loop] for loop in loops]), strict=True))
 
     def indices(self, loops: Loops) -> list[Any]:
@@ -77,7 +77,7 @@ class Work:
 
     # Values
 
-    def factor(self, read: Read, loops: Loops) -> Any:
+    def factor(self, read: Read, loops: Loops) -> ir.Value:
         """Return an operand of one of the products, in the accumulator type."""
         point = Iteration(LoopNestState(self.memory, None), self.indices(loops))
         point.run(read.place)
@@ -98,14 +98,14 @@ class Work:
             given[scaling.product] = total
         return self._chain(places, {self.found.scores: total}, loops, given).get(self.found.masked, total)
 
-    def finish(self, total: Any, weighted: Any, loops: Loops) -> None:
+    def finish(self, total: ir.Value, weighted: ir.Value, loops: Loops) -> None:
         """Apply the epilogue to an element and store it; `total` is the sum of its row's weights."""
         made = self.finished(total, weighted, loops)
         point = Iteration(LoopNestState(self.memory, None), self.indices(loops))
         for place, output in self.kept:
             point.store(place, output, made[output.value])
 
-    def finished(self, total: Any, weighted: Any, loops: Loops) -> dict[Any, Any]:
+    def finished(self, total: ir.Value, weighted: ir.Value, loops: Loops) -> dict[ir.Value, ir.Value]:
         """Return the epilogue's results for an element, by tensor."""
         found = self.found
         (product,) = found.value.place.block.outputs
@@ -120,8 +120,12 @@ class Work:
         return [(place, output) for place, output in outputs if output.value in found.group.kept]
 
     def _chain(
-        self, places: Sequence[BlockInstance], held: dict[Any, Any], loops: Loops, given: dict[Any, Any] | None = None
-    ) -> dict[Any, Any]:
+        self,
+        places: Sequence[BlockInstance],
+        held: dict[ir.Value, ir.Value],
+        loops: Loops,
+        given: dict[Any, Any] | None = None,
+    ) -> dict[ir.Value, ir.Value]:
         """Apply elementwise blocks to values in registers at one point; return their results by tensor."""
         made = {place.block.outputs[0].value: (place, place.roots[0]) for place in places}
         point = Iteration(LoopNestState(self.memory, None, made, held), self.indices(loops), given=given)
@@ -131,7 +135,7 @@ class Work:
 
     # How far keys reach
 
-    def seen(self, batch: Loops, first: Any, last: Any, by_all: bool = False) -> Any:
+    def seen(self, batch: Loops, first: ir.Value, last: ir.Value, by_all: bool = False) -> ir.Value:
         """Return the end of the keys visible to some row from `first` to `last`, or to all of them."""
         reach = index(self.found.keys)
         for bound in self.found.bounds:
@@ -145,7 +149,7 @@ class Work:
         """Return the last key that a bound makes visible to a row."""
         return Iteration(LoopNestState(self.memory, None), self.indices(row)).first(bound.limit)
 
-    def _extreme(self, limit: Linear, batch: Loops, first: Any, last: Any, highest: bool) -> Any:
+    def _extreme(self, limit: Linear, batch: Loops, first: ir.Value, last: ir.Value, highest: bool) -> ir.Value:
         """Return the largest, or smallest, value of an expression over consecutive rows."""
         rows = self.found.rows
         values = dict(batch)
@@ -168,34 +172,34 @@ class Work:
 # Arithmetic of the softmax
 
 
-def hidden(kind: Any) -> Any:
+def hidden(kind: ir.Type) -> Any:
     """Return the score of a masked key."""
     return emit_constant(float("-inf"), kind)
 
 
-def above(peak: Any) -> Any:
+def above(peak: ir.Value) -> ir.Value:
     """Return the row maximum to subtract from scores: zero if no key is visible."""
     zero = emit_constant(0.0, peak.type)
     return create("arith.select", peak.type, _compare("arith.cmpf", _GREATER, peak, hidden(peak.type)), peak, zero)
 
 
-def weight(score: Any, shift: Any) -> Any:
+def weight(score: ir.Value, shift: ir.Value) -> Any:
     """Return e^(score - shift)."""
     return emit_intrinsic("exp", create("arith.subf", score.type, score, shift))
 
 
-def larger(a: Any, b: Any) -> Any:
+def larger(a: ir.Value, b: ir.Value) -> ir.Value:
     return create("arith.maximumf", a.type, a, b, fastmath=ir.Attribute.parse("#arith.fastmath<nsz>"))
 
 
-def plus(a: Any, b: Any) -> Any:
+def plus(a: ir.Value, b: ir.Value) -> Any:
     return create("arith.addf", a.type, a, b)
 
 
-def times(a: Any, b: Any) -> Any:
+def times(a: ir.Value, b: ir.Value) -> ir.Value:
     return create("arith.mulf", a.type, a, b)
 
 
-def _compare(name: str, predicate: int, a: Any, b: Any) -> Any:
+def _compare(name: str, predicate: int, a: ir.Value, b: ir.Value) -> ir.Value:
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     return create(name, i1, a, b, predicate=ir.IntegerAttr.get(i64, predicate))

@@ -50,7 +50,7 @@ class Code:
             self._masks[key] = self._first("arith.constant", kind, value=lanes)
         return self._masks[key]
 
-    def splat_constant(self, lanes: int, attribute: Any) -> Any:
+    def splat_constant(self, lanes: int, attribute: Any) -> ir.Value:
         """Return a vector constant with this value in all lanes."""
         kind = ir.VectorType.get([lanes], attribute.type)
         key = (kind, attribute)
@@ -59,23 +59,23 @@ class Code:
             self._zeros[key] = self._first("arith.constant", kind, value=value)
         return self._zeros[key]
 
-    def zero(self, lanes: int, element_type: Any) -> Any:
+    def zero(self, lanes: int, element_type: ir.Type) -> ir.Value:
         is_float = isinstance(element_type, ir.FloatType)
         number = ir.FloatAttr.get(element_type, 0.0) if is_float else ir.IntegerAttr.get(element_type, 0)
         return self.splat_constant(lanes, number)
 
-    def flat(self, value: Any) -> Any:
+    def flat(self, value: ir.Value) -> Any:
         """Return the one-dimensional view of a value's buffer. Its first use must be outside of all loops."""
         return self.memory.slot(value).buffer
 
-    def scratch(self, elements: Dim, element_type: Any) -> Any:
+    def scratch(self, elements: Dim, element_type: ir.Type) -> ir.Value:
         return self.buffers.scratch([elements], element_type)
 
-    def _first(self, name: str, result: Any, **attributes: Any) -> Any:
+    def _first(self, name: str, result: ir.Type, **attributes: Any) -> ir.Value:
         with ir.InsertionPoint.at_block_begin(self.buffers.entry), self.buffers.location:
             return create(name, result, **attributes)
 
-    def load(self, buffer: Any, position: Any) -> Any:
+    def load(self, buffer: Any, position: ir.Value) -> ir.Value:
         return create("memref.load", buffer.type.element_type, buffer, position)
 
     def prefetch(self, buffer: Any, position: Any, elements: int = 1) -> None:
@@ -90,7 +90,7 @@ class Code:
             place = self.add(inside, self.index(shift)) if shift else inside
             memref.PrefetchOp(buffer, [place], isWrite=False, localityHint=hint, isDataCache=True)
 
-    def load_vector(self, buffer: Any, position: Any, piece: ColumnVector, whole: bool = False) -> Any:
+    def load_vector(self, buffer: ir.Value, position: ir.Value, piece: ColumnVector, whole: bool = False) -> ir.Value:
         """Load contiguous elements; inactive lanes are zero, unless `whole` allows to read them."""
         kind = ir.VectorType.get([piece.lanes], buffer.type.element_type)
         if whole or not piece.is_partial:
@@ -112,7 +112,7 @@ class Code:
         zero = self.zero(piece.lanes, element)
         return create("vector.gather", kind, buffer, position, offsets, self.mask(piece), zero)
 
-    def load_lanes(self, buffer: Any, position: Any, stride: Dim, piece: ColumnVector) -> Any:
+    def load_lanes(self, buffer: ir.Value, position: ir.Value, stride: Dim, piece: ColumnVector) -> ir.Value:
         """Load elements with a stride as a vector; for stride 0, the one element."""
         if stride == 0:
             return self.load(buffer, position)
@@ -120,7 +120,9 @@ class Code:
             return self.load_vector(buffer, position, piece)
         return self.load_strided(buffer, position, stride, piece)
 
-    def store_vector(self, value: Any, buffer: Any, position: Any, piece: ColumnVector, whole: bool = False) -> None:
+    def store_vector(
+        self, value: ir.Value, buffer: ir.Value, position: ir.Value, piece: ColumnVector, whole: bool = False
+    ) -> None:
         name = "vector.store" if whole or not piece.is_partial else "vector.maskedstore"
         if name == "vector.store":
             ir.Operation.create(name, operands=[value, buffer, position])
@@ -128,7 +130,11 @@ class Code:
             ir.Operation.create(name, operands=[buffer, position, self.mask(piece), value])
 
     def loop(
-        self, span: Span, body: Callable[..., Sequence[Any] | None], carried: Sequence[Any] = (), parallel: bool = False
+        self,
+        span: Span,
+        body: Callable[..., Sequence[Any] | None],
+        carried: Sequence[ir.Value] = (),
+        parallel: bool = False,
     ) -> list[Any]:
         """Loop over the tiles of a span: `body(i, *carried)` with the loop's index, or an integer for a single tile."""
         if D.known(lambda: 0 < span.stop - span.start <= span.size):
@@ -157,7 +163,7 @@ class Code:
         main, rest = parts
         flag, less = ir.IntegerType.get_signless(1), ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 2)
 
-        def either(i: Any) -> None:
+        def either(i: ir.Value) -> None:
             branch = scf.IfOp(create("arith.cmpi", flag, i, self.index(main.stop), predicate=less), [], has_else=True)
             for number, block in enumerate((branch.then_block, branch.else_block)):
                 with ir.InsertionPoint(block):
@@ -167,18 +173,18 @@ class Code:
         self.loop(Span(main.start, rest.start + main.size, main.size), either, parallel=True)
 
     def range_loop(
-        self, lower: Any, upper: Any, body: Callable[..., Sequence[Any]], carried: Sequence[Any]
-    ) -> list[Any]:
+        self, lower: ir.Value, upper: ir.Value, body: Callable[..., Sequence[Any]], carried: Sequence[ir.Value]
+    ) -> list[ir.Value]:
         """Loop from one index to another: `body(i, *carried)`."""
         loop = scf.ForOp(lower, upper, self.index(1), list(carried))
         with ir.InsertionPoint(loop.body):
             scf.YieldOp(list(body(loop.induction_variable, *list(loop.inner_iter_args))))
         return list(loop.results)
 
-    def add(self, a: Any, b: Any) -> Any:
+    def add(self, a: ir.Value, b: Any) -> Any:
         return create("arith.addi", a.type, a, b)
 
-    def scaled(self, value: Any, factor: Dim) -> Any:
+    def scaled(self, value: ir.Value, factor: Dim) -> Any:
         return value if factor == 1 else create("arith.muli", value.type, value, self.index(factor))
 
 
@@ -188,14 +194,14 @@ class Cursor:
 
     code: Code
     form: Form
-    base: Any = None
+    base: ir.Value | None = None
     offset: Any = 0
 
     @staticmethod
     def start(code: Code, form: Form) -> Cursor:
         return Cursor(code, form, None, form.constant)
 
-    def advance(self, axis: LoopAxis, value: Any) -> Cursor:
+    def advance(self, axis: LoopAxis, value: int | ir.Value) -> Cursor:
         """Substitute a value, an integer or an index, for an axis."""
         stride = self.form.stride(axis)
         if stride == 0:

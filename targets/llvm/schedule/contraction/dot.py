@@ -65,7 +65,9 @@ class DotTiles(Tiles):
             sums = self._add(rows.shift(whole), columns.shift(whole), sums, count, piece)
         return sums
 
-    def _add(self, rows: Cursor, columns: Cursor, sums: list[Any], count: int, piece: ColumnVector) -> list[Any]:
+    def _add(
+        self, rows: Cursor, columns: Cursor, sums: list[ir.Value], count: int, piece: ColumnVector
+    ) -> list[ir.Value]:
         """Add a vector of products to each accumulator; a partial vector is padded with zeros."""
         row_stride, lane_axis = self.row_stride(rows), self.plan.lane_axis
         left_stride, right_stride = rows.form.stride(lane_axis), columns.form.stride(lane_axis)
@@ -83,7 +85,7 @@ class DotTiles(Tiles):
             following.append(multiply_add(left[x], right[y], total))
         return following
 
-    def _widen(self, value: Any, piece: ColumnVector) -> Any:
+    def _widen(self, value: ir.Value, piece: ColumnVector) -> ir.Value:
         """Widen a vector to the lanes of the accumulators."""
         lanes = self.plan.lanes
         if piece.lanes == lanes:
@@ -96,12 +98,12 @@ class DotTiles(Tiles):
             offsets=offsets, strides=strides,
         )  # fmt: skip
 
-    def _sum_up(self, total: Any, start: Any) -> Any:
+    def _sum_up(self, total: ir.Value, start: ir.Attribute) -> ir.Value:
         kind = total.type.element_type
         combining = ir.Attribute.parse("#vector.kind<add>")
         first = create("arith.constant", kind, value=start)
         flags = {"fastmath": ir.Attribute.parse("#arith.fastmath<reassoc>")} if isinstance(kind, ir.FloatType) else {}
         return create("vector.reduction", kind, total, first, kind=combining, **flags)
 
-    def _store_scalar(self, value: Any, buffer: Any, position: int) -> None:
+    def _store_scalar(self, value: ir.Value, buffer: ir.Value, position: int) -> None:
         ir.Operation.create("memref.store", operands=[value, buffer, self.code.index(position)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, narrowed
@@ -32,7 +33,7 @@ class Epilogue:
         """Emit the epilogue of a tile whose accumulators are in registers, row by row."""
         axis = self.plan.row_axis
         if axis is None or rows == 1 or self.operations * len(sums) <= ROLLED_FROM:
-            seen: dict[Any, Any] = {}
+            seen: dict[tuple[ir.Value, ir.Value | None, int, int], ir.Value] = {}
             for r in range(rows):
                 here = places if axis is None else places.advance(axis, r)
                 for p, piece in enumerate(cut):
@@ -45,7 +46,7 @@ class Epilogue:
                 position = self.code.index(r * width + piece.offset)
                 self.code.store_vector(sums[r * len(cut) + p], held, position, piece, whole=True)
 
-        def row(i: Any) -> None:
+        def row(i: ir.Value) -> None:
             here = places.advance(axis, i)
             line = self.code.scaled(i, width)
             for piece in cut:
@@ -117,7 +118,7 @@ class Epilogue:
         scaled = create("arith.muli", steps.type, steps, splat(self.code.index(stride), piece.lanes))
         return create("arith.addi", steps.type, splat(first, piece.lanes), scaled)
 
-    def _read(self, buffer: Any, cursor: Cursor, piece: ColumnVector, seen: dict[Any, Any]) -> Any:
+    def _read(self, buffer: Any, cursor: Cursor, piece: ColumnVector, seen: dict[Any, Any]) -> ir.Value:
         stride = cursor.form.stride(self.plan.lane_axis)
         key = (buffer, cursor.base, cursor.offset + piece.offset * stride, piece.lanes if stride else 0)
         if key not in seen:

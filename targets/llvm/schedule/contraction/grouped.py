@@ -52,7 +52,9 @@ class GroupedTiles(Tiles):
             ]
         self.epilogue.finish(places, extent.rows, extent.cut, sums)
 
-    def _reduce(self, axes: list[LoopAxis], places: TileCursors, sums: list[Any], extent: Extent) -> list[Any]:
+    def _reduce(
+        self, axes: list[LoopAxis], places: TileCursors, sums: list[ir.Value], extent: Extent
+    ) -> list[ir.Value]:
         if len(axes) != 1:
             return super()._reduce(axes, places, sums, extent) if axes else self._add(places, sums, extent)
         axis = axes[0]
@@ -64,7 +66,9 @@ class GroupedTiles(Tiles):
             sums = self._add(places.advance(axis, axis.extent), sums, extent, self.group.tail)
         return sums
 
-    def _add(self, places: TileCursors, sums: list[Any], extent: Extent, active: int | None = None) -> list[Any]:
+    def _add(
+        self, places: TileCursors, sums: list[ir.Value], extent: Extent, active: int | None = None
+    ) -> list[ir.Value]:
         """Add a group of products to each accumulator; `active` products if the group is partial."""
         group, following = self.group, list(sums)
         self.fetch(places)
@@ -83,18 +87,18 @@ class GroupedTiles(Tiles):
                 following[slot] = self._dot(following[slot], signs, columns[p])
         return following
 
-    def _dot(self, total: Any, row: Any, columns: Any) -> Any:
+    def _dot(self, total: ir.Value, row: ir.Value, columns: ir.Value) -> ir.Value:
         # The unsigned operand comes first, if the instruction distinguishes them.
         first, second = (columns, row) if self.group.unsigned_columns else (row, columns)
         return call_dot(self.group.instruction, total, first, second)
 
-    def _groups_of_columns(self, at: Cursor, piece: ColumnVector) -> Any:
+    def _groups_of_columns(self, at: Cursor, piece: ColumnVector) -> ir.Value:
         lanes = piece.lanes * self.group.size
         position = at.position(piece.offset * self.group.size)
         value = self.code.load_vector(self.buffers.columns, position, ColumnVector(0, lanes, lanes))
         return widened_bytes(value, self.group.unsigned_columns) if self.group.widens else value
 
-    def _group_of_row(self, at: Cursor, shift: int, active: int) -> Any:
+    def _group_of_row(self, at: Cursor, shift: int, active: int) -> ir.Value:
         """Load a group of a row as an i32; missing elements are zero."""
         size, buffer = self.group.size, self.buffers.rows
         if active == size:
@@ -111,13 +115,13 @@ class GroupedTiles(Tiles):
         first = ir.DenseI64ArrayAttr.get([0])
         return create("vector.extract", bits.element_type, create("vector.bitcast", bits, value), static_position=first)
 
-    def _spread(self, row: Any, lanes: int) -> Any:
+    def _spread(self, row: ir.Value, lanes: int) -> ir.Value:
         bits = create("vector.broadcast", ir.VectorType.get([lanes], row.type), row)
         element = ir.IntegerType.get_signless(16) if self.group.widens else self.buffers.rows.type.element_type
         return create("vector.bitcast", ir.VectorType.get([lanes * self.group.size], element), bits)
 
 
-def prepared_rows(code: Code, group: DotGroup, value: Any) -> Any:
+def prepared_rows(code: Code, group: DotGroup, value: ir.Value) -> ir.Value:
     """Convert elements of the rows to the operand type of the instruction."""
     if group.widens:
         return widened_bytes(value, group.unsigned_rows)

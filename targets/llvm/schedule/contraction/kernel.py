@@ -293,7 +293,7 @@ class ContractionEmitter:
         return self._open_tiles
 
 
-def summary(plan: RegisterTilePlan) -> dict[str, Any]:
+def summary(plan: RegisterTilePlan) -> dict[str, int | list[int] | str]:
     """Return the parameters of the function's schedule attribute."""
     return {
         "tile": [plan.tile_rows, plan.tile_columns],

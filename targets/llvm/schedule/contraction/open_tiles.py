@@ -24,8 +24,8 @@ class OpenTiles:
     """
 
     size: int
-    first: Any
-    stop: Any
+    first: ir.Value
+    stop: ir.Value
     last: Any
     """None if all tiles are whole."""
 
@@ -40,7 +40,7 @@ class OpenTiles:
             scf.YieldOp([])
 
 
-def open_tiles(count: Any, size: int) -> list[OpenTiles]:
+def open_tiles(count: ir.Value, size: int) -> list[OpenTiles]:
     """Emit the bounds of the tiles of this many rows at the insertion point.
 
     One tile of the smallest sufficient size covers the rest that whole tiles leave: of 14 rows if it is more than 9,
@@ -67,11 +67,11 @@ def _constant(value: int) -> Any:
     return emit_constant(value, ir.IndexType.get())
 
 
-def _op(name: str, a: Any, b: Any) -> Any:
+def _op(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
     return create(f"arith.{name}", a.type, a, b)
 
 
-def _flag(predicate: int, a: Any, limit: int) -> Any:
+def _flag(predicate: int, a: ir.Value, limit: int) -> ir.Value:
     """Emit 1 if a comparison holds, else 0."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     test = create("arith.cmpi", i1, a, _constant(limit), predicate=ir.IntegerAttr.get(i64, predicate))

@@ -123,7 +123,7 @@ def _window(index: Form, size: int, axes: Sequence[LoopAxis]) -> WindowIndex | N
     return WindowIndex(position, tap, index.stride(position), index.stride(tap), index.constant, size)
 
 
-def _is_zero(attribute: Any) -> bool:
+def _is_zero(attribute: ir.Attribute) -> bool:
     if isinstance(attribute, ir.FloatAttr):
         return float(ir.FloatAttr(attribute).value) == 0.0
     return int(ir.IntegerAttr(attribute).value) == 0

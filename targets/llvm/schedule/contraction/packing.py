@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
@@ -17,7 +18,7 @@ from mirlo.targets.llvm.schedule.movement import transpose_tile
 class PanelCopy:
     """Packs the panel at a position of the column operand: one row of columns for each k-step."""
 
-    def __init__(self, code: Code, plan: RegisterTilePlan, source: Any, panel: Any, convert: Convert):
+    def __init__(self, code: Code, plan: RegisterTilePlan, source: ir.Value, panel: ir.Value, convert: Convert):
         assert plan.packing is not None
         self.code = code
         self.plan = plan
@@ -55,7 +56,7 @@ class PanelCopy:
     def _turn(self, axis: LoopAxis, read: Cursor, write: Cursor, piece: ColumnVector) -> None:
         """Pack columns that are contiguous along K: transpose squares of them in registers."""
 
-        def square(k: Any, count: int) -> None:
+        def square(k: int, count: int) -> None:
             at, to = read.advance(axis, k), write.advance(axis, k)
             part = ColumnVector(0, piece.lanes, count)
             lines = [
@@ -81,7 +82,7 @@ class PanelCopy:
         for span in spans(axis.extent, piece.lanes):
             self.code.loop(span, lambda k, count=span.size: square(k, count))
 
-    def _store(self, value: Any, write: Cursor, shift: int, piece: ColumnVector) -> None:
+    def _store(self, value: ir.Value, write: Cursor, shift: int, piece: ColumnVector) -> None:
         position = write.position(shift + piece.offset)
         self.code.store_vector(self.convert(value, piece.lanes), self.panel, position, piece, whole=True)
 

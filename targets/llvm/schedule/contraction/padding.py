@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis
@@ -27,7 +28,7 @@ class PaddedCopy:
     `convert` converts a vector of elements to the stored type `kind`.
     """
 
-    def __init__(self, code: Code, side: ContractionOperand, lanes: int, masked: bool, convert: Convert, kind: Any):
+    def __init__(self, code: Code, side: ContractionOperand, lanes: int, masked: bool, convert: Convert, kind: ir.Type):
         self.code = code
         self.convert = convert
         self.lanes = lanes
@@ -66,7 +67,7 @@ class PaddedCopy:
         elif held != 0:
             below = target.shift(first * inner_target)
 
-            def row(i: Any) -> None:
+            def row(i: int | ir.Value) -> None:
                 self._dim(dim + 1, _moved(source, i, inner_source), _moved(below, i, inner_target))
 
             self.code.loop(Span(0, held, 1), row, parallel=source.base is None)
@@ -74,7 +75,7 @@ class PaddedCopy:
             self._fill(target.shift((first + held) * inner_target), rest * inner_target)
 
     def _copy(self, source: Cursor, target: Cursor, count: Dim) -> None:
-        def move(extra: Any, piece: ColumnVector) -> None:
+        def move(extra: int | ir.Value, piece: ColumnVector) -> None:
             s, t = _moved(source, extra), _moved(target, extra)
             value = self.code.load_vector(self.source, s.position(piece.offset), piece)
             self.code.store_vector(self.convert(value, piece.lanes), self.target, t.position(piece.offset), piece)
@@ -82,7 +83,7 @@ class PaddedCopy:
         self._run(count, move)
 
     def _fill(self, target: Cursor, count: Dim) -> None:
-        def write(extra: Any, piece: ColumnVector) -> None:
+        def write(extra: int | ir.Value, piece: ColumnVector) -> None:
             value = self.convert(self.code.splat_constant(piece.lanes, self.outside), piece.lanes)
             self.code.store_vector(value, self.target, _moved(target, extra).position(piece.offset), piece)
 
@@ -93,13 +94,13 @@ class PaddedCopy:
         step = self.lanes * COPY_VECTORS
         whole: Any = count // step * step
 
-        def several(start: Any) -> None:
+        def several(start: int | ir.Value) -> None:
             for piece in column_vectors(step, self.lanes, self.masked):
                 each(start, piece)
 
         if whole != 0:
             self.code.loop(Span(0, whole, step), several)
-        rest: Any = count - whole
+        rest: Dim = count - whole
         if not isinstance(rest, int):
             for piece in (ColumnVector(i, self.lanes, rest - i) for i in range(0, step, self.lanes)):
                 each(whole, piece)
@@ -108,7 +109,7 @@ class PaddedCopy:
             each(whole, piece)
 
 
-def _moved(cursor: Cursor, value: Any, stride: Dim = 1) -> Cursor:
+def _moved(cursor: Cursor, value: int | ir.Value, stride: Dim = 1) -> Cursor:
     """Return a cursor moved by `value * stride`, the value an integer or an index."""
     walk = LoopAxis(-1, 1, False)
     return Cursor(cursor.code, Form({walk.id: stride}), cursor.base, cursor.offset).advance(walk, value)

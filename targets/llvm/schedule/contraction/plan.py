@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.tir.buffers import element_bytes
@@ -255,7 +256,7 @@ class _Planner:
         lane_axis: LoopAxis,
         spatial: list[LoopAxis],
         writes: list[Form],
-        constants: Collection[Any] = (),
+        constants: Collection[ir.Value] = (),
     ):
         self.contraction = contraction
         self.constants = constants
@@ -395,7 +396,7 @@ class _Planner:
 
 @deciding
 def plan_of(
-    blocks: Sequence[BlockView], kept: Collection[Any], machine: Machine, constants: Collection[Any] = ()
+    blocks: Sequence[BlockView], kept: Collection[ir.Value], machine: Machine, constants: Collection[ir.Value] = ()
 ) -> RegisterTilePlan | Decline:
     """Plan some blocks, the first of which is the contraction, in register tiles."""
     found = analyze(blocks, kept)

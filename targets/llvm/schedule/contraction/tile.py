@@ -110,15 +110,17 @@ class Tiles:
             scf.YieldOp(loaded())
         return list(branch.results)
 
-    def _reduce(self, axes: list[LoopAxis], places: TileCursors, sums: list[Any], extent: Extent) -> list[Any]:
+    def _reduce(
+        self, axes: list[LoopAxis], places: TileCursors, sums: list[ir.Value], extent: Extent
+    ) -> list[ir.Value]:
         if len(axes) == len(self.plan.unrolled):
-            loaded: dict[Any, Any] = {}
+            loaded: dict[tuple[int | str, ...], ir.Value] = {}
             for tap in self._taps(places.columns):
                 sums = self._step(places, tap, sums, extent, loaded)
             return sums
         axis, *inner = axes
 
-        def body(i: Any, *held: Any) -> list[Any]:
+        def body(i: ir.Value, *held: ir.Value) -> list[Any]:
             return self._reduce(inner, places.advance(axis, i), list(held), extent)
 
         for window, start in zip(self.plan.guards, places.guards, strict=True):
@@ -130,7 +132,7 @@ class Tiles:
         count = axis.extent if self.part is None or self.part.axis != axis.id else self.part.extent
         return self.code.loop(Span(0, count, 1), body, sums)
 
-    def _guarded(self, window: WindowIndex, start: Cursor, body: Any, sums: list[Any]) -> list[Any]:
+    def _guarded(self, window: WindowIndex, start: Cursor, body: Any, sums: list[ir.Value]) -> list[ir.Value]:
         """Emit the loop over the taps of a window that are in bounds."""
         if start.base is None and isinstance(window.size, int):
             taps = [t for t in range(window.tap.extent) if 0 <= start.offset + t * window.step < window.size]
@@ -161,8 +163,8 @@ class Tiles:
         return found
 
     def _step(
-        self, places: TileCursors, tap: _Tap, sums: list[Any], extent: Extent, loaded: dict[Any, Any]
-    ) -> list[Any]:
+        self, places: TileCursors, tap: _Tap, sums: list[ir.Value], extent: Extent, loaded: dict[Any, Any]
+    ) -> list[ir.Value]:
         """Add one product to each accumulator; `loaded` caches loads by offset."""
         row_stride, column_stride = self.row_stride(places.rows), self.row_stride(places.columns)
         following = list(sums)
@@ -202,7 +204,9 @@ class Tiles:
         axis = self.plan.row_axis
         return cursor.form.stride(axis) if axis is not None else 0
 
-    def _row(self, at: Cursor, shift: int, piece: ColumnVector, loaded: dict[Any, Any]) -> Any:
+    def _row(
+        self, at: Cursor, shift: int, piece: ColumnVector, loaded: dict[tuple[int | str, ...], ir.Value]
+    ) -> ir.Value:
         """Load the row operand for one vector: an element for all lanes, or a vector."""
         stride = self.row_lane_stride
         key = ("row", shift + piece.offset * stride, *((piece.lanes, piece.active) if stride else ()))
@@ -215,7 +219,7 @@ class Tiles:
             loaded[spread] = splat(loaded[key], piece.lanes)
         return loaded[spread]
 
-    def _column(self, at: Cursor, shift: int, piece: ColumnVector) -> Any:
+    def _column(self, at: Cursor, shift: int, piece: ColumnVector) -> ir.Value:
         if self.packed:
             return self.code.load_vector(self.buffers.columns, at.position(shift + piece.offset), piece, whole=True)
         stride = self.column_lane_stride
@@ -223,7 +227,7 @@ class Tiles:
         return splat(made, piece.lanes)
 
     def read(
-        self, side: ContractionOperand, buffer: Any, at: Cursor, shift: int, stride: int, piece: ColumnVector
+        self, side: ContractionOperand, buffer: ir.Value, at: Cursor, shift: int, stride: int, piece: ColumnVector
     ) -> Any:
         """Load and convert an operand: a vector along the lanes, or one element if it does not depend on them."""
         position = at.position(shift + piece.offset * stride)
@@ -246,7 +250,7 @@ def _has_whole_columns(plan: RegisterTilePlan) -> bool:
     return all(isinstance(size, int) and size % plan.panel_columns == 0 for size in sizes)
 
 
-def converted(plan: RegisterTilePlan, side: ContractionOperand, element: Any, lanes: int) -> Any:
+def converted(plan: RegisterTilePlan, side: ContractionOperand, element: ir.Value, lanes: int) -> ir.Value:
     """Convert an element of an operand, or a vector of elements, to the type of the product."""
     return widened(side.factor.emit(element, lanes), plan.contraction.product.accumulate_type)
 
@@ -260,7 +264,7 @@ class _Tap:
     values: dict[int, int]
 
 
-def multiply_add(left: Any, right: Any, total: Any) -> Any:
+def multiply_add(left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:
     """Emit `total + left * right`, rounded once for floats."""
     if isinstance(total.type.element_type, ir.FloatType):
         return create("vector.fma", total.type, left, right, total)

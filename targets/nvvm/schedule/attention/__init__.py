@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, decline, schedule
@@ -100,7 +101,7 @@ class DecodePlan:
         """Emit the launches at the insertion point."""
         DecodeKernel(Work(self.found, memory, times), self.teams, self.parts).emit()
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Dim]:
         return {"keys": self.teams.keys, "threads_of_a_key": self.teams.members, "parts": self.parts}
 
 
@@ -158,7 +159,7 @@ def _is_vectorizable(read: Read, loop: int, count: int) -> bool:
     return all(number % count == 0 for number in (*others, flat.constant))
 
 
-def _by_shuffles(down: Any, across: Any, tile: SumsTile, kind: Any) -> Exchange:
+def _by_shuffles(down: ir.Value, across: ir.Value, tile: SumsTile, kind: ir.Type) -> Exchange:
     return ShuffleExchange(down, across, tile.down, tile.across, tile.rows, kind)
 
 

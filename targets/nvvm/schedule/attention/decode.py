@@ -112,7 +112,7 @@ class DecodeKernel:
         done = for_loop(begin, end, 1, lambda t, *held: self._step(multiply(t, teams.keys), list(held)), start)
         self._meet(ids.thread, part, done)
 
-    def _query(self, row: dict[int, Any]) -> list[Any]:
+    def _query(self, row: dict[int, ir.Value]) -> list[ir.Value]:
         """Load this thread's part of a query row; zero beyond its end."""
         found, vector = self.found, self.teams.vector
         made = []
@@ -124,10 +124,10 @@ class DecodeKernel:
             made.append(value)
         return made
 
-    def _column(self, number: int) -> Any:
+    def _column(self, number: int) -> ir.Value:
         return multiply(add(self.member, number * self.teams.members), self.teams.vector)
 
-    def _vector(self, read: Read, loops: dict[int, Any], loop: int, number: int) -> Any:
+    def _vector(self, read: Read, loops: dict[int, ir.Value], loop: int, number: int) -> ir.Value:
         """Load consecutive elements of a tensor as f32."""
         vector, extent = self.teams.vector, self.found.size_along(loop)
         column = self._column(number)
@@ -141,7 +141,7 @@ class DecodeKernel:
         loaded = create("vector.load", kind, buffer, place, alignment=alignment)
         return widened(read.factor.emit(loaded, vector), self.f32)
 
-    def _step(self, first_key: Any, carried: list[Any]) -> list[Any]:
+    def _step(self, first_key: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """Process some keys of each team."""
         found, teams, rows = self.found, self.teams, self.of_block
         peaks, totals, sums = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
@@ -168,7 +168,7 @@ class DecodeKernel:
                 new_sums.append(total)
         return [*new_peaks, *new_totals, *new_sums]
 
-    def _score(self, row: int, key: Any, head: list[Any]) -> Any:
+    def _score(self, row: int, key: ir.Value, head: list[ir.Value]) -> ir.Value:
         """Return a masked score, known to all threads of the team."""
         found = self.found
         total = None
@@ -185,10 +185,10 @@ class DecodeKernel:
             score = create("arith.select", score.type, less(key, found.keys), score, hidden(score.type))
         return score
 
-    def _number(self, vector: Any, i: int) -> Any:
+    def _number(self, vector: Any, i: int) -> ir.Value:
         return create("vector.extract", self.f32, vector, static_position=ir.DenseI64ArrayAttr.get([i]))
 
-    def _meet(self, thread: Any, part: Any, done: list[Any]) -> None:
+    def _meet(self, thread: Any, part: ir.Value, done: list[ir.Value]) -> None:
         """Combine the results of the teams and apply the epilogue, to one element per thread or several."""
         found, teams, rows = self.found, self.teams, self.of_block
         wide = found.value_size
@@ -197,7 +197,7 @@ class DecodeKernel:
         for row in range(rows):
             line = add(multiply(self.team, rows), row)
 
-            def store_row(row: int = row, line: Any = line) -> None:
+            def store_row(row: int = row, line: ir.Value = line) -> None:
                 memref.StoreOp(done[row], peaks, [line])
                 memref.StoreOp(done[rows + row], totals, [line])
 
@@ -215,11 +215,11 @@ class DecodeKernel:
             inside = less(number, rows * wide) if first + threads > rows * wide else None
             when(inside, partial(self._finish, part, number, peaks, totals, sums))
 
-    def _store_vector(self, vector: Any, memory: Any, place: Any) -> None:
+    def _store_vector(self, vector: ir.Value, memory: ir.Value, place: ir.Value) -> None:
         alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ACCESS)
         ir.Operation.create("vector.store", operands=[vector, memory, place], attributes={"alignment": alignment})
 
-    def _finish(self, part: Any, number: Any, peaks: Any, totals: Any, sums: Any) -> None:
+    def _finish(self, part: ir.Value, number: Any, peaks: ir.Value, totals: ir.Value, sums: ir.Value) -> None:
         found, teams, rows = self.found, self.teams, self.of_block
         row, column = split(number, [rows, found.value_size])
         lines = [add(multiply(index(team), rows), row) for team in range(teams.count)]

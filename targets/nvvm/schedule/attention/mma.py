@@ -122,7 +122,7 @@ class MmaKernel:
         wait()
         self._finish(part, carried)
 
-    def _range(self, part: Any) -> tuple[Any, Any, Any]:
+    def _range(self, part: Any) -> tuple[ir.Value, ir.Value, ir.Value]:
         """Return the tiles of this part: the first, the first that a bound crosses, and the last."""
         work, tile = self.work, self.tile
         last_row = clamp_index(add(self.first_row, tile.height - 1), work.rows, tile.height)
@@ -150,7 +150,7 @@ class MmaKernel:
     def _fetch_query(self) -> None:
         tile = self.tile
 
-        def source(line: Any) -> tuple[dict[int, Any], Any]:
+        def source(line: ir.Value) -> tuple[dict[int, Any], Any]:
             row = clamp_index(add(self.first_row, line), self.work.rows, tile.height)
             return {**self.batch, **self.work.row(row)}, None
 
@@ -167,22 +167,22 @@ class MmaKernel:
         ]
         barrier()
 
-    def _copy_keys(self, number: Any) -> None:
+    def _copy_keys(self, number: ir.Value) -> None:
         source = partial(self._key, self._first_key(number))
         found = self.found
         self._copy(found.key, self.keys, self.tile.keys, self.depth, found.size_loop, index(0), source)
 
-    def _copy_values(self, number: Any) -> None:
+    def _copy_values(self, number: ir.Value) -> None:
         source = partial(self._key, self._first_key(number))
         found, tile = self.found, self.tile
         self._copy(found.value, self.values, tile.keys, tile.columns, found.value_loop, self.first_column, source)
 
-    def _first_key(self, number: Any) -> Any:
+    def _first_key(self, number: ir.Value) -> ir.Value:
         """Return the first key of a tile; of the last tile for tiles beyond it."""
         held = create("arith.minui", number.type, number, index(self.tiles - 1))
         return multiply(held, self.tile.keys)
 
-    def _key(self, first: Any, line: Any) -> tuple[dict[int, Any], Any]:
+    def _key(self, first: ir.Value, line: ir.Value) -> tuple[dict[int, ir.Value], ir.Value | None]:
         """Return the indices of a key, and whether it exists, if that is not certain."""
         key = add(first, line)
         if self.found.keys % self.tile.keys == 0:
@@ -191,7 +191,7 @@ class MmaKernel:
         return {**self.batch, self.found.key_loop: held}, less(key, self.found.keys)
 
     def _copy(
-        self, read: Read, matrix: SharedMatrix, lines: int, width: int, loop: int, first: Any, source: Any
+        self, read: Read, matrix: SharedMatrix, lines: int, width: int, loop: int, first: ir.Value, source: Any
     ) -> None:
         """Copy rows of a tensor to shared memory in 16-byte vectors; out-of-bounds elements are zero."""
         extent, vector = self.found.size_along(loop), self.form.vector
@@ -211,7 +211,7 @@ class MmaKernel:
                 count = create("arith.select", count.type, exists, count, index(0))
             async_copy(buffer, place, matrix.memory, target, count, vector)
 
-    def _pieces(self, lines: int, across: int) -> Iterator[tuple[Any, Any]]:
+    def _pieces(self, lines: int, across: int) -> Iterator[tuple[ir.Value, ir.Value]]:
         """Yield row and column of each vector that this thread copies; extra threads repeat the last one."""
         if self.threads % across == 0:
             # Rows have a constant distance, so addresses differ by constants.
@@ -227,7 +227,7 @@ class MmaKernel:
 
     # A tile of keys
 
-    def _step(self, number: Any, carried: list[Any], inside: bool) -> list[Any]:
+    def _step(self, number: ir.Value, carried: list[ir.Value], inside: bool) -> list[ir.Value]:
         tile = self.tile
         lines = 2 * tile.rows
         peaks, totals, sums = carried[:lines], carried[lines : 2 * lines], carried[2 * lines :]
@@ -246,7 +246,7 @@ class MmaKernel:
         made = weigh(seen, peaks, totals, self.factor)
         return [*made.peaks, *made.totals, *self._weighted(made.weights, made.fades, sums)]
 
-    def _scores(self) -> list[list[Any]]:
+    def _scores(self) -> list[list[ir.Value]]:
         """Return fragments of a tile of scores: for each row fragment one per 8 keys."""
         tile = self.tile
         zero = create("vector.broadcast", ir.VectorType.get([2, 2], self.f32), emit_constant(0.0, self.f32))
@@ -259,7 +259,7 @@ class MmaKernel:
                         sums[r][j] = multiply_add(self.query[r][step // STEP + k], keys, sums[r][j])
         return sums
 
-    def _by_rows(self, scores: list[list[Any]]) -> list[list[Any]]:
+    def _by_rows(self, scores: list[list[ir.Value]]) -> list[list[ir.Value]]:
         """Return this thread's scores of each of its rows."""
         return [
             [fragment_element(fragment, (half, c)) for fragment in scores[r] for c in range(2)]
@@ -267,7 +267,7 @@ class MmaKernel:
             for half in range(2)
         ]
 
-    def _weighted(self, weights: list[list[Any]], fades: list[Any], sums: list[Any]) -> list[Any]:
+    def _weighted(self, weights: list[list[ir.Value]], fades: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
         """Rescale the accumulators and add the weights times the values."""
         tile = self.tile
         count = tile.columns // COLUMNS
@@ -294,7 +294,7 @@ class MmaKernel:
 
     # Finished rows
 
-    def _finish(self, part: Any, carried: list[Any]) -> None:
+    def _finish(self, part: ir.Value, carried: list[Any]) -> None:
         tile = self.tile
         lines = 2 * tile.rows
         peaks = carried[:lines]
@@ -303,7 +303,7 @@ class MmaKernel:
             exists = less(self.own_rows[line], self.work.rows) if self.work.rows % tile.height else None
             when(exists, partial(self._finish_row, part, line, peaks[line], totals[line], carried[2 * lines :]))
 
-    def _finish_row(self, part: Any, line: int, peak: Any, total: Any, sums: list[Any]) -> None:
+    def _finish_row(self, part: ir.Value, line: int, peak: ir.Value, total: ir.Value, sums: list[ir.Value]) -> None:
         tile, found = self.tile, self.found
         kept = None
         if self.parts is not None:
@@ -318,7 +318,7 @@ class MmaKernel:
                 inside = less(column, found.value_size) if found.value_size % tile.columns else None
                 when(inside, partial(self._store, kept, line, column, total, weighted))
 
-    def _store(self, kept: Any, line: int, column: Any, total: Any, weighted: Any) -> None:
+    def _store(self, kept: Any, line: int, column: ir.Value, total: Any, weighted: ir.Value) -> None:
         loops = {**self.row_loops[line], self.found.value_loop: column}
         if self.parts is None:
             self.work.finish(total, weighted, loops)

@@ -26,8 +26,13 @@ TEAM = 4
 
 
 def masked(
-    work: Work, scores: Sequence[Sequence[Any]], rows: Sequence[Mapping[int, Any]], first: Any, keys: int, inside: bool
-) -> list[list[Any]]:
+    work: Work,
+    scores: Sequence[Sequence[ir.Value]],
+    rows: Sequence[Mapping[int, ir.Value]],
+    first: ir.Value,
+    keys: int,
+    inside: bool,
+) -> list[list[ir.Value]]:
     """Return a thread's masked scores of each of its rows, without the common scale.
 
     `first` is the thread's first key in a tile of `keys`; `inside` says that all of them are within all bounds.
@@ -53,14 +58,14 @@ def masked(
     return lines
 
 
-def _in_tile(end: Any, first: Any, keys: int) -> Any:
+def _in_tile(end: ir.Value, first: ir.Value, keys: int) -> ir.Value:
     """Return the keys from the thread's first one to an end, clamped to the tile, in 32 bits for cheap comparisons."""
     apart = create("arith.subi", end.type, end, first)
     apart = create("arith.maxsi", apart.type, apart, index(0))
     return i32(create("arith.minsi", apart.type, apart, index(keys)))
 
 
-def _above(count: Any, number: int) -> Any:
+def _above(count: ir.Value, number: int) -> ir.Value:
     """Return whether a count is above a number."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
     greater = ir.IntegerAttr.get(i64, 4)
@@ -71,15 +76,17 @@ def _above(count: Any, number: int) -> Any:
 class Weighed:
     """The effect of a tile of scores on rows."""
 
-    peaks: list[Any]
-    totals: list[Any]
+    peaks: list[ir.Value]
+    totals: list[ir.Value]
     """This thread's part of the sum of each row's weights."""
-    fades: list[Any]
+    fades: list[ir.Value]
     """Factors for the accumulators of previous tiles."""
     weights: list[list[Any]]
 
 
-def weigh(scores: Sequence[Sequence[Any]], peaks: Sequence[Any], totals: Sequence[Any], factor: float) -> Weighed:
+def weigh(
+    scores: Sequence[Sequence[ir.Value]], peaks: Sequence[ir.Value], totals: Sequence[ir.Value], factor: float
+) -> Weighed:
     """Return the weights of a tile's keys; update the running maximum and sum."""
     f32 = peaks[0].type
     own = [fold(larger, line) for line in scores]
@@ -93,24 +100,24 @@ def weigh(scores: Sequence[Sequence[Any]], peaks: Sequence[Any], totals: Sequenc
     return Weighed(new, after, fades, weights)
 
 
-def in_all(totals: Sequence[Any]) -> list[Any]:
+def in_all(totals: Sequence[ir.Value]) -> list[ir.Value]:
     """Reduce the sum of each row's weights over the threads that share it."""
     return over_team(totals, lambda a, b: [plus(x, y) for x, y in zip(a, b, strict=True)], TEAM)
 
 
-def pairs_of(upper: Sequence[Any], lower: Sequence[Any], step: int) -> list[tuple[Any, Any]]:
+def pairs_of(upper: Sequence[ir.Value], lower: Sequence[ir.Value], step: int) -> list[tuple[ir.Value, ir.Value]]:
     """Return the weights of 16 keys of two rows as lhs registers: two adjacent elements each."""
     first = step // COLUMNS * PAIR
     return [(line[at], line[at + 1]) for at in (first, first + PAIR) for line in (upper, lower)]
 
 
-def packed(element: Any, a: Any, b: Any) -> Any:
+def packed(element: ir.Type, a: ir.Value, b: ir.Value) -> ir.Value:
     """Round two values to 16 bits and return them as a vector."""
     wide = create("vector.from_elements", ir.VectorType.get([2], a.type), a, b)
     return create("arith.truncf", ir.VectorType.get([2], element), wide)
 
 
-def as_word(pair: Any) -> Any:
+def as_word(pair: ir.Value) -> ir.Value:
     """Return two 16-bit values as one register."""
     i32 = ir.IntegerType.get_signless(32)
     words = create("vector.bitcast", ir.VectorType.get([1], i32), pair)

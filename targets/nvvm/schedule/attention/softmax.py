@@ -12,7 +12,7 @@ from mirlo.dialects.tir.compute.emit import create
 LOG2_E = math.log2(math.e)
 
 
-def exp2(value: Any) -> Any:
+def exp2(value: ir.Value) -> ir.Value:
     """Compute 2^x within two units in the last place; results below 2^-126 are flushed to zero, which saves a test."""
     made = ir.Operation.create(
         "llvm.inline_asm", results=[value.type], operands=[value],
@@ -23,12 +23,12 @@ def exp2(value: Any) -> Any:
     return made.results[0]
 
 
-def fma(a: Any, b: Any, c: Any) -> Any:
+def fma(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
     """Compute a * b + c, rounded once."""
     return create("math.fma", c.type, a, b, c)
 
 
-def fold(combine: Callable[[Any, Any], Any], values: Sequence[Any]) -> Any:
+def fold(combine: Callable[[Any, Any], Any], values: Sequence[ir.Value]) -> ir.Value:
     """Combine all values pairwise, for instruction-level parallelism."""
     found = list(values)
     while len(found) > 1:
