@@ -18,7 +18,8 @@ from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.memory.weights import RELEASE
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.schedule.schedule import SCHEDULES
+from mirlo.passes.rules import nearest
+from mirlo.passes.schedule.schedule import SCHEDULES, check_given
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions, Target, TargetError, find_target
@@ -45,13 +46,17 @@ class Compiler:
         module, session = self.model.module, self.model.session
         folder = None if self.request.save_ir is None else Path(self.request.save_ir)
         if not needs_program(module):
-            return self._compile(module, folder), session
+            artifact = self._compile(module, folder)
+            check_given(session)
+            return artifact, session
         from mirlo.driver.programs.build import build_program
 
         def compile_part(part: Any, number: int) -> Artifact:
             return self._compile(part, None if folder is None else folder / f"part{number}")
 
-        return build_program(module, session, self.target.name, compile_part), session
+        program = build_program(module, session, self.target.name, compile_part)
+        check_given(session)
+        return program, session
 
     def _import(self) -> None:
         """Open the model, and set the options of its session."""
@@ -102,6 +107,15 @@ class Compiler:
     def _placement_passes(self, module: ir.Module, first: str) -> str:
         """Return the passes that give parts of the model to code generators, as the requested placement does."""
         request, targets = self.request, self.targets
+        if isinstance(request.placement, Mapping):
+            generators = [target.name for target in targets.generators]
+            for name in request.placement:
+                if name not in generators:
+                    listed = ", ".join(generators) or "none"
+                    raise ValueError(
+                        f"placement: '{name}' is no code generator of target '{targets}'{nearest(name, generators)}: "
+                        f"those are {listed}"
+                    )
         if request.placement == "priority" or not targets.generators:
             return str(targets.steps())
         from mirlo.passes.byoc.restrict import as_text

@@ -20,7 +20,7 @@ from mirlo.passes.locations import describe
 from mirlo.passes.pipeline import PassFailed, Pipeline
 from mirlo.passes.reproducer import TRUST, arguments_of, uncontained
 from mirlo.passes.session import Session
-from mirlo.passes.targets import find_target
+from mirlo.passes.targets import takes_dynamic_dims
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import read_regular
 from mirlo.runtime.params import ParameterStore
@@ -99,7 +99,7 @@ def _checked(model: OpenedModel) -> OpenedModel:
 
 def require_sizes(module: ir.Module, target: str) -> None:
     """Raise an error if inputs of the model have dynamic dims and the target supports none."""
-    takes_symbols = find_target(target).symbolic_dims
+    takes_symbols = takes_dynamic_dims(target)
     for function in module.body.operations:
         if function.operation.name != "func.func" or PRIM_FUNC in function.operation.attributes:
             continue

@@ -75,6 +75,11 @@ class Rule:
         text = inspect.getdoc(self.function) or (module.__doc__ if module is not None else None)
         return (text or "").strip().split("\n")[0]
 
+    @property
+    def is_foreign(self) -> bool:
+        """Return whether the rule is not part of Mirlo."""
+        return not (getattr(self.function, "__module__", None) or "").startswith("mirlo.")
+
     def __str__(self) -> str:
         return f"{self.name} for {self.subject} on {self.target}"
 
@@ -123,8 +128,7 @@ class RuleBook:
 
     def foreign(self) -> Rule | None:
         """Return a registered rule that is not part of Mirlo, or None."""
-        outside = (r for r in self if not (getattr(r.function, "__module__", None) or "").startswith("mirlo."))
-        return next(outside, None)
+        return next((rule for rule in self if rule.is_foreign), None)
 
     def __iter__(self) -> Iterator[Rule]:
         """Iterate over all rules, those of one subject and target in the order in which they are tried."""

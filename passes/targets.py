@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.core.installed import offered
 from mirlo.passes.figures import Figures
-from mirlo.passes.rules import DEFAULT
+from mirlo.passes.rules import DEFAULT, Rule
 from mirlo.runtime.errors import MirloError
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from mirlo.runtime.cache import Cache
 
 GROUP = "mirlo.targets"
+HOST = "llvm"
+"""The target where none is named."""
+EXTERNAL = "relax.external"
+"""Attribute of a nested module: the target that its functions are for."""
 
 
 class TargetError(MirloError, ValueError):
@@ -85,8 +89,10 @@ class Target:
     """Its code generator for parts of models: a subclass of `CodeGenerator`, or its address, `"module:Class"`."""
     takes_options: bool = False
     """Whether its name may be followed by options in braces, passed as `options.target_options`."""
-    symbolic_dims: bool = False
-    """Whether it supports dynamic dims."""
+    symbolic_dims: bool | None = None
+    """Whether it supports dynamic dims; None is for the answer of its parent, and no without one."""
+    aliases: tuple[str, ...] = ()
+    """Other words that users may look for it by ("cuda" for `nvvm`); errors about unknown targets mention it."""
     figures: Figures | Callable[[str], Figures] | None = None
     """The speed of its code, for placement by estimated cost, or a function of the options in braces that returns
     it. A code generator declares its own."""
@@ -156,14 +162,74 @@ def declared_target(name: str) -> Target:
         return _checked(_REGISTERED[name][0], name)
     entry = _entry_points().get(name)
     if entry is None:
-        near = difflib.get_close_matches(name, target_names(), n=1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
-        raise TargetError(f"unknown target '{name}'; {hint}installed: {', '.join(target_names()) or 'none'}")
+        raise TargetError(unknown_target(name))
     try:
         target = entry.load()
     except Exception as error:
         raise TargetError(f"target '{name}' of {where_from(name)} does not load: {error}") from error
     return _checked(target, name)
+
+
+def rules_target(named: str, module: Any) -> str:
+    """Return the target whose rules a pass uses: the named one, else that of an external module, else the host's."""
+    if named:
+        return named
+    marked = module.operation.attributes
+    return str(marked[EXTERNAL].value) if EXTERNAL in marked else HOST
+
+
+def unknown_target(name: str) -> str:
+    """Return the message for a name that is no target, with the target that was probably meant."""
+    known = target_names()
+    hint = ""
+    for other in known:
+        try:
+            aliases = declared_target(other).aliases
+        except TargetError:
+            continue  # a broken target is an error where it is used
+        if name.lower() in aliases:
+            hint = f"'{other}' is the one for '{name}'; "
+    near = difflib.get_close_matches(name, known, n=1)
+    if near and not hint:
+        hint = f"did you mean '{near[0]}'? "
+    return f"unknown target '{name}'; {hint}installed: {', '.join(known) or 'none'}"
+
+
+_PARTIAL: set[str] = set()
+"""Names for which only tables of patterns are registered: they stand for parts of models, and may have rules."""
+
+
+def register_partial(name: str) -> None:
+    """Register a name that tables of patterns are for: rules may name it, and external modules."""
+    _PARTIAL.add(name)
+
+
+def is_target(name: str) -> bool:
+    """Return whether there is a target of this name, or a table of patterns for it."""
+    return name in _PARTIAL or name in _REGISTERED or name in _entry_points()
+
+
+def check_rule_targets(rules: Iterable[Rule]) -> None:
+    """Reject rules for targets that do not exist: they would silently never be tried."""
+    for rule in rules:
+        if rule.target != DEFAULT and not is_target(rule.target):
+            raise TargetError(f"rule '{rule}' at {rule.place}: {unknown_target(rule.target)}")
+
+
+def takes_dynamic_dims(name: str) -> bool:
+    """Return whether a target supports dynamic dims: as it declares, or else as its parents do."""
+    for member in chain(name)[:-1]:
+        if is_partial(member):
+            continue
+        declared = find_target(member).symbolic_dims
+        if declared is not None:
+            return declared
+    return False
+
+
+def is_partial(name: str) -> bool:
+    """Return whether there are only tables of patterns for this name, and no target."""
+    return name in _PARTIAL and name not in _REGISTERED and name not in _entry_points()
 
 
 def _checked(target: Target, name: str) -> Target:
@@ -180,6 +246,8 @@ def _checked(target: Target, name: str) -> Target:
 
 def chain(name: str) -> tuple[str, ...]:
     """Return the target, its parents, and `default`: the order in which rules are tried."""
+    if is_partial(name):
+        return (name, DEFAULT)
     names: list[str] = []
     current: str | None = name
     while current is not None and current != DEFAULT:

@@ -14,6 +14,7 @@ from mirlo.dialects.relax.calls import CallDpsPacked
 from mirlo.dialects.tir.extents import add_extents
 from mirlo.passes.byoc.artifacts import artifacts_of, attach_artifact
 from mirlo.passes.byoc.codegen import generator_of
+from mirlo.passes.byoc.outline import require_target
 from mirlo.passes.byoc.read_external import EXTERNAL, Constants, external_modules
 from mirlo.passes.byoc.run_generator import run_generator
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -44,6 +45,7 @@ class CodegenExternal(Pass):
             raise ValueError("'options' are those of one code generator: say which with 'target'")
 
     def run(self, op: ir.OpView, session: Session) -> None:
+        require_target(op.operation, self.target or "")
         for nested in external_modules(op):
             target = ir.StringAttr(nested.attributes[EXTERNAL]).value
             if self.target in (None, target):

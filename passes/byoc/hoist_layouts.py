@@ -8,7 +8,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.boundary import count_permutes, force, hoist, marked_permute, sink
 from mirlo.passes.byoc.inline import all_operations
-from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, callee_of, functions_of, string_fact
+from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, callee_of, functions_of, require_target, string_fact
 from mirlo.passes.byoc.outline_external import external_modules
 from mirlo.passes.graph.requested_layouts import NOTHING
 from mirlo.passes.graph.rewrite import load_rules, rewrite
@@ -54,6 +54,7 @@ class HoistLayouts(Pass):
     def run(self, op: ir.OpView, session: Any) -> None:
         load_rules("mirlo.passes.graph.rules")
         module = op.operation
+        require_target(module, self.target)
         nested = {n: m for n, m in external_modules(module).items() if self._concerns(string_fact(m, EXTERNAL))}
         before = _permutes([module, *nested.values()])
         hoister = _Hoister(module, nested, session, self._concerns)

@@ -11,6 +11,8 @@ from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
 from mirlo.passes.byoc.quotient import Quotient
+from mirlo.passes.registry import PassError
+from mirlo.passes.targets import is_target, unknown_target
 
 COMPOSITE, TARGET, EXTERNAL = "relax.composite", "relax.target", "relax.external"
 
@@ -143,6 +145,19 @@ def inline_call(call: Any, function: Any) -> list[Any]:
 def fused_location(locations: Sequence[ir.Location]) -> ir.Location:
     distinct = list(dict.fromkeys(locations))
     return distinct[0] if len(distinct) == 1 else ir.Location.fused(distinct)
+
+
+def require_target(module: ir.Operation, target: str) -> None:
+    """Raise an error if a pass names a target that does not exist, and that nothing in the module is for."""
+    if not target or is_target(target) or any(string_fact(op, EXTERNAL) == target for op in _marked(module)):
+        return
+    if any(string_fact(function, TARGET) == target for function in functions_of(module).values()):
+        return
+    raise PassError(unknown_target(target), module.location)
+
+
+def _marked(module: ir.Operation) -> list[ir.Operation]:
+    return [op.operation for op in module.regions[0].blocks[0].operations]
 
 
 def symbol_name(op: ir.OpView | ir.Operation) -> str:

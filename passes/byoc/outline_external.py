@@ -16,6 +16,7 @@ from mirlo.passes.byoc.outline import (
     callee_of,
     free_name,
     functions_of,
+    require_target,
     string_fact,
     symbol_name,
 )
@@ -39,6 +40,7 @@ class OutlineExternal(Pass):
 
     def run(self, op: ir.OpView, session: Any) -> None:
         module = op.operation
+        require_target(module, self.target)
         for target in (self.target,) if self.target else _targets(module):
             single_regions(module, target, Placement((target,)), session)
             regions = {n: f for n, f in functions_of(module).items() if string_fact(f, EXTERNAL) == target}

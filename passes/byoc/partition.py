@@ -12,7 +12,7 @@ from mirlo.passes.byoc.inline import Inliner, all_operations
 from mirlo.passes.byoc.outline import callee_of, functions_of
 from mirlo.passes.byoc.records import Placement, RegionRecord
 from mirlo.passes.byoc.regions import Merger
-from mirlo.passes.byoc.restrict import restriction
+from mirlo.passes.byoc.restrict import check_numbers, restriction
 from mirlo.passes.byoc.select import Decide
 from mirlo.passes.byoc.tables import PatternEntry, entries_of, is_host, split_options
 from mirlo.passes.byoc.work import total
@@ -126,6 +126,7 @@ class Partition(Pass):
         decide = restriction(self.nodes, tables) if self.nodes else None
         partitioner = Partitioner(op.operation, session, tables, limits, self.bind_constants, self.functions, decide)
         placement = partitioner.run()
+        check_numbers(self.nodes, len(placement.nodes))
         if self.explain:
             explain(placement, partitioner.locations, session)
 

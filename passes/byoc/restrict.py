@@ -12,7 +12,19 @@ from typing import Any
 
 from mirlo.passes.byoc.select import Decide
 from mirlo.passes.registry import PassError
-from mirlo.passes.rules import Decline, decline
+from mirlo.passes.rules import Decline, decline, nearest
+
+
+def check_numbers(texts: Iterable[str], count: int) -> None:
+    """Reject numbers of nodes that the model does not have."""
+    for text in texts:
+        target, _, numbers = text.partition("=")
+        beyond = [number for number in _numbers(numbers, text) if number >= count]
+        if beyond:
+            has = f"its nodes are 0 to {count - 1}" if count else "it has none"
+            raise PassError(
+                f"'partition': nodes: target '{target.strip()}' gets node {beyond[0]}, which there is not: {has}"
+            )
 
 
 def restriction(texts: Iterable[str], targets: Collection[str]) -> Decide:
@@ -20,9 +32,13 @@ def restriction(texts: Iterable[str], targets: Collection[str]) -> Decide:
     allowed: dict[str, frozenset[int]] = {}
     for text in texts:
         target, equals, numbers = text.partition("=")
-        if not equals or target.strip() not in targets:
+        if not equals:
             example = f"{next(iter(targets), 'mine')}=0-3+7"
             raise PassError(f"'partition': nodes: expected a target and its nodes such as '{example}', found '{text}'")
+        if target.strip() not in targets:
+            listed = ", ".join(targets) or "none"
+            hint = nearest(target.strip(), targets)
+            raise PassError(f"'partition': nodes: no code generator of the list is '{target.strip()}'{hint}: {listed}")
         allowed[target.strip()] = frozenset(_numbers(numbers, text))
 
     def assigned(entry: Any, match: Any, nodes: tuple[int, ...]) -> bool | Decline:

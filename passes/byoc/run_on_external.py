@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.byoc.outline import EXTERNAL, string_fact
+from mirlo.passes.byoc.outline import EXTERNAL, require_target, string_fact
 from mirlo.passes.byoc.outline_external import external_modules
 from mirlo.passes.registry import Pass, option, register_pass
 
@@ -39,6 +39,7 @@ class RunOnExternal(Pass):
     def run(self, op: ir.OpView, session: Any) -> None:
         from mirlo.passes.pipeline import Pipeline
 
+        require_target(op.operation, self.target)
         for module in external_modules(op.operation).values():
             target = string_fact(module, EXTERNAL) or ""
             if self.target in ("", target):

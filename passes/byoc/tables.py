@@ -18,7 +18,7 @@ from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.search import Match, PatternError, Predicate
 from mirlo.passes.byoc.structure import check_pattern, operators
 from mirlo.passes.rules import nearest
-from mirlo.passes.targets import find_target, target_names
+from mirlo.passes.targets import find_target, register_partial, target_names
 
 Table = Callable[[], Sequence[Any]]
 _TABLES: dict[str, list[Table]] = {}
@@ -50,6 +50,7 @@ def pattern_table(target: str) -> Callable[[Table], Table]:
 
     def register(table: Table) -> Table:
         _TABLES.setdefault(target, []).append(table)
+        register_partial(target)
         return table
 
     return register

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
@@ -30,13 +30,22 @@ class PrimTemplate(Protocol):
         """Return the `func.func` for these types and attributes, and the types of its outputs."""
 
 
+class SharedFunction(NamedTuple):
+    """A prim function in the module, that equal operators call."""
+
+    symbol: str
+    outputs: list[TensorType]
+    text: str | None
+    """What the rule built, where that is compared with what it builds for other operators."""
+
+
 class PrimFunctions:
     """The prim functions created by one run of the pass, so that equal operators share one."""
 
     def __init__(self, module: Any):
         self.module = module
         self.symbols = ir.SymbolTable(module.operation)
-        self.known: dict[Any, tuple[str, list[TensorType]]] = {}
+        self.known: dict[Any, list[SharedFunction]] = {}
 
     def insert(self, function: ir.OpView) -> str:
         """Append the function to the module under an unused name."""
@@ -82,12 +91,21 @@ def splat_of(value: ir.Value) -> SplatTensor | None:
 class LegalizeBuilder:
     """Passed to a rule with the operator: builds prim functions and calls of them, in place of the operator."""
 
-    def __init__(self, op: Any, operands: Sequence[ir.Value], ip: ir.InsertionPoint, prims: PrimFunctions, key: Any):
+    def __init__(
+        self,
+        op: Any,
+        operands: Sequence[ir.Value],
+        ip: ir.InsertionPoint,
+        prims: PrimFunctions,
+        key: Any,
+        compares: bool = False,
+    ):
         self.op = op
         self.ip = ip
         self.loc = op.operation.location
         self._prims = prims
         self._key = key
+        self._compares = compares
         self._calls = 0
         self.created: list[str] = []
         """Names of the operators and `@names` of the functions that the rule created so far."""
@@ -215,11 +233,26 @@ class LegalizeBuilder:
         """Emit a call of the function that `build` creates, or of the one created for an equal operator."""
         key = (self._key, self._calls, tuple(types), presence)
         self._calls += 1
-        if key not in self._prims.known:
-            function, outputs = build()
-            self._prims.known[key] = (self._prims.insert(function), outputs)
-        symbol, outputs = self._prims.known[key]
-        self.created.append(f"@{symbol}")
+        shared = self._shared(self._prims.known.setdefault(key, []), build)
+        self.created.append(f"@{shared.symbol}")
         with self.ip, self.loc:
-            made = CallTir.build(given, result_types=outputs, callee=symbol).operation.results
+            made = CallTir.build(given, result_types=shared.outputs, callee=shared.symbol).operation.results
         return made[0] if len(made) == 1 else tuple(made)
+
+    def _shared(self, known: list[SharedFunction], build: Callable[[], Any]) -> SharedFunction:
+        """Return the function of an equal operator, or build one.
+
+        A rule of a user may read more than operators that count as equal have in common, such as the names of their
+        nodes: what it builds is shared only where it is the same.
+        """
+        if known and not self._compares:
+            return known[0]
+        function, outputs = build()
+        text = str(function) if self._compares else None
+        for shared in known:
+            if shared.text == text:
+                function.operation.erase()
+                return shared
+        shared = SharedFunction(self._prims.insert(function), outputs, text)
+        known.append(shared)
+        return shared

@@ -16,7 +16,7 @@ from mirlo.passes.legalize.conversion import NODE, Conversion, LegalizationRecor
 from mirlo.passes.legalize.strategies import STRATEGIES, chooser
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import LEGALIZE, Given, Rule, functions_of, nearest
-from mirlo.passes.targets import chain
+from mirlo.passes.targets import chain, check_rule_targets, rules_target
 
 __all__ = ["LegalizationRecord", "Legalize", "load_default_rules", "operator_names"]
 
@@ -65,16 +65,19 @@ class Legalize(Pass):
 
     name = "legalize"
     contained = True
-    target: str = option("llvm", "target whose rules come first")
+    target: str = option(
+        "", "target whose rules come first (default: that of the external module where it runs, else llvm)"
+    )
     skip: tuple[str, ...] = option((), "operators to leave alone")
     partial: bool = option(False, "leave operators that no rule takes, instead of failing")
 
     def run(self, op: ir.OpView, session: Any) -> None:
         load_default_rules()
-        targets = chain(self.target)
+        targets = chain(rules_target(self.target, op))
         custom = session.options.get(CUSTOM_RULES) or {}
         known = operator_names()
         _check_names(known, targets, custom, self.skip)
+        check_rule_targets(LEGALIZE)
         left_alone = LEGAL | set(self.skip)
         prefixes = ("relax.", *(f"{dialect.namespace}." for dialect in EXTRA_DIALECTS))
 

@@ -15,7 +15,7 @@ from mirlo.passes.lower.calls import CALL, lower_found_calls
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import INTRINSIC, Attempt, Given, Rule, RuleError, functions_of, nearest, try_rules
-from mirlo.passes.targets import TargetError, chain
+from mirlo.passes.targets import TargetError, chain, check_rule_targets, rules_target
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -87,7 +87,9 @@ class LowerIntrinsics(Pass):
 
     name = "lower-intrinsics"
     contained = True
-    target: str = option("llvm", "target whose rules are used")
+    target: str = option(
+        "", "target whose rules come first (default: that of the external module where it runs, else llvm)"
+    )
     machine: str = option("", "machine that the code is for, of those that the target knows; default: the target's")
 
     def is_trusted(self, session: Session) -> bool:
@@ -95,7 +97,8 @@ class LowerIntrinsics(Pass):
 
     def run(self, op: ir.OpView, session: Session) -> None:
         try:
-            targets = chain(self.target)
+            targets = chain(rules_target(self.target, op))
+            check_rule_targets(INTRINSIC)
         except TargetError as error:
             raise PassError(str(error)) from error
         given = session.options.get(CUSTOM_RULES) or {}
@@ -106,6 +109,8 @@ class LowerIntrinsics(Pass):
         try:
             lowering.run(op.operation)
             lower_found_calls(op, lowering.calls)
+            for name in sorted(set(custom) - {choice.intrinsic for choice in lowering.choices.values()}):
+                session.warning(f"the rule given for 'tir.{name}' was never tried: there is no such intrinsic here")
         finally:
             session.notes.extend(lowering.choices.values())
 

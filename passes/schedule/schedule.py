@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,8 @@ from mirlo.dialects.tir.extents import add_extents
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Rule, try_rules
-from mirlo.passes.targets import chain
+from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Rule, nearest, try_rules
+from mirlo.passes.targets import chain, check_rule_targets, rules_target
 
 SCHEDULES = "schedules"
 """Session option: schedules given by the user, by the name of the prim function."""
@@ -59,6 +60,22 @@ BY_HAND = Rule("schedule", ANY, DEFAULT, _given, name="given")
 """The rule that records name for a schedule given by the user."""
 
 
+def check_given(session: Any) -> None:
+    """Reject schedules of the caller for prim functions that were never scheduled: their names are wrong."""
+    records = [note for note in session.notes if isinstance(note, ScheduleRecord)]
+    by_hand = {record.function for record in records if record.rule is BY_HAND}
+    _reject_unused(set(session.options.get(SCHEDULES) or {}) - by_hand, [record.function for record in records])
+
+
+def _reject_unused(unused: Collection[str], functions: Collection[str]) -> None:
+    for name in sorted(unused):
+        hint = nearest(name, functions)
+        there = "" if hint else f"; there are: {', '.join(f'@{f}' for f in sorted(functions)) or 'none'}"
+        raise PassError(
+            f"a schedule is given for '{name}', but no prim function of that name is scheduled{hint}{there}"
+        )
+
+
 @register_pass
 @dataclass(frozen=True)
 class SchedulePrims(Pass):
@@ -70,7 +87,9 @@ class SchedulePrims(Pass):
 
     name = "schedule"
     contained = True
-    target: str = option("llvm", "target whose rules come first")
+    target: str = option(
+        "", "target whose rules come first (default: that of the external module where it runs, else llvm)"
+    )
     machine: str = option("", "machine that the rules plan for, of those that the target knows; default: the target's")
     given: str = option("", "schedules by hand: NAME=FILE of a prim function and a saved schedule, several with ';'")
     threads: int = option(1, "threads that a kernel may use")
@@ -84,9 +103,16 @@ class SchedulePrims(Pass):
 
     def run(self, op: Any, session: Any) -> None:
         importlib.import_module("mirlo.passes.schedule.nest")
-        targets = chain(self.target)
+        target = rules_target(self.target, op)
+        targets = chain(target)
+        check_rule_targets(SCHEDULE)
+        for registered in SCHEDULE:
+            if registered.subject != ANY:
+                where = f"rule '{registered}' at {registered.place}"
+                raise PassError(f"{where} is for '{registered.subject}': expected '{ANY}'")
         options = {**session.options, "threads": self.threads, **({"machine": self.machine} if self.machine else {})}
-        context = ScheduleContext(self.target, options)
+        context = ScheduleContext(target, options)
+        first = len(session.notes)
         for function in prim_functions(op):
             if not is_tensor_form(function):
                 continue
@@ -106,11 +132,15 @@ class SchedulePrims(Pass):
             if self.explain:
                 declined = "".join(f"\n  {attempt}" for attempt in attempts)
                 session.remark(f"'@{name}' is scheduled by {rule.name}{declined}", location)
+        functions = {note.function for note in session.notes[first:]}
+        _reject_unused(set(self._files()) - functions, functions)
+
+    def _files(self) -> dict[str, str]:
+        return dict(entry.split("=", 1) for entry in self.given.split(";") if "=" in entry)
 
     def _by_hand(self, function: Any, name: str, session: Any) -> bool:
         """Apply the schedule that the user gave for this function, if there is one."""
-        files = dict(entry.split("=", 1) for entry in self.given.split(";") if "=" in entry)
-        given = files.get(name) or session.options.get(SCHEDULES, {}).get(name)
+        given = self._files().get(name) or session.options.get(SCHEDULES, {}).get(name)
         if given is None:
             return False
         from mirlo.passes.schedule.words.schedule import Schedule as Words

@@ -65,6 +65,7 @@ TARGET = Target(
     prepare=_prepare,
     takes_options=True,
     symbolic_dims=True,
+    aliases=("cpu", "native", "host", "x86", "arm", "aarch64"),
     fingerprint=_fingerprint,
     figures=Figures(gflops=100.0, gbytes=10.0, call_us=0.3),
     space=_space,

@@ -65,6 +65,7 @@ TARGET = Target(
     pipeline=_pipeline,
     emit=_emit,
     symbolic_dims=True,
+    aliases=("cuda", "nvidia", "ptx", "nvptx"),
     figures=_figures,
     fingerprint=_fingerprint,
     takes_options=True,

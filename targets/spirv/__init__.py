@@ -27,5 +27,6 @@ TARGET = Target(
     pipeline=_pipeline,
     emit=_emit,
     symbolic_dims=True,
+    aliases=("vulkan", "vk", "opencl", "webgpu"),
     fingerprint=lambda options: "vulkan",
 )

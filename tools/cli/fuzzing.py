@@ -32,6 +32,13 @@ def execute(arguments: Arguments) -> None:
     import mirlo.driver.compile  # noqa: F401
 
     mode = MODES[arguments.subject]
+    if arguments.target is not None and not mode.takes_target:
+        takes = ", ".join(name for name, each in MODES.items() if each.takes_target)
+        raise CommandError(f"--target is for {takes}: '{arguments.subject}' makes no code for a target of choice")
+    if arguments.target is not None:
+        from mirlo.passes.byoc.target_list import Targets
+
+        Targets.parse(arguments.target)
     job = mode.job(arguments.target, arguments.threads)
     found: list[dict[str, Any]] = []
     disputed: list[dict[str, Any]] = []

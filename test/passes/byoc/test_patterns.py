@@ -208,7 +208,7 @@ def test_layout_record_counts() -> None:
         module = ir.Module.parse(CONV)
         tables = {"t": [entry_of("t", ("conv", is_op("relax.conv")))]}
         Partitioner(module.operation, session, tables).run()
-        steps = "outline-external,run-on-external{target=t pipeline=convert-layout},hoist-layouts"
+        steps = "outline-external,run-on-external{pipeline=convert-layout},hoist-layouts"
         Pipeline(steps).run(module, session)
     record = next(note for note in session.notes if isinstance(note, LayoutRecord))
     assert (record.at_start, record.cancelled, record.left, record.at_boundary) == (4, 2, 2, 2)

@@ -52,7 +52,7 @@ def test_numbers_stay() -> None:
             Partitioner(module.operation, session, tables, RegionLimits(max_nodes=rng.choice([0, 0, 4]))).run()
             layouts = rng.choice(["relax.conv=N*C:O*I", "relax.conv=N*C:*IO,relax.max_pool=N*C", "relax.conv=NC*:O*I"])
             inner = f"convert-layout{{layouts={{{layouts}}}}},{rng.choice(['', 'hoist-layouts,'])}fold-constant"
-            steps = f"outline-external,run-on-external{{target=t pipeline={{{inner}}}}},hoist-layouts"
+            steps = f"outline-external,run-on-external{{pipeline={{{inner}}}}},hoist-layouts"
             Pipeline(f"{steps},fold-constant,verify-calls").run(module, session)
             check(module, session, image, expected, seed)
             cancelled += sum(note.cancelled for note in session.notes if isinstance(note, LayoutRecord))
