@@ -49,6 +49,7 @@ def compile(
     jobs: int | None = None,
     tune: Database | bool | float | str | os.PathLike[str] = True,
     precision: str | None = None,
+    activations: str | None = None,
     placement: str | Mapping[str, Sequence[int]] = "priority",
     specialize: Sequence[Mapping[str, int]] | None = None,
     trust_file: bool = False,
@@ -71,6 +72,8 @@ def compile(
     limits the processes that compile at once. `tune` is the database of `mirlo tune` whose findings are used: True for
     the usual file, if it is there, False for none; a number searches for that many seconds before. `precision`, "bf16"
     or "f16", stores weights in half of the memory and computes products from such numbers, with sums in f32.
+    `activations` says how rows are represented in products with weights of 2, 4 or 8 bits: "exact", "i8", "i8x2" or
+    "bf16"; by default as the model permits (`accuracy_level`).
     `placement` says how several targets share the model: by "priority", the order of the list; by cost, "estimated"
     from their figures or "measured" here, when what is slower than one target alone is not taken; or the numbers of the
     nodes that each code generator may have. `specialize` lists sizes of symbolic dims, `[{"batch": 1}, {"batch": 8,
@@ -86,7 +89,8 @@ def compile(
     request = CompileRequest(
         model, target, threads, shapes, pipeline, legalize, intrinsics, strategies, schedules, opt_level, save_ir,
         params, open_cache(cache), jobs, tuning=open_database(tune), tune_seconds=_seconds(tune), precision=precision,
-        placement=placement, trust_file=trust_file, **({} if progress is None else {"progress": progress}),
+        activations=activations, placement=placement, trust_file=trust_file,
+        **({} if progress is None else {"progress": progress}),
     )  # fmt: skip
     if specialize is not None:
         from mirlo.driver.specialize import compile_specialized

@@ -15,6 +15,7 @@ from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.driver.stages import PipelineProgress, ReleaseWeights, SaveStages
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.graph.activations import REQUESTED
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.memory.weights import RELEASE
 from mirlo.passes.pipeline import Pipeline
@@ -71,6 +72,7 @@ class Compiler:
         session.options["intrinsics"] = dict(request.intrinsics or {})
         session.options[SCHEDULES] = dict(request.schedules or {})
         session.options[TUNING] = request.tuning
+        session.options[REQUESTED] = request.activations
         session.options["strategies"] = self._strategies(session)
 
     def _compile(self, module: ir.Module, folder: Path | None) -> Artifact:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mirlo.passes.graph.activations import ACTIVATIONS
 from mirlo.passes.targets import CompileOptions
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class CompileRequest:
     tune_seconds: float | None = None
     """The time of a search before the compilation; None for no search."""
     precision: str | None = None
+    activations: str | None = None
+    """How activations are represented in products with weights of a few bits; None for what the model says."""
     placement: str | Mapping[str, Sequence[int]] = "priority"
     trust_file: bool = False
     """Whether a file of IR may name passes that reach outside of the module."""
@@ -70,6 +73,8 @@ class CompileRequest:
             raise ValueError("placement: a pipeline of your own says so itself, with the pass partition")
         if self.precision not in (None, *PRECISIONS):
             raise ValueError(f"precision: expected {', '.join(PRECISIONS)} or None, found {self.precision!r}")
+        if self.activations not in (None, *ACTIVATIONS):
+            raise ValueError(f"activations: expected {', '.join(ACTIVATIONS)} or None, found {self.activations!r}")
         if self.precision is not None and self.pipeline is not None:
             raise ValueError("precision: a pipeline of your own says so itself, with the pass to-mixed-precision")
 
@@ -99,6 +104,7 @@ class CompileRequest:
             "params": self.params,
             "tuning": self.tuning.digest if self.tuning is not None else None,
             "precision": self.precision,
+            "activations": self.activations,
             "placement": self.placement,
             "trust_file": self.trust_file,
         }

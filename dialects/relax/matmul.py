@@ -26,6 +26,8 @@ class Matmul(RelaxOp, name="matmul"):
     """numpy's `matmul`: batched over leading dims, vectors allowed; either operand may be read transposed.
 
     `out_dtype` is the type of the accumulators and of the result; with it, i8 and ui8 operands may be mixed.
+    `activations` is how the left operand may be represented in a product with weights of a few bits: as it is, as int8
+    with a scale for each block (`i8x2`: 16 bits), or as bf16. It is a permission: targets may compute exactly.
     """
 
     lhs = operand()
@@ -33,10 +35,17 @@ class Matmul(RelaxOp, name="matmul"):
     transpose_lhs = Bool(False)
     transpose_rhs = Bool(False)
     out_dtype = ElementType(None)
+    activations = Str("exact", choices=("exact", "i8", "i8x2", "bf16"))
 
     @staticmethod
     def infer(
-        lhs: TensorType, rhs: TensorType, *, transpose_lhs: bool, transpose_rhs: bool, out_dtype: DType | None
+        lhs: TensorType,
+        rhs: TensorType,
+        *,
+        transpose_lhs: bool,
+        transpose_rhs: bool,
+        out_dtype: DType | None,
+        activations: str,
     ) -> TensorType:
         element = product_dtype("operands", lhs, rhs, out_dtype)
         if lhs.rank == 0 or rhs.rank == 0:

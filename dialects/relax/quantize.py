@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import ElementType, Int
-from mirlo.dialects.core.dtypes import DType
-from mirlo.dialects.core.op import OpError, operand, optional
+from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.core.op import OpError, operand, optional, result
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
@@ -48,7 +48,10 @@ class Quantize(RelaxOp, name="quantize"):
 
 
 class Dequantize(RelaxOp, name="dequantize"):
-    """(x - zero_point) * scale; scale, zero point, axis and block as in `quantize`."""
+    """(x - zero_point) * scale; scale, axis and block as in `quantize`.
+
+    A zero point has the shape of the scale, and the element type of x or of the scale.
+    """
 
     x = operand()
     scale = operand()
@@ -65,8 +68,58 @@ class Dequantize(RelaxOp, name="dequantize"):
         if not dtype.is_float:
             raise OpError(f"dtype must be floating point, got {dtype}")
         _require_scale(x, scale, axis, block)
-        _require_zero_point(zero_point, scale, x.dtype)
+        is_real = zero_point is not None and zero_point.dtype is scale.dtype
+        _require_zero_point(zero_point, scale, scale.dtype if is_real else x.dtype)
         return x.with_dtype(dtype)
+
+
+class Unpack(RelaxOp, name="unpack"):
+    """Elements of 2 or 4 bits that are packed in bytes, lowest bits first, along the last dim.
+
+    Packed constants stay as they are in memory and in files: this operator is not folded.
+    """
+
+    x = operand()
+    dtype = ElementType()
+
+    @staticmethod
+    def infer(x: TensorType, *, dtype: DType) -> TensorType:
+        if x.dtype.name != "u8" or x.rank < 1:
+            raise OpError(f"operand must be u8 of rank 1 or more, got {x}")
+        if not dtype.is_integer or dtype.bits not in (2, 4):
+            raise OpError(f"dtype must be an integer of 2 or 4 bits, got {dtype}")
+        return x.with_dtype(dtype).with_shape([*x.shape[:-1], x.shape[-1] * (8 // dtype.bits)])
+
+
+class QuantizeRows(RelaxOp, name="quantize_rows"):
+    """Rows as int8 codes with one scale for each `block` elements, zeros appended to the last block.
+
+    The results are the codes [digits, blocks, rows, block], the scales f32 [blocks, rows], and `offset` times the sums
+    of the codes, i32 [digits, blocks, rows]. With one digit the scale is the largest magnitude of a block over 127.
+    Two or three digits of base 256, the lowest first, represent elements with 16 or 24 bits.
+    """
+
+    x = operand()
+    block = Int(32)
+    digits = Int(1)
+    offset = Int(1)
+    codes = result()
+    scales = result()
+    sums = result()
+
+    @staticmethod
+    def infer(x: TensorType, *, block: int, digits: int, offset: int) -> list[TensorType]:
+        require_kind(x, ("float",), "operand")
+        if x.rank != 2:
+            raise OpError(f"operand must be a matrix, got {x}")
+        if block < 1 or digits not in (1, 2, 3):
+            raise OpError(f"block must be positive and digits 1 to 3, got {block} and {digits}")
+        rows, blocks = x.shape[0], D.ceildiv(x.shape[1], block)
+        return [
+            TensorType((digits, blocks, rows, block), DTYPES["i8"]),
+            TensorType((blocks, rows), DTYPES["f32"]),
+            TensorType((digits, blocks, rows), DTYPES["i32"]),
+        ]
 
 
 def _require_quantized(dtype: DType, what: str) -> None:

@@ -37,6 +37,7 @@ def decide(
                 strategies=request.strategies, schedules=request.schedules, opt_level=request.opt_level,
                 params=params, cache=request.cache, jobs=request.jobs, tuning=request.tuning,
                 precision=request.precision if is_whole else None,
+                activations=request.activations,
                 placement=nodes if nodes is not None else "priority",
             )
         )  # fmt: skip
@@ -57,4 +58,6 @@ def _settings(targets: Targets, request: CompileRequest) -> str | None:
     if extended(find_target(targets.host.name)) or any(plugin_of(target.name) for target in targets.generators):
         return None
     tuning = request.tuning.digest if request.tuning is not None else ""
-    return f"opt_level={request.opt_level} precision={request.precision} tuning={tuning}"
+    return (
+        f"opt_level={request.opt_level} precision={request.precision} activations={request.activations} tuning={tuning}"
+    )

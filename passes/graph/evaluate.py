@@ -153,7 +153,10 @@ def _slice(op: Any, x: np.ndarray) -> np.ndarray:
 
 @evaluator("dequantize")
 def _dequantize(op: Any, x: np.ndarray, scale: np.ndarray, zero: np.ndarray | None = None) -> np.ndarray | None:
-    if x.dtype.kind not in "iu" or op.dtype.name != "f32" or scale.dtype != np.float32:
+    if op.block and x.ndim == 2:
+        return None  # weights of products stay as they are
+    is_real = zero is not None and zero.dtype.kind not in "iu"
+    if x.dtype.kind not in "iu" or op.dtype.name != "f32" or scale.dtype != np.float32 or is_real:
         return None
     wide = x.astype(np.int64) - (0 if zero is None else _along(op, x, zero).astype(np.int64))
     return wide.astype(np.float32) * _along(op, x, scale)

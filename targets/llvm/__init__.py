@@ -52,6 +52,7 @@ TARGET = Target(
     rule_modules=(
         "mirlo.targets.llvm.intrinsics",
         "mirlo.targets.llvm.legalize",
+        "mirlo.targets.llvm.nbits.rows",
         "mirlo.targets.llvm.schedule.contraction",
         "mirlo.targets.llvm.schedule.elementwise",
         "mirlo.targets.llvm.schedule.rows",

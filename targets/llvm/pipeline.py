@@ -43,6 +43,7 @@ def compile_pipeline(options: Any = None) -> str:
         "convert-layout",
         "simplify",
         "fold-constant",
+        "pack-nbits",
         "cse",
         "remove-dead",
         _step("apply-tuning", "target=llvm", threads, "operators=relax.conv", tuned),

@@ -67,6 +67,7 @@ class Arguments(argparse.Namespace):
     no_cache: bool
     jobs: int | None
     precision: str | None
+    activations: str | None
     specialize: list[dict[str, int]] | None
     trust_file: bool
 
@@ -209,6 +210,11 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
         "--precision",
         choices=("bf16", "f16"),
         help="store weights as such numbers and compute products from them, summed in f32 (default: as they are)",
+    )
+    group.add_argument(
+        "--activations",
+        choices=("exact", "i8", "i8x2", "bf16"),
+        help="how rows are represented in products with weights of 2, 4 or 8 bits (default: as the model permits)",
     )
     group.add_argument("--pipeline", metavar="TEXT", help="passes to run instead of the target's")
     group.add_argument(

@@ -71,6 +71,7 @@ def compile_model(arguments: Arguments) -> tuple[Executable, Progress]:
             cache=arguments.cache,
             jobs=arguments.jobs,
             precision=arguments.precision,
+            activations=arguments.activations,
             placement=arguments.cost,
             specialize=arguments.specialize,
             trust_file=arguments.trust_file,

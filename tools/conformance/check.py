@@ -109,6 +109,10 @@ def _checks(name: str) -> Iterable[tuple[str, TestProgram, Callable[[ProgramOutc
             yield kind, operator_program(short, case), lambda outcome, case=case: _judge(outcome, case)  # type: ignore[misc]
 
 
+_SMALL_INTEGERS = ("int4", "uint4", "int2", "uint2")
+"""Integers that are no kind of numpy's own."""
+
+
 def _judge(outcome: ProgramOutcome, case: OperatorCase) -> SupportVerdict:
     if outcome.error is not None:
         return _not_computed(outcome.error)
@@ -116,7 +120,7 @@ def _judge(outcome: ProgramOutcome, case: OperatorCase) -> SupportVerdict:
     for got, expected in zip(outcome.results, case.expected, strict=True):
         if got.shape != expected.shape:
             return SupportVerdict(WRONG, f"shape {got.shape} instead of {expected.shape}", float("inf"))
-        if got.dtype.kind in "biu":
+        if got.dtype.kind in "biu" or got.dtype.name in _SMALL_INTEGERS:
             count = int((wide(got) != wide(expected.astype(got.dtype))).sum())
             if count:
                 return SupportVerdict(WRONG, f"{count} of {got.size} elements differ", float(count))

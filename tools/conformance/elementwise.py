@@ -218,3 +218,38 @@ def _quantize(draw: Draw) -> OperatorCase:
 def _dequantize(draw: Draw) -> OperatorCase:
     x, scale = draw.array(4, 37, low=-50, high=50), draw.random.uniform(0.01, 0.05, 4).astype(np.float32)
     return case(x, scale, axis=0, expected=wide(x) * wide(scale)[:, None])
+
+
+@operator("unpack", kinds=("u8",))
+def _unpack(draw: Draw) -> OperatorCase:
+    x = draw.random.integers(0, 256, (3, 7)).astype(np.uint8)
+    halves = np.stack([x & 15, x >> 4], axis=-1).reshape(3, 14)
+    signed = ((halves.astype(np.int8) ^ 8) - 8).astype(np.int8)
+    return case(x, dtype="i4", expected=signed.astype(dtype("i4").to_numpy()))
+
+
+@operator("quantize_rows", kinds=("f32",))
+def _quantize_rows(draw: Draw) -> OperatorCase:
+    return _quantized_rows(draw.array(3, 64), 32, 1)
+
+
+@operator("quantize_rows", kinds=("f32",))
+def _quantize_rows_in_digits(draw: Draw) -> OperatorCase:
+    return _quantized_rows(draw.array(2, 37), 16, 2)
+
+
+def _quantized_rows(x: np.ndarray, block: int, digits: int) -> OperatorCase:
+    rows, blocks = len(x), -(-x.shape[1] // block)
+    padded = np.zeros((rows, blocks * block), np.float32)
+    padded[:, : x.shape[1]] = x
+    split = padded.reshape(rows, blocks, block).transpose(1, 0, 2)
+    top = np.abs(split).max(-1)
+    unit = np.float32(127 * 256 ** (digits - 1))
+    rest = np.rint(split * (unit / top)[:, :, None]).astype(np.int64)
+    codes = np.zeros((digits, *split.shape), np.int8)
+    for digit in range(digits - 1):
+        codes[digit] = (rest & 255).astype(np.uint8).view(np.int8)
+        rest = (rest - codes[digit]) >> 8
+    codes[-1] = rest
+    sums = codes.astype(np.int32).sum(-1, dtype=np.int32) * -8
+    return case(x, block=block, digits=digits, offset=-8, expected=(codes, top / unit, sums))

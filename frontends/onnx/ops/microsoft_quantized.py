@@ -103,25 +103,6 @@ def _columns(node: Node, value: int, scale: int, zero: int) -> Any:
     return node.emit("dequantize", node[value], *given, axis=axis, dtype=node.type(scale).dtype)
 
 
-@converter("GatherBlockQuantized", domain=DOMAIN)
-def gather_block_quantized(node: Node) -> Any:
-    """Gather rows of a quantized table together with their scales and zero points."""
-    data, axis = node.type(0), node.attr.int("gather_axis", 0)
-    quantized_axis, block = node.attr.int("quantize_axis", 1), node.attr.int("block_size", 128)
-    bits = node.attr.int("bits", 4)
-    if data.dtype.name == "u8" and bits != 8:
-        raise NodeError(f"numbers of {bits} bits in u8 are not supported, only in tensors of 4 bits")
-    axis, quantized_axis = axis % data.rank, quantized_axis % data.rank
-    if axis == quantized_axis:
-        raise NodeError("attributes 'gather_axis' and 'quantize_axis' must be different axes")
-    rows, scales = (node.emit("gather", node[i], node[1], axis=axis) for i in (0, 2))
-    zeros = node.emit("gather", node[3], node[1], axis=axis) if node.has(3) else None
-    if zeros is None and data.dtype.name == "u8":
-        zeros = node.emit("full", shape=type_of(scales).shape, value=128, dtype="u8")
-    at = quantized_axis if quantized_axis < axis else quantized_axis + node.type(1).rank - 1
-    return node.emit("dequantize", rows, scales, zeros, axis=at, block=block, dtype=type_of(scales).dtype)
-
-
 @converter("MatMulInteger16", domain=DOMAIN)
 def matmul_integer16(node: Node) -> Any:
     lhs, rhs = (node.emit("cast", node[i], dtype="i32") for i in range(2))

@@ -20,17 +20,15 @@ def transposed_weight(op: ir.OpView, b: Rewriter) -> Any:
     rank = kind_of(op.rhs).rank
     axes = [*range(rank - 2), rank - 1, rank - 2]
     weight = b.emit(OPS["permute"], op.rhs, axes=axes)
-    return b.emit(
-        OPS["matmul"], op.lhs, weight, transpose_lhs=op.transpose_lhs, transpose_rhs=False, out_dtype=op.out_dtype
-    )
+    return b.emit(OPS["matmul"], op.lhs, weight, **{**op.attribute_values(), "transpose_rhs": False})
 
 
 @simplify("relax.matmul")
 def permuted_operand(op: ir.OpView, b: Rewriter) -> Any:
     """Merge a permute that swaps the last two dims into a transposed read."""
-    attributes = {"transpose_lhs": op.transpose_lhs, "transpose_rhs": op.transpose_rhs}
+    attributes = op.attribute_values()
     operands = [op.lhs, op.rhs]
-    for i, flag in enumerate(attributes):
+    for i, flag in enumerate(("transpose_lhs", "transpose_rhs")):
         inner = defining(operands[i], "relax.permute")
         if inner is None or len(inner.axes) < 2 or is_constant(inner.x):
             continue
@@ -38,7 +36,7 @@ def permuted_operand(op: ir.OpView, b: Rewriter) -> Any:
         if tuple(inner.axes) == (*range(rank - 2), rank - 1, rank - 2):
             operands[i] = inner.x
             attributes[flag] = not attributes[flag]
-            return b.emit(OPS["matmul"], *operands, **attributes, out_dtype=op.out_dtype)
+            return b.emit(OPS["matmul"], *operands, **attributes)
     return decline("no operand is a permute of its last two dims")
 
 
@@ -52,5 +50,5 @@ def batch_as_rows(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
         return decline("the batch is not known to be larger than one")
     *batch, depth = left.static_shape
     rows = b.emit(OPS["reshape"], op.lhs, shape=(math.prod(batch), depth))
-    made = b.emit(OPS["matmul"], rows, op.rhs, transpose_rhs=op.transpose_rhs, out_dtype=op.out_dtype)
+    made = b.emit(OPS["matmul"], rows, op.rhs, **op.attribute_values())
     return b.emit(OPS["reshape"], made, shape=kind_of(op.output).shape)

@@ -7,7 +7,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
-from mirlo.dialects.tir.compute import Expr, TensorExpr, clamp, identity_of, roundeven
+from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, clamp, constant, identity_of, roundeven, select
 from mirlo.passes.legalize.helpers import saturated, shape_of
 from mirlo.passes.rules import legalize
 
@@ -44,7 +44,8 @@ def dequantize(op: ir.OpView, b: Any) -> ir.Value:
             at = parameter_indices(axes, scale.rank, op.axis % max(x.rank, 1), op.block)
             value = x.at(*axes)
             if zero_point is not None:
-                wide = "f32" if x.dtype.is_float else "i32" if x.dtype.bits < 32 else "i64"
+                is_real = x.dtype.is_float or zero_point.dtype.is_float
+                wide = "f32" if is_real else "i32" if x.dtype.bits < 32 else "i64"
                 value = value.cast(wide) - zero_point.at(*at).cast(wide)
             work = scale.dtype if scale.dtype.bits >= op.dtype.bits else op.dtype
             work = work if work.bits >= 32 else DTYPES["f32"]
@@ -53,6 +54,58 @@ def dequantize(op: ir.OpView, b: Any) -> ir.Value:
         return p.compute(shape_of(op.output), element, name="dequantize")
 
     return b.call_prim(body, op.x, op.scale, op.zero_point)
+
+
+@legalize("relax.unpack")
+def unpack(op: Any, b: Any) -> Any:
+    bits = op.dtype.bits
+    count = 8 // bits
+
+    def body(p: Any, x: TensorExpr) -> TensorExpr:
+        def element(*axes: Expr) -> Expr:
+            *outer, last = axes
+            byte = x.at(*outer, last // count).cast("i32")
+            shifted = byte >> ((last % count).cast("i32") * bits)
+            return shifted.cast("i8").cast(op.dtype)
+
+        return p.compute(shape_of(op.output), element, name="unpack")
+
+    return b.call_prim(body, op.x)
+
+
+@legalize("relax.quantize_rows")
+def quantize_rows(op: Any, b: Any) -> Any:
+    block, digits = op.block, op.digits
+    _, blocks, rows, _ = shape_of(op.codes)
+
+    def body(p: Any, x: TensorExpr) -> tuple[TensorExpr, ...]:
+        def value(k: Expr, row: Expr, i: Expr) -> Expr:
+            return x.at(row, k * block + i, outside=0.0).cast("f32")
+
+        top = p.reduce("max", (blocks, rows), (block,), lambda k, r, i: abs_(value(k, r, i)), init=0.0, name="largest")
+        unit = 127 * 256 ** (digits - 1)
+        scale = p.compute((blocks, rows), lambda k, r: top.at(k, r) / float(unit), name="scale")
+
+        def code(d: Expr, k: Expr, row: Expr, i: Expr) -> Expr:
+            largest = top.at(k, row)
+            is_finite = (largest > 0.0) & (largest < float("inf"))
+            inverse = constant(float(unit), "f32") / largest
+            rest = select(is_finite, roundeven(value(k, row, i) * inverse), constant(0.0, "f32")).cast("i32")
+            digit = rest
+            for place in range(1, digits):
+                low = (rest << 24) >> 24
+                rest = (rest - low) >> 8
+                digit = select(d < place, select(d.equals(place - 1), low, digit), rest)
+            return digit.cast("i8")
+
+        codes = p.compute((digits, blocks, rows, block), code, name="quantize_rows")
+        sums = p.reduce(
+            "add", (digits, blocks, rows), (block,),
+            lambda d, k, r, i: codes.at(d, k, r, i).cast("i32") * op.offset, name="sums",
+        )  # fmt: skip
+        return codes, scale, sums
+
+    return b.call_prim(body, op.x)
 
 
 def _exact(target: DType) -> DType:

@@ -60,9 +60,15 @@ def fraction_to_nearest(b: ValueBuilder, x: Num) -> Num:
 _DOTS = {
     "vpdpbusd": dict.fromkeys((128, 256, 512), "llvm.x86.avx512.vpdpbusd.{bits}"),
     "vdpbf16ps": dict.fromkeys((128, 256, 512), "llvm.x86.avx512bf16.dpbf16ps.{bits}"),
+    "vpmaddubsw": {
+        128: "llvm.x86.ssse3.pmadd.ub.sw.128",
+        256: "llvm.x86.avx2.pmadd.ub.sw",
+        512: "llvm.x86.avx512.pmaddubs.w.512",
+    },
     "vpmaddwd": {128: "llvm.x86.sse2.pmadd.wd", 256: "llvm.x86.avx2.pmadd.wd", 512: "llvm.x86.avx512.pmaddw.d.512"},
 }
-"""Dot-product instructions, by width in bits: of adjacent unsigned and signed int8, bf16, and int16."""
+"""Dot-product instructions, by width in bits: of adjacent unsigned and signed int8, bf16, and int16;
+`vpmaddubsw` has sums of two products of int8 in 16 bits, which saturate."""
 
 
 _NEEDS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -70,10 +76,11 @@ _NEEDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"avx512bf16\.", ("avx512bf16", "avx512vl")),
     (r"avx512\.vpdpbusd\.512", ("avx512vnni",)),
     (r"avx512\.vpdpbusd\.", ("avx512vnni", "avx512vl")),
-    (r"avx512\.pmaddw", ("avx512bw",)),
+    (r"avx512\.pmadd", ("avx512bw",)),
     (r"avx512\.mask\.(range|reduce)\.", ("avx512dq",)),
     (r"avx512\.", ("avx512f",)),
     (r"avx2\.", ("avx2",)),
+    (r"ssse3\.", ("ssse3",)),
     (r"", ()),
 )
 """Features of the processor by the names of intrinsics after `llvm.x86.`; the first pattern that matches counts."""
@@ -96,13 +103,23 @@ def missing_instruction(text: str, processor: Processor) -> tuple[str, str] | No
 
 
 def call_dot(instruction: str, total: ir.Value, first: ir.Value, second: ir.Value) -> ir.Value:
-    """Emit `total + sums of the products of adjacent elements`, for a 128, 256 or 512 bit vector of i32 or f32."""
+    """Emit `total + sums of the products of adjacent elements`, for a 128, 256 or 512 bit vector of i32 or f32.
+
+    `vpmaddubsw` returns the sums alone, of as many bits as the total has.
+    """
     bits = total.type.shape[0] * 32
     name = _DOTS[instruction][bits].format(bits=bits)
+    if instruction == "vpmaddubsw":
+        return _intrinsic(name, [first, second], ir.VectorType.get([bits // 16], ir.IntegerType.get_signless(16)))
     if instruction != "vpmaddwd":
         return _intrinsic(name, [total, first, second], total.type)
     made = _intrinsic(name, [first, second], total.type)
     return ir.Operation.create("arith.addi", results=[total.type], operands=[total, made]).results[0]
+
+
+def call_permute(table: Any, words: Any) -> Any:
+    """Emit the element of a table of 16 floats that the lowest 4 bits of each of 16 lanes name."""
+    return _intrinsic("llvm.x86.avx512.permvar.sf.512", [table, words], table.type)
 
 
 def _by_register(b: ValueBuilder, function: Callable[..., Any], *operands: Num) -> Num:

@@ -47,7 +47,7 @@ def _distinct() -> list[str]:
 def _for_machine(passes: str, name: str) -> str:
     """Return a pipeline whose passes plan for a machine."""
     passes = re.sub(r"\b(schedule|lower-intrinsics)\{", rf"\g<0>machine={name} ", passes)
-    return re.sub(r"\b(winograd|pack-weights)\b", rf"\1{{machine={name}}}", passes)
+    return re.sub(r"\b(winograd|pack-weights|pack-nbits)\b", rf"\1{{machine={name}}}", passes)
 
 
 def _runs_here(machine: Machine) -> bool:

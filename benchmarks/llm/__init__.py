@@ -1,0 +1,1 @@
+"""Language models with weights of a few bits, against ONNX Runtime."""

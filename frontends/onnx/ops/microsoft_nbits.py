@@ -1,0 +1,151 @@
+"""Weights of 2, 4 and 8 bits of `com.microsoft`: packed in bytes, dequantized in blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.registry import converter
+
+DOMAIN = "com.microsoft"
+BITS = (2, 4, 8)
+ACTIVATIONS = {0: "exact", 1: "exact", 2: "exact", 3: "bf16", 4: "i8"}
+"""How activations may be represented, by `accuracy_level`. ONNX Runtime computes level 2, f16, in f32 as well."""
+
+
+@converter("MatMulNBits", domain=DOMAIN)
+def matmul_n_bits(node: Node) -> Any:
+    """Convert; inputs: x, packed weights [N, blocks, bytes of a block], scales, zero points, group of each row, bias.
+
+    The weights stay packed. With an order of groups (`g_idx`), rows of K are sorted by their group.
+    """
+    columns, rows = node.attr.int("N"), node.attr.int("K")
+    bits, block = node.attr.int("bits", 4), node.attr.int("block_size")
+    level, prepacked = node.attr.int("accuracy_level", 0), node.attr.int("weight_prepacked", 0)
+    if bits not in BITS or columns < 1 or rows < 1 or block < 16 or block & (block - 1):
+        raise NodeError(
+            "supported are 2, 4 and 8 bits in blocks of a power of two from 16, "
+            f"got {bits} bits in blocks of {block}, K={rows}, N={columns}"
+        )
+    if prepacked:
+        raise NodeError(f"attribute 'weight_prepacked' must be 0, got {prepacked}: that layout is for CUDA")
+    if level not in ACTIVATIONS:
+        raise NodeError(f"attribute 'accuracy_level' must be 0 to 4, got {level}")
+    blocks = -(-rows // block)
+    if node.type(1).dtype.name != "u8" or node.type(1).elements != columns * blocks * block * bits // 8:
+        raise NodeError(f"{rows} rows in blocks of {block} numbers of {bits} bits do not fit weights {node.type(1)}")
+    if node.type(2).elements != columns * blocks:
+        raise NodeError(f"scales must be {columns} x {blocks}, got {node.type(2)}")
+    packed = node.emit("reshape", node[1], shape=(columns, blocks * block * bits // 8))
+    scales = node.emit("reshape", node[2], shape=(columns, blocks))
+    x, zeros = node[0], _zero_points(node, 3, (columns, blocks), bits, type_of(scales).dtype)
+    weights = unpacked(node, packed, bits)
+    if node.has(4):
+        order = _order_of_groups(node, rows, blocks, block)
+        if order is None:
+            return _biased(node, node.emit("matmul", x, _grouped(node, weights, scales, zeros), transpose_rhs=True))
+        x = node.emit("gather", x, node.constant(order), axis=type_of(x).rank - 1)
+        weights = unpacked(node, node.constant(_sorted(node.array(1), order, columns, bits), "u8"), bits)
+    real = node.emit("dequantize", weights, scales, zeros, axis=1, block=block, dtype=type_of(scales).dtype)
+    if rows % block:
+        real = node.emit("strided_slice", real, axes=[1], begin=[0], end=[rows], strides=[1])
+    return _biased(node, node.emit("matmul", x, real, transpose_rhs=True, activations=ACTIVATIONS[level]))
+
+
+def _biased(node: Node, product: Any) -> Any:
+    return node.emit("add", product, node[5]) if node.has(5) else product
+
+
+def unpacked(node: Node, packed: Any, bits: int) -> Any:
+    """Return values of a few bits, packed in bytes along the last dim, as unsigned integers."""
+    return packed if bits == 8 else node.emit("unpack", packed, dtype=f"u{bits}")
+
+
+def _zero_points(node: Node, index: int, shape: tuple[int, int], bits: int, real: DType) -> Any:
+    """Return the zero points: packed integers, whose rows begin at a byte, or values of the type of the scales."""
+    columns, blocks = shape
+    if not node.has(index):
+        return node.emit("full", shape=shape, value=1 << (bits - 1), dtype=f"u{bits}")
+    given = node.type(index)
+    if given.dtype is real:
+        if given.elements != columns * blocks:
+            raise NodeError(f"zero points of {real} must be {columns} x {blocks}, got {given}")
+        return node.emit("reshape", node[index], shape=shape)
+    if given.dtype.name != "u8":
+        raise NodeError(f"zero points must be packed in u8, or values of {real}, got {given}")
+    width = -(-blocks * bits // 8)
+    if given.elements != columns * width:
+        raise NodeError(f"zero points of {bits} bits for {columns} x {blocks} blocks do not fit {given}")
+    found = unpacked(node, node.emit("reshape", node[index], shape=(columns, width)), bits)
+    if width * 8 // bits == blocks:
+        return found
+    return node.emit("strided_slice", found, axes=[1], begin=[0], end=[blocks], strides=[1])
+
+
+def _order_of_groups(node: Node, rows: int, blocks: int, block: int) -> np.ndarray | None:
+    """Return the rows of K sorted by their group; None if the groups are not whole blocks."""
+    groups = node.array(4)
+    if groups.shape != (rows,) or groups.min() < 0 or groups.max() >= blocks:
+        raise NodeError(f"input 'g_idx' must have {rows} groups from 0 to {blocks - 1}, got {node.type(4)}")
+    order = np.argsort(groups, kind="stable").astype(np.int64)
+    return order if np.array_equal(groups[order], np.arange(rows) // block) else None
+
+
+def _sorted(packed: np.ndarray, order: np.ndarray, columns: int, bits: int) -> np.ndarray:
+    """Return packed weights with sorted rows of K."""
+    count, mask = 8 // bits, (1 << bits) - 1
+    flat = packed.reshape(columns, -1)
+    values = np.stack([flat >> shift & mask for shift in range(0, 8, bits)], axis=-1).reshape(columns, -1)
+    values[:, : len(order)] = values[:, order]
+    parts = values.reshape(columns, -1, count)
+    return np.bitwise_or.reduce(parts << np.arange(0, 8, bits, dtype=np.uint8), axis=-1).astype(np.uint8)
+
+
+def _grouped(node: Node, weights: Any, scales: Any, zeros: Any) -> Any:
+    """Dequantize weights each of whose rows of K names its group."""
+    groups = node.constant(node.array(4).astype(np.int64))
+    rows = type_of(groups).shape[0]
+    if type_of(weights).shape[1] != rows:
+        weights = node.emit("strided_slice", weights, axes=[1], begin=[0], end=[rows], strides=[1])
+    scales, zeros = (node.emit("gather", value, groups, axis=1) for value in (scales, zeros))
+    return node.emit("dequantize", weights, scales, zeros, axis=1, block=1, dtype=type_of(scales).dtype)
+
+
+@converter("GatherBlockQuantized", domain=DOMAIN)
+def gather_block_quantized(node: Node) -> Any:
+    """Gather rows of a quantized table together with their scales and zero points. Indices outside give zeros."""
+    data, axis = node.type(0), node.attr.int("gather_axis", 0)
+    quantized_axis, block = node.attr.int("quantize_axis", 1), node.attr.int("block_size", 128)
+    bits = node.attr.int("bits", 4)
+    is_packed = data.dtype.name == "u8" and bits != 8
+    if data.rank < 2 or not -data.rank <= axis < data.rank or not -data.rank <= quantized_axis < data.rank:
+        raise NodeError(f"attributes 'gather_axis' {axis} and 'quantize_axis' {quantized_axis} must be axes of {data}")
+    axis, quantized_axis = axis % data.rank, quantized_axis % data.rank
+    if axis == quantized_axis:
+        raise NodeError("attributes 'gather_axis' and 'quantize_axis' must be different axes")
+    if data.dtype.name not in ("u8", "u4", "i4") or bits not in BITS or (is_packed and axis == data.rank - 1):
+        raise NodeError(f"a table of {bits} bits in {data}, gathered along axis {axis}, is not supported")
+    indices = node[1]
+    rows, scales = (node.emit("gather", value, indices, axis=axis) for value in (node[0], node[2]))
+    at = quantized_axis if quantized_axis < axis else quantized_axis + node.type(1).rank - 1
+    zeros = node.emit("gather", node[3], indices, axis=axis) if node.has(3) else None
+    if is_packed:
+        rows = unpacked(node, rows, bits)
+        if zeros is not None:
+            zeros = _cut(node, unpacked(node, zeros, bits), type_of(scales).shape)
+    if zeros is None and data.dtype.name == "u8":
+        zeros = node.emit("full", shape=type_of(scales).shape, value=1 << (bits - 1), dtype=f"u{bits}")
+    return node.emit("dequantize", rows, scales, zeros, axis=at, block=block, dtype=type_of(scales).dtype)
+
+
+def _cut(node: Node, value: Any, shape: tuple[Dim, ...]) -> Any:
+    """Cut padding off the last dim."""
+    last = shape[-1]
+    if type_of(value).shape[-1] == last or not isinstance(last, int):
+        return value
+    return node.emit("strided_slice", value, axes=[len(shape) - 1], begin=[0], end=[last], strides=[1])

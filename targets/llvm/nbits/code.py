@@ -1,0 +1,220 @@
+"""Emission of the kernels: positions, loops, and vectors of 16 lanes, which narrower machines divide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.tir.buffers import PARALLEL
+from mirlo.dialects.tir.scalars import create, emit_constant
+from mirlo.dialects.tir.sizes import size_of
+from mirlo.targets.llvm.intrinsics.x86 import call_dot, call_permute
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE
+
+_LESS = 2
+_EQUAL = 0
+
+
+def vector(kind: Any, lanes: int = COLUMNS) -> Any:
+    return ir.VectorType.get([lanes], kind)
+
+
+def f32() -> Any:
+    return ir.F32Type.get()
+
+
+def integer(bits: int) -> Any:
+    return ir.IntegerType.get_signless(bits)
+
+
+def index(value: Dim) -> Any:
+    return size_of(value)
+
+
+def add(a: Any, b: Any) -> Any:
+    return create("arith.addi", a.type, a, b)
+
+
+def offset(a: Any, by: int) -> Any:
+    return add(a, index(by)) if by else a
+
+
+def times(a: Any, b: Any) -> Any:
+    return create("arith.muli", a.type, a, b)
+
+
+def equals(a: Any, b: Any) -> Any:
+    return create("arith.cmpi", integer(1), a, b, predicate=ir.IntegerAttr.get(integer(64), _EQUAL))
+
+
+def smaller(a: Any, b: Any) -> Any:
+    return create("arith.minsi", a.type, a, b)
+
+
+def loop(
+    low: Any, high: Any, body: Callable[..., Sequence[Any] | None], carried: Sequence[Any] = (), step: int = 1,
+    parallel: bool = False,
+) -> list[Any]:  # fmt: skip
+    """Emit a loop: `body(i, *carried)` returns the next carried values. Return the final ones."""
+    made = scf.ForOp(low, high, index(step), list(carried))
+    if parallel:
+        made.operation.attributes[PARALLEL] = ir.UnitAttr.get()
+    with ir.InsertionPoint(made.body):
+        scf.YieldOp(list(body(made.induction_variable, *list(made.inner_iter_args)) or ()))
+    return list(made.results)
+
+
+def branch(condition: Any, then: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
+    """Emit a branch without results."""
+    made = scf.IfOp(condition, [], has_else=True)
+    for block, body in ((made.then_block, then), (made.else_block, otherwise)):
+        with ir.InsertionPoint(block):
+            if body is not None:
+                body()
+            scf.YieldOp([])
+
+
+def splat(value: Any, lanes: int = COLUMNS) -> Any:
+    """Emit a vector with a scalar in all lanes."""
+    return create("vector.broadcast", vector(value.type, lanes), value)
+
+
+def constant(number: float, kind: Any, lanes: int = COLUMNS) -> Any:
+    """Emit a vector with a number in all lanes."""
+    is_float = isinstance(kind, (ir.F32Type, ir.BF16Type, ir.F16Type))
+    attribute = ir.FloatAttr.get(kind, number) if is_float else ir.IntegerAttr.get(kind, int(number))
+    value = ir.DenseElementsAttr.get_splat(vector(kind, lanes), attribute)
+    return create("arith.constant", vector(kind, lanes), value=value)
+
+
+def bitcast(value: Any, kind: Any) -> Any:
+    """Reinterpret the bits of a vector as elements of this type."""
+    lanes = value.type.shape[0] * value.type.element_type.width // kind.width
+    return create("vector.bitcast", vector(kind, lanes), value)
+
+
+def load(buffer: Any, position: Any) -> Any:
+    return create("memref.load", buffer.type.element_type, buffer, position)
+
+
+def load_vector(buffer: Any, position: Any, lanes: int) -> Any:
+    return create("vector.load", vector(buffer.type.element_type, lanes), buffer, position)
+
+
+def store_vector(value: Any, buffer: Any, position: Any) -> None:
+    ir.Operation.create("vector.store", operands=[value, buffer, position])
+
+
+def load_word(buffer: Any, position: Any) -> Any:
+    """Load four adjacent bytes as an i32 in all lanes."""
+    word = bitcast(load_vector(buffer, position, 4), integer(32))
+    scalar = create("vector.extract", integer(32), word, static_position=ir.DenseI64ArrayAttr.get([0]))
+    return splat(scalar)
+
+
+def fused(a: Any, b: Any, c: Any) -> Any:
+    """Emit a * b + c, rounded once."""
+    return create("vector.fma", c.type, a, b, c)
+
+
+def both(name: str, a: Any, b: Any) -> Any:
+    """Emit an operation of two values of one type."""
+    return create(f"arith.{name}", a.type, a, b)
+
+
+def to_float(value: Any) -> Any:
+    return create("arith.sitofp", vector(f32(), value.type.shape[0]), value)
+
+
+def load_floats(buffer: Any, position: Any, kind: str) -> Any:
+    """Load 16 values of this element type from bytes as f32."""
+    if kind == "f32":
+        return bitcast(load_vector(buffer, position, 4 * COLUMNS), f32())
+    if kind == "i8":
+        return to_float(create("arith.extsi", vector(integer(32)), load_vector(buffer, position, COLUMNS)))
+    narrow = load_vector(buffer, position, 2 * COLUMNS)
+    if kind == "f16":
+        return create("arith.extf", vector(f32()), bitcast(narrow, ir.F16Type.get()))
+    bits = create("arith.extui", vector(integer(32)), bitcast(narrow, integer(16)))
+    return bitcast(both("shli", bits, constant(16, integer(32))), f32())
+
+
+def prefetch(buffer: Any, position: Any, lines: range, last: int) -> None:
+    """Prefetch some cache lines after a position, which may be beyond the last one."""
+    inside = smaller(position, index(max(0, last)))
+    for line in lines:
+        memref.PrefetchOp(buffer, [offset(inside, line * LINE)], isWrite=False, localityHint=3, isDataCache=True)
+
+
+class Dots:
+    """Sums of four products of unsigned weights and signed activations in each of 16 lanes."""
+
+    def __init__(self, machine: Machine):
+        self.machine = machine
+        self.accumulates = "u8xi8" in machine.dots
+        """Whether weights of any 8 bits are multiplied; otherwise products of 7 bits must not overflow i16."""
+
+    @staticmethod
+    def supports(machine: Machine, bits: int) -> bool:
+        return machine.vector_bytes >= 32 and ("u8xi8" in machine.dots or ("i16" in machine.dots and bits <= 4))
+
+    def add(self, total: Any, weights: Any, activations: Any) -> Any:
+        """Add products of <64 x i8> weights and <16 x i32> words of activations."""
+        signed = bitcast(activations, integer(8))
+        lanes = min(COLUMNS, self.machine.vector_bytes // 4)
+        if lanes == COLUMNS:
+            return self._add(total, weights, signed)
+        parts = []
+        for at in range(0, COLUMNS, lanes):
+            cut = [_lanes(value, at * n, lanes * n) for value, n in ((total, 1), (weights, 4), (signed, 4))]
+            parts.append(self._add(*cut))
+        made = parts[0]
+        for part in parts[1:]:
+            kind = vector(integer(32), made.type.shape[0] + lanes)
+            mask = ir.DenseI64ArrayAttr.get(list(range(kind.shape[0])))
+            made = create("vector.shuffle", kind, made, part, mask=mask)
+        return made
+
+    def _add(self, total: Any, weights: Any, signed: Any) -> Any:
+        if self.accumulates:
+            return call_dot("vpdpbusd", total, weights, signed)
+        pairs = call_dot("vpmaddubsw", total, weights, signed)
+        return call_dot("vpmaddwd", total, pairs, constant(1, integer(16), pairs.type.shape[0]))
+
+
+def _lanes(value: Any, at: int, count: int) -> Any:
+    """Return adjacent lanes of a vector."""
+    kind = vector(value.type.element_type, count)
+    return create("vector.shuffle", kind, value, value, mask=ir.DenseI64ArrayAttr.get(list(range(at, at + count))))
+
+
+class Decoder:
+    """Values of unsigned weights, relative to the middle of their range, as f32."""
+
+    def __init__(self, machine: Machine, bits: int):
+        self.bits = bits
+        self.middle = 1 << (bits - 1)
+        self.table: Any = None
+        if machine.vector_bytes == 64 and bits <= 4:
+            numbers = (np.arange(16) % (1 << bits) - self.middle).astype(np.float32)
+            self.table = create(
+                "arith.constant", vector(f32()), value=ir.DenseElementsAttr.get(numbers, type=vector(f32()))
+            )
+
+    def value(self, words: Any, shift: int) -> Any:
+        """Return the value of the bits from `shift` on of each lane of <16 x i32>."""
+        if shift:
+            words = both("shrui", words, constant(shift, integer(32)))
+        if self.table is not None:
+            return call_permute(self.table, words)  # only the lowest 4 bits count
+        masked = both("andi", words, constant((1 << self.bits) - 1, integer(32)))
+        return to_float(both("subi", masked, constant(self.middle, integer(32))))
+
+
+def number(value: int) -> Any:
+    return emit_constant(value, integer(32))

@@ -1,0 +1,148 @@
+"""The order of packed weights in memory: panels of columns, read from the first byte to the last.
+
+A panel is 16 columns. Along K it consists of groups of scale blocks: weights, scales, then zero points,
+so that each group starts at a cache line. A block is divided into sub-blocks of at most 32 rows of K; a
+sub-block is a few vectors of 64 bytes. Byte `i` of lane `c` in vector `j` of `v` holds, of column `c`, in its field `f`
+(the lowest bits first) row `4 * (f * v + j) + i`: four rows of a column are adjacent, as int8 dot products need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mirlo.runtime.container import empty_aligned
+
+COLUMNS = 16
+"""Columns of a panel: lanes of f32 in the widest vector."""
+SUB_BLOCK = 32
+"""Most rows of K whose products are summed as integers."""
+LINE = 64
+"""Bytes of a cache line."""
+WIDE_ZEROS = 64
+"""Rows of a block from which zero points are stored as f32: alignment would waste as much."""
+
+
+@dataclass(frozen=True)
+class PanelLayout:
+    """How weights [N, K] with scales [N, blocks] are stored."""
+
+    bits: int
+    block: int
+    """Rows of K with one scale."""
+    columns: int
+    rows: int
+    scale: str
+    """Element type of the scales."""
+    zero: str = ""
+    """Element type of the zero points, relative to the middle of the range; empty if all are in the middle."""
+
+    @property
+    def sub(self) -> int:
+        """Return the rows of K of a sub-block."""
+        return min(self.block, SUB_BLOCK)
+
+    @property
+    def sub_blocks(self) -> int:
+        """Return the number of sub-blocks along K."""
+        return -(-self.rows // self.sub)
+
+    @property
+    def subs_per_block(self) -> int:
+        return self.block // self.sub
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.rows // self.block)
+
+    @property
+    def middle(self) -> int:
+        """Return the zero point that is part of the kernel."""
+        return 1 << (self.bits - 1)
+
+    @property
+    def fields(self) -> int:
+        """Return the weights in a byte."""
+        return 8 // self.bits
+
+    @property
+    def vectors(self) -> int:
+        """Return the vectors of 64 bytes of a sub-block."""
+        return self.sub * self.bits // 32
+
+    @property
+    def panels(self) -> int:
+        """Return the number of panels, which is even: kernels for many rows read two at a time."""
+        return -(-self.columns // (2 * COLUMNS)) * 2
+
+    @property
+    def block_bytes(self) -> int:
+        """Return the bytes of the weights of a block in a panel."""
+        return COLUMNS * self.block * self.bits // 8
+
+    @property
+    def scale_bytes(self) -> int:
+        """Return the bytes of the scales of a block in a panel."""
+        return COLUMNS * (4 if self.scale == "f32" else 2)
+
+    @property
+    def zero_bytes(self) -> int:
+        """Return the bytes of the zero points of a block in a panel."""
+        return {"": 0, "i8": COLUMNS, "f32": 4 * COLUMNS}[self.zero]
+
+    @property
+    def group(self) -> int:
+        """Return the blocks of a group: the fewest whose scales and zero points fill cache lines."""
+        count = 1
+        while (count * self.scale_bytes) % LINE or (count * self.zero_bytes) % LINE:
+            count *= 2
+        return count
+
+    @property
+    def group_bytes(self) -> int:
+        return self.group * (self.block_bytes + self.scale_bytes + self.zero_bytes)
+
+    @property
+    def panel_bytes(self) -> int:
+        return -(-self.blocks // self.group) * self.group_bytes
+
+    @property
+    def bytes(self) -> int:
+        return self.panels * self.panel_bytes
+
+    def pack(self, weights: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None) -> np.ndarray:
+        """Return the panels of weights [N, K], scales and relative zero points [N, blocks]."""
+        made = empty_aligned(np.dtype(np.uint8), (self.bytes,))
+        made[...] = 0
+        groups = -(-self.blocks // self.group)
+        view = made.reshape(self.panels, groups, self.group_bytes)
+        at = self.group * self.block_bytes
+        step = max(1, (1 << 22) // max(1, self.panel_bytes))
+        for first in range(0, self.panels, step):
+            stop = min(first + step, self.panels)
+            view[first:stop, :, :at] = self._bytes_of_weights(weights, first, stop).reshape(stop - first, groups, at)
+        end = at + self.group * self.scale_bytes
+        view[:, :, at:end] = self._by_panel(scales).reshape(self.panels, groups, -1).view(np.uint8)
+        if zeros is not None:
+            view[:, :, end:] = self._by_panel(zeros).reshape(self.panels, groups, -1).view(np.uint8)
+        return made
+
+    def _bytes_of_weights(self, weights: np.ndarray, first: int, stop: int) -> np.ndarray:
+        """Return the bytes of the weights of some panels: [panels, blocks of groups, ...]."""
+        part = weights[first * COLUMNS : stop * COLUMNS]
+        rows = -(-self.blocks // self.group) * self.group * self.block
+        values = np.zeros(((stop - first) * COLUMNS, rows), np.uint8)
+        values[: part.shape[0], : part.shape[1]] = part
+        split = values.reshape(stop - first, COLUMNS, rows // self.sub, self.fields, self.vectors, 4)
+        total: np.ndarray = split[:, :, :, 0]
+        for field in range(1, self.fields):
+            total = total | split[:, :, :, field] << (field * self.bits)
+        return np.ascontiguousarray(total.transpose(0, 2, 3, 1, 4))
+
+    def _by_panel(self, values: np.ndarray) -> np.ndarray:
+        """Return [panels, blocks, columns of a panel], with zeros beyond the last column and block."""
+        blocks = -(-self.blocks // self.group) * self.group
+        made = np.zeros((self.panels * COLUMNS, blocks), values.dtype)
+        made[: values.shape[0], : values.shape[1]] = values
+        return np.ascontiguousarray(made.reshape(self.panels, COLUMNS, blocks).transpose(0, 2, 1))

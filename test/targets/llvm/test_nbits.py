@@ -1,0 +1,199 @@
+"""Products with packed weights: every variant against f64, for every preset, and what is stored."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx_models import make_model, node
+
+import mirlo
+from mirlo.targets.llvm.machine import PRESETS
+from mirlo.targets.llvm.nbits.layout import COLUMNS, PanelLayout
+
+TYPES = {"f32": np.float32, "f16": np.float16}
+LEVELS = {"exact": 0, "i8": 4}
+BOUNDS = {"exact": 1e-5, "i8x2": 2e-4, "i8": 2e-2, "bf16": 1e-2}
+"""Largest error allowed, of the largest result."""
+
+
+class Weights:
+    """Random weights of a few bits, as MatMulNBits has them."""
+
+    def __init__(self, columns: int, rows: int, bits: int, block: int, zeros: str = "", dtype: str = "f32"):
+        random = np.random.default_rng(rows * bits + block)
+        self.columns, self.rows, self.bits, self.block, self.dtype = columns, rows, bits, block, dtype
+        blocks = -(-rows // block)
+        kind = TYPES[dtype]
+        self.constants = {
+            "w": random.integers(0, 256, (columns, blocks, block * bits // 8)).astype(np.uint8),
+            "s": random.uniform(0.005, 0.015, (columns, blocks)).astype(kind),
+        }
+        if zeros == "packed":
+            self.constants["z"] = random.integers(0, 256, (columns, -(-blocks * bits // 8))).astype(np.uint8)
+        if zeros == "real":
+            self.constants["z"] = (random.random((columns, blocks)) * (1 << bits)).astype(kind)
+
+    def model(self, level: int = 0, shape: tuple[Any, ...] = ("m",), **attributes: Any) -> Any:
+        names = ["x", *self.constants] + ([""] * (3 - len(self.constants)) if "b" in self.constants else [])
+        made = node(
+            "MatMulNBits", " ".join(names), "y", domain="com.microsoft", K=self.rows, N=self.columns, bits=self.bits,
+            block_size=self.block, accuracy_level=level, **attributes,
+        )  # fmt: skip
+        kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(TYPES[self.dtype]))
+        model = make_model([made], {"x": (kind, [*shape, self.rows])}, ["y"], self.constants)
+        model.opset_import.add(domain="com.microsoft", version=1)
+        return model
+
+    def real(self) -> np.ndarray:
+        """Return the weights as f64, [columns, rows]."""
+        blocks = -(-self.rows // self.block)
+        codes = self._unpacked(self.constants["w"]).reshape(self.columns, blocks, self.block)
+        zeros = self.constants.get("z")
+        if zeros is None:
+            zeros = np.full((self.columns, blocks), 1 << (self.bits - 1))
+        elif zeros.dtype == np.uint8:
+            zeros = self._unpacked(zeros)[:, :blocks]
+        scaled = (codes - zeros.astype(np.float64)[:, :, None]) * self.constants["s"].astype(np.float64)[:, :, None]
+        return scaled.reshape(self.columns, -1)[:, : self.rows]
+
+    def _unpacked(self, packed: np.ndarray) -> np.ndarray:
+        flat = packed.reshape(self.columns, -1)
+        fields = [flat >> shift & ((1 << self.bits) - 1) for shift in range(0, 8, self.bits)]
+        return np.stack(fields, axis=-1).reshape(self.columns, -1).astype(np.float64)
+
+
+def error(executable: Any, weights: Weights, rows: int) -> float:
+    x = np.random.default_rng(rows).standard_normal((rows, weights.rows)).astype(TYPES[weights.dtype])
+    wanted = x.astype(np.float64) @ weights.real().T
+    return float(np.abs(np.asarray(executable(x), np.float64) - wanted).max() / np.abs(wanted).max())
+
+
+def kernels(executable: Any) -> list[str]:
+    return [kernel.symbol for kernel in executable.artifact.kernels]
+
+
+SHAPES = ((33, 96), (32, 64), (50, 100), (16, 272))
+CASES = list(product((2, 4, 8), (16, 32, 64, 256), ("", "packed", "real"), ("exact", "i8")))[::5] + list(
+    product((2, 4, 8), (32,), ("packed",), ("exact", "i8"))
+)
+
+
+@pytest.mark.parametrize("bits, block, zeros, activations", CASES)
+def test_variants(bits: int, block: int, zeros: str, activations: str) -> None:
+    number = CASES.index((bits, block, zeros, activations))
+    columns, rows = SHAPES[(number + number // 4) % len(SHAPES)]
+    weights = Weights(columns, rows, bits, block, zeros, "f16" if number % 5 == 4 else "f32")
+    executable = mirlo.compile(weights.model(LEVELS[activations]), cache=False, jobs=1)
+    assert any(name.startswith(f"matmul_u{bits}") for name in kernels(executable))
+    bound = max(BOUNDS[activations], 1e-3 if weights.dtype == "f16" else 0)
+    for count in (1, 2, 9, 65):
+        assert error(executable, weights, count) < bound
+
+
+@pytest.mark.parametrize("activations", BOUNDS)
+@pytest.mark.parametrize("zeros", ("", "packed"))
+def test_activations(activations: str, zeros: str) -> None:
+    weights = Weights(48, 320, 4, 32, zeros)
+    executable = mirlo.compile(weights.model(4), activations=activations, cache=False, jobs=1)
+    for count in (1, 7):
+        assert error(executable, weights, count) < BOUNDS[activations]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("bits, level", ((4, 4), (4, 0), (8, 4), (2, 4)))
+def test_presets(preset: str, bits: int, level: int) -> None:
+    from mirlo.targets.llvm.pipeline import compile_pipeline
+
+    passes = compile_pipeline().replace("pack-nbits", f"pack-nbits{{machine={preset}}}")
+    weights = Weights(40, 96, bits, 32, "packed")
+    executable = mirlo.compile(weights.model(level), pipeline=passes, cache=False, jobs=1)
+    for count in (1, 5):
+        assert error(executable, weights, count) < BOUNDS["i8" if level else "exact"]
+
+
+@pytest.mark.parametrize("level", (0, 4))
+def test_as_good_as_onnxruntime(level: int) -> None:
+    weights = Weights(64, 512, 4, 32)
+    model = weights.model(level)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    executable = mirlo.compile(model, cache=False, jobs=1)
+    x = np.random.default_rng(0).standard_normal((8, 512)).astype(np.float32)
+    wanted = x.astype(np.float64) @ weights.real().T
+    ours, theirs = (np.sqrt(np.mean((y - wanted) ** 2)) for y in (executable(x), session.run(None, {"x": x})[0]))
+    assert ours < 1.1 * theirs + 1e-6 * np.abs(wanted).max()
+
+
+def test_threads_and_dims() -> None:
+    weights = Weights(1056, 512, 4, 32)
+    for shape, given in ((("a", "b"), (2, 3)), (("m",), (130,)), ((4,), (4,)), ((1, 1), (1, 1))):
+        executable = mirlo.compile(weights.model(4, shape), threads=2, cache=False, jobs=1)
+        x = np.random.default_rng(0).standard_normal((*given, 512)).astype(np.float32)
+        wanted = x.astype(np.float64) @ weights.real().T
+        assert np.abs(executable(x) - wanted).max() < 2e-2 * np.abs(wanted).max()
+
+
+def test_rows_that_are_zero_infinite_or_no_number() -> None:
+    weights = Weights(32, 64, 4, 32)
+    executable = mirlo.compile(weights.model(4), cache=False, jobs=1)
+    x = np.zeros((5, 64), np.float32)
+    x[1, 3], x[2, 40], x[3] = np.nan, np.inf, 1e-39
+    y = executable(x)
+    assert not y[0].any() and np.isnan(y[1]).all() and not np.isfinite(y[2]).any() and np.isfinite(y[3]).all()
+    assert not y[4].any()
+
+
+@pytest.mark.parametrize("is_whole", (True, False))
+def test_order_of_groups(is_whole: bool) -> None:
+    weights = Weights(24, 128, 4, 32, "packed")
+    groups = np.random.default_rng(5).permutation(np.repeat(np.arange(4), 32)).astype(np.int32)
+    if not is_whole:
+        groups[groups == 3] = 1
+    weights.constants["g"] = groups
+    executable = mirlo.compile(weights.model(0), cache=False, jobs=1)
+    codes = weights._unpacked(weights.constants["w"])
+    zeros = weights._unpacked(weights.constants["z"])[:, :4]
+    real = (codes - zeros[:, groups]) * weights.constants["s"].astype(np.float64)[:, groups]
+    x = np.random.default_rng(6).standard_normal((3, 128)).astype(np.float32)
+    wanted = x @ real.T
+    assert np.abs(executable(x) - wanted).max() < 1e-5 * np.abs(wanted).max()
+    assert any(name.startswith("matmul_u4") for name in kernels(executable)) == is_whole
+
+
+def test_weights_stay_packed() -> None:
+    weights = Weights(512, 1024, 4, 32)
+    executable = mirlo.compile(weights.model(4), cache=False, jobs=1)
+    stored = {spec.dtype: int(np.prod(spec.shape)) for spec in executable.artifact.params}
+    assert stored == {"u8": 512 * 1024 // 2 + 512 * 32 * 4}
+
+
+def test_prepacked_weights_are_refused() -> None:
+    model = Weights(16, 32, 4, 32).model(4, weight_prepacked=1)
+    with pytest.raises(mirlo.MirloError, match="'weight_prepacked' must be 0, got 1"):
+        mirlo.compile(model, cache=False)
+
+
+@pytest.mark.parametrize("bits, block, zero", [*product((2, 4, 8), (16, 64), ("", "i8", "f32"))])
+def test_layout(bits: int, block: int, zero: str) -> None:
+    """Each weight is where the docstring of the layout says."""
+    layout = PanelLayout(bits, block, columns=20, rows=block + 16, scale="f32", zero=zero)
+    random = np.random.default_rng(0)
+    codes = random.integers(0, 1 << bits, (20, block + 16)).astype(np.uint8)
+    scales = random.random((20, 2)).astype(np.float32)
+    zeros = random.integers(-5, 5, (20, 2)).astype({"": "i1", "i8": "i1", "f32": "f4"}[zero])
+    packed = layout.pack(codes, scales, zeros if zero else None)
+    assert packed.nbytes == layout.bytes and layout.group_bytes % 64 == 0
+    for column, row in product((0, 7, 19), (0, 5, 15, block - 1, block + 15)):
+        panel, lane = divmod(column, COLUMNS)
+        number, at = divmod(row // layout.block, layout.group)
+        start = panel * layout.panel_bytes + number * layout.group_bytes
+        sub, inner = divmod(row % block, layout.sub)
+        field, rest = divmod(inner, 4 * layout.vectors)
+        byte = start + at * layout.block_bytes + (sub * layout.vectors + rest // 4) * 64 + lane * 4 + rest % 4
+        assert packed[byte] >> (field * bits) & ((1 << bits) - 1) == codes[column, row]
+        scale = start + layout.group * layout.block_bytes + at * layout.scale_bytes + lane * 4
+        assert packed[scale : scale + 4].view(np.float32)[0] == scales[column, row // block]
