@@ -6,6 +6,7 @@ name: operands, kind of the operands, kind of the result ('same' or 'bool'). Its
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,7 +161,12 @@ def result_type(row: Intrinsic, first: ir.Type) -> ir.Type:
 
 def emit(name: str, *values: Any) -> Any:
     """Emit the intrinsic `tir.<name>` at the insertion point and return its value."""
-    row = INTRINSICS[name]
+    row = INTRINSICS.get(name)
+    if row is None:
+        near = difflib.get_close_matches(name, INTRINSICS, n=1)
+        raise ValueError(f"there is no intrinsic 'tir.{name}'{f'; did you mean {near[0]!r}?' if near else ''}")
+    if len(values) != row.arity:
+        raise ValueError(f"intrinsic 'tir.{name}' takes {row.arity} operands, found {len(values)}")
     return ir.Operation.create(
         f"tir.{name}", results=[result_type(row, values[0].type)], operands=list(values)
     ).results[0]

@@ -15,6 +15,11 @@ from mirlo.runtime.external import ExternalArtifact
 class Crash(Exception):
     """How the generator's process ended, as the end of a sentence whose subject is the generator."""
 
+    def __init__(self, how: str, said: str = ""):
+        super().__init__(how)
+        self.said = said
+        """What it wrote to standard error, where that was kept."""
+
 
 def artifact_problem(made: ExternalArtifact, view: ExternalModule) -> str | None:
     """Return what is wrong with a code generator's result, or None."""

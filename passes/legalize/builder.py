@@ -10,6 +10,8 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
 from mirlo.dialects.tir.compute import Expr, LoopFunction, PrimBuilder, TensorExpr, constant
 from mirlo.passes.legalize.helpers import short_name, tensor_type
+from mirlo.passes.made_by import check_emitted
+from mirlo.passes.rules import Rule
 
 Body = Callable[..., Any]
 
@@ -98,14 +100,14 @@ class LegalizeBuilder:
         ip: ir.InsertionPoint,
         prims: PrimFunctions,
         key: Any,
-        compares: bool = False,
+        rule: Rule | None = None,
     ):
         self.op = op
         self.ip = ip
         self.loc = op.operation.location
         self._prims = prims
         self._key = key
-        self._compares = compares
+        self._foreign = rule if rule is not None and rule.is_foreign else None
         self._calls = 0
         self.created: list[str] = []
         """Names of the operators and `@names` of the functions that the rule created so far."""
@@ -245,10 +247,12 @@ class LegalizeBuilder:
         A rule of a user may read more than operators that count as equal have in common, such as the names of their
         nodes: what it builds is shared only where it is the same.
         """
-        if known and not self._compares:
+        if known and self._foreign is None:
             return known[0]
         function, outputs = build()
-        text = str(function) if self._compares else None
+        if self._foreign is not None:
+            check_emitted(self._foreign, [function.operation])
+        text = None if self._foreign is None else str(function)
         for shared in known:
             if shared.text == text:
                 function.operation.erase()

@@ -205,7 +205,7 @@ class Conversion:
         rules = self._rules_of(operation)
         chosen = self._choices.get(operation)
         for rule in rules if chosen is None else preferring(rules, chosen):
-            builder = LegalizeBuilder(op, operands, rewriter.ip, self.prims, _key(rule, operation), rule.is_foreign)
+            builder = LegalizeBuilder(op, operands, rewriter.ip, self.prims, _key(rule, operation), rule)
             outcome = refusal or run_rule(rule, op, builder)
             if isinstance(outcome, Decline):
                 if builder.created:

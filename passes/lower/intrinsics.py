@@ -13,6 +13,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.lower.calls import CALL, lower_found_calls
 from mirlo.passes.lower.values import Num, ValueBuilder
+from mirlo.passes.made_by import check_emitted, operations_between
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import INTRINSIC, Attempt, Given, Rule, RuleError, functions_of, nearest, try_rules
 from mirlo.passes.targets import TargetError, chain, check_rule_targets, rules_target
@@ -175,10 +176,15 @@ class Lowering:
             raise PassError(message, operation.location)
         b = ValueBuilder(tuple(first.shape) if isinstance(first, ir.VectorType) else None, constants)
         call = IntrinsicCall(operation, b, self.options)
+        rules = self.rules(name)
+        foreign = any(rule.is_foreign for rule in rules)
+        before = _previous(operation) if foreign else None
         with ir.InsertionPoint(operation), operation.location:
-            outcome, rule, attempts = try_rules(self.rules(name), call, b)
+            outcome, rule, attempts = try_rules(rules, call, b)
         if rule is None:
             raise self.nobody(call, attempts)
+        if foreign and rule.is_foreign:
+            check_emitted(rule, operations_between(before, operation))
         value = outcome.value if isinstance(outcome, Num) else outcome
         if not isinstance(value, ir.Value) or value.type != result.type:
             got = value.type if isinstance(value, ir.Value) else type(value).__name__
@@ -206,6 +212,16 @@ class Lowering:
             where = " or ".join(f"'{target}'" for target in self.targets)
             message += f': none is registered for {where}; add one with @intrinsic("{call.name}", target=...)'
         return PassError(message, call.location)
+
+
+def _previous(operation: ir.Operation) -> ir.Operation | None:
+    """Return the operation before one in its block."""
+    previous = None
+    for op in operation.block:
+        if op.operation == operation:
+            return previous
+        previous = op.operation
+    return None
 
 
 def _intrinsics_in(root: ir.Operation) -> tuple[list[ir.Operation], list[Any]]:

@@ -84,6 +84,10 @@ class ValueBuilder:
 
     def emit(self, op: str, kind: str, *operands: Num, **attributes: Any) -> Num:
         """Emit any operation with one result, a Num of this kind."""
+        if not isinstance(kind, str):
+            raise TypeError(
+                f"emit('{op}', ...): expected the element type of the result, such as 'f32', found {kind!r}"
+            )
         made = ir.Operation.create(
             op, results=[self.type(kind)], operands=[x.value for x in operands], attributes=attributes
         )
@@ -145,6 +149,9 @@ class ValueBuilder:
     def compare(self, predicate: str, x: Num, y: Number) -> Num:
         """Return an i1 Num; float comparisons are ordered (false for NaN), except 'ne' and 'unordered'."""
         table, op = (_FLOAT_PREDICATES, "arith.cmpf") if x.is_float else (_INT_PREDICATES, "arith.cmpi")
+        if predicate not in table:
+            kinds = "floats" if x.is_float else "integers"
+            raise ValueError(f"compare '{predicate}' of {kinds}: expected one of {', '.join(table)}")
         i64 = ir.IntegerType.get_signless(64)
         return self.emit(op, "i1", x, self.like(x, y), predicate=ir.IntegerAttr.get(i64, table[predicate]))
 

@@ -13,6 +13,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import dim_attributes
 from mirlo.dialects.tir.extents import add_extents
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
+from mirlo.passes.made_by import check_emitted
 from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Rule, nearest, try_rules
@@ -128,6 +129,8 @@ class SchedulePrims(Pass):
                 reasons = "\n".join(f"  {attempt}" for attempt in attempts)
                 raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
             del made
+            if rule.is_foreign:
+                check_emitted(rule, [kernel.view.op.operation])
             session.notes.append(ScheduleRecord(name, rule, tuple(attempts)))
             if self.explain:
                 declined = "".join(f"\n  {attempt}" for attempt in attempts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -15,6 +16,7 @@ from mirlo.targets.llvm.intrinsics.x86 import missing_instruction
 from mirlo.targets.llvm.machine_code import CodeSettings, generate
 from mirlo.targets.llvm.pipeline import lower_to_llvm
 from mirlo.targets.llvm.processor import Processor
+from mirlo.targets.llvm_guard import make_guarded, suspects_in_text
 
 ENTRY = "mirlo_entry"
 MAIN = "main"
@@ -50,7 +52,9 @@ def compile_text(text: str, settings: CodeSettings, entry: EntryInterface | None
             "kernel was made for another machine; leave out the option 'machine' of passes, or name that of the target"
         )
     with ir.Location.unknown():
-        return compile_module(ir.Module.parse(text), settings, entry)
+        module = ir.Module.parse(text)
+        make = partial(compile_module, module, settings, entry)
+        return make_guarded(module.operation, suspects_in_text(text), make)
 
 
 def compile_module(module: ir.Module, settings: CodeSettings, entry: EntryInterface | None = None) -> bytes:

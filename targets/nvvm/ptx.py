@@ -14,8 +14,10 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir, llvm, passmanager
 from mirlo.passes.lower.calls import find
+from mirlo.passes.made_by import RULE
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
+from mirlo.targets.llvm_guard import make_guarded, suspects_in
 from mirlo.targets.llvm_text import readable_by_older
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.entry import describe, pass_tensor_maps
@@ -81,7 +83,11 @@ def to_ptx(
         name = ir.StringAttr(function.attributes["sym_name"]).value
         if name in kernels.values():
             describe(function, maps.get(name, ()), together.get(name))
-    code = assemble(readable_by_older(llvm.translate_module_to_llvmir(whole)), chip, opt_level, libdevice).encode()
+    code = make_guarded(
+        whole,
+        suspects_in(whole),
+        lambda: assemble(readable_by_older(llvm.translate_module_to_llvmir(whole)), chip, opt_level, libdevice),
+    ).encode()
     return [KernelCode(name, entry, code, shared=asked.get(entry, 0)) for name, entry in kernels.items()]
 
 
@@ -151,7 +157,12 @@ def check_translated(root: ir.Operation) -> None:
         elif op.name == "llvm.call_intrinsic":
             name = ir.StringAttr(op.attributes["intrin"]).value
             if not _INTRINSICS.match(name):
-                problems.append(PassError(f"NVIDIA GPUs have no code for '{name}'", op.location))
+                rule = (
+                    f", which rule '{ir.StringAttr(op.attributes[RULE]).value}' emitted"
+                    if RULE in op.attributes
+                    else ""
+                )
+                problems.append(PassError(f"NVIDIA GPUs have no code for '{name}'{rule}", op.location))
         return ir.WalkResult.INTERRUPT if problems else ir.WalkResult.ADVANCE
 
     for region in root.regions:

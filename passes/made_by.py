@@ -1,0 +1,69 @@
+"""What rules emit, checked at once: invalid operations are errors that name the rule, not a later pass.
+
+Operations of the llvm dialect may be unknown to LLVM only, which a target finds out when it makes code. They are marked
+with the rule that emitted them (`tir.rule`), for the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.rules import Rule, RuleError
+
+RULE = "tir.rule"
+"""Attribute of operations of the llvm dialect: the rule of a user that emitted them."""
+_LLVM = "llvm."
+
+
+def operations_between(before: ir.Operation | None, after: ir.Operation) -> list[ir.Operation]:
+    """Return the operations of a block between two of them; from its start if the first is None."""
+    found = []
+    block = iter(after.block)
+    if before is not None:
+        for op in block:
+            if op.operation == before:
+                break
+    for op in block:
+        if op.operation == after:
+            break
+        found.append(op.operation)
+    return found
+
+
+def check_emitted(rule: Rule, emitted: Iterable[ir.Operation]) -> None:
+    """Verify what a rule of a user emitted, and mark what only the back end can check."""
+    for op in emitted:
+        for inner in _walk(op):
+            if inner.name.startswith(_LLVM):
+                if not inner.context.is_registered_operation(inner.name):
+                    raise RuleError(f"rule '{rule}' at {rule.place} emitted '{inner.name}', which does not exist")
+                inner.attributes[RULE] = ir.StringAttr.get(f"{rule} at {rule.place}", inner.context)
+        try:
+            op.verify()
+        except ir.MLIRError as error:
+            found = "; ".join(diagnostic.message for diagnostic in error.error_diagnostics) or str(error)
+            raise RuleError(f"rule '{rule}' at {rule.place} emitted invalid IR: {found}") from error
+
+
+def _walk(op: ir.Operation) -> Iterator[ir.Operation]:
+    yield op
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield from _walk(inner.operation)
+
+
+def take_marks(root: ir.Operation) -> dict[str, set[str]]:
+    """Return the rules by the operations that they emitted, and drop the marks."""
+    found: dict[str, set[str]] = {}
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name.startswith(_LLVM) and RULE in op.attributes:
+            name = op.attributes["intrin"] if "intrin" in op.attributes else ir.StringAttr.get(op.name)
+            found.setdefault(ir.StringAttr(name).value, set()).add(ir.StringAttr(op.attributes[RULE]).value)
+            del op.attributes[RULE]
+        return ir.WalkResult.ADVANCE
+
+    root.walk(visit)
+    return found

@@ -1,0 +1,83 @@
+"""Code of operations that LLVM may not know: made in a fork, where LLVM ends the process instead of failing.
+
+The translation to LLVM IR crashes on an intrinsic that does not exist, and a back end ends the process on one of
+another architecture. Mirlo's own rules emit only what exists; operations from files and from rules of users are tried.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.made_by import take_marks
+from mirlo.passes.registry import PassError
+
+Made = TypeVar("Made")
+
+_KNOWN = re.compile(
+    r"llvm\.(readcyclecounter"
+    r"|x86\.(avx512\.(vpdpbusd\.\d+|pmaddw\.d\.512|mask\.(scalef|range|reduce)\.p[sd]\.512)"
+    r"|avx512bf16\.dpbf16ps\.\d+|sse2\.pmadd\.wd|avx2\.pmadd\.wd)"
+    r"|(fabs|sqrt|floor|ceil|trunc|roundeven|copysign|fma|exp2)\.(f16|bf16|f32|f64))"
+)
+"""The intrinsics that Mirlo's rules call."""
+_NAMES = re.compile(r'"(llvm\.[\w.]+)"')
+
+
+def suspects_in_text(text: str) -> set[str]:
+    """Return the operations and intrinsics in a module's text that LLVM may not know."""
+    if '"llvm.' not in text:
+        return set()
+    context = ir.Context.current
+    names = set(_NAMES.findall(text))
+    return {name for name in names if not (_KNOWN.fullmatch(name) or context.is_registered_operation(name))}
+
+
+def suspects_in(root: ir.Operation) -> set[str]:
+    """Return the operations and intrinsics in a module that LLVM may not know."""
+    found: set[str] = set()
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name.startswith("llvm."):
+            name = ir.StringAttr(op.attributes["intrin"]).value if op.name == "llvm.call_intrinsic" else op.name
+            found.add(name)
+        return ir.WalkResult.ADVANCE
+
+    root.walk(visit)
+    registered = root.context.is_registered_operation
+    return {name for name in found if not (_KNOWN.fullmatch(name) or registered(name))}
+
+
+def make_guarded(root: ir.Operation, suspects: Iterable[str], make: Callable[[], Made]) -> Made:
+    """Return what `make` makes of a module: in a fork, if it holds operations that LLVM may not know."""
+    suspects = sorted(suspects)
+    if not suspects:
+        return make()
+    from mirlo.passes.byoc.generator_errors import Crash
+    from mirlo.passes.byoc.guard import guarded
+
+    emitted_by = take_marks(root)
+    try:
+        made: Made = guarded(make, quiet=True)
+    except Crash as crash:
+        raise PassError(f"LLVM made no code: {_cause(crash)}{_blamed(suspects, emitted_by)}") from crash
+    return made
+
+
+def _cause(crash: Exception) -> str:
+    """Return LLVM's own words, without positions in the text of the unit."""
+    said = getattr(crash, "said", "")
+    lines = [re.sub(r"^loc\([^)]*\): |^(LLVM )?(ERROR|error): ", "", line).strip() for line in said.splitlines()]
+    lines = [line.removeprefix("error: ") for line in lines if line and "PLEASE submit" not in line]
+    return lines[0] if lines else f"it {crash}"
+
+
+def _blamed(suspects: Iterable[str], emitted_by: dict[str, set[str]]) -> str:
+    """Return who emitted what LLVM does not know, as lines of a message."""
+    lines = []
+    for name in suspects:
+        rules = sorted(emitted_by.get(name, ()))
+        lines += [f"\n  '{name}' was emitted by rule '{rule}'" for rule in rules] or [f"\n  '{name}' is in the IR"]
+    return "".join(lines)
