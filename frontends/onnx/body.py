@@ -12,8 +12,10 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import make_dense
 from mirlo.dialects.core.dims import Dim, symbol
+from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.errors import DimsDiffer, OpMistake, describe_raised
 from mirlo.dialects.core.op import OpError
+from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx import functions, loops, regions, schema
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.broadcasts import Broadcasts
@@ -32,13 +34,19 @@ from mirlo.frontends.onnx.runtime_sizes import bind, bind_unknown, known_sizes, 
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.strings import MOVERS, moved
 from mirlo.frontends.onnx.validity import complaint
-from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, TensorValue, constant, strings
+from mirlo.frontends.onnx.values import (
+    INLINE_ELEMENTS,
+    AnyValue,
+    ListValue,
+    ObjectValue,
+    OptionalValue,
+    TensorValue,
+    constant,
+    strings,
+)
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.kinds import STRING
 from mirlo.runtime.params import ParameterStore
-
-INLINE_ELEMENTS = 16
-"""Most elements of a constant in the IR; larger ones become parameters."""
 
 SYMBOL_LENGTH = 24
 """Characters of a value's name that are part of the symbols derived from it."""
@@ -198,7 +206,11 @@ class Body:
             words = strings(proto.name, self.model.weights.strings(proto))
             words.region = 0
             return words
-        found = constant(proto.name, self.model.weights.array(proto))
+        packed = self.model.weights.packed(proto)
+        if packed is None:
+            found = constant(proto.name, self.model.weights.array(proto))
+        else:
+            found = TensorValue(proto.name, TensorType(tuple(proto.dims), packed[1]), packed=packed[0])
         found.tensor, found.region = proto, 0
         return found
 
@@ -318,6 +330,10 @@ class Body:
             assert value.strings is not None
             words = {"strings": value.strings.reshape(-1).tolist(), "shape": list(value.strings.shape)}
             return self.any_ssa(call_host("mirlo.string.constant", [], [value.kind], **words)[0])
+        if value.packed is not None:
+            kind = TensorType(value.packed.shape, DTYPES["u8"])
+            held = relax_op("constant").make(param=self._parameter(value, value.packed), result_types=[kind])
+            return relax_op("unpack").make(held, dtype=value.type.dtype)
         assert value.known is not None
         if value.compute is not None:
             made = value.compute()
@@ -325,13 +341,11 @@ class Body:
         if value.known.size <= INLINE_ELEMENTS:
             attributes: dict[str, Any] = {"value": make_dense(value.known, value.type)}
         else:
-            attributes = {"param": self._parameter(value)}
+            attributes = {"param": self._parameter(value, value.known)}
         return relax_op("constant").make(**attributes, result_types=[value.type])
 
-    def _parameter(self, value: TensorValue) -> str:
+    def _parameter(self, value: TensorValue, array: np.ndarray) -> str:
         """Add the elements of a value to the parameter store; keep the model's name if it is free."""
-        assert value.known is not None
-        array = value.known
         place = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
         if place not in self._names:
             is_named = value.tensor is not None and self._named_tensors.get(value.name) is value.tensor

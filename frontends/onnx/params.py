@@ -29,7 +29,9 @@ def read_parameters(path: Path, store: ParameterStore) -> None:
         model = load(path)
         for name, tensor in file_tensors(model):
             if name and name not in store:
-                store.add(name, model.weights.array(tensor, name), source=path)
+                packed = model.weights.packed(tensor)
+                array = model.weights.array(tensor, name) if packed is None else packed[0]
+                store.add(name, array, source=path)
     except OnnxImportError as error:
         raise ParameterError(str(error)) from None
 

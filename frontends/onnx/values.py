@@ -20,6 +20,9 @@ from mirlo.frontends.onnx.dtypes import onnx_type_name
 from mirlo.frontends.onnx.kinds import onnx_type_of, tensor_kind
 from mirlo.runtime.kinds import STRING, Kind, optional_of, sequence_of
 
+INLINE_ELEMENTS = 16
+"""Most elements of a constant in the IR; larger ones are parameters."""
+
 
 @dataclass(eq=False)
 class TensorValue:
@@ -33,6 +36,8 @@ class TensorValue:
     """The elements, if known at import; of type `object` if some are symbolic dims."""
     partial: tuple[Dim | None, ...] | None = None
     """The elements of a list of integers, of which only some are known at import; None for the others."""
+    packed: np.ndarray | None = None
+    """The bytes of a constant of 2 or 4 bits an element, which is not known at import."""
     compute: Callable[[], Any] | None = field(default=None, repr=False)
     """Makes the SSA value of a symbolic known value: the operation that was folded."""
     region: int | None = None

@@ -11,11 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.dtypes import OnnxDType, onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, plural
+from mirlo.frontends.onnx.values import INLINE_ELEMENTS
 
 _EXTERNAL = 1
 """TensorProto.DataLocation.EXTERNAL."""
+
+
+_PACKED = (21, 22, 25, 26)
+"""TensorProto.DataType: UINT4, INT4, UINT2, INT2."""
 
 
 class Weights:
@@ -35,20 +41,39 @@ class Weights:
     def array(self, tensor: Any, name: str | None = None) -> np.ndarray:
         """Return the values of a TensorProto, in its shape and element type."""
         what = f"{self.model}: tensor '{name or tensor.name or 'without a name'}'"
-        element = onnx_dtype(tensor.data_type, what)
-        shape = tuple(tensor.dims)
-        if any(dim < 0 for dim in shape):
-            raise OnnxImportError(f"{what} has a negative dim: {list(shape)}")
+        element, shape = onnx_dtype(tensor.data_type, what), _shape(tensor, what)
+        raw = self._raw(tensor, what)
+        if raw is None:
+            return _from_values(getattr(tensor, element.field), element, shape, what)
+        return _from_bytes(raw, element, shape, what)
+
+    def packed(self, tensor: Any) -> tuple[np.ndarray, DType] | None:
+        """Return integers of 2 or 4 bits as bytes, packed along the last dim, and their type.
+
+        None for tensors of other types, small ones, and those in which a byte holds elements of two rows.
+        """
+        if tensor.data_type not in _PACKED or len(tensor.dims) == 0 or math.prod(tensor.dims) <= INLINE_ELEMENTS:
+            return None
+        what = f"{self.model}: tensor '{tensor.name or 'without a name'}'"
+        element, shape = onnx_dtype(tensor.data_type, what), _shape(tensor, what)
+        count = 8 // element.dtype.bits
+        if shape[-1] % count:
+            return None
+        raw = self._raw(tensor, what)
+        if raw is None:
+            values = np.array(getattr(tensor, element.field), np.int32).astype(np.uint8)
+            raw = memoryview(values.tobytes())
+        if len(raw) != math.prod(shape) // count:
+            return None  # `array` says what is wrong
+        return np.frombuffer(raw, np.uint8).reshape(*shape[:-1], shape[-1] // count), element.dtype
+
+    def _raw(self, tensor: Any, what: str) -> Any:
+        """Return the bytes of a tensor; None if its elements are in a typed field."""
         if tensor.HasField("segment"):
             raise OnnxImportError(f"{what} is stored in segments, which ONNX files no longer use; save the model again")
         if tensor.data_location == _EXTERNAL:
-            raw: Any = self._external(tensor, what)
-        elif tensor.HasField("raw_data"):
-            raw = tensor.raw_data
-            raw = self._data.get(raw, raw)
-        else:
-            return _from_values(getattr(tensor, element.field), element, shape, what)
-        return _from_bytes(raw, element, shape, what)
+            return self._external(tensor, what)
+        return self._data.get(tensor.raw_data, tensor.raw_data) if tensor.HasField("raw_data") else None
 
     def strings(self, tensor: Any) -> np.ndarray:
         """Return the elements of a TensorProto of strings."""
@@ -101,6 +126,13 @@ class Weights:
         if path not in self._files:
             self._files[path] = map_file(path, f"{what} has its data in", "the file belongs to the model: put it there")
         return self._files[path]
+
+
+def _shape(tensor: Any, what: str) -> tuple[int, ...]:
+    shape = tuple(tensor.dims)
+    if any(dim < 0 for dim in shape):
+        raise OnnxImportError(f"{what} has a negative dim: {list(shape)}")
+    return shape
 
 
 def map_file(path: Path, why: str, advice: str = "") -> memoryview:

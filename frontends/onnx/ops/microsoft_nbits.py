@@ -149,3 +149,43 @@ def _cut(node: Node, value: Any, shape: tuple[Dim, ...]) -> Any:
     if type_of(value).shape[-1] == last or not isinstance(last, int):
         return value
     return node.emit("strided_slice", value, axes=[len(shape) - 1], begin=[0], end=[last], strides=[1])
+
+
+FP4 = (0.0, 5.208333333e-03, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
+"""Magnitudes of bitsandbytes' FP4 by code; the highest bit is the sign."""
+NF4 = (
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+)  # fmt: skip
+"""Values of bitsandbytes' NF4 by code."""
+
+
+@converter("MatMulBnb4", domain=DOMAIN)
+def matmul_bnb4(node: Node) -> Any:
+    """Convert; inputs: x, codes of 4 bits, the first in the upper half of a byte, and the largest of each block."""
+    columns, rows = node.attr.int("N"), node.attr.int("K")
+    block, kind = node.attr.int("block_size"), node.attr.int("quant_type")
+    node.attr.ignore("training_mode")
+    if node.attr.int("transB", 1) != 1:
+        raise NodeError("attribute 'transB' must be 1")
+    if columns < 1 or rows < 1 or block < 16 or kind not in (0, 1):
+        raise NodeError(f"N={columns}, K={rows}, blocks of {block} and quant_type {kind} are not supported")
+    count, scales = columns * rows, node.type(2)
+    if node.type(1).elements != -(-count // 2) or scales.elements != -(-count // block):
+        raise NodeError(f"{columns} x {rows} numbers in blocks of {block} do not fit {node.type(1)} and {scales}")
+    pairs = node.emit("unpack", node.emit("reshape", node[1], shape=(-(-count // 2), 1)), dtype="u4")
+    upper, lower = node.emit("split", pairs, axis=1, sizes=[1, 1])[::-1]
+    codes = node.emit("reshape", node.emit("concat", [upper, lower], axis=1), shape=(-(-count // 2) * 2,))
+    if count % 2:
+        codes = node.emit("strided_slice", codes, axes=[0], begin=[0], end=[count], strides=[1])
+    table = NF4 if kind else (*FP4, *(-value for value in FP4))
+    real = node.emit("gather", node.constant(np.array(table), scales), node.emit("cast", codes, dtype="i32"), axis=0)
+    factors = node.emit("reshape", node[2], shape=(scales.elements, 1))
+    each = node.emit(
+        "reshape", node.emit("expand", factors, shape=(scales.elements, block)), shape=(scales.elements * block,)
+    )
+    if count % block:
+        each = node.emit("strided_slice", each, axes=[0], begin=[0], end=[count], strides=[1])
+    weights = node.emit("reshape", node.emit("multiply", real, each), shape=(columns, rows))
+    return node.emit("matmul", node[0], weights, transpose_rhs=True)
