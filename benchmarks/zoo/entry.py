@@ -21,7 +21,7 @@ SIZES: Mapping[str, tuple[int, int, int]] = {
     "frames": (40, 32, 56),
     "nodes": (10, 5, 17),
     "edges": (30, 12, 40),
-    "rows": (8, 1, 100),
+    "rows": (8, 1, 1000),
 }
 """The three values of each dim: models are exported with the first of them."""
 

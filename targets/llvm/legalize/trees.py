@@ -30,7 +30,8 @@ def tree_leaves(op: Any, b: Any) -> Any:
             value = loops.let(x[row, clamp(nodes[node, 0].cast(INDEX), 0, D.maximum(features - 1, 0))])
             how = constant(mode, index) if mode >= 0 else loops.let(nodes[node, 1])
             holds = compared(value, loops.let(thresholds[node]), how, mode)
-            return select(holds, nodes[node, 2], nodes[node, 3])
+            # One load from a computed place: LLVM makes branches of a choice between two, which rows mispredict.
+            return nodes[node, constant(3, INDEX) - holds.cast(INDEX)]
 
         def descend(row: Expr, first: Sequence[Expr]) -> None:
             if not first:
