@@ -114,22 +114,23 @@ class Program:
     def _bind(self, positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         require_names(named)
         names = [port.name for port in self.inputs]
-        expected = (
-            f"the model has {len(names)} input{'s' if len(names) != 1 else ''} ({', '.join(map(str, self.inputs))})"
-        )
         if len(positional) > len(names):
-            raise InputError(f"{expected}, found {len(positional)} values")
+            raise InputError(f"{self._expected()}, found {len(positional)} values")
         given = dict(zip(names, positional, strict=False))
         for name, value in named.items():
             if name in given:
                 raise InputError(f"input '{name}' is given twice, by position and by name")
             if name not in names:
-                raise InputError(f"no input is named '{name}': {expected}")
+                raise InputError(f"no input is named '{name}': {self._expected()}")
             given[name] = value
-        missing = [str(port) for port in self.inputs if port.name not in given]
-        if missing:
-            raise InputError(f"{expected}, found {len(given)}: missing {', '.join(missing)}")
+        if len(given) < len(names):
+            missing = [str(port) for port in self.inputs if port.name not in given]
+            raise InputError(f"{self._expected()}, found {len(given)}: missing {', '.join(missing)}")
         return [given[name] for name in names]
+
+    def _expected(self) -> str:
+        count = len(self.inputs)
+        return f"the model has {count} input{'s' if count != 1 else ''} ({', '.join(map(str, self.inputs))})"
 
     def _execute(self, values: Sequence[Any], stamps: np.ndarray | None = None) -> list[Any]:
         dims: dict[str, int] = {}
@@ -215,8 +216,9 @@ def _label(step: ProgramStep) -> str:
 def _own(kind: Kind, value: Any) -> Any:
     """Return a copy of a result for the caller; a sequence of maps becomes a list of dictionaries."""
     if isinstance(value, tuple) and kind.element is not None:
-        items = [_own(kind.element, item) for item in value]
-        return items if kind.element.name == MAP else tuple(items)
+        if kind.element.name == MAP:
+            return list(map(dict.copy, value))
+        return tuple(_own(kind.element, item) for item in value)
     if isinstance(value, (np.ndarray, dict)):
         return value.copy() if isinstance(value, dict) else np.array(value)
     return value

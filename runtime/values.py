@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -80,27 +81,29 @@ def _map_complaint(kind: Kind, value: Any) -> str | None:
     if type(value) is not dict:
         return f"expected a dictionary for {kind}, found {type(value).__name__}"
     assert kind.key is not None
+    key_fits, item_fits = _scalar_test(kind.key), _scalar_test(_element(kind).name)
+    if all(map(key_fits, value)) and all(map(item_fits, value.values())):
+        return None
     for key, item in value.items():
-        if not _is_scalar(kind.key, key):
+        if not key_fits(key):
             return f"expected {kind}, found the key {key!r}"
-        if not _is_scalar(_element(kind).name, item):
+        if not item_fits(item):
             return f"expected {kind}, found the value {item!r}"
     return None
 
 
-def _is_scalar(name: str, value: Any) -> bool:
-    """Return whether a Python scalar is of an element type; an integer does for a float."""
+@cache
+def _scalar_test(name: str) -> Callable[[Any], bool]:
+    """Return a test of whether a Python scalar is of an element type; an integer does for a float."""
     if name == STRING:
-        return isinstance(value, str)
+        return lambda value: isinstance(value, str)
     wanted = numpy_dtype(name)
     if wanted.kind == "b":
-        return isinstance(value, bool)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
+        return lambda value: isinstance(value, bool)
     if wanted.kind in "iu":
-        limits = np.iinfo(wanted)
-        return isinstance(value, int) and int(limits.min) <= value <= int(limits.max)
-    return True
+        low, high = int(np.iinfo(wanted).min), int(np.iinfo(wanted).max)
+        return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    return lambda value: type(value) is float or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
 def _fits(wanted: Sequence[int | str], found: Sequence[int]) -> bool:

@@ -263,7 +263,7 @@ def _nerf(self: Any, places: Any) -> Any:
     waves = torch.cat([f(places * 2.0**i) for i in range(4) for f in (torch.sin, torch.cos)], -1)
     out = self.net(waves)
     alpha = 1 - (-torch.nn.functional.softplus(out[..., 3])).exp()
-    seen = torch.cumprod(torch.cat([torch.ones_like(alpha[:, :1]), 1 - alpha + 1e-10], 1), 1)[:, :-1]
+    seen = torch.cat([torch.zeros_like(alpha[:, :1]), (1 - alpha + 1e-10).log()], 1).cumsum(1).exp()[:, :-1]
     return ((alpha * seen)[..., None] * out[..., :3].sigmoid()).sum(1)
 
 

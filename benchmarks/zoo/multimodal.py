@@ -89,7 +89,7 @@ ENTRIES = (
         **VIT, "backbone_out_indices": [0, 0, 1, 1], "neck_hidden_sizes": [8, 8, 16, 16], "fusion_hidden_size": 16}),
     _image("DepthAnythingForDepthEstimation", "DepthAnythingConfig", {
         "backbone_config": {"model_type": "dinov2", **SMALL, "image_size": 64, "patch_size": 8,
-                            "out_indices": [1, 1, 2, 2], "reshape_hidden_states": False},
+                            "num_hidden_layers": 4, "out_indices": [1, 2, 3, 4], "reshape_hidden_states": False},
         "patch_size": 8, "reassemble_hidden_size": 32, "neck_hidden_sizes": [8, 8, 16, 16], "fusion_hidden_size": 16,
         "head_hidden_size": 8}),
     _image("YolosForObjectDetection", "YolosConfig", {**VIT, "image_size": [64, 64], "num_detection_tokens": 10}),

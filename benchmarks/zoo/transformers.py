@@ -209,7 +209,7 @@ ENTRIES = (
     _decoder("DbrxForCausalLM", "DbrxConfig", {
         "vocab_size": VOCABULARY, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 64,
         "ffn_config": {"hidden_size": 32, "ffn_hidden_size": 32, "moe_num_experts": 4, "moe_top_k": 2},
-        "attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0}}),
+        "attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 10000.0}}),
     _both("BartForConditionalGeneration", "BartConfig"),
     _both("MBartForConditionalGeneration", "MBartConfig"),
     _both("PegasusForConditionalGeneration", "PegasusConfig"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ def zip_labels(scores: Any, *, labels: Sequence[int | str]) -> tuple[dict[int | 
     rows = scores.reshape(1, -1) if scores.ndim == 1 else scores
     if rows.shape[1] != len(labels):
         raise ValueError(f"there are {len(labels)} labels for {rows.shape[1]} scores")
-    order = sorted(range(len(labels)), key=lambda column: labels[column])  # as ONNX Runtime's ordered map
-    keys = [labels[column] for column in order]
-    return tuple(dict(zip(keys, row, strict=True)) for row in rows[:, order].tolist())
+    keys = sorted(labels)  # as ONNX Runtime's ordered map
+    if keys != list(labels):
+        rows = rows[:, sorted(range(len(labels)), key=lambda column: labels[column])]
+    return tuple(map(dict, map(zip, repeat(keys), rows.tolist())))
 
 
 @host_function("mirlo.map.vector")
