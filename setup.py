@@ -22,6 +22,7 @@ setup(
         "mirlo.dialects": ["stubs/*.pyi"],
         "mirlo.frontends.onnx": ["*.txt"],
         "mirlo.runtime": ["*.ll"],
+        "mirlo.targets.llvm.library": ["c/*"],
         "mirlo.targets.onednn.native": ["*.ll"],
         "mirlo.tools.place": ["*.html", "*.css", "*.js"],
     },

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.driver.build import build
 from mirlo.driver.garbage import FewerCollections
 from mirlo.driver.model_cache import open_cache
-from mirlo.driver.request import CompileRequest, Progress, Strategies
+from mirlo.driver.request import CompileRequest, Progress, Strategies, ignore_progress
 
 if TYPE_CHECKING:
     from mirlo.driver.strategies import Measured
@@ -89,8 +89,7 @@ def compile(
     request = CompileRequest(
         model, target, threads, shapes, pipeline, legalize, intrinsics, strategies, schedules, opt_level, save_ir,
         params, open_cache(cache), jobs, tuning=open_database(tune), tune_seconds=_seconds(tune), precision=precision,
-        activations=activations, placement=placement, trust_file=trust_file,
-        **({} if progress is None else {"progress": progress}),
+        activations=activations, placement=placement, trust_file=trust_file, progress=progress or ignore_progress,
     )  # fmt: skip
     if specialize is not None:
         from mirlo.driver.specialize import compile_specialized

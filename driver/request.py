@@ -32,7 +32,7 @@ PLACEMENTS = ("priority", "estimated", "measured")
 """How several targets share a model."""
 
 
-def _ignore_progress(step: str) -> None:
+def ignore_progress(step: str) -> None:
     """Report no progress."""
 
 
@@ -61,9 +61,11 @@ class CompileRequest:
     activations: str | None = None
     """How activations are represented in products with weights of a few bits; None for what the model says."""
     placement: str | Mapping[str, Sequence[int]] = "priority"
+    form: str = ""
+    """The form of code that the emitter makes, for other tools; empty for what its loader takes."""
     trust_file: bool = False
     """Whether a file of IR may name passes that reach outside of the module."""
-    progress: Progress = field(default=_ignore_progress, repr=False)
+    progress: Progress = field(default=ignore_progress, repr=False)
 
     def __post_init__(self) -> None:
         self.options("")  # checks the numbers
@@ -80,7 +82,9 @@ class CompileRequest:
 
     def options(self, target: str, target_options: str = "") -> CompileOptions:
         """Return the options for the pipeline and the emitter of a target."""
-        return CompileOptions(target, self.threads, self.opt_level, target_options, self.jobs, self.cache)
+        return CompileOptions(
+            target, self.threads, self.opt_level, target_options, self.jobs, self.cache, form=self.form
+        )
 
     @property
     def single_target(self) -> str | None:

@@ -46,6 +46,8 @@ class CompileOptions:
     """The cache of compiled kernels."""
     meanwhile: Callable[[Iterable[str]], None] | None = None
     """A callback for the names of the weights, run while workers compile; emitters need not call it."""
+    form: str = ""
+    """The form of code, of the target's `forms`; empty for what its loader takes."""
 
     def __post_init__(self) -> None:
         if self.jobs is not None and self.jobs < 1:
@@ -93,6 +95,8 @@ class Target:
     """Whether it supports dynamic dims; None is for the answer of its parent, and no without one."""
     aliases: tuple[str, ...] = ()
     """Other words that users may look for it by ("cuda" for `nvvm`); errors about unknown targets mention it."""
+    forms: tuple[str, ...] = ()
+    """Forms of code that its emitter makes for other tools, besides the one that its loader takes."""
     figures: Figures | Callable[[str], Figures] | None = None
     """The speed of its code, for placement by estimated cost, or a function of the options in braces that returns
     it. A code generator declares its own."""

@@ -34,7 +34,7 @@ define void @mirlo_pool_cores(ptr %list, i32 %count) { ret void }
 define internal void @affinity_started(i32 %id, i64 %thread) { ret void }
 define internal void @affinity_place(i32 %workers) { ret void }
 """
-_DETACHED = {"darwin": 2}
+_DETACHED = {"darwin": 2, "macos": 2, "apple": 2}
 """PTHREAD_CREATE_DETACHED where it is not 1."""
 
 
@@ -129,13 +129,14 @@ def _siblings(core: int) -> list[int]:
     return found if core in found else [core]
 
 
-def _text() -> str:
+def pool_text(machine: str, system: str) -> str:
+    """Return the pool's LLVM IR for a processor and a system, by their names in triples."""
     template = Path(__file__).with_name("threads.ll").read_text(encoding="utf-8")
-    pause = _PAUSES.get(platform.machine().lower(), "")
+    pause = _PAUSES.get(machine, "")
     # What LLVM knows of another processor need not be declared.
     declared = pause.replace("call", "declare").replace(" 1)", ")")
-    detached = str(_DETACHED.get(sys.platform, 1))
-    is_linux = sys.platform.startswith("linux")
+    detached = str(next((number for name, number in _DETACHED.items() if name in system), 1))
+    is_linux = "linux" in system
     affinity = Path(__file__).with_name("affinity.ll").read_text(encoding="utf-8") if is_linux else _NO_AFFINITY
     template = f"{template}\n{affinity}\n{declared}\n"
     ticks = "declare i64 @llvm.readcyclecounter()" if pause else ""
@@ -148,7 +149,7 @@ def _compile() -> _Pool:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(_text())
+    module = llvm.parse_assembly(pool_text(platform.machine().lower(), sys.platform))
     machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()

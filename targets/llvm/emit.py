@@ -17,7 +17,7 @@ from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.interrupts import POLLS
 from mirlo.targets.llvm.build import build
-from mirlo.targets.llvm.machine_code import CodeSettings
+from mirlo.targets.llvm.machine_code import OBJECT, SUFFIXES, CodeSettings
 from mirlo.targets.llvm.object_code import ENTRY, PROFILED, EntryInterface
 from mirlo.targets.llvm.options import parse_options, threads_of
 from mirlo.targets.llvm.processor import Processor
@@ -32,7 +32,7 @@ def emit(module: Any, options: CompileOptions) -> Artifact:
     `meanwhile` is called with the names of the weights when the worker processes have started.
     """
     processor = parse_options(options.target_options).processor
-    settings = CodeSettings(processor, options.opt_level)
+    settings = CodeSettings(processor, options.opt_level, options.form or OBJECT)
     main = find_main(module)
     signature = signature_of(main)
     kernels = kernel_rows(main, module)
@@ -48,7 +48,9 @@ def emit(module: Any, options: CompileOptions) -> Artifact:
     weights = [spec.name for spec in signature["params"]]
     settle = None if options.meanwhile is None else partial(options.meanwhile, weights)
     objects = build(units, settings, options.cache, options.jobs, settle)
-    code = archive.pack([(f"{unit.name}.o", content) for unit, content in zip(units, objects, strict=True)])
+    code = archive.pack(
+        [(f"{unit.name}{SUFFIXES[settings.form]}", content) for unit, content in zip(units, objects, strict=True)]
+    )
     return Artifact(
         target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],
         params=signature["params"], arena_bytes=signature["arena"], kernels=tuple(kernels), threads=threads_of(options),

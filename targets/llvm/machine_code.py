@@ -18,6 +18,8 @@ from mirlo.targets.llvm_text import readable_by_older
 
 OBJECT, ASSEMBLY, LLVM_IR = FORMS = ("obj", "asm", "llvm-ir")
 """The forms of code."""
+SUFFIXES = {OBJECT: ".o", ASSEMBLY: ".s", LLVM_IR: ".ll"}
+"""The ends of files' names."""
 
 
 @dataclass(frozen=True)

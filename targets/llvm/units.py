@@ -18,7 +18,8 @@ from typing import Any
 from mirlo.dialects.bindings import PACKAGE, ir
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
 from mirlo.passes.memory.names import FORK
-from mirlo.targets.llvm.machine_code import CodeSettings
+from mirlo.runtime.names import c_identifier
+from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings
 from mirlo.targets.llvm.object_code import MAIN, PROFILED, SIZES, EntryInterface
 
 _PLACEHOLDER = "KERNEL"
@@ -73,7 +74,7 @@ def split(module: ir.Module, entry: EntryInterface, settings: CodeSettings) -> l
     units: dict[str, Unit] = {}
     symbols: dict[str, str] = {}
     for name in kernels:
-        unit = _kernel_unit(name, operations, texts, uses, made_by)
+        unit = _kernel_unit(name, operations, texts, uses, made_by, readable=settings.form != OBJECT)
         symbols[name] = unit.symbol
         units.setdefault(unit.key, unit)
     rest = _closure(roots, uses, stop=set(kernels))
@@ -120,8 +121,18 @@ def _joined(units: Sequence[Unit], settings: str) -> Unit:
     )
 
 
+def kernel_symbol(name: str) -> str:
+    """Return the symbol of a kernel in LLVM IR and assembly."""
+    return f"kernel.{c_identifier(name)}"
+
+
 def _kernel_unit(
-    name: str, operations: dict[str, ir.Operation], texts: dict[str, str], uses: dict[str, list[str]], settings: str
+    name: str,
+    operations: dict[str, ir.Operation],
+    texts: dict[str, str],
+    uses: dict[str, list[str]],
+    settings: str,
+    readable: bool = False,
 ) -> Unit:
     members = _closure([name], uses, stop=set())
     own = [member for member in members if _is_defined_here(operations[member])]
@@ -129,8 +140,10 @@ def _kernel_unit(
     parts = [_renamed(texts[member], names) for member in members]
     # The kernel is called from another object file.
     parts[0] = parts[0].replace("func.func private ", "func.func ", 1)
-    key = _digest(settings, "\n".join(parts))
-    symbol = f"mirlo_{key[:24]}"
+    # Code for readers has the kernel's name; object files that models share have that of the content.
+    shown = kernel_symbol(name) if readable else ""
+    key = _digest(f"{settings} {shown}", "\n".join(parts))
+    symbol = shown or f"mirlo_{key[:24]}"
     named = tuple(part.replace(f"@{_PLACEHOLDER}", f"@{symbol}") for part in parts)
     return Unit(name, symbol, key, "\n".join(named), parts=named)
 

@@ -17,6 +17,7 @@ from mirlo.tools.leave import leave
 COMMANDS = {
     "compile": "mirlo.tools.cli.compile",
     "run": "mirlo.tools.cli.run",
+    "link": "mirlo.tools.cli.library",
     "info": "mirlo.tools.cli.info",
     "check": "mirlo.tools.cli.check",
     "bisect": "mirlo.tools.cli.bisecting",

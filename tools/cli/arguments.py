@@ -25,6 +25,9 @@ class Arguments(argparse.Namespace):
     save_ir: str | None
     timing: bool
     emit: str
+    kernel: str | None
+    name: str | None
+    weights: str
     input: list[tuple[str, str]]
     output_dir: str | None
     repeat: int
@@ -119,6 +122,7 @@ def make_parser() -> argparse.ArgumentParser:
     importing.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: standard output)")
     importing.add_argument("--script", action="store_true", help="write a script, in Python syntax, and not MLIR")
     add_shapes(importing)
+    _add_link(commands)
     _add(commands, "targets", "list what code can be made for")
     _add_explain(commands)
     _add_check_target(commands)
@@ -134,15 +138,36 @@ def _add_compile(commands: Any) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: MODEL.mirlo, here)")
     parser.add_argument(
         "--emit",
-        choices=("executable", "source"),
+        choices=("executable", "source", "library", "object", "llvm-ir", "asm", "obj"),
         default="executable",
-        help="'source' writes what code generators make that people can take along, C or ONNX, to the folder -o names",
+        help="'library' and 'object' write a shared library, or object files, with headers for C, C++ and Rust, to the "
+        "folder -o names; 'llvm-ir', 'asm' and 'obj' the code alone, to a file; 'source' what code generators make "
+        "that people can take along, C or ONNX, to a folder",
     )
+    parser.add_argument("--kernel", metavar="NAME", help="with llvm-ir, asm or obj: the code of this kernel only")
+    _add_library(parser, "of a library (default: that of the file)")
     _add_compilation(parser)
     parser.add_argument("--timing", action="store_true", help="print how long each step took")
     parser.add_argument(
         "--report", action="store_true", help="print memory beside what is needed at least, kernels, and the steps"
     )
+
+
+def _add_library(parser: argparse.ArgumentParser, which: str) -> None:
+    parser.add_argument("--name", metavar="NAME", help=f"the name {which}")
+    parser.add_argument(
+        "--weights",
+        choices=("auto", "embed", "beside"),
+        default="auto",
+        help="weights of a library: in it, or in a file beside it (default: in it up to 64 MiB)",
+    )
+
+
+def _add_link(commands: Any) -> None:
+    parser = _add(commands, "link", "link a compiled model to a shared library that C programs open")
+    parser.add_argument("model", metavar="MODEL", help="a compiled model (.mirlo)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the library (default: libMODEL.so, here)")
+    _add_library(parser, "of the model in the library (default: that of the file)")
 
 
 def _add_run(commands: Any) -> None:

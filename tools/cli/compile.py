@@ -24,6 +24,11 @@ def execute(arguments: Arguments) -> None:
     if arguments.emit == "source":
         _emit_source(arguments)
         return
+    if arguments.emit != "executable":
+        from mirlo.tools.cli.library import emit_library
+
+        emit_library(arguments)
+        return
     output = Path(arguments.output or f"{Path(arguments.model).stem}.mirlo")
     if output.is_dir():
         raise CommandError(f"'{output}' is a folder: name a file with -o")

@@ -1,0 +1,647 @@
+/* The run time of models compiled by Mirlo: C99, with POSIX where there is. See mirlo.h. */
+#if !defined(_GNU_SOURCE) && !defined(_WIN32)
+#define _GNU_SOURCE
+#endif
+#include "mirlo.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__unix__) || defined(__APPLE__)
+#define MIRLO_POSIX 1
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#else
+#define MIRLO_POSIX 0
+#endif
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
+#endif
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
+#define ALIGNMENT 64
+#define READABLE 64 /* bytes that can be read of a tensor without elements */
+#define FIRST_WORD 2 /* of the sizes in a call record */
+#define WEIGHTS_HEADER 64
+static const char weights_magic[8] = {'M', 'I', 'R', 'L', 'O', 'W', 'T', '1'};
+
+struct mirlo_model {
+  const mirlo_code *code;
+  mirlo_options options;
+  void **params;
+  const unsigned char *weights;
+  void *mapping;
+  size_t mapped;
+};
+
+typedef struct block {
+  struct block *next;
+  size_t bytes;
+  int used;
+  char *memory;
+} block;
+
+struct mirlo_context {
+  const mirlo_model *model;
+  int64_t *record; /* after a word with the address of the context */
+  void **tensors;
+  void **late; /* by output, what the call allocated */
+  char *arena;
+  size_t arena_bytes;
+  block *blocks;
+  int failed;
+  char nothing[READABLE + ALIGNMENT];
+  char message[256];
+};
+
+static int describe(char *out, size_t bytes, int status, const char *format, ...) {
+  if (out && bytes) {
+    va_list rest;
+    va_start(rest, format);
+    vsnprintf(out, bytes, format, rest);
+    va_end(rest);
+  }
+  return status;
+}
+#define FAIL(c, status, ...) return describe((c)->message, sizeof (c)->message, status, __VA_ARGS__)
+
+/* Memory */
+
+static void *take(const mirlo_options *options, size_t bytes) {
+  size_t room = bytes + ALIGNMENT + sizeof(void *);
+  char *raw, *memory;
+  if (room < bytes) return NULL;
+  raw = (char *)(options->allocate ? options->allocate(options->user, room) : malloc(room));
+  if (!raw) return NULL;
+  memory = raw + sizeof(void *);
+  memory += (ALIGNMENT - (uintptr_t)memory % ALIGNMENT) % ALIGNMENT;
+  memcpy(memory - sizeof(void *), &raw, sizeof raw);
+  return memory;
+}
+
+static void give(const mirlo_options *options, void *memory) {
+  char *raw;
+  if (!memory) return;
+  memcpy(&raw, (char *)memory - sizeof(void *), sizeof raw);
+  if (options->release) {
+    options->release(options->user, raw);
+  } else if (!options->allocate) {
+    free(raw);
+  }
+}
+
+/* The processor */
+
+#if defined(__x86_64__) && defined(__GNUC__)
+static int has_feature(const char *name, size_t length) {
+  /* leaf, register (0 eax, 1 ebx, 2 ecx, 3 edx), bit, and the registers that the system must save: 4 of AVX, 0xe0 of AVX-512 */
+  static const struct { const char *name; uint32_t leaf, part, reg, bit, saved; } table[] = {
+    {"sse3", 1, 0, 2, 0, 0}, {"ssse3", 1, 0, 2, 9, 0}, {"sse4.1", 1, 0, 2, 19, 0}, {"sse4.2", 1, 0, 2, 20, 0},
+    {"popcnt", 1, 0, 2, 23, 0}, {"lzcnt", 0x80000001u, 0, 2, 5, 0}, {"fma", 1, 0, 2, 12, 4}, {"avx", 1, 0, 2, 28, 4},
+    {"f16c", 1, 0, 2, 29, 4}, {"bmi", 7, 0, 1, 3, 0}, {"bmi2", 7, 0, 1, 8, 0}, {"avx2", 7, 0, 1, 5, 4},
+    {"avx512f", 7, 0, 1, 16, 0xe4}, {"avx512dq", 7, 0, 1, 17, 0xe4}, {"avx512cd", 7, 0, 1, 28, 0xe4},
+    {"avx512bw", 7, 0, 1, 30, 0xe4}, {"avx512vl", 7, 0, 1, 31, 0xe4}, {"avx512vbmi", 7, 0, 2, 1, 0xe4},
+    {"avx512vbmi2", 7, 0, 2, 6, 0xe4}, {"gfni", 7, 0, 2, 8, 0}, {"avx512vnni", 7, 0, 2, 11, 0xe4},
+    {"avx512bitalg", 7, 0, 2, 12, 0xe4}, {"avx512vpopcntdq", 7, 0, 2, 14, 0xe4}, {"avx512fp16", 7, 0, 3, 23, 0xe4},
+    {"avxvnni", 7, 1, 0, 4, 4}, {"avx512bf16", 7, 1, 0, 5, 0xe4}, {"avxneconvert", 7, 1, 3, 5, 4},
+  };
+  uint32_t registers[4], saved = 0;
+  size_t i;
+  if (__get_cpuid(1, &registers[0], &registers[1], &registers[2], &registers[3]) && (registers[2] >> 27 & 1)) {
+    uint32_t high;
+    __asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+  }
+  for (i = 0; i < sizeof table / sizeof *table; ++i) {
+    if (strlen(table[i].name) != length || memcmp(table[i].name, name, length)) continue;
+    if (!__get_cpuid_count(table[i].leaf, table[i].part, &registers[0], &registers[1], &registers[2], &registers[3])) return 0;
+    return (registers[table[i].reg] >> table[i].bit & 1) && (saved & table[i].saved) == table[i].saved;
+  }
+  return 0;
+}
+#elif defined(__aarch64__) && defined(__linux__)
+static int has_feature(const char *name, size_t length) {
+  static const struct { const char *name; unsigned long kind, bit; } table[] = {
+    {"dotprod", AT_HWCAP, 20}, {"fullfp16", AT_HWCAP, 10}, {"bf16", AT_HWCAP2, 14}, {"i8mm", AT_HWCAP2, 13},
+  };
+  size_t i;
+  for (i = 0; i < sizeof table / sizeof *table; ++i) {
+    if (strlen(table[i].name) == length && !memcmp(table[i].name, name, length)) return getauxval(table[i].kind) >> table[i].bit & 1;
+  }
+  return 0;
+}
+#else
+static int has_feature(const char *name, size_t length) {
+  (void)name, (void)length;
+  return 1; /* nothing to ask */
+}
+#endif
+
+static int check_machine(const mirlo_code *code, char *error, size_t bytes) {
+  const char *at = code->features;
+  while (*at) {
+    size_t length = strcspn(at, " ");
+    if (!has_feature(at, length)) {
+      return describe(error, bytes, MIRLO_MACHINE, "'%s' was compiled for a processor with %.*s, which this one lacks", code->name,
+                      (int)length, at);
+    }
+    at += length + (at[length] == ' ');
+  }
+  return MIRLO_OK;
+}
+
+/* The thread pool: one of the process. The functions are in mirlo_pool.o, but for systems without POSIX threads. */
+
+#if MIRLO_POSIX && !defined(MIRLO_NO_POOL)
+void mirlo_parallel(void (*function)(void *, int32_t, int32_t), void *arguments, int32_t chunks, int32_t threads);
+int32_t mirlo_pool_start(int32_t workers);
+void mirlo_pool_reset(void);
+void mirlo_pool_cores(const int32_t *cores, int32_t count);
+
+static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static int32_t pool_cores = 1;
+
+static void tell_cores(void) {
+#ifdef __linux__
+  int32_t cores[CPU_SETSIZE], count = 0, i;
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (i = 0; i < CPU_SETSIZE; ++i) {
+      if (CPU_ISSET(i, &set)) cores[count++] = i;
+    }
+  }
+  mirlo_pool_cores(cores, count);
+  pool_cores = count ? count : 1;
+#else
+  long count = sysconf(_SC_NPROCESSORS_ONLN);
+  pool_cores = count > 1 ? (int32_t)count : 1;
+#endif
+}
+
+static void pool_init(void) {
+  mirlo_pool_reset();
+  tell_cores();
+}
+
+static void pool_first(void) {
+  pool_init();
+  pthread_atfork(NULL, NULL, pool_init); /* a child has none of its parent's threads */
+}
+
+static mirlo_parallel_fn start_pool(int32_t threads) {
+  pthread_once(&pool_once, pool_first);
+  pthread_mutex_lock(&pool_lock);
+  mirlo_pool_start((threads < pool_cores ? threads : pool_cores) - 1);
+  pthread_mutex_unlock(&pool_lock);
+  return mirlo_parallel;
+}
+#else
+static mirlo_parallel_fn start_pool(int32_t threads) {
+  (void)threads;
+  return NULL; /* model code then runs on its caller's thread */
+}
+#endif
+
+/* Models */
+
+static int random_seed(DLTensor **tensors, int64_t count) {
+  static uint32_t calls;
+  uint32_t seed = (uint32_t)(uintptr_t)&seed * 2654435761u + ++calls;
+  if (count != 2) return 1;
+#if MIRLO_POSIX
+  {
+    int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    if (file >= 0) {
+      if (read(file, &seed, sizeof seed) != (ssize_t)sizeof seed) seed += calls;
+      close(file);
+    }
+  }
+#endif
+  memset((char *)tensors[1]->data + tensors[1]->byte_offset, 0, tensors[1]->dtype.bits / 8u);
+  memcpy((char *)tensors[1]->data + tensors[1]->byte_offset, &seed, tensors[1]->dtype.bits / 8u < 4 ? 1 : 4);
+  return 0;
+}
+
+static int require_all(DLTensor **tensors, int64_t count) {
+  int64_t size = 1, i;
+  const char *holds;
+  if (count != 3) return 1;
+  for (i = 0; i < tensors[0]->ndim; ++i) size *= tensors[0]->shape[i];
+  holds = (const char *)tensors[0]->data + tensors[0]->byte_offset;
+  for (i = 0; i < size; ++i) {
+    if (!holds[i]) return 1;
+  }
+  memset((char *)tensors[2]->data + tensors[2]->byte_offset, 1, 1);
+  return 0;
+}
+
+static mirlo_packed_fn find_function(const mirlo_options *options, const char *name) {
+  int32_t i;
+  for (i = 0; i < options->function_count; ++i) {
+    if (!strcmp(options->functions[i].name, name)) return options->functions[i].function;
+  }
+  return !strcmp(name, "mirlo.require") ? require_all : !strcmp(name, "mirlo.random_seed") ? random_seed : NULL;
+}
+
+static int check_weights(const mirlo_code *code, const unsigned char *file, size_t size, char *error, size_t bytes) {
+  if (size < WEIGHTS_HEADER || memcmp(file, weights_magic, sizeof weights_magic) || memcmp(file + 8, code->weights_digest, 16) ||
+      size - WEIGHTS_HEADER < code->weights_bytes) {
+    return describe(error, bytes, MIRLO_FILE, "these are not the weights of '%s'", code->name);
+  }
+  return MIRLO_OK;
+}
+
+static int map_weights(mirlo_model *model, const char *path, char *error, size_t bytes) {
+#if MIRLO_POSIX
+  struct stat found;
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0 || fstat(file, &found) || found.st_size <= 0) {
+    if (file >= 0) close(file);
+    return describe(error, bytes, MIRLO_FILE, "cannot read the weights '%s'", path);
+  }
+  model->mapped = (size_t)found.st_size;
+  model->mapping = mmap(NULL, model->mapped, PROT_READ, MAP_PRIVATE, file, 0);
+  close(file);
+  if (model->mapping == MAP_FAILED) {
+    model->mapping = NULL;
+    return describe(error, bytes, MIRLO_FILE, "cannot map the weights '%s'", path);
+  }
+  return check_weights(model->code, (const unsigned char *)model->mapping, model->mapped, error, bytes);
+#else
+  (void)model;
+  return describe(error, bytes, MIRLO_FILE, "cannot map '%s' on this system: pass the weights in memory", path);
+#endif
+}
+
+static int find_weights(mirlo_model *model, char *error, size_t bytes) {
+  const mirlo_code *code = model->code;
+  const unsigned char *file = (const unsigned char *)model->options.weights;
+  int status;
+  model->weights = code->weights;
+  if (code->weights || !code->weights_bytes) return MIRLO_OK;
+  if (file) {
+    if ((uintptr_t)file % ALIGNMENT) return describe(error, bytes, MIRLO_INPUT, "weights in memory must be on a multiple of 64");
+    status = check_weights(code, file, (size_t)(code->weights_bytes + WEIGHTS_HEADER), error, bytes);
+  } else {
+    const char *path = model->options.weights_path;
+    if (!path) return describe(error, bytes, MIRLO_FILE, "'%s' needs options.weights_path, its file of weights", code->name);
+    status = map_weights(model, path, error, bytes);
+    file = (const unsigned char *)model->mapping;
+  }
+  if (status == MIRLO_OK) model->weights = file + WEIGHTS_HEADER;
+  return status;
+}
+
+int mirlo_create(const mirlo_code *code, const mirlo_options *options, mirlo_model **made, char *error, size_t error_bytes) {
+  mirlo_options given;
+  mirlo_model *model;
+  int32_t i;
+  int status;
+  *made = NULL;
+  memset(&given, 0, sizeof given);
+  if (options) memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
+  if (code->abi != MIRLO_ABI || (options && options->size > sizeof given)) {
+    return describe(error, error_bytes, MIRLO_VERSION, "the model is of version %u, mirlo.c of %u: build them together",
+                    (unsigned)code->abi, (unsigned)MIRLO_ABI);
+  }
+  status = check_machine(code, error, error_bytes);
+  if (status) return status;
+  model = (mirlo_model *)take(&given, sizeof *model);
+  if (!model) return describe(error, error_bytes, MIRLO_MEMORY, "there is no memory for a model");
+  memset(model, 0, sizeof *model);
+  model->code = code;
+  model->options = given;
+  status = find_weights(model, error, error_bytes);
+  if (status == MIRLO_OK) {
+    model->params = (void **)take(&given, sizeof(void *) * (size_t)(code->params + code->packed + 1));
+    if (!model->params) status = describe(error, error_bytes, MIRLO_MEMORY, "there is no memory for a model");
+  }
+  if (status == MIRLO_OK) {
+    static const char nothing[READABLE] = {0};
+    for (i = 0; i < code->params; ++i) {
+      const unsigned char *weight = model->weights ? model->weights + code->offsets[i] : (const unsigned char *)nothing;
+      memcpy(&model->params[i], &weight, sizeof weight);
+    }
+    for (i = 0; i < code->packed && status == MIRLO_OK; ++i) {
+      mirlo_packed_fn function = code->packed_own[i] ? code->packed_own[i] : find_function(&given, code->packed_names[i]);
+      if (!function) {
+        status = describe(error, error_bytes, MIRLO_FUNCTION, "'%s' calls '%s': name it in options.functions", code->name,
+                          code->packed_names[i]);
+      }
+      memcpy(&model->params[code->params + i], &function, sizeof function);
+    }
+  }
+  if (status) {
+    mirlo_close(model);
+    return status;
+  }
+  if (code->weights_place) *code->weights_place = model->weights;
+  if (code->set_parallel) {
+    int32_t threads = given.threads && given.threads < code->threads ? given.threads : code->threads;
+    code->set_parallel(given.parallel ? given.parallel : start_pool(threads));
+  }
+  *made = model;
+  return MIRLO_OK;
+}
+
+int mirlo_open(const char *library, const char *name, const mirlo_options *options, mirlo_model **made, char *error,
+               size_t error_bytes) {
+#if MIRLO_POSIX
+  char symbol[256];
+  void *handle, *found;
+  *made = NULL;
+  if (snprintf(symbol, sizeof symbol, "mirlo_model_%s", name) >= (int)sizeof symbol) {
+    return describe(error, error_bytes, MIRLO_FILE, "the name of the model is too long");
+  }
+  handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (!handle) return describe(error, error_bytes, MIRLO_FILE, "%s", dlerror());
+  found = dlsym(handle, symbol);
+  if (!found) {
+    describe(error, error_bytes, MIRLO_FILE, "'%s' has no model '%s'", library, name);
+    dlclose(handle);
+    return MIRLO_FILE;
+  }
+  return mirlo_create((const mirlo_code *)found, options, made, error, error_bytes);
+#else
+  (void)name, (void)options;
+  *made = NULL;
+  return describe(error, error_bytes, MIRLO_FILE, "cannot open '%s' on this system: link the model", library);
+#endif
+}
+
+void mirlo_close(mirlo_model *model) {
+  mirlo_options options;
+  if (!model) return;
+  options = model->options;
+#if MIRLO_POSIX
+  if (model->mapping) munmap(model->mapping, model->mapped);
+#endif
+  give(&options, model->params);
+  give(&options, model);
+}
+
+const mirlo_code *mirlo_code_of(const mirlo_model *model) { return model->code; }
+
+/* Contexts */
+
+int mirlo_context_create(const mirlo_model *model, mirlo_context **made) {
+  const mirlo_code *code = model->code;
+  size_t tensors = (size_t)(code->inputs + code->outputs) + 1;
+  mirlo_context *c = (mirlo_context *)take(&model->options, sizeof *c);
+  *made = NULL;
+  if (!c) return MIRLO_MEMORY;
+  memset(c, 0, sizeof *c);
+  c->model = model;
+  c->tensors = (void **)take(&model->options, tensors * sizeof(void *));
+  c->late = (void **)take(&model->options, tensors * sizeof(void *));
+  c->record = (int64_t *)take(&model->options, ((size_t)code->words + 1) * sizeof(int64_t));
+  if (!c->tensors || !c->late || !c->record) {
+    if (c->record) ++c->record;
+    mirlo_context_destroy(c);
+    return MIRLO_MEMORY;
+  }
+  memcpy(c->record, &c, sizeof c);
+  ++c->record;
+  *made = c;
+  return MIRLO_OK;
+}
+
+void mirlo_context_destroy(mirlo_context *c) {
+  const mirlo_options *options;
+  if (!c) return;
+  options = &c->model->options;
+  while (c->blocks) {
+    block *next = c->blocks->next;
+    give(options, c->blocks->memory);
+    give(options, c->blocks);
+    c->blocks = next;
+  }
+  give(options, c->arena);
+  give(options, c->tensors);
+  give(options, c->late);
+  if (c->record) give(options, c->record - 1);
+  give(options, c);
+}
+
+const char *mirlo_message(const mirlo_context *c) { return c->message; }
+
+static int64_t size_of_dim(const mirlo_context *c, int64_t dim) { return dim >= 0 ? dim : c->record[-dim]; }
+
+/* Check a tensor but for its sizes. */
+static int check_tensor(mirlo_context *c, const mirlo_value *value, const DLTensor *tensor) {
+  int64_t stride = 1;
+  int32_t i;
+  if ((int)tensor->device.device_type != kDLCPU) FAIL(c, MIRLO_INPUT, "'%s': expected a tensor of the CPU", value->name);
+  if (tensor->dtype.code != value->dtype.code || tensor->dtype.bits != value->dtype.bits || tensor->dtype.lanes != 1) {
+    FAIL(c, MIRLO_INPUT, "'%s': expected elements of type code %d with %d bits, found code %d with %d", value->name, value->dtype.code,
+         value->dtype.bits, tensor->dtype.code, tensor->dtype.bits);
+  }
+  if (tensor->ndim != value->ndim) FAIL(c, MIRLO_INPUT, "'%s': expected %d dims, found %d", value->name, value->ndim, tensor->ndim);
+  for (i = 0; i < tensor->ndim; ++i) {
+    if (tensor->shape[i] < 0) FAIL(c, MIRLO_INPUT, "'%s': a dim is negative", value->name);
+  }
+  for (i = tensor->ndim - 1; tensor->strides && i >= 0; --i) {
+    if (tensor->shape[i] != 1 && tensor->strides[i] != stride) FAIL(c, MIRLO_INPUT, "'%s': expected contiguous elements", value->name);
+    stride *= tensor->shape[i];
+  }
+  return MIRLO_OK;
+}
+
+/* The address of the data of a tensor; of something readable where there are no elements; NULL where it is wrong. */
+static void *address_of(mirlo_context *c, const mirlo_value *value, const DLTensor *tensor) {
+  char *data = (char *)tensor->data;
+  int32_t i;
+  for (i = 0; i < tensor->ndim; ++i) {
+    if (!tensor->shape[i]) return c->nothing + (ALIGNMENT - (uintptr_t)c->nothing % ALIGNMENT) % ALIGNMENT;
+  }
+  if (!data) {
+    describe(c->message, sizeof c->message, 0, "'%s': the tensor has no data", value->name);
+    return NULL;
+  }
+  data += tensor->byte_offset;
+  if ((uintptr_t)data % (value->dtype.bits < 8 ? 1u : value->dtype.bits / 8u)) {
+    describe(c->message, sizeof c->message, 0, "'%s': the data are not on a multiple of the element's size", value->name);
+    return NULL;
+  }
+  return data;
+}
+
+/* Tell what compiled code found wrong. */
+static int check_record(mirlo_context *c) {
+  const mirlo_code *code = c->model->code;
+  int64_t found = c->record[0];
+  if (c->failed) FAIL(c, MIRLO_MEMORY, "there is no memory for a tensor whose size depends on data");
+  if (found > 0) {
+    const char *name = found <= code->packed ? code->packed_names[found - 1] : "?";
+    FAIL(c, MIRLO_FUNCTION, "packed function '%s' failed: it returned %lld", name, (long long)c->record[1]);
+  }
+  if (found < 0) {
+    const char *text = -1 - found < code->checks ? code->check_texts[-1 - found] : "a size";
+    FAIL(c, MIRLO_SIZES, "%s: found %lld", text, (long long)c->record[1]);
+  }
+  return MIRLO_OK;
+}
+
+/* Check the inputs and compute all sizes that they determine. */
+static int measure(mirlo_context *c, const DLTensor *inputs) {
+  const mirlo_code *code = c->model->code;
+  int32_t i, d;
+  memset(c->record, 0, (size_t)code->words * sizeof(int64_t));
+  for (d = FIRST_WORD; d < code->arena_word; ++d) c->record[d] = -1;
+  c->failed = 0;
+  c->message[0] = 0;
+  for (i = 0; i < code->inputs; ++i) {
+    const mirlo_value *value = &code->values[i];
+    int status = check_tensor(c, value, &inputs[i]);
+    if (status) return status;
+    for (d = 0; d < value->ndim; ++d) {
+      int64_t dim = value->dims[d], size = inputs[i].shape[d];
+      if (dim < 0 && c->record[-dim] < 0) c->record[-dim] = size;
+      if (size_of_dim(c, dim) != size) {
+        FAIL(c, dim < 0 ? MIRLO_SIZES : MIRLO_INPUT, "'%s': dim %d is %lld, expected %lld", value->name, (int)d, (long long)size,
+             (long long)size_of_dim(c, dim));
+      }
+    }
+  }
+  if (!code->dynamic) return MIRLO_OK;
+  code->entry(NULL, NULL, c->record, NULL);
+  return check_record(c);
+}
+
+int mirlo_shapes(mirlo_context *c, const DLTensor *inputs, DLTensor *outputs) {
+  const mirlo_code *code = c->model->code;
+  int status = measure(c, inputs);
+  int32_t i, d;
+  if (status) return status;
+  for (i = 0; i < code->outputs; ++i) {
+    const mirlo_value *value = &code->values[code->inputs + i];
+    outputs[i].device.device_type = kDLCPU;
+    outputs[i].device.device_id = 0;
+    outputs[i].dtype = value->dtype;
+    outputs[i].ndim = value->ndim;
+    outputs[i].strides = NULL;
+    outputs[i].byte_offset = 0;
+    for (d = 0; d < value->ndim; ++d) outputs[i].shape[d] = value->late && value->dims[d] < 0 ? -1 : size_of_dim(c, value->dims[d]);
+  }
+  return MIRLO_OK;
+}
+
+/* What compiled code calls for memory whose size depends on data; `number` is an output, or below 0. */
+static void *allocate_block(int64_t *record, int64_t number, int64_t bytes) {
+  mirlo_context *c;
+  const mirlo_options *options;
+  block *found, *best = NULL;
+  memcpy(&c, record - 1, sizeof c);
+  options = &c->model->options;
+  if (bytes < READABLE) bytes = bytes < 0 ? -1 : READABLE;
+  for (found = c->blocks; found; found = found->next) {
+    if (!found->used && bytes > 0 && found->bytes >= (size_t)bytes && (!best || found->bytes < best->bytes)) best = found;
+  }
+  if (!best && bytes > 0) {
+    best = (block *)take(options, sizeof *best);
+    if (best) {
+      best->memory = (char *)take(options, (size_t)bytes);
+      best->bytes = (size_t)bytes;
+      best->next = c->blocks;
+      if (best->memory) {
+        c->blocks = best;
+      } else {
+        give(options, best);
+        best = NULL;
+      }
+    }
+  }
+  if (!best) {
+    c->failed = 1;
+    return NULL;
+  }
+  best->used = 1;
+  if (number >= 0 && number < c->model->code->outputs) c->late[number] = best->memory;
+  return best->memory;
+}
+
+static int prepare_outputs(mirlo_context *c, const DLTensor *outputs) {
+  const mirlo_code *code = c->model->code;
+  int32_t i, d;
+  for (i = 0; i < code->outputs; ++i) {
+    const mirlo_value *value = &code->values[code->inputs + i];
+    void **place = &c->tensors[code->inputs + i];
+    int status;
+    *place = NULL;
+    if (value->late) {
+      if (outputs[i].data) FAIL(c, MIRLO_INPUT, "'%s': its size depends on data: expected NULL for its data", value->name);
+      continue;
+    }
+    status = check_tensor(c, value, &outputs[i]);
+    if (status) return status;
+    for (d = 0; d < value->ndim; ++d) {
+      if (outputs[i].shape[d] != size_of_dim(c, value->dims[d])) {
+        FAIL(c, MIRLO_INPUT, "'%s': dim %d is %lld, expected %lld", value->name, (int)d, (long long)outputs[i].shape[d],
+             (long long)size_of_dim(c, value->dims[d]));
+      }
+    }
+    *place = address_of(c, value, &outputs[i]);
+    if (!*place) return MIRLO_INPUT;
+  }
+  return MIRLO_OK;
+}
+
+static int prepare_memory(mirlo_context *c) {
+  const mirlo_code *code = c->model->code;
+  int64_t wanted = code->dynamic ? c->record[code->arena_word] : (int64_t)code->arena_bytes;
+  block *found;
+  if (wanted < 0) FAIL(c, MIRLO_MEMORY, "the call needs more memory than can be counted");
+  if ((uint64_t)wanted > c->arena_bytes) {
+    give(&c->model->options, c->arena);
+    c->arena_bytes = 0;
+    c->arena = (char *)take(&c->model->options, (size_t)wanted);
+    if (!c->arena) FAIL(c, MIRLO_MEMORY, "there are no %lld bytes for the call", (long long)wanted);
+    c->arena_bytes = (size_t)wanted;
+  }
+  for (found = c->blocks; found; found = found->next) found->used = 0;
+  return MIRLO_OK;
+}
+
+int mirlo_run(mirlo_context *c, const DLTensor *inputs, DLTensor *outputs) {
+  const mirlo_code *code = c->model->code;
+  int status = measure(c, inputs);
+  int32_t i, d;
+  if (status == MIRLO_OK) status = prepare_outputs(c, outputs);
+  if (status == MIRLO_OK) status = prepare_memory(c);
+  if (status) return status;
+  for (i = 0; i < code->inputs; ++i) {
+    c->tensors[i] = address_of(c, &code->values[i], &inputs[i]);
+    if (!c->tensors[i]) return MIRLO_INPUT;
+  }
+  c->tensors[code->inputs + code->outputs] = c->record;
+  if (code->allocates) {
+    void *(*function)(int64_t *, int64_t, int64_t) = allocate_block;
+    memcpy(&c->record[code->words - 1], &function, sizeof function);
+    memset(c->late, 0, (size_t)code->outputs * sizeof(void *));
+  }
+  code->entry(c->tensors, c->model->params, c->arena, NULL);
+  status = check_record(c);
+  if (status) return status;
+  for (i = 0; i < code->outputs; ++i) {
+    const mirlo_value *value = &code->values[code->inputs + i];
+    if (!value->late) continue;
+    outputs[i].data = c->late[i];
+    outputs[i].device.device_type = kDLCPU;
+    outputs[i].device.device_id = 0;
+    outputs[i].dtype = value->dtype;
+    outputs[i].ndim = value->ndim;
+    outputs[i].strides = NULL;
+    outputs[i].byte_offset = 0;
+    for (d = 0; d < value->ndim; ++d) outputs[i].shape[d] = size_of_dim(c, value->dims[d]);
+  }
+  return MIRLO_OK;
+}

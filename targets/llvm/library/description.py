@@ -1,0 +1,147 @@
+"""The description of a model in a library, from which its object file, headers and build files are made."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.passes.registry import PassError
+from mirlo.runtime.artifact import Artifact, TensorSpec
+from mirlo.runtime.dtypes import ELEMENT_TYPES
+from mirlo.runtime.names import c_comment, c_identifier
+from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.sizes import Sizes
+
+ALIGNMENT = 64
+"""Bytes whose multiples weights are on: a cache line, and the largest vector."""
+EMBED_BYTES = 64 << 20
+"""Most bytes of weights that go into an object file where nothing else is asked for: more take long to link."""
+HEADER_BYTES = 64
+MAGIC = b"MIRLOWT1"
+"""First bytes of a file of weights; its digest and zeros fill the header."""
+
+
+class LibraryError(PassError):
+    """Raised for a model, or options, of which no library can be made."""
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A weight at an offset from the first one."""
+
+    offset: int
+    array: np.ndarray
+
+
+@dataclass(frozen=True)
+class Description:
+    """A model in a library."""
+
+    name: str
+    """An identifier of C."""
+    artifact: Artifact
+    sizes: Sizes
+    weights: tuple[Weight, ...]
+    """The distinct weights, by offset."""
+    offsets: tuple[int, ...]
+    """The offset of each parameter of the entry function."""
+    weights_bytes: int
+    digest: bytes
+    embedded: bool
+
+    @property
+    def symbol(self) -> str:
+        """Return the name of the descriptor, the only symbol that a library exports."""
+        return f"mirlo_model_{self.name}"
+
+    @property
+    def weights_symbol(self) -> str:
+        """Return the name of the first byte of embedded weights."""
+        return f"mirlo_weights_{self.name}"
+
+    @property
+    def weights_file(self) -> str:
+        """Return the name of the file of weights."""
+        return f"{self.name}.weights"
+
+    def signature(self) -> list[str]:
+        """Return the inputs and outputs as lines for a comment."""
+        rows = [("input", self.artifact.inputs), ("output", self.artifact.outputs)]
+        return [f"{kind} {i}: {_line(spec)}" for kind, specs in rows for i, spec in enumerate(specs)]
+
+
+def describe(artifact: Artifact, store: ParameterStore, name: str, weights: str = "auto") -> Description:
+    """Describe a model; `weights` are to be embedded ("embed"), in a file ("beside"), or either ("auto")."""
+    if artifact.loader != "llvm":
+        raise LibraryError(
+            f"a library is made of models for target 'llvm', found one for '{artifact.target}' (loader "
+            f"'{artifact.loader}')"
+        )
+    _require_supported(artifact)
+    places: dict[str, int] = {}
+    found: list[Weight] = []
+    at = 0
+    for param in dict.fromkeys([spec.name for spec in artifact.params]):
+        array = store.get(param)
+        at = -(-at // ALIGNMENT) * ALIGNMENT
+        places[param] = at
+        found.append(Weight(at, array))
+        at += max(array.nbytes, ALIGNMENT)
+    embedded = bool(at) and (weights == "embed" or (weights == "auto" and at <= EMBED_BYTES))
+    identifier = library_name(name)
+    offsets = tuple(places[spec.name] for spec in artifact.params)
+    return Description(
+        identifier, artifact, Sizes(artifact), tuple(found), offsets, at, _digest(found), embedded
+    )  # fmt: skip
+
+
+def library_name(text: str) -> str:
+    """Return the identifier of a model with this name."""
+    name = c_identifier(text)
+    if len(name) > 128:
+        raise LibraryError(
+            f"the name of the library is longer than 128 characters: name it with --name, found {text!r}"
+        )
+    return name
+
+
+def padded(weights: Sequence[Weight], total: int) -> Any:
+    """Yield the bytes of the weights in order, with zeros between and after them."""
+    at = 0
+    for weight in weights:
+        yield bytes(weight.offset - at)
+        content = np.ascontiguousarray(weight.array).reshape(-1).view(np.uint8)
+        yield content.data
+        at = weight.offset + content.nbytes
+    yield bytes(total - at)
+
+
+def _digest(weights: Sequence[Weight]) -> bytes:
+    made = hashlib.blake2b(digest_size=16)
+    for weight in weights:
+        made.update(f"{weight.offset} {weight.array.nbytes}\n".encode())
+        made.update(np.ascontiguousarray(weight.array).reshape(-1).view(np.uint8).data)
+    return made.digest()
+
+
+def _require_supported(artifact: Artifact) -> None:
+    for spec in (*artifact.inputs, *artifact.outputs):
+        if ELEMENT_TYPES[spec.dtype].dlpack_code is None:
+            raise LibraryError(
+                f"'{c_comment(spec.name)}' has elements of type {spec.dtype}, which DLPack packs and Mirlo does not: "
+                "cast it to i8 or u8 in the model"
+            )
+    for external in artifact.externals:
+        raise LibraryError(
+            f"target '{external.target}' compiled parts of the model, which its loader '{external.format}' calls from "
+            "Python: compile the whole model for 'llvm'"
+        )
+
+
+def _line(spec: TensorSpec) -> str:
+    dims = ", ".join(str(dim) for dim in spec.shape)
+    return c_comment(f"{spec.name}: {spec.dtype}[{dims}]")

@@ -1,0 +1,143 @@
+"""The descriptor of a model: LLVM IR of what `mirlo.h` declares, and of the functions that units call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mirlo.runtime.artifact import TensorSpec
+from mirlo.runtime.dtypes import ELEMENT_TYPES
+from mirlo.runtime.threads import SYMBOL as PARALLEL
+from mirlo.targets.llvm.library.description import Description
+
+ABI = 1
+"""Version of the structures in `mirlo.h`."""
+POLL = "mirlo_poll"
+
+_TYPES = """
+%dtype = type { i8, i8, i16 }
+%value = type { ptr, %dtype, i32, ptr, i32 }
+%code = type { i32, i32, ptr, ptr, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32,
+               ptr, ptr, ptr, ptr, ptr, ptr, ptr, i64, [2 x i64], i64 }
+"""
+
+_PARALLEL = """
+@parallel = internal global ptr null
+define internal void @set_parallel(ptr %function) {
+  store atomic ptr %function, ptr @parallel release, align 8
+  ret void
+}
+; Hands a job to the pool of the run time; without one it runs here.
+define VISIBLE void @PARALLEL(ptr %function, ptr %arguments, i32 %chunks, i32 %threads) {
+entry:
+  %pool = load atomic ptr, ptr @parallel acquire, align 8
+  %none = icmp eq ptr %pool, null
+  br i1 %none, label %serial, label %shared
+shared:
+  tail call void %pool(ptr %function, ptr %arguments, i32 %chunks, i32 %threads)
+  ret void
+serial:
+  %i = phi i32 [ 0, %entry ], [ %next, %body ]
+  %more = icmp ult i32 %i, %chunks
+  br i1 %more, label %body, label %out
+body:
+  call void %function(ptr %arguments, i32 %i, i32 %chunks)
+  %next = add i32 %i, 1
+  br label %serial
+out:
+  ret void
+}
+"""
+
+_POLL = """
+; Signals are the caller's business.
+define VISIBLE i1 @mirlo_poll() {
+  ret i1 false
+}
+"""
+
+
+class _Constants:
+    """Private constants, each once."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._known: dict[str, str] = {}
+
+    def add(self, content: str) -> str:
+        """Return the name of a constant with this content: its type and value."""
+        if content not in self._known:
+            self._known[content] = f"@c{len(self._known)}"
+            self.lines.append(f"{self._known[content]} = private constant {content}, align 8")
+        return self._known[content]
+
+    def text(self, text: str) -> str:
+        """Return a string of C."""
+        # Every byte is written as two digits: nothing in a name means anything here.
+        raw = text.encode("utf-8", "surrogatepass").replace(b"\0", b"?") + b"\0"
+        digits = "".join(f"\\{byte:02X}" for byte in raw)
+        return self.add(f'[{len(raw)} x i8] c"{digits}"')
+
+    def texts(self, texts: Iterable[str]) -> str:
+        """Return an array of strings of C; null if there are none."""
+        return self.array("ptr", [f"ptr {self.text(text)}" for text in texts])
+
+    def array(self, kind: str, members: Sequence[str]) -> str:
+        """Return an array; null if it is empty."""
+        return self.add(f"[{len(members)} x {kind}] [{', '.join(members)}]") if members else "null"
+
+
+def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
+    """Return the LLVM IR of the descriptor; `is_hidden` is for units in object files of their own."""
+    artifact, sizes = description.artifact, description.sizes
+    made = _Constants()
+    visible = "hidden" if is_hidden else ""  # linked units become internal together
+    late = set(artifact.late)
+    values = [_value(made, description, spec, False) for spec in artifact.inputs]
+    values += [_value(made, description, spec, bool(late & set(map(str, spec.shape)))) for spec in artifact.outputs]
+    allocates = bool(artifact.metadata.get("allocates")) or any("i32 1 }" in value for value in values)
+    packed = artifact.packed
+    first, second = (int.from_bytes(description.digest[i : i + 8], "little") for i in (0, 8))
+    is_threaded = artifact.threads > 1
+    fields = [
+        f"i32 {ABI}", f"i32 {int(sizes.is_dynamic)}",
+        *(f"ptr {made.text(text)}" for text in (
+            description.name, str(artifact.metadata["triple"]), " ".join(artifact.metadata["features"]),
+        )),
+        f"ptr @{entry}", f"ptr {'@set_parallel' if is_threaded else 'null'}",
+        *(f"i32 {number}" for number in (
+            len(artifact.inputs), len(artifact.outputs), len(artifact.params), len(packed), artifact.threads,
+            int(allocates), sizes.words, sizes.arena_word, len(sizes.checks), 0,
+        )),
+        f"ptr {made.array('%value', values)}", f"ptr {made.texts(sizes.checks)}", f"ptr {made.texts(packed)}",
+        f"ptr {made.array('ptr', ['ptr null'] * len(packed))}",
+        f"ptr {made.array('i64', [f'i64 {offset}' for offset in description.offsets])}",
+        f"ptr {f'@{description.weights_symbol}' if description.embedded else 'null'}", "ptr null",
+        f"i64 {description.weights_bytes}", f"[2 x i64] [i64 {first}, i64 {second}]", f"i64 {artifact.arena_bytes}",
+    ]  # fmt: skip
+    lines = [_TYPES, *made.lines]
+    if description.embedded:
+        lines.append(f"@{description.weights_symbol} = external hidden constant i8, align 64")
+    if is_hidden:
+        lines.append(f"declare hidden void @{entry}(ptr, ptr, ptr, ptr)")
+    else:
+        lines.append(f"declare void @{entry}(ptr, ptr, ptr, ptr)")
+    lines.append(f"@{description.symbol} = constant %code {{ {', '.join(fields)} }}, align 16")
+    if is_threaded:
+        lines.append(_PARALLEL.replace("VISIBLE", visible).replace("PARALLEL", PARALLEL))
+    if artifact.metadata.get("polls"):
+        lines.append(_POLL.replace("VISIBLE", visible))
+    return "\n".join(lines) + "\n"
+
+
+def _value(made: _Constants, description: Description, spec: TensorSpec, is_late: bool) -> str:
+    kind = ELEMENT_TYPES[spec.dtype]
+    dims = []
+    for dim in spec.shape:
+        word = description.sizes.word(dim) if isinstance(dim, str) else None
+        assert isinstance(dim, int) or word is not None  # `Executable` checks it too
+        dims.append(f"i64 {dim if word is None else -word}")
+    dtype = f"%dtype {{ i8 {kind.dlpack_code}, i8 {kind.dlpack_bits}, i16 1 }}"
+    return (
+        f"%value {{ ptr {made.text(spec.name)}, {dtype}, i32 {len(dims)}, ptr {made.array('i64', dims)}, "
+        f"i32 {int(is_late)} }}"
+    )

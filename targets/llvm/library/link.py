@@ -1,0 +1,95 @@
+"""The system's compilers and linkers, by which object files become a shared library."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from mirlo.targets.llvm.library.description import LibraryError
+from mirlo.targets.llvm.processor import host_processor
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A C compiler, which also links, for a triple."""
+
+    command: tuple[str, ...]
+    triple: str
+
+
+def system_of(triple: str) -> str:
+    """Return the system of a triple: linux, darwin, windows, or the whole triple."""
+    names = {"linux": "linux", "darwin": "darwin", "macos": "darwin", "windows": "windows", "w64": "windows"}
+    return next((system for name, system in names.items() if name in triple), triple)
+
+
+def library_file(name: str, triple: str) -> str:
+    """Return the file name of a shared library."""
+    forms = {"darwin": "lib{}.dylib", "windows": "{}.dll"}
+    return forms.get(system_of(triple), "lib{}.so").format(name)
+
+
+def find_toolchain(triple: str) -> Toolchain:
+    """Return the first compiler for a triple: `$CC` or cc, clang, a cross compiler, Zig's."""
+    arch, own = triple.partition("-")[0], host_processor().triple
+    is_own = (arch, system_of(triple)) == (own.partition("-")[0], system_of(own))
+    tried: list[str] = []
+    names = [os.environ.get("CC", ""), "cc", "clang"] if is_own else []
+    if system_of(triple) == "linux":
+        names.append(f"{arch}-linux-gnu-gcc")
+    for name in filter(None, names):
+        tried.append(name)
+        found = shutil.which(name)
+        if found:
+            return Toolchain((found,), triple)
+    if find_spec("ziglang") is not None:
+        return Toolchain((sys.executable, "-m", "ziglang", "cc", "-target", _zig_triple(triple)), triple)
+    raise LibraryError(
+        f"there is no linker for {triple}: looked for {', '.join([*tried, 'ziglang'])}. Install a C compiler, or "
+        "'pip install mirlo[cross]'; or write object files with '--emit object', which needs none"
+    )
+
+
+def _zig_triple(triple: str) -> str:
+    arch, system = triple.partition("-")[0], system_of(triple)
+    libc = "musl" if "musl" in triple else "gnu"
+    return {"darwin": f"{arch}-macos", "windows": f"{arch}-windows-gnu"}.get(system, f"{arch}-{system}-{libc}")
+
+
+def link_shared(toolchain: Toolchain, objects: Sequence[Path], output: Path, symbol: str) -> None:
+    """Link object files to a shared library that exports one symbol."""
+    system = system_of(toolchain.triple)
+    with tempfile.TemporaryDirectory(prefix="mirlo-link-") as folder:
+        flags = ["-shared"]
+        if system == "darwin":
+            flags += [f"-Wl,-exported_symbol,_{symbol}"]
+        elif system == "linux":
+            script = Path(folder) / "exports"
+            script.write_text(f"{{ global: {symbol}; local: *; }};\n", encoding="ascii")
+            flags += [
+                f"-Wl,--version-script={script}",
+                "-Wl,-z,text",
+                "-Wl,-z,noexecstack",
+                f"-Wl,-soname,{output.name}",
+            ]
+        run(
+            [*toolchain.command, *flags, *map(str, objects), "-o", str(output), *(["-lm"] if system == "linux" else [])]
+        )
+
+
+def run(command: Sequence[str]) -> None:
+    """Run a compiler; raise an error with its first lines if it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise LibraryError(f"cannot run '{command[0]}': {error.strerror or error}") from error
+    if done.returncode:
+        first = "\n".join(done.stderr.strip().splitlines()[:10])
+        raise LibraryError(f"'{' '.join(command[:4])} ...' failed with code {done.returncode}:\n{first}")

@@ -1,0 +1,100 @@
+"""The object files of a library: the model with its descriptor, the thread pool, the weights."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mirlo.runtime import archive
+from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.threads import pool_text
+from mirlo.targets.llvm.library.description import HEADER_BYTES, MAGIC, Description, LibraryError, padded
+from mirlo.targets.llvm.library.descriptor import descriptor
+from mirlo.targets.llvm.library.elf import write_data
+from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings, emit, llvmlite, optimized, target_machine
+from mirlo.targets.llvm.processor import Processor
+from mirlo.targets.llvm.units import kernel_symbol
+
+
+def processor_of(artifact: Artifact) -> Processor:
+    """Return the processor that an artifact's code is for."""
+    metadata = artifact.metadata
+    return Processor(str(metadata["triple"]), "", tuple(metadata["features"]))
+
+
+def is_ir(artifact: Artifact) -> bool:
+    """Return whether the units of an artifact are LLVM IR, not object files."""
+    return all(name.endswith(".ll") for name, _ in archive.unpack(artifact.code))
+
+
+def linked_units(artifact: Artifact, more: Sequence[str] = (), keep: Sequence[str] = ()) -> Any:
+    """Return llvmlite's module of all units of LLVM IR and more texts; only the symbols in `keep` stay visible."""
+    binding = llvmlite()
+    context = binding.create_context()
+    texts = [content.decode() for _, content in archive.unpack(artifact.code)]
+    whole, *others = (binding.parse_assembly(text, context) for text in (*texts, *more))
+    processor = processor_of(artifact)
+    for other in others:
+        other.triple, other.data_layout = whole.triple, whole.data_layout
+        whole.link_in(other)
+    whole.triple = processor.triple
+    kept = set(keep)
+    for value in (*whole.functions, *whole.global_variables):
+        if not value.is_declaration and value.name not in kept:
+            value.linkage = "internal"
+    return whole
+
+
+def whole_code(artifact: Artifact, settings: CodeSettings, kernel: str | None = None) -> bytes:
+    """Return the code of all units of LLVM IR in the form of the settings; of one kernel if its name is given."""
+    names = list(dict.fromkeys(info.symbol for info in artifact.kernels if info.kind != "packed"))
+    if kernel is not None and kernel not in names:
+        near = difflib.get_close_matches(kernel, names, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise LibraryError(f"the model has no kernel '{kernel}'; its kernels: {', '.join(names) or 'none'}{hint}")
+    keep = artifact.entry if kernel is None else kernel_symbol(kernel)
+    whole = linked_units(artifact, keep=[keep])
+    binding = llvmlite()
+    passes = binding.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    machine = target_machine(settings.processor, settings.opt_level)
+    passes.run(whole, binding.create_pass_builder(machine, binding.create_pipeline_tuning_options()))
+    return emit(whole, settings)
+
+
+def model_object(description: Description, settings: CodeSettings) -> bytes:
+    """Return an object file with the whole model, of units of LLVM IR; it defines the descriptor alone."""
+    artifact = description.artifact
+    text = descriptor(description, artifact.entry, is_hidden=False)
+    return emit(linked_units(artifact, [text], [description.symbol]), settings)
+
+
+def unit_objects(description: Description, settings: CodeSettings) -> list[tuple[str, bytes]]:
+    """Return the object files of a loaded model, and one with its descriptor, which refers to them."""
+    artifact = description.artifact
+    text = descriptor(description, artifact.entry, is_hidden=True)
+    members = archive.unpack(artifact.code) if archive.is_archive(artifact.code) else [("model.o", artifact.code)]
+    found = [(f"unit{i}.o", content) for i, (_, content) in enumerate(members)]
+    return [*found, ("descriptor.o", emit(optimized(text, settings), settings))]
+
+
+def pool_object(processor: Processor) -> bytes:
+    """Return the object file of the thread pool for a processor."""
+    settings = CodeSettings(Processor(processor.triple, processor.cpu), form=OBJECT)
+    return emit(optimized(pool_text(processor.arch, processor.triple), settings), settings)
+
+
+def write_weights(path: Path, description: Description, arch: str) -> None:
+    """Write the weights as an object file."""
+    content = padded(description.weights, description.weights_bytes)
+    write_data(path, arch, description.weights_symbol, content, description.weights_bytes)
+
+
+def write_weights_file(path: Path, description: Description) -> None:
+    """Write the weights as a file that programs map."""
+    with path.open("wb") as file:
+        file.write((MAGIC + description.digest).ljust(HEADER_BYTES, b"\0"))
+        for part in padded(description.weights, description.weights_bytes):
+            file.write(part)

@@ -1,0 +1,214 @@
+"""The text files beside a model's object file: its header, build files, and a skeleton of a Rust crate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from mirlo.runtime.names import c_comment
+from mirlo.targets.llvm.library.description import Description
+
+RUN_TIME = ("mirlo.h", "mirlo.c", "mirlo.hpp")
+"""The files of the run time, which every model shares."""
+
+
+def run_time_files() -> dict[str, bytes]:
+    """Return the C files of the run time by name."""
+    folder = Path(__file__).with_name("c")
+    return {name: (folder / name).read_bytes() for name in RUN_TIME}
+
+
+def model_header(description: Description) -> str:
+    """Return the header of a model: its signature as a comment, and its descriptor."""
+    name = description.name
+    lines = [
+        f"/* {c_comment(line)} */"
+        for line in (
+            f"Model {name}, compiled by Mirlo for {description.artifact.metadata['triple']}.",
+            *_notes(description),
+        )
+    ]
+    return "\n".join(
+        [
+            *lines, f"#ifndef MIRLO_MODEL_{name.upper()}_H", f"#define MIRLO_MODEL_{name.upper()}_H",
+            '#include "mirlo.h"', "#ifdef __cplusplus", 'extern "C" {', "#endif",
+            f"extern const mirlo_code {description.symbol};",
+            "#ifdef __cplusplus", "}", "#endif", "#endif", "",
+        ]
+    )  # fmt: skip
+
+
+def _notes(description: Description) -> list[str]:
+    artifact = description.artifact
+    notes = description.signature()
+    notes.append(f"It uses {', '.join(artifact.metadata['features']) or 'what every such processor has'}.")
+    notes += [f"It calls the packed function {name}: name it in options.functions." for name in artifact.packed]
+    if description.weights_bytes and not description.embedded:
+        notes.append(f"Its weights are in the file {description.weights_file}: name it in options.weights_path.")
+    return notes
+
+
+def build_files(description: Description, objects: list[str]) -> Mapping[str, str]:
+    """Return the files for CMake, pkg-config and Cargo by name; `objects` are linked by programs."""
+    name = description.name
+    listed = "\n".join(f"  ${{CMAKE_CURRENT_LIST_DIR}}/{each}" for each in objects)
+    cmake = f"""# The model `{name}` for CMake: add_subdirectory(this folder), then link with mirlo_{name}.
+cmake_minimum_required(VERSION 3.13)
+project(mirlo_{name} C)
+if(NOT TARGET mirlo)
+  find_package(Threads REQUIRED)
+  add_library(mirlo STATIC ${{CMAKE_CURRENT_LIST_DIR}}/mirlo.c ${{CMAKE_CURRENT_LIST_DIR}}/mirlo_pool.o)
+  set_target_properties(mirlo PROPERTIES C_STANDARD 99 POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(mirlo PUBLIC ${{CMAKE_CURRENT_LIST_DIR}})
+  target_link_libraries(mirlo PUBLIC Threads::Threads ${{CMAKE_DL_LIBS}} m)
+endif()
+add_library(mirlo_{name} INTERFACE)
+target_sources(mirlo_{name} INTERFACE
+{listed})
+target_include_directories(mirlo_{name} INTERFACE ${{CMAKE_CURRENT_LIST_DIR}})
+target_link_libraries(mirlo_{name} INTERFACE mirlo)
+"""
+    config = f"""prefix=${{pcfiledir}}
+Name: {name}
+Description: a model compiled by Mirlo
+Version: 1
+Cflags: -I${{prefix}}
+Libs: {" ".join(f"${{prefix}}/{each}" for each in [*objects, "mirlo_pool.o"])} -lm -ldl -lpthread
+"""
+    return {"CMakeLists.txt": cmake, f"{name}.pc": config, **_crate(description, objects)}
+
+
+def _crate(description: Description, objects: list[str]) -> dict[str, str]:
+    name = description.name
+    cargo = f"""[package]
+name = "mirlo_{name.lower()}"
+version = "0.1.0"
+edition = "2021"
+build = "build.rs"
+
+[lib]
+path = "lib.rs"
+
+[build-dependencies]
+cc = "1"
+"""
+    links = "\n".join(
+        f'    println!("cargo:rustc-link-arg={{}}/../{each}", here);' for each in [*objects, "mirlo_pool.o"]
+    )
+    build = f"""fn main() {{
+    let here = std::env::var("CARGO_MANIFEST_DIR").unwrap();
+    cc::Build::new().file("../mirlo.c").flag_if_supported("-std=c99").compile("mirlo");
+{links}
+    println!("cargo:rustc-link-lib=m");
+}}
+"""
+    signature = "\n".join(f"//! {c_comment(line)}" for line in description.signature())
+    lib = _RUST.replace("SIGNATURE", signature).replace("NAME", name)
+    return {"rust/Cargo.toml": cargo, "rust/build.rs": build, "rust/lib.rs": lib}
+
+
+_RUST = """//! The model `NAME`, compiled by Mirlo.
+SIGNATURE
+#![allow(non_camel_case_types)]
+
+use std::ffi::{c_char, c_int, c_void, CStr};
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct DLDataType {
+    pub code: u8,
+    pub bits: u8,
+    pub lanes: u16,
+}
+#[repr(C)]
+pub struct DLTensor {
+    pub data: *mut c_void,
+    pub device_type: c_int,
+    pub device_id: i32,
+    pub ndim: i32,
+    pub dtype: DLDataType,
+    pub shape: *mut i64,
+    pub strides: *mut i64,
+    pub byte_offset: u64,
+}
+#[repr(C)]
+struct Code {
+    _private: [u8; 0],
+}
+unsafe impl Sync for Code {}
+
+extern "C" {
+    #[link_name = "mirlo_model_NAME"]
+    static CODE: Code;
+    fn mirlo_create(
+        code: *const Code,
+        options: *const c_void,
+        model: *mut *mut c_void,
+        error: *mut c_char,
+        bytes: usize,
+    ) -> c_int;
+    fn mirlo_close(model: *mut c_void);
+    fn mirlo_context_create(model: *const c_void, context: *mut *mut c_void) -> c_int;
+    fn mirlo_context_destroy(context: *mut c_void);
+    fn mirlo_shapes(context: *mut c_void, inputs: *const DLTensor, outputs: *mut DLTensor) -> c_int;
+    fn mirlo_run(context: *mut c_void, inputs: *const DLTensor, outputs: *mut DLTensor) -> c_int;
+    fn mirlo_message(context: *const c_void) -> *const c_char;
+}
+
+/// The model with a context: it serves one call at a time.
+pub struct Model {
+    model: *mut c_void,
+    context: *mut c_void,
+}
+unsafe impl Send for Model {}
+
+impl Model {
+    pub fn new() -> Result<Model, String> {
+        let mut made = Model { model: std::ptr::null_mut(), context: std::ptr::null_mut() };
+        let mut text = [0 as c_char; 256];
+        unsafe {
+            if mirlo_create(&CODE, std::ptr::null(), &mut made.model, text.as_mut_ptr(), text.len()) != 0 {
+                return Err(CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned());
+            }
+            if mirlo_context_create(made.model, &mut made.context) != 0 {
+                return Err("there is no memory for a context".into());
+            }
+        }
+        Ok(made)
+    }
+
+    /// Fill in the outputs for these inputs, but for their data.
+    ///
+    /// # Safety
+    /// There is a tensor for each input and output, whose pointers are valid.
+    pub unsafe fn shapes(&mut self, inputs: &[DLTensor], outputs: &mut [DLTensor]) -> Result<(), String> {
+        let status = mirlo_shapes(self.context, inputs.as_ptr(), outputs.as_mut_ptr());
+        self.check(status)
+    }
+
+    /// Run the model.
+    ///
+    /// # Safety
+    /// There is a tensor for each input and output, whose pointers are valid.
+    pub unsafe fn run(&mut self, inputs: &[DLTensor], outputs: &mut [DLTensor]) -> Result<(), String> {
+        let status = mirlo_run(self.context, inputs.as_ptr(), outputs.as_mut_ptr());
+        self.check(status)
+    }
+
+    fn check(&self, status: c_int) -> Result<(), String> {
+        if status == 0 {
+            return Ok(());
+        }
+        Err(unsafe { CStr::from_ptr(mirlo_message(self.context)) }.to_string_lossy().into_owned())
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        unsafe {
+            mirlo_context_destroy(self.context);
+            mirlo_close(self.model);
+        }
+    }
+}
+"""

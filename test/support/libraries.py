@@ -1,0 +1,75 @@
+"""Programs in C that run a model, for tests: compiled, linked, run, and their outputs read back."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirlo.driver.code import compile_code
+from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.targets.llvm.library.build import write_library
+
+SOURCE = Path(__file__).with_name("run_model.c")
+FLAGS = ("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror")
+
+
+@dataclass
+class Program:
+    """A program that runs a model."""
+
+    artifact: Artifact
+    folder: Path
+    executable: Path
+    runner: tuple[str, ...] = ()
+
+    def run(self, inputs: Mapping[str, Any], threads: int = 1, calls: int = 3, *more: str) -> list[np.ndarray]:
+        """Run the model on these inputs; return its outputs."""
+        with (self.folder / "inputs").open("wb") as file:
+            for spec in self.artifact.inputs:
+                array = np.ascontiguousarray(inputs[spec.name])
+                file.write(np.array(array.shape, np.int64).tobytes() + array.tobytes())
+        done = self.start(threads, calls, *more)
+        assert done.returncode == 0, done.stderr
+        self.output = done.stdout
+        content = (self.folder / "outputs").read_bytes()
+        found, at = [], 0
+        for spec in self.artifact.outputs:
+            shape = np.frombuffer(content, np.int64, len(spec.shape), at)
+            at += shape.nbytes
+            dtype = numpy_dtype(spec.dtype)
+            found.append(np.frombuffer(content, dtype, int(np.prod(shape)), at).reshape(shape))
+            at += found[-1].nbytes
+        assert at == len(content)
+        return found
+
+    def start(self, threads: int = 1, calls: int = 3, *more: str) -> subprocess.CompletedProcess[str]:
+        """Run the program on the inputs that were written last."""
+        arguments = [str(self.folder / "inputs"), str(self.folder / "outputs"), str(threads), str(calls), *more]
+        return subprocess.run(
+            [*self.runner, str(self.executable), *arguments], capture_output=True, text=True, check=False
+        )
+
+
+def make_program(
+    model: Any, folder: Path, compiler: str, target: str = "llvm", *, threads: int = 1, shared: bool = False,
+    flags: Sequence[str] = (), runner: Sequence[str] = (), weights: str = "auto", name: str = "model",
+) -> Program:  # fmt: skip
+    """Compile a model to a library and a program that runs it."""
+    artifact, store = compile_code(model, target, form="llvm-ir", threads=threads, jobs=1, cache=False)
+    written = write_library(artifact, store, folder, name, shared=shared, weights=weights)
+    libraries = [str(path) for path in written if path.suffix == ".so"]
+    objects = [str(path) for path in written if path.suffix == ".o"]
+    where = [f'-DLIBRARY="{libraries[0]}"', f'-DNAME="{name}"'] if shared else [f"-DMODEL=mirlo_model_{name}"]
+    executable = folder / "program"
+    command = [compiler, *FLAGS, *flags, *where, f"-I{folder}", str(SOURCE), str(folder / "mirlo.c"), *objects]
+    done = subprocess.run(
+        [*command, "-o", str(executable), "-lm", "-ldl", "-lpthread"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return Program(artifact, folder, executable, tuple(runner))

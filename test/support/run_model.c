@@ -1,0 +1,159 @@
+/* Reads the inputs of a model from a file (dims, then data, of each), runs it, writes the outputs the same way.
+ * run_model INPUTS OUTPUTS THREADS CALLS [WEIGHTS]; linked with -DMODEL=mirlo_model_NAME, or given -DLIBRARY and -DNAME. */
+#include "mirlo.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifdef MODEL
+extern const mirlo_code MODEL;
+#endif
+
+static mirlo_model *model;
+static DLTensor *inputs;
+static int calls, allocations;
+
+static void *count_allocation(void *user, size_t bytes) {
+  (void)user;
+  __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
+  return malloc(bytes);
+}
+static void release(void *user, void *memory) {
+  (void)user;
+  free(memory);
+}
+
+static size_t bytes_of(const DLTensor *tensor) {
+  size_t count = tensor->dtype.bits / 8;
+  for (int i = 0; i < tensor->ndim; ++i) count *= (size_t)tensor->shape[i];
+  return count;
+}
+
+static void require(int holds, const char *what) {
+  if (holds) return;
+  fprintf(stderr, "%s\n", what);
+  exit(1);
+}
+
+static DLTensor *make_outputs(mirlo_context *context) {
+  const mirlo_code *code = mirlo_code_of(model);
+  DLTensor *made = calloc((size_t)code->outputs, sizeof *made);
+  for (int i = 0; i < code->outputs; ++i) made[i].shape = calloc((size_t)code->values[code->inputs + i].ndim + 1, sizeof(int64_t));
+  require(mirlo_shapes(context, inputs, made) == MIRLO_OK, mirlo_message(context));
+  for (int i = 0; i < code->outputs; ++i) {
+    if (!code->values[code->inputs + i].late) made[i].data = aligned_alloc(64, (bytes_of(&made[i]) / 64 + 1) * 64);
+  }
+  return made;
+}
+
+static void *work(void *result) {
+  mirlo_context *context;
+  require(mirlo_context_create(model, &context) == MIRLO_OK, "no context");
+  const mirlo_code *code = mirlo_code_of(model);
+  DLTensor *first = make_outputs(context), *again = make_outputs(context);
+  if (mirlo_run(context, inputs, first) != MIRLO_OK) {
+    fprintf(stderr, "%s\n", mirlo_message(context));
+    exit(2);
+  }
+  for (int i = 0; i < code->outputs; ++i) { /* results of late sizes last until the next call */
+    if (!code->values[code->inputs + i].late) continue;
+    void *copy = malloc(bytes_of(&first[i]) + 1);
+    memcpy(copy, first[i].data, bytes_of(&first[i]));
+    first[i].data = copy;
+  }
+  int before = __atomic_load_n(&allocations, __ATOMIC_RELAXED);
+  for (int call = 1; call < calls; ++call) {
+    for (int i = 0; i < code->outputs; ++i) {
+      if (code->values[code->inputs + i].late) again[i].data = NULL;
+    }
+    require(mirlo_run(context, inputs, again) == MIRLO_OK, mirlo_message(context));
+    for (int i = 0; i < code->outputs; ++i) {
+      require(bytes_of(&first[i]) == bytes_of(&again[i]) && !memcmp(first[i].data, again[i].data, bytes_of(&first[i])), "another result");
+    }
+  }
+  if (result) {
+    require(__atomic_load_n(&allocations, __ATOMIC_RELAXED) == before, "a later call allocated memory");
+    FILE *file = result;
+    for (int i = 0; i < code->outputs; ++i) {
+      fwrite(first[i].shape, sizeof(int64_t), (size_t)first[i].ndim, file);
+      fwrite(first[i].data, 1, bytes_of(&first[i]), file);
+    }
+  }
+  for (int i = 0; i < code->outputs; ++i) {
+    free(first[i].data), free(first[i].shape), free(again[i].shape);
+    if (!code->values[code->inputs + i].late) free(again[i].data);
+  }
+  free(first), free(again);
+  mirlo_context_destroy(context);
+  return NULL;
+}
+
+int main(int count, char **arguments) {
+  char error[256] = "";
+  require(count >= 5, "usage");
+  mirlo_options options = {0};
+  options.size = sizeof options;
+  options.allocate = count_allocation;
+  options.release = release;
+  options.weights_path = count > 5 ? arguments[5] : NULL;
+#ifdef MODEL
+  int status = mirlo_create(&MODEL, &options, &model, error, sizeof error);
+#else
+  int status = mirlo_open(LIBRARY, NAME, &options, &model, error, sizeof error);
+#endif
+  if (status != MIRLO_OK) {
+    fprintf(stderr, "status %d: %s\n", status, error);
+    return 3;
+  }
+  const mirlo_code *code = mirlo_code_of(model);
+  inputs = calloc((size_t)code->inputs + 1, sizeof *inputs);
+  FILE *file = fopen(arguments[1], "rb");
+  require(file != NULL, "no inputs");
+  for (int i = 0; i < code->inputs; ++i) {
+    DLTensor *input = &inputs[i];
+    input->device.device_type = kDLCPU;
+    input->dtype = code->values[i].dtype;
+    input->ndim = code->values[i].ndim;
+    input->shape = calloc((size_t)input->ndim + 1, sizeof(int64_t));
+    require(fread(input->shape, sizeof(int64_t), (size_t)input->ndim, file) == (size_t)input->ndim, "no dims");
+    input->data = aligned_alloc(64, (bytes_of(input) / 64 + 1) * 64);
+    require(fread(input->data, 1, bytes_of(input), file) == bytes_of(input), "no data");
+  }
+  fclose(file);
+  calls = atoi(arguments[4]);
+  int threads = atoi(arguments[3]);
+  FILE *result = fopen(arguments[2], "wb");
+  if (threads == 1) {
+    work(result);
+    if (calls > 100) { /* the time of a call, on this thread */
+      mirlo_context *context;
+      mirlo_context_create(model, &context);
+      DLTensor *outputs = make_outputs(context);
+      struct timespec from, to;
+      double best = 1e30;
+      for (int round = 0; round < 20; ++round) {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+        for (int call = 0; call < calls; ++call) mirlo_run(context, inputs, outputs);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+        double each = ((double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec)) / calls;
+        best = each < best ? each : best;
+      }
+      printf("%.0f\n", best);
+    }
+  } else {
+    pthread_t *made = calloc((size_t)threads, sizeof *made);
+    for (int i = 0; i < threads; ++i) pthread_create(&made[i], NULL, work, NULL);
+    for (int i = 0; i < threads; ++i) pthread_join(made[i], NULL);
+    free(made);
+    calls = 1;
+    work(result);
+  }
+  fclose(result);
+  for (int i = 0; i < code->inputs; ++i) free(inputs[i].data), free(inputs[i].shape);
+  free(inputs);
+  mirlo_close(model);
+  return 0;
+}

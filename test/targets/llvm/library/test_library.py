@@ -1,0 +1,201 @@
+"""Libraries of models: C programs that run them give the bits that Python gives."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from c_compiler import needs_c_compiler
+from libraries import Program, make_program
+from onnx_models import F32, make_model, node
+from reduced_models import reduced
+
+import mirlo
+from mirlo.runtime.artifact import load
+from mirlo.targets.c.compiler import find_compiler
+from mirlo.targets.llvm.library.build import link_model
+from mirlo.targets.llvm.library.description import LibraryError, describe
+from mirlo.targets.llvm.library.sources import RUN_TIME, model_header, run_time_files
+from mirlo.targets.llvm.processor import host_processor
+
+pytestmark = needs_c_compiler
+RNG = np.random.default_rng(0)
+
+
+def _dynamic() -> onnx.ModelProto:
+    """Return a model of any batch: products, rows, and views."""
+    w = np.random.default_rng(3).standard_normal((40, 24)).astype(np.float32)
+    nodes = [node("MatMul", "x w", "a"), node("Gelu", "a", "b"), node("Softmax", "b", "y"), node("Flatten", "x", "z")]
+    return make_model(nodes, {"x": (F32, ("n", 40))}, ["y", "z"], {"w": w}, opset=20)
+
+
+def _int8() -> onnx.ModelProto:
+    w = np.random.default_rng(4).integers(-128, 128, (70, 33)).astype(np.int8)
+    nodes = [node("MatMulInteger", "x w", "a"), node("Cast", "a", "y", to=F32)]
+    return make_model(nodes, {"x": (onnx.TensorProto.UINT8, ("n", 70))}, ["y"], {"w": w})
+
+
+def _late() -> onnx.ModelProto:
+    """Return a model with outputs whose sizes depend on data."""
+    return make_model([node("NonZero", "x", "y"), node("Unique", "x", "z")], {"x": (F32, ("n", 5))}, ["y", "z"])
+
+
+MODELS: dict[str, tuple[Any, dict[str, np.ndarray]]] = {
+    "dynamic": (_dynamic, {"x": RNG.standard_normal((7, 40)).astype(np.float32)}),
+    "no rows": (_dynamic, {"x": np.zeros((0, 40), np.float32)}),
+    "int8": (_int8, {"x": RNG.integers(0, 256, (5, 70)).astype(np.uint8)}),
+    "late": (_late, {"x": RNG.integers(0, 3, (6, 5)).astype(np.float32)}),
+}
+
+
+@cache
+def _compiler() -> str:
+    return find_compiler()
+
+
+def _same(program: Program, model: Any, inputs: dict[str, np.ndarray], **options: Any) -> None:
+    """Require that a program computes what Python does, bit for bit."""
+    expected = mirlo.compile(model, cache=False, jobs=1, **options).run(inputs).values()
+    for found, wanted in zip(program.run(inputs), expected, strict=True):
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        assert found.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("shared", [False, True])
+def test_programs_compute_the_same_bits(name: str, shared: bool, tmp_path: Path) -> None:
+    make, inputs = MODELS[name]
+    program = make_program(make(), tmp_path, _compiler(), shared=shared)
+    _same(program, make(), inputs)
+
+
+@pytest.mark.parametrize("name", ["mobilenetv2", "bert_base"])
+def test_reduced_models(name: str, tmp_path: Path) -> None:
+    path = reduced(name, tmp_path)
+    executable = mirlo.compile(path, threads=2, cache=False, jobs=1)
+    inputs = executable.random_inputs(0)
+    program = make_program(path, tmp_path, _compiler(), threads=2)
+    for found, wanted in zip(program.run(inputs), executable.run(inputs).values(), strict=True):
+        assert found.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_sanitizers_find_nothing(sanitizer: str, tmp_path: Path) -> None:
+    flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+    probe = tmp_path / "probe.c"
+    probe.write_text("int main(void) { return 0; }\n")
+    command = [_compiler(), *flags, str(probe), "-o", str(tmp_path / "probe")]
+    if (
+        subprocess.run(command, capture_output=True, check=False).returncode
+        or subprocess.run([str(tmp_path / "probe")], capture_output=True, check=False).returncode
+    ):
+        pytest.skip(f"the C compiler has no working -fsanitize={sanitizer}")
+    for name in ("dynamic", "late"):
+        make, inputs = MODELS[name]
+        folder = tmp_path / name
+        program = make_program(make(), folder, _compiler(), threads=2, flags=flags)
+        program.run(inputs, 8, 20)
+
+
+def test_wrong_tensors_are_errors(tmp_path: Path) -> None:
+    program = make_program(_dynamic(), tmp_path, _compiler())
+    content = np.array([3, 41], np.int64).tobytes() + bytes(3 * 41 * 4)
+    (tmp_path / "inputs").write_bytes(content)
+    done = program.start()
+    assert done.returncode == 1 and "'x': dim 1 is 41, expected 40" in done.stderr
+
+
+def test_weights_in_a_file(tmp_path: Path) -> None:
+    program = make_program(_dynamic(), tmp_path, _compiler(), weights="beside")
+    inputs = MODELS["dynamic"][1]
+    found = program.run(inputs, 1, 3, str(tmp_path / "model.weights"))
+    for one, other in zip(found, mirlo.compile(_dynamic(), cache=False, jobs=1).run(inputs).values(), strict=True):
+        assert one.tobytes() == other.tobytes()
+    damaged = bytearray((tmp_path / "model.weights").read_bytes())
+    damaged[8] ^= 1  # of the digest
+    (tmp_path / "other").write_bytes(damaged)
+    (tmp_path / "short").write_bytes(damaged[:70])
+    for name, message in (("other", "not the weights"), ("short", "not the weights"), ("none", "cannot read")):
+        done = program.start(1, 1, str(tmp_path / name))
+        assert done.returncode == 3 and message in done.stderr and "status 4" in done.stderr
+
+
+def test_compiled_models_are_linked(tmp_path: Path) -> None:
+    program = make_program(_dynamic(), tmp_path, _compiler(), shared=True)
+    mirlo.compile(_dynamic(), cache=False, jobs=1).save(tmp_path / "m.mirlo")
+    (tmp_path / "libmodel.so").unlink()
+    link_model(*load(tmp_path / "m.mirlo"), tmp_path / "libmodel.so", "model")
+    _same(program, _dynamic(), MODELS["dynamic"][1])
+
+
+def test_a_library_exports_one_symbol(tmp_path: Path) -> None:
+    if shutil.which("nm") is None:
+        pytest.skip("there is no nm")
+    make_program(_dynamic(), tmp_path, _compiler(), shared=True, threads=2)
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", str(tmp_path / "libmodel.so")], capture_output=True, text=True, check=True
+    ).stdout
+    assert [line.split()[-1] for line in listed.splitlines()] == ["mirlo_model_model"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("-x", "c", "-std=c99"), ("-x", "c++", "-std=c++11")],
+)
+def test_headers_are_of_their_standards(command: tuple[str, ...], tmp_path: Path) -> None:
+    for name, content in run_time_files().items():
+        (tmp_path / name).write_bytes(content)
+    assert len((tmp_path / "mirlo.h").read_text().splitlines()) < 150
+    hostile = '*/ #error "x" \\\n??/ $(rm)'
+    nodes = [onnx.helper.make_node("Relu", [hostile], ["y"])]
+    model = make_model(nodes, {hostile: (F32, (3,))}, ["y"])
+    made = mirlo.compile(model, cache=False, jobs=1)
+    (tmp_path / "m.h").write_text(model_header(describe(made.artifact, _store(made), 'a"b;\n')))
+    files = [name for name in ("mirlo.h", "mirlo.hpp", "m.h") if "c++" in command or name != "mirlo.hpp"]
+    for name in files:
+        (tmp_path / "use").write_text(f'#include "{name}"\nint main(void) {{ return 0; }}\n')
+        flags = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"]
+        done = subprocess.run(
+            [_compiler(), *command, *flags, str(tmp_path / "use")], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    assert set(RUN_TIME) == set(run_time_files())
+
+
+def _store(executable: Any) -> Any:
+    return executable._store
+
+
+def test_models_without_a_library_say_why() -> None:
+    made = mirlo.compile(_dynamic(), "c,llvm", cache=False, jobs=1)
+    with pytest.raises(LibraryError, match="target 'c' compiled parts of the model"):
+        describe(made.artifact, _store(made), "m")
+
+
+QEMU = "qemu-aarch64-static"
+
+
+@pytest.mark.skipif(
+    shutil.which(QEMU) is None or shutil.which("aarch64-linux-gnu-gcc") is None,
+    reason="there is no emulated AArch64: install qemu-user-static and gcc-aarch64-linux-gnu",
+)
+@pytest.mark.skipif(host_processor().arch == "aarch64", reason="this machine is an AArch64")
+@pytest.mark.parametrize("name", MODELS)
+def test_programs_for_aarch64_under_emulation(name: str, tmp_path: Path) -> None:
+    make, inputs = MODELS[name]
+    program = make_program(
+        make(), tmp_path, "aarch64-linux-gnu-gcc", "llvm{cpu=neoverse-n1 triple=aarch64-linux-gnu}", threads=2,
+        flags=["-static"], runner=[QEMU],
+    )  # fmt: skip
+    expected = mirlo.compile(make(), cache=False, jobs=1).run(inputs).values()
+    for found, wanted in zip(program.run(inputs), expected, strict=True):
+        if name in ("int8", "late", "no rows"):
+            np.testing.assert_array_equal(found, wanted)
+        else:
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
