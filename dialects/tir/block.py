@@ -28,8 +28,8 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import Dims, Raw, Str, Strs
 from mirlo.dialects.core.op import OpError, operands, results
+from mirlo.dialects.tir.affine import affine_range
 from mirlo.dialects.tir.base import TirOp
-from mirlo.dialects.tir.ranges import affine_range
 
 SPATIAL = "spatial"
 REDUCE = "reduce"

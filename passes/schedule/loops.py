@@ -100,30 +100,6 @@ def all_inside(indices: Sequence[ir.Value], shape: Sequence[Dim], ranges: Sequen
     return condition
 
 
-def map_ranges(map_: Any, domain: Sequence[Dim]) -> list[tuple[int, int]]:
-    """Return the smallest and largest value of each result of an affine map over a domain, conservatively."""
-    return [_range(expr, domain) for expr in map_.results]
-
-
-def _range(expr: Any, domain: Sequence[Dim]) -> tuple[Any, Any]:
-    if isinstance(expr, ir.AffineDimExpr):
-        return 0, domain[expr.position] - 1 if domain[expr.position] != 0 else 0
-    if isinstance(expr, ir.AffineConstantExpr):
-        return expr.value, expr.value
-    left, right = _range(expr.lhs, domain), _range(expr.rhs, domain)
-    if isinstance(expr, ir.AffineAddExpr):
-        return left[0] + right[0], left[1] + right[1]
-    if isinstance(expr, ir.AffineMulExpr):
-        factor = right[0]
-        return (left[0] * factor, left[1] * factor) if factor >= 0 else (left[1] * factor, left[0] * factor)
-    divisor = right[0]
-    if isinstance(expr, ir.AffineModExpr):
-        return left if D.known(lambda: left[0] >= 0 and left[1] < divisor) else (0, divisor - 1)
-    if isinstance(expr, ir.AffineFloorDivExpr):
-        return left[0] // divisor, left[1] // divisor
-    return -(-left[0] // divisor), -(-left[1] // divisor)
-
-
 def clone_body(block: Any, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
     """Emit a block's body as scalars with its arguments replaced; return the yielded values."""
     env = dict(values)

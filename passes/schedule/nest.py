@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.tir.affine import read_map
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import schedule
 from mirlo.passes.schedule.buffers import BufferFunction
@@ -15,7 +16,6 @@ from mirlo.passes.schedule.loops import (
     clone_body,
     for_loop,
     load,
-    map_ranges,
     nest,
     store,
 )
@@ -96,7 +96,7 @@ def _read(operand: Any, buffer: ir.Value, indices: list[ir.Value], domain: tuple
     where = apply_map(operand.map, indices)
     if operand.outside is None:
         return load(buffer, operand.shape, where)
-    inside = all_inside(where, operand.shape, map_ranges(operand.map, domain))
+    inside = all_inside(where, operand.shape, [value.range(domain) for value in read_map(operand.map, domain)])
     if inside is None:
         return load(buffer, operand.shape, where)
     branch = scf.IfOp(inside, [operand.element_type], has_else=True)

@@ -10,7 +10,8 @@ import pytest
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.dialects.tir.ranges import affine_range
+from mirlo.dialects.core.dims import symbol
+from mirlo.dialects.tir.affine import affine_range
 
 DIMS = 3
 
@@ -56,7 +57,7 @@ def test_range_is_exact(seed: int, context: Any) -> None:
         return
     values = {eval(python, {"d": point}) for point in itertools.product(*map(range, extents))}
     assert (found.low, found.high) == (min(values), max(values)), (text, extents)
-    assert not found.dense or values == set(range(found.low, found.high + 1)), (text, extents)
+    assert not found.is_dense or values == set(range(found.low, found.high + 1)), (text, extents)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,8 @@ def test_range_is_exact(seed: int, context: Any) -> None:
         ("(d0 + 3) mod 4", (2, 1, 1), (0, 3)),
         ("(d0 * 2) floordiv 3", (5, 1, 1), (0, 2)),
         ("d0 * 4 + d1 mod 4", (2, 9, 1), (0, 7)),
+        ("d0 - d0 mod 2", (4, 1, 1), (0, 2)),
+        ("(d0 * 4 + d1) mod 8", (3, 4, 1), (0, 7)),
     ],
 )
 def test_known_ranges(text: str, extents: tuple[int, ...], expected: tuple[int, int], context: Any) -> None:
@@ -74,6 +77,8 @@ def test_known_ranges(text: str, extents: tuple[int, ...], expected: tuple[int, 
     assert found is not None and (found.low, found.high) == expected
 
 
-@pytest.mark.parametrize("text, extents", [("d0 - d0 mod 2", (4, 1, 1)), ("d0", (0, 1, 1)), ("d0", ("n", 1, 1))])
+@pytest.mark.parametrize(
+    "text, extents", [("d0 mod 2 - d0 mod 3", (4, 1, 1)), ("d0", (0, 1, 1)), ("d0", (symbol("n"), 1, 1))]
+)
 def test_what_is_not_known(text: str, extents: Any, context: Any) -> None:
     assert affine_range(parse(text), extents) is None

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.passes.schedule.blocks.linear import Linear
 from mirlo.passes.schedule.loops import attribute_constant, index
 from mirlo.passes.schedule.vectors import is_vector, lane_mask, mask_of, splat
 
@@ -20,17 +20,17 @@ class LanePoint(Protocol):
     active: int
     axis: int | None
 
-    def index(self, expression: Linear) -> Any:
+    def index(self, expression: IndexExpr) -> Any:
         """Emit an index: a vector if it differs between lanes."""
 
-    def first(self, expression: Linear) -> Any:
+    def first(self, expression: IndexExpr) -> Any:
         """Emit the index of the first lane."""
 
-    def number(self, expression: Linear) -> Any:
+    def number(self, expression: IndexExpr) -> Any:
         """Return the index of the first lane if it is a constant, else None."""
 
 
-Test = tuple[Linear, Any]
+Test = tuple[IndexExpr, Any]
 """An index and the size of its dim: an element exists if 0 ≤ index < size."""
 
 LONGEST_STRIDE = 4
@@ -53,7 +53,7 @@ def _offsets(step: Dim, lanes: int) -> ir.Value:
     return create("arith.constant", kind, value=ir.DenseElementsAttr.get(values, kind))
 
 
-def read(point: LanePoint, buffer: ir.Value, where: Linear, tests: Sequence[Test], outside: Any) -> Any:
+def read(point: LanePoint, buffer: ir.Value, where: IndexExpr, tests: Sequence[Test], outside: Any) -> Any:
     """Load the elements at `where`, or `outside` where a test fails; a scalar if all lanes load the same element."""
     lanes, tests = _decide(point, tests)
     if not any(lanes):
@@ -73,7 +73,9 @@ def read(point: LanePoint, buffer: ir.Value, where: Linear, tests: Sequence[Test
     return _gather(point, buffer, index(0), point.index(where), mask, filler)
 
 
-def read_computed(point: LanePoint, buffer: ir.Value, where: Linear, computed: Sequence[tuple[Any, Dim]]) -> ir.Value:
+def read_computed(
+    point: LanePoint, buffer: ir.Value, where: IndexExpr, computed: Sequence[tuple[Any, Dim]]
+) -> ir.Value:
     """Load the elements at `where` plus multiples of indices that the body computes."""
     lanes = point.lanes
     scalars = [(v, stride) for v, stride in computed if not is_vector(v)]
@@ -93,7 +95,7 @@ def read_computed(point: LanePoint, buffer: ir.Value, where: Linear, computed: S
     return _gather(point, buffer, base, offsets, mask, None)
 
 
-def write(point: LanePoint, value: ir.Value, buffer: ir.Value, where: Linear, past_caches: int = 0) -> None:
+def write(point: LanePoint, value: ir.Value, buffer: ir.Value, where: IndexExpr, past_caches: int = 0) -> None:
     """Store contiguous lanes, or one element.
 
     `past_caches` is the size of a cache line in bytes if the lanes form whole aligned lines that caches need not
@@ -114,7 +116,7 @@ def write(point: LanePoint, value: ir.Value, buffer: ir.Value, where: Linear, pa
     ir.Operation.create("vector.maskedstore", operands=[buffer, first, lane_mask(point.lanes, point.active), full])
 
 
-def _read_scalar(point: LanePoint, buffer: ir.Value, where: Linear, tests: Sequence[Test], outside: Any) -> ir.Value:
+def _read_scalar(point: LanePoint, buffer: ir.Value, where: IndexExpr, tests: Sequence[Test], outside: Any) -> ir.Value:
     condition = None
     for dim, size in tests:
         condition = _both(condition, _inside(point, dim, size))
@@ -203,7 +205,7 @@ def _mask(point: LanePoint, lanes: list[bool], tests: Sequence[Test]) -> ir.Valu
     return mask
 
 
-def _inside(point: LanePoint, dim: Linear, size: Dim) -> ir.Value:
+def _inside(point: LanePoint, dim: IndexExpr, size: Dim) -> ir.Value:
     """Emit 0 ≤ dim < size: per lane, or once for all lanes."""
     value = point.index(dim)
     i64 = ir.IntegerType.get_signless(64)

@@ -14,13 +14,13 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention_mask import Bound, Scaling, bounds_of, number_of, scaling_of
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.blocks.contraction.body import Factor, take_apart
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group
-from mirlo.passes.schedule.blocks.linear import Linear, axis_index, number
 from mirlo.passes.schedule.blocks.space import BlockInstance
 
 REDUCTIONS = 4
@@ -99,7 +99,7 @@ class AttentionBlocks:
     def batch(self) -> tuple[int, ...]:
         """Return the row loops that keys or values depend on."""
         dims = [dim for read in (self.key, self.value) for dim in read.place.dims(read.operand)]
-        moving = {axis for dim in dims for axis in dim.axes()}
+        moving = {axis for dim in dims for axis in dim.variables()}
         return tuple(axis for axis in range(self.key_loop) if axis in moving)
 
     @cached_property
@@ -347,8 +347,8 @@ class _Finder:
     def _place(self, block: BlockView, axes: Sequence[int], roots: Sequence[ir.Value] | None = None) -> BlockInstance:
         return BlockInstance(block, [self._along(loop) for loop in axes], self.extents, roots)
 
-    def _along(self, loop: int) -> Linear:
-        return number(0) if loop < 0 or self.extents[loop] == 1 else axis_index(loop)
+    def _along(self, loop: int) -> IndexExpr:
+        return number(0) if loop < 0 or self.extents[loop] == 1 else loop_index(loop)
 
     def _same(self, place: BlockInstance, operand: OperandView, loops: Sequence[int]) -> bool:
         if operand.map is None or operand.outside is not None:
@@ -365,7 +365,7 @@ class _Finder:
 
     @staticmethod
     def _moves(read: Read, loop: int) -> bool:
-        return any(loop in dim.axes() for dim in read.place.dims(read.operand))
+        return any(loop in dim.variables() for dim in read.place.dims(read.operand))
 
     @staticmethod
     def _made(places: Sequence[BlockInstance]) -> set[ir.Value]:

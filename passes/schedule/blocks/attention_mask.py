@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.schedule.blocks.linear import Linear, axis_index, number
 from mirlo.passes.schedule.blocks.space import BlockInstance
 
 _LESS, _AT_MOST = 2, 3
@@ -21,7 +21,7 @@ class Bound:
 
     condition: Any
     """The value in the body that is true for every key within the limit."""
-    limit: Linear
+    limit: IndexExpr
     """The limit, over the row loops."""
 
 
@@ -57,10 +57,10 @@ def _limits(place: BlockInstance, condition: ir.Value, key_loop: int) -> Iterato
     difference = place.difference(op)
     if difference is None or difference.divisions or difference.coefficient(key_loop) != 1:
         return
-    limit = axis_index(key_loop) - difference
+    limit = loop_index(key_loop) - difference
     if not all(isinstance(factor, int) for factor in limit.terms.values()):
         return  # the limit's change between rows is dynamic
-    if max(limit.axes(), default=0) < key_loop:
+    if max(limit.variables(), default=0) < key_loop:
         yield Bound(condition, limit - number(1) if op.attributes["predicate"].value == _LESS else limit)
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import affine, ir
+from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, loop_index, number
 from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.tir.affine import to_affine
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks import access
-from mirlo.passes.schedule.blocks.linear import Linear, axis_index, number, row_major
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import index
@@ -50,7 +51,7 @@ class TensorBuffers:
         if value not in self._slots:
             target = self._instead.get(value, value)
             buffer = self._placed[target] if target in self._placed else self.buffers.buffer(target)
-            self._slots[value] = BufferSlot(flat(buffer), row_major(dims_of(value.type)))
+            self._slots[value] = BufferSlot(flat(buffer), contiguous_strides(dims_of(value.type)))
         return self._slots[value]
 
 
@@ -169,14 +170,14 @@ class Iteration:
             return self._extract(place, op)
         return vector_op(op, [self.find(v) for v in op.operands], self.lanes)[0]
 
-    def _index_value(self, expression: Linear, wanted: Any) -> Any:
+    def _index_value(self, expression: IndexExpr, wanted: Any) -> Any:
         value = self.index(expression)
         if str(wanted) == "index":
             return value
         kind = ir.VectorType.get([self.lanes], wanted) if isinstance(value.type, ir.VectorType) else wanted
         return create("arith.index_cast", kind, value)
 
-    def index(self, expression: Linear) -> Any:
+    def index(self, expression: IndexExpr) -> Any:
         """Emit an index: a vector if it differs between lanes."""
         step = 0 if self.axis is None else expression.coefficient(self.axis)
         if step == 0:
@@ -186,7 +187,7 @@ class Iteration:
         total = splat(self.first(number(expression.constant)), self.lanes)
         for term, coefficient in expression.terms.items():
             if isinstance(term, int):
-                part = self.index(Linear({term: 1}))
+                part = self.index(IndexExpr({term: 1}))
             else:
                 inner = splat(self.index(term.inner), self.lanes)
                 part = create("arith.floordivsi", inner.type, inner, splat(index(term.divisor), self.lanes))
@@ -194,21 +195,21 @@ class Iteration:
             total = create("arith.addi", total.type, total, scaled)
         return total
 
-    def first(self, expression: Linear) -> Any:
+    def first(self, expression: IndexExpr) -> Any:
         """Emit the index of the first lane."""
         expression = self._with_numbers(expression)
         if expression.is_constant:
             return index(expression.constant)
-        axes = sorted(expression.axes())
-        if len(axes) == 1 and expression == axis_index(axes[0]):
+        axes = sorted(expression.variables())
+        if len(axes) == 1 and expression == loop_index(axes[0]):
             return self.indices[axes[0]]
         if not expression.is_numeric:
             return self._sum(expression)
         positions = {axis: i for i, axis in enumerate(axes)}
-        map_ = ir.AffineMap.get(len(axes), 0, [expression.expression(positions)])
+        map_ = ir.AffineMap.get(len(axes), 0, [to_affine(expression, positions)])
         return affine.AffineApplyOp(map_, [self.indices[axis] for axis in axes]).result
 
-    def _sum(self, expression: Linear) -> Any:
+    def _sum(self, expression: IndexExpr) -> Any:
         """Emit the index of the first lane if strides or divisors are dynamic."""
         kind = ir.IndexType.get()
         total = None if expression.constant == 0 else index(expression.constant)
@@ -221,19 +222,19 @@ class Iteration:
             total = scaled if total is None else create("arith.addi", kind, total, scaled)
         return total
 
-    def number(self, expression: Linear) -> Any:
+    def number(self, expression: IndexExpr) -> Any:
         """Return the index of the first lane if it is a constant."""
         found = self._with_numbers(expression)
         return found.constant if found.is_constant else None
 
-    def _with_numbers(self, expression: Linear) -> Linear:
+    def _with_numbers(self, expression: IndexExpr) -> IndexExpr:
         """Substitute the loops with constant indices, and add the offsets `beyond` of the others."""
-        if not any(isinstance(self.indices[axis], int) or axis in self.beyond for axis in expression.axes()):
+        if not any(isinstance(self.indices[axis], int) or axis in self.beyond for axis in expression.variables()):
             return expression
 
-        def by(axis: int) -> Linear:
+        def by(axis: int) -> IndexExpr:
             at = self.indices[axis]
-            return (number(at) if isinstance(at, int) else axis_index(axis)) + number(self.beyond.get(axis, 0))
+            return (number(at) if isinstance(at, int) else loop_index(axis)) + number(self.beyond.get(axis, 0))
 
         return expression.substitute(by, [_UNBOUNDED] * len(self.indices))
 

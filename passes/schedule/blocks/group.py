@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.linear import Linear, axis_index, number
 from mirlo.passes.schedule.blocks.space import BlockInstance
 
 
@@ -61,5 +61,5 @@ def opaque_of_group(group: BlockGroup) -> Decline | None:
 
 def placed(block: BlockView, loops: Sequence[int | None], extents: Sequence[Any]) -> BlockInstance:
     """Place a block so that its axis i is the loop loops[i]; None stands for an axis of extent 1."""
-    where: list[Linear] = [number(0) if loop is None else axis_index(loop) for loop in loops]
+    where: list[IndexExpr] = [number(0) if loop is None else loop_index(loop) for loop in loops]
     return BlockInstance(block, where, extents)

@@ -14,6 +14,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import loop_index, number
 from mirlo.dialects.tir.block import SPATIAL
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, deciding, decline
@@ -21,7 +22,6 @@ from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.lanes import fitting, widest_bytes
-from mirlo.passes.schedule.blocks.linear import axis_index, number
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
 
 _SHORTEST = 8
@@ -294,7 +294,9 @@ def _worth(walk: Walk, space: Space, start: int, group: BlockGroup) -> Decline |
 
 def _is_window(place: BlockInstance, operand: OperandView, start: int) -> bool:
     """Return whether a row axis and an inner axis occur in one dim of an operand."""
-    return any(min(dim.axes(), default=start) < start <= max(dim.axes(), default=0) for dim in place.dims(operand))
+    return any(
+        min(dim.variables(), default=start) < start <= max(dim.variables(), default=0) for dim in place.dims(operand)
+    )
 
 
 def _storable(space: Space) -> Decline | None:
@@ -331,4 +333,4 @@ def _merge_rows(plan: RowGroup) -> RowGroup:
 
 def _without_units(space: Space, position: dict[int, int]) -> Space:
     extents = [space.extents[axis] for axis in position]
-    return space.substitute(lambda a: axis_index(position[a]) if a in position else number(0), extents)
+    return space.substitute(lambda a: loop_index(position[a]) if a in position else number(0), extents)

@@ -14,17 +14,10 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
+from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten, floor_divide, loop_index, number
+from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.view import BlockView, OperandView
-from mirlo.passes.schedule.blocks.linear import (
-    Linear,
-    arithmetic,
-    axis_index,
-    flatten,
-    floor_divide,
-    number,
-    read_expression,
-    row_major,
-)
+from mirlo.passes.schedule.blocks.index_arithmetic import arithmetic
 
 _NO_WRAP = 1 << 62
 """Index computations with larger values may wrap, and are not analyzed."""
@@ -54,7 +47,7 @@ class BlockInstance:
     def __init__(
         self,
         block: BlockView,
-        where: Sequence[Linear],
+        where: Sequence[IndexExpr],
         extents: Sequence[Dim],
         roots: Sequence[Any] | None = None,
         known: Mapping[Any, bool] | None = None,
@@ -64,9 +57,9 @@ class BlockInstance:
         """Values of the body that are needed."""
         self.where = tuple(where)
         self.extents = tuple(extents)
-        self._linear: dict[Any, Linear | None] = {}
+        self._linear: dict[Any, IndexExpr | None] = {}
         self._known: dict[Any, bool | None] = dict(known or {})
-        self._dims: dict[int, tuple[Linear, ...]] = {}
+        self._dims: dict[int, tuple[IndexExpr, ...]] = {}
         for op in block.body_ops:  # in order, to avoid deep recursion in long bodies
             for value in op.results:
                 self.linear(value)
@@ -76,16 +69,16 @@ class BlockInstance:
         """Return this block with these conditions of the body decided."""
         return BlockInstance(self.block, self.where, self.extents, self.roots, conditions)
 
-    def dims(self, operand: OperandView) -> tuple[Linear, ...]:
+    def dims(self, operand: OperandView) -> tuple[IndexExpr, ...]:
         """Return the index of the element that a mapped operand or output accesses."""
         key = id(operand)
         if key not in self._dims:
-            self._dims[key] = tuple(read_expression(e, self.where, self.extents) for e in operand.map.results)
+            self._dims[key] = tuple(read_affine(e, self.where, self.extents) for e in operand.map.results)
         return self._dims[key]
 
-    def flat(self, operand: OperandView, strides: Sequence[Dim] | None = None) -> Linear:
+    def flat(self, operand: OperandView, strides: Sequence[Dim] | None = None) -> IndexExpr:
         """Return the position of that element in memory; without strides the tensor is contiguous."""
-        return flatten(self.dims(operand), row_major(operand.shape) if strides is None else strides)
+        return flatten(self.dims(operand), contiguous_strides(operand.shape) if strides is None else strides)
 
     @cached_property
     def argument_operands(self) -> dict[Any, OperandView]:
@@ -96,7 +89,7 @@ class BlockInstance:
     def argument_axes(self) -> dict[Any, int]:
         return {argument: i for i, argument in enumerate(self.block.index_arguments)}
 
-    def linear(self, value: Any) -> Linear | None:
+    def linear(self, value: Any) -> IndexExpr | None:
         """Return an index computation of the body as an expression over the loops; None if it is not affine."""
         if value not in self._linear:
             found = self._read(value) if str(value.type) in ("index", "i64") else None
@@ -105,7 +98,7 @@ class BlockInstance:
             self._linear[value] = found
         return self._linear[value]
 
-    def _may_wrap(self, expression: Linear) -> bool:
+    def _may_wrap(self, expression: IndexExpr) -> bool:
         """Return whether a constant exceeds the range of an index; dynamic sizes are bounded by memory."""
         try:
             low, high = expression.range(self.extents)
@@ -113,7 +106,7 @@ class BlockInstance:
             return False
         return any(isinstance(end, int) and abs(end) > _NO_WRAP for end in (low, high))
 
-    def _read(self, value: Any) -> Linear | None:
+    def _read(self, value: Any) -> IndexExpr | None:
         if value in self.argument_axes:
             return self.where[self.argument_axes[value]]
         owner = value.owner
@@ -164,7 +157,7 @@ class BlockInstance:
             return bool(op.attributes["value"].value)
         return None
 
-    def difference(self, comparison: Any) -> Linear | None:
+    def difference(self, comparison: Any) -> IndexExpr | None:
         """Return lhs - rhs of an integer comparison of two index expressions."""
         left, right = (self.linear(operand) for operand in comparison.operands)
         return None if left is None or right is None else left - right
@@ -201,7 +194,7 @@ class BlockInstance:
         """Return the operands that are read."""
         return [self.argument_operands[v] for v in self.needed if v in self.argument_operands]
 
-    def outside_tests(self, operand: OperandView) -> list[tuple[Linear, Any]]:
+    def outside_tests(self, operand: OperandView) -> list[tuple[IndexExpr, Any]]:
         """Return the (index, size) pairs for which 0 ≤ index < size is not proven."""
         if operand.outside is None or operand.map is None:
             return []
@@ -212,7 +205,7 @@ class BlockInstance:
                 unsure.append((dim, size))
         return unsure
 
-    def _range(self, dim: Linear) -> tuple[Any, Any]:
+    def _range(self, dim: IndexExpr) -> tuple[Any, Any]:
         try:
             return dim.range(self.extents)
         except UndecidedDim:
@@ -246,7 +239,7 @@ class Space:
     extents: tuple[Any, ...]
     places: tuple[BlockInstance, ...]
 
-    def substitute(self, by: Callable[[int], Linear], extents: Sequence[Dim]) -> Space:
+    def substitute(self, by: Callable[[int], IndexExpr], extents: Sequence[Dim]) -> Space:
         moved = tuple(
             BlockInstance(p.block, [w.substitute(by, extents) for w in p.where], extents, p.roots) for p in self.places
         )
@@ -256,10 +249,10 @@ class Space:
         """Split a loop; the inner loop has this size, which divides the extent."""
         extents = (*self.extents[:axis], self.extents[axis] // size, size, *self.extents[axis + 1 :])
 
-        def by(a: int) -> Linear:
+        def by(a: int) -> IndexExpr:
             if a == axis:
-                return axis_index(axis) * size + axis_index(axis + 1)
-            return axis_index(a if a < axis else a + 1)
+                return loop_index(axis) * size + loop_index(axis + 1)
+            return loop_index(a if a < axis else a + 1)
 
         return self.substitute(by, extents)
 
@@ -267,15 +260,15 @@ class Space:
         """Merge a loop with the next one; None if an access would become non-linear."""
         inner = self.extents[axis + 1]
         extents = (*self.extents[:axis], self.extents[axis] * inner, *self.extents[axis + 2 :])
-        merged = axis_index(axis)
+        merged = loop_index(axis)
         outer = floor_divide(merged, inner, extents)
 
-        def by(a: int) -> Linear:
+        def by(a: int) -> IndexExpr:
             if a == axis:
                 return outer
             if a == axis + 1:
                 return merged - outer * inner
-            return axis_index(a if a < axis else a - 1)
+            return loop_index(a if a < axis else a - 1)
 
         made = self.substitute(by, extents)
         return made if all(place.simple() for place in made.places) else None
@@ -283,19 +276,19 @@ class Space:
     def cut(self, axis: int, low: int, high: int) -> Space:
         """Restrict a loop to the iterations low ≤ i < high."""
         extents = (*self.extents[:axis], high - low, *self.extents[axis + 1 :])
-        return self.substitute(lambda a: axis_index(a) + number(low) if a == axis else axis_index(a), extents)
+        return self.substitute(lambda a: loop_index(a) + number(low) if a == axis else loop_index(a), extents)
 
     def order(self, axes: Sequence[int]) -> Space:
         """Reorder the loops; `axes` names each once, outermost first."""
         position = {axis: i for i, axis in enumerate(axes)}
-        return self.substitute(lambda a: axis_index(position[a]), [self.extents[a] for a in axes])
+        return self.substitute(lambda a: loop_index(position[a]), [self.extents[a] for a in axes])
 
     def drop_units(self, start: int = 0) -> Space:
         """Drop the loops of extent 1, from `start` on."""
         kept = [i for i, extent in enumerate(self.extents) if extent != 1 or i < start]
         position = {axis: i for i, axis in enumerate(kept)}
         return self.substitute(
-            lambda a: axis_index(position[a]) if a in position else number(0), [self.extents[a] for a in kept]
+            lambda a: loop_index(position[a]) if a in position else number(0), [self.extents[a] for a in kept]
         )
 
     def split_divided(self) -> Space:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import narrowed, widened
-from mirlo.passes.schedule.blocks.contraction.forms import Form, row_major
+from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
 from mirlo.targets.gpu.schedule.launch import less
@@ -35,7 +36,7 @@ def touch(contraction: Contraction, memory: TensorBuffers) -> None:
         memory.slot(access.value)
 
 
-def tested(roles: Roles, side: ProductOperand) -> list[tuple[Form, int]]:
+def tested(roles: Roles, side: ProductOperand) -> list[tuple[IndexExpr, int]]:
     """Return the indices of an operand that may be out of bounds, with their extents."""
     access = side.access
     if access.outside is None:
@@ -85,7 +86,7 @@ class Reader:
             condition = test if condition is None else create("arith.andi", condition.type, condition, test)
         return condition
 
-    def _tested(self) -> list[tuple[Form, int]]:
+    def _tested(self) -> list[tuple[IndexExpr, int]]:
         return tested(self.roles, self.side)
 
 

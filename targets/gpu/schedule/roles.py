@@ -9,11 +9,12 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess, analyze
 from mirlo.passes.schedule.blocks.contraction.body import Factor
-from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis, row_major
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import add, multiply, split
@@ -35,7 +36,7 @@ class ProductOperand:
         return D.product([axis.extent for axis in self.axes])
 
     @property
-    def position(self) -> Form:
+    def position(self) -> IndexExpr:
         return row_major(self.access.dims, self.access.shape)
 
     def stride(self, axes: Sequence[LoopAxis]) -> Any:
@@ -98,7 +99,7 @@ def roles_of(contraction: Contraction) -> Roles | Decline:
     return Roles(contraction, rows, columns, batch, tuple(sums), dict(contraction.extents))
 
 
-def _step(written: Form, axis: LoopAxis) -> int:
+def _step(written: IndexExpr, axis: LoopAxis) -> int:
     """Return the approximate stride of an axis."""
     return D.estimate_dim(_size(written.stride(axis)))
 
@@ -116,7 +117,7 @@ def values_of(axes: Sequence[LoopAxis], number: ir.Value) -> dict[int, ir.Value]
     return dict(zip((axis.id for axis in axes), split(number, [axis.extent for axis in axes]), strict=True))
 
 
-def evaluate(form: Form, values: Indices, start: ir.Value | None = None) -> ir.Value:
+def evaluate(form: IndexExpr, values: Indices, start: ir.Value | None = None) -> ir.Value:
     """Evaluate the part of an affine form over these axes, plus `start`, which defaults to the form's constant."""
     total = index(form.constant) if start is None else start
     for axis, factor in form.terms.items():
@@ -125,7 +126,7 @@ def evaluate(form: Form, values: Indices, start: ir.Value | None = None) -> ir.V
     return total
 
 
-def always_inside(form: Form, size: Dim, extents: Mapping[int, Dim]) -> bool:
+def always_inside(form: IndexExpr, size: Dim, extents: Mapping[int, Dim]) -> bool:
     """Return whether an index is always in bounds."""
 
     def fits() -> bool:

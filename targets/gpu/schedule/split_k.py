@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
-from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis, row_major
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.targets.gpu.schedule.epilogue import Unfinished, store_epilogue, touch
 from mirlo.targets.gpu.schedule.launch import launch_points
@@ -66,7 +67,7 @@ class SplitKPlan:
             buffer = memory.slot(divided.unfinished).buffer
             total = None
             for number in range(divided.parts):
-                place = evaluate(Form({}, number * position.stride(part)), {})
+                place = evaluate(IndexExpr({}, number * position.stride(part)), {})
                 value = memref.LoadOp(buffer, [create("arith.addi", first.type, first, place)]).result
                 name = "arith.addf" if isinstance(value.type, ir.FloatType) else "arith.addi"
                 total = value if total is None else create(name, value.type, total, value)
@@ -87,12 +88,12 @@ def divide(roles: Roles, parts: int) -> SplitK | Decline:
     first = max(contraction.extents) + 1
     part, rest = LoopAxis(first, parts, False), LoopAxis(first + 1, axis.extent // parts, True)
 
-    def form(old: Form) -> Form:
+    def form(old: IndexExpr) -> IndexExpr:
         factor = old.stride(axis)
         if not factor:
             return old
         terms = {a: f for a, f in old.terms.items() if a != axis.id}
-        return Form({**terms, part.id: factor * rest.extent, rest.id: factor}, old.constant)
+        return IndexExpr({**terms, part.id: factor * rest.extent, rest.id: factor}, old.constant)
 
     def access(old: TensorAccess) -> TensorAccess:
         return TensorAccess(old.value, [form(dim) for dim in old.dims], old.outside)
@@ -106,7 +107,7 @@ def divide(roles: Roles, parts: int) -> SplitK | Decline:
         contraction,
         lhs=access(contraction.lhs), rhs=access(contraction.rhs),
         axes=[part, *(a for a in contraction.axes if a is not axis), rest],
-        stages=[], writes=[(unfinished, TensorAccess(unfinished, [Form({a.id: 1}) for a in written]))],
+        stages=[], writes=[(unfinished, TensorAccess(unfinished, [IndexExpr({a.id: 1}) for a in written]))],
     )  # fmt: skip
     divided = Roles(
         made, side(roles.rows), side(roles.columns), (part, *roles.batch),

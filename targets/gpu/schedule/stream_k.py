@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.analysis import EpilogueBlock, TensorAccess
-from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles
 from mirlo.targets.gpu.schedule.stage import PlannedBlocks as Plan
@@ -37,8 +38,8 @@ def cut(roles: Roles, axis: LoopAxis, low: int, high: int) -> Roles:
     """Return the product restricted to low <= i < high along one axis."""
     part = LoopAxis(axis.id, high - low, axis.reduce)
 
-    def form(old: Form) -> Form:
-        return old.shifted(old.stride(axis) * low)
+    def form(old: IndexExpr) -> IndexExpr:
+        return old + old.stride(axis) * low
 
     def access(old: TensorAccess) -> TensorAccess:
         return TensorAccess(old.value, [form(dim) for dim in old.dims], old.outside)

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.evaluate import Iteration
-from mirlo.passes.schedule.blocks.linear import Linear
 from mirlo.passes.schedule.blocks.space import BlockInstance
 
 
@@ -67,7 +67,7 @@ def _load(points: Sequence[Iteration], place: BlockInstance, argument: Any, oper
         point.values[argument] = memref.LoadOp(slot.buffer, [point.first(where)]).result
 
 
-def _is_aligned_access(where: Linear, axis: int, count: int) -> bool:
+def _is_aligned_access(where: IndexExpr, axis: int, count: int) -> bool:
     """Return whether consecutive elements are one aligned access."""
     others = [factor for term, factor in where.terms.items() if term != axis]
     numbers = (*others, where.constant)

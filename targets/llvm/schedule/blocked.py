@@ -16,12 +16,13 @@ from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.attention import find_attention
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
-from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction
@@ -97,7 +98,7 @@ def _in_order(plan: RegisterTilePlan, rows: VectorRowsPlan) -> list[Any]:
 
 
 def _plan_block(
-    plan: RegisterTilePlan, unit: Form, width: Dim, local: Collection[Any], kept_rows: Mapping[Any, Dim]
+    plan: RegisterTilePlan, unit: IndexExpr, width: Dim, local: Collection[Any], kept_rows: Mapping[Any, Dim]
 ) -> RowBlockContraction | Decline:
     """Plan a contraction for one block; `unit` is a position in rows of this width."""
     if plan.guards or plan.rows.edge is not None or plan.contraction.ragged is not None:
@@ -146,18 +147,18 @@ class _Mover:
     kept_rows: Mapping[Any, Dim]
     """Elements per row of each value of a block, if a block's rows do not begin at the first stored row."""
 
-    def form(self, value: Any, form: Form) -> Form:
+    def form(self, value: Any, form: IndexExpr) -> IndexExpr:
         if value not in self.local:
             return self.outside(form)
         rows = set() if self.row_axis is None else {self.row_axis.id}
         inside = rows | {self.plan.lane_axis.id} | {axis.id for axis in self.plan.reduce}
         terms = {axis: step for axis, step in form.terms.items() if axis in inside}
-        return Form({**terms, KEPT.id: self.kept_rows[value]} if value in self.kept_rows else terms, form.constant)
+        return IndexExpr({**terms, KEPT.id: self.kept_rows[value]} if value in self.kept_rows else terms, form.constant)
 
-    def outside(self, form: Form) -> Form:
+    def outside(self, form: IndexExpr) -> IndexExpr:
         """Return the position in a tensor that is stored whole: it depends on the first row of the block."""
         step = 0 if self.row_axis is None else form.stride(self.row_axis)
-        return Form({**form.terms, BLOCK.id: step}, form.constant) if step else form
+        return IndexExpr({**form.terms, BLOCK.id: step}, form.constant) if step else form
 
 
 def _with_blocks(
@@ -227,7 +228,7 @@ def _limit(plan: BlockedPlan, group: BlockGroup) -> tuple[int, Dim] | None:
     if isinstance(found, Decline) or found.key_loop < 1 or found.extents[found.key_loop - 1] != plan.extent:
         return None
     query = found.key_loop - 1
-    limits = [bound.limit for bound in found.bounds if bound.limit.axes() <= {query} and not bound.limit.divisions]
+    limits = [bound.limit for bound in found.bounds if bound.limit.variables() <= {query} and not bound.limit.divisions]
     limit = next((limit for limit in limits if limit.coefficient(query) >= 0), None)
     return None if limit is None else (limit.coefficient(query), limit.constant + 1)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mirlo.passes.schedule.blocks.linear import EXTREMES, Linear, axis_index
+from mirlo.dialects.core.index_expr import IndexExpr, loop_index
+from mirlo.passes.schedule.blocks.index_arithmetic import EXTREMES
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space
 
 _MAX_SUBSPACES = 12
@@ -70,13 +71,13 @@ def _cuts(space: Space, axis: int, stop: int) -> set[int]:
         return found
     for place in space.places:
         for expression, thresholds in _conditions(place):
-            if {a for a in expression.axes() if a < stop} != {axis} or expression.divisions:
+            if {a for a in expression.variables() if a < stop} != {axis} or expression.divisions:
                 continue
             step = expression.terms[axis]
-            rest = expression - axis_index(axis) * step
+            rest = expression - loop_index(axis) * step
             if not (rest.is_numeric and isinstance(step, int) and all(isinstance(t, int) for t in thresholds)):
                 continue  # the iteration is dynamic
-            if not all(isinstance(space.extents[a], int) for a in rest.axes()):
+            if not all(isinstance(space.extents[a], int) for a in rest.variables()):
                 continue
             for bound in rest.range(space.extents):
                 found.update(_crossing(bound, step, threshold) for threshold in thresholds)
@@ -89,9 +90,9 @@ def _crossing(constant: int, step: int, threshold: int) -> int:
     return -(-distance // step) if step > 0 else (distance // step) + 1
 
 
-def _conditions(place: BlockInstance) -> list[tuple[Linear, Sequence[Any]]]:
+def _conditions(place: BlockInstance) -> list[tuple[IndexExpr, Sequence[Any]]]:
     """Return expressions, and the values at which a condition on them changes."""
-    found: list[tuple[Linear, Sequence[Any]]] = []
+    found: list[tuple[IndexExpr, Sequence[Any]]] = []
     for operand in place.needed_inputs:
         found += [(dim, (0, size)) for dim, size in place.outside_tests(operand)]
     for op in place.block.body_ops:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import add
@@ -156,7 +157,7 @@ def mapped(roles: Roles, side: ProductOperand, form: Format) -> MappedOperand | 
     return MappedOperand(side, form, along_k == 1, side.extent, roles.depth, pitch, batch)
 
 
-def _stride(axes: Sequence[LoopAxis], position: Form) -> int | None:
+def _stride(axes: Sequence[LoopAxis], position: IndexExpr) -> int | None:
     """Return the stride along the space of these axes; None if it is not uniform."""
     if not axes:
         return None

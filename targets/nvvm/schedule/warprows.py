@@ -8,13 +8,13 @@ from math import prod
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.combine import Reducer
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
-from mirlo.passes.schedule.blocks.linear import Linear
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import add, barrier, less, multiply, shared, split
@@ -64,7 +64,7 @@ def width_of(rows: RowGroup) -> int:
     return width
 
 
-def _contiguous_accesses(walk: Walk, handed: Collection[Any]) -> Iterator[tuple[int, Linear]]:
+def _contiguous_accesses(walk: Walk, handed: Collection[Any]) -> Iterator[tuple[int, IndexExpr]]:
     """Yield element size and position of contiguous accesses of a row, except those of these values."""
     axis = len(walk.space.extents) - 1
     for i, place in enumerate(walk.space.places):
@@ -77,8 +77,8 @@ def _contiguous_accesses(walk: Walk, handed: Collection[Any]) -> Iterator[tuple[
                 yield element_bytes(operand.element_type), where
 
 
-def _is_aligned(where: Linear, width: int) -> bool:
-    last = max(where.axes())
+def _is_aligned(where: IndexExpr, width: int) -> bool:
+    last = max(where.variables())
     others = [factor for axis, factor in where.terms.items() if axis != last]
     return not where.divisions and all(number % width == 0 for number in (*others, where.constant))
 

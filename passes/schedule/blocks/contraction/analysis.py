@@ -14,12 +14,13 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, UndecidedDim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.block import REDUCE
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, take_apart
-from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis, divisors, form_of, moving
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, divisors, form_of, moving
 
 
 @dataclass
@@ -27,7 +28,7 @@ class TensorAccess:
     """A tensor that the kernel reads or writes: its index in each dim, over the axes."""
 
     value: Any
-    dims: list[Form]
+    dims: list[IndexExpr]
     outside: Any = None
 
     @property
@@ -44,7 +45,7 @@ class EpilogueBlock:
     """An elementwise block that runs on the accumulators while they are in registers."""
 
     block: BlockView
-    indices: list[Form]
+    indices: list[IndexExpr]
     """The index of each of its axes."""
     reads: list[TensorAccess | None]
     """The access of each operand; None for a value of the epilogue itself and for a tensor that the body reads."""
@@ -210,10 +211,10 @@ class _Builder:
             return decline("an operand's position is not linear in the axes")
         made = Contraction(self.block, self.product, lhs, rhs, self.axes, sources=self.sources)
         made.ragged = self.ragged[0] if self.ragged else None
-        produced: dict[ir.Value, list[Form]] = {}
+        produced: dict[ir.Value, list[IndexExpr]] = {}
         self._note_outputs(self.block, env, produced)
         for stage, names in self.chain:
-            indices = [Form({}) if name is None else env[name] for name in names]
+            indices = [IndexExpr() if name is None else env[name] for name in names]
             reads: list[TensorAccess | None] = []
             for operand in stage.inputs:
                 if operand.value in produced or operand.is_opaque:
@@ -247,19 +248,19 @@ class _Builder:
                     collect(operand.map, names)
         return found
 
-    def _split(self, axis: int, divisors: set[int]) -> Form:
+    def _split(self, axis: int, divisors: set[int]) -> IndexExpr:
         """Return the value of a block's axis as an affine form over its parts; parts of extent 1 are dropped."""
         whole = self.block.domain[axis]
         parts = _radices(whole, divisors)
         is_reduce = self.block.axes[axis] == REDUCE
-        form, weight = Form({}), 1
+        form, weight = IndexExpr(), 1
         made: list[LoopAxis] = []
         for extent in reversed(parts):
             if extent != 1:
                 made.append(LoopAxis(len(self.axes), extent, is_reduce))
                 self.axes.append(made[-1])
                 self.extents[made[-1].id] = extent
-                form = form + Form({made[-1].id: weight})
+                form = form + IndexExpr({made[-1].id: weight})
             weight *= extent
         if weight != whole:
             self.ragged.append(Ragged(made[1].id, made[0].id, whole % made[0].extent))
@@ -267,13 +268,13 @@ class _Builder:
             self.sources[made[0].id] = axis
         return form
 
-    def _access(self, operand: Any, env: list[Form]) -> TensorAccess | None:
+    def _access(self, operand: Any, env: list[IndexExpr]) -> TensorAccess | None:
         dims = [form_of(expr, env, self.extents) for expr in operand.map.results]
         if any(d is None for d in dims):
             return None
         return TensorAccess(operand.value, [d for d in dims if d is not None], operand.outside)
 
-    def _note_outputs(self, block: BlockView, env: list[Form], produced: dict[ir.Value, list[Form]]) -> None:
+    def _note_outputs(self, block: BlockView, env: list[IndexExpr], produced: dict[ir.Value, list[IndexExpr]]) -> None:
         for output in block.outputs:
             dims = [form_of(expr, env, self.extents) for expr in output.map.results]
             produced[output.value] = [d for d in dims if d is not None]

@@ -7,6 +7,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
 from mirlo.dialects.tir.view import OperandView
@@ -14,7 +15,6 @@ from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.attention_mask import Bound
 from mirlo.passes.schedule.blocks.contraction.body import narrowed, widened
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
-from mirlo.passes.schedule.blocks.linear import Linear
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import split
@@ -149,7 +149,7 @@ class Work:
         """Return the last key that a bound makes visible to a row."""
         return Iteration(LoopNestState(self.memory, None), self.indices(row)).first(bound.limit)
 
-    def _extreme(self, limit: Linear, batch: Loops, first: ir.Value, last: ir.Value, highest: bool) -> ir.Value:
+    def _extreme(self, limit: IndexExpr, batch: Loops, first: ir.Value, last: ir.Value, highest: bool) -> ir.Value:
         """Return the largest, or smallest, value of an expression over consecutive rows."""
         rows = self.found.rows
         values = dict(batch)

@@ -9,9 +9,10 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import PARALLEL
 from mirlo.targets.llvm.schedule.contraction.tiles import LINE_BYTES, ColumnVector, Span
@@ -193,12 +194,12 @@ class Cursor:
     """A position in a flat buffer: an affine form of which some axes have values."""
 
     code: Code
-    form: Form
+    form: IndexExpr
     base: ir.Value | None = None
     offset: Any = 0
 
     @staticmethod
-    def start(code: Code, form: Form) -> Cursor:
+    def start(code: Code, form: IndexExpr) -> Cursor:
         return Cursor(code, form, None, form.constant)
 
     def advance(self, axis: LoopAxis, value: int | ir.Value) -> Cursor:

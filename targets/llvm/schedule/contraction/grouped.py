@@ -152,7 +152,7 @@ class GroupedPanelCopy(PanelCopy):
         """Pack the panel whose first column is at this cursor."""
         width = sum(piece.lanes for piece in cut) * self.group.size
         read = Cursor(self.code, self.packing.source, at.base, at.offset)
-        self._level(self.packing.axes, read, Cursor.start(self.code, self.packing.target.scaled(width)), cut)
+        self._level(self.packing.axes, read, Cursor.start(self.code, self.packing.target * width), cut)
 
     def _level(self, axes: list[LoopAxis], read: Cursor, write: Cursor, cut: list[ColumnVector]) -> None:
         axis, *inner = axes

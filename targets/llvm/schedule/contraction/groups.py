@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.body import Factor, MultiplyAdd
-from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis, fuse
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, fuse
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 
@@ -79,9 +80,9 @@ class GroupedSum:
     group: DotGroup
     reduce: list[LoopAxis]
     """Innermost last; its extent counts whole groups."""
-    rows: Form
-    columns: Form
-    panel: Form
+    rows: IndexExpr
+    columns: IndexExpr
+    panel: IndexExpr
     """The row of a group in a packed panel."""
     packed: list[LoopAxis]
     """The same axes, including the partial group."""
@@ -114,16 +115,16 @@ def grouped_sum(
         return None
     if columns.form.stride(last) == 1 and columns.form.stride(lane_axis) == group.size == last.extent:
         reduce, (row_form, column_form) = fuse(order[:-1], [rows.form, columns.form], alone)
-        return GroupedSum(replace(group, is_stored=True), reduce, row_form, column_form, Form({}), reduce)
+        return GroupedSum(replace(group, is_stored=True), reduce, row_form, column_form, IndexExpr(), reduce)
     if not may_pack:
         return None
     fused, (row_form, column_form) = fuse(order, [rows.form, columns.form], alone)
     inner = fused[-1]
     size, step = group.size, column_form.stride(inner)
     groups = -(-inner.extent // size)
-    panel, weight = Form({inner.id: 1}), groups
+    panel, weight = IndexExpr({inner.id: 1}), groups
     for axis in reversed(fused[:-1]):
-        panel = panel + Form({axis.id: weight})
+        panel = panel + IndexExpr({axis.id: weight})
         weight *= axis.extent
     by_group = [_by_groups(form, inner, size) for form in (row_form, column_form)]
     made = replace(group, tail=inner.extent % size, step=step)
@@ -131,11 +132,11 @@ def grouped_sum(
     return GroupedSum(made, whole, by_group[0], by_group[1], panel, [*fused[:-1], LoopAxis(inner.id, groups, True)])
 
 
-def _by_groups(form: Form, axis: LoopAxis, size: int) -> Form:
+def _by_groups(form: IndexExpr, axis: LoopAxis, size: int) -> IndexExpr:
     terms = dict(form.terms)
     if axis.id in terms:
         terms[axis.id] *= size
-    return Form(terms, form.constant)
+    return IndexExpr(terms, form.constant)
 
 
 def reserve_registers(group: DotGroup | None, machine: Machine) -> Machine:

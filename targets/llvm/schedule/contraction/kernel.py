@@ -9,10 +9,11 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.lower.parallel import PRIVATE_BYTES
-from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
@@ -71,7 +72,7 @@ class ContractionEmitter:
         if start.ahead is None or places.ahead is None:
             return places
         step = self.plan.columns.form.stride(axis) - start.ahead.form.stride(axis)
-        whole = Cursor(self.code, Form({axis.id: step})).advance(axis, k)
+        whole = Cursor(self.code, IndexExpr({axis.id: step})).advance(axis, k)
         ahead = places.ahead
         if whole.base is None:
             return replace(places, ahead=ahead.shift(whole.offset))
@@ -242,7 +243,7 @@ class ContractionEmitter:
             copy = PanelCopy if plan.group is None else GroupedPanelCopy
             copy(self.code, plan, self.source, self.panel, convert).emit(places.columns, cut)
             width = sum(piece.lanes for piece in cut) * (1 if plan.group is None else plan.group.size)
-            places = places.with_columns(Cursor.start(self.code, plan.packing.panel.scaled(width)))
+            places = places.with_columns(Cursor.start(self.code, plan.packing.panel * width))
         self.tiles.load_columns(places.columns, cut)
         loops = [] if plan.rows_first else plan.row_loops
         free = parallel or ((self.shares_rows or self.shares_both) and not plan.rows_first)

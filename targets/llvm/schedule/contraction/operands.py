@@ -10,10 +10,11 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import Factor
-from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis, row_major
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class WindowIndex:
         return first, max(first, min(last + 1, self.position.extent))
 
     @property
-    def form(self) -> Form:
+    def form(self) -> IndexExpr:
         """Return the index of the first tap."""
-        return Form({self.position.id: self.stride}, self.offset)
+        return IndexExpr({self.position.id: self.stride}, self.offset)
 
 
 @dataclass
@@ -49,7 +50,7 @@ class ContractionOperand:
 
     factor: Factor
     access: TensorAccess
-    form: Form
+    form: IndexExpr
     """Position in the buffer that the kernel reads: the operand, or its padded copy."""
     padded_shape: tuple[int, ...] | None = None
     """Shape of the padded copy, if there is one."""
@@ -105,7 +106,7 @@ def plan_operand(
         else:
             # A map may pass the end of the tensor only, and begin after its start.
             low = min(low, 0)
-            shape[d], before[d], dims[d] = high - low + 1, -low, access.dims[d].shifted(-low)
+            shape[d], before[d], dims[d] = high - low + 1, -low, access.dims[d] + -low
     side.form = row_major(dims, shape)
     if tuple(shape) != access.shape or any(before):
         if not all(isinstance(size, int) for size in before):
@@ -114,7 +115,7 @@ def plan_operand(
     return side
 
 
-def _window(index: Form, size: int, axes: Sequence[LoopAxis]) -> WindowIndex | None:
+def _window(index: IndexExpr, size: int, axes: Sequence[LoopAxis]) -> WindowIndex | None:
     """Match an index as a window: one spatial and one reduction axis, both with positive steps."""
     moving = sorted((axis for axis in axes if index.stride(axis)), key=lambda axis: axis.reduce)
     if [axis.reduce for axis in moving] != [False, True] or any(index.stride(axis) < 0 for axis in moving):

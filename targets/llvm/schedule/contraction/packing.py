@@ -35,7 +35,7 @@ class PanelCopy:
         """Pack the panel whose first column is at this cursor."""
         width = sum(piece.lanes for piece in cut)
         read = Cursor(self.code, self.packing.source, at.base, at.offset)
-        write = Cursor.start(self.code, self.packing.target.scaled(width))
+        write = Cursor.start(self.code, self.packing.target * width)
         self._level(self.packing.axes, read, write, cut)
 
     def _level(self, axes: list[LoopAxis], read: Cursor, write: Cursor, cut: list[ColumnVector]) -> None:

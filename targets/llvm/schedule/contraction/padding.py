@@ -9,7 +9,8 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis
+from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, column_vectors
@@ -48,7 +49,7 @@ class PaddedCopy:
         return self.target
 
     def _start(self) -> Cursor:
-        return Cursor.start(self.code, Form({}))
+        return Cursor.start(self.code, IndexExpr())
 
     def _dim(self, dim: int, source: Cursor, target: Cursor) -> None:
         inner_source, inner_target = prod(self.source_shape[dim + 1 :]), prod(self.shape[dim + 1 :])
@@ -112,4 +113,4 @@ class PaddedCopy:
 def _moved(cursor: Cursor, value: int | ir.Value, stride: Dim = 1) -> Cursor:
     """Return a cursor moved by `value * stride`, the value an integer or an index."""
     walk = LoopAxis(-1, 1, False)
-    return Cursor(cursor.code, Form({walk.id: stride}), cursor.base, cursor.offset).advance(walk, value)
+    return Cursor(cursor.code, IndexExpr({walk.id: stride}), cursor.base, cursor.offset).advance(walk, value)

@@ -10,11 +10,12 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, RuleError, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, analyze
-from mirlo.passes.schedule.blocks.contraction.forms import Form, LoopAxis, fuse, row_major
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, fuse, row_major
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.choices import (
     choose_rows,
@@ -64,12 +65,12 @@ NO_AXIS = LoopAxis(-2, 1, False)
 class Packing:
     """The copy of a panel of columns, one row for each k-step."""
 
-    panel: Form
+    panel: IndexExpr
     """The row of a k-step, over the reduction axes as the tiles iterate over them."""
     axes: list[LoopAxis]
     """The reduction axes as packing iterates over them."""
-    source: Form
-    target: Form
+    source: IndexExpr
+    target: IndexExpr
     """Position in the operand, and the row, over these."""
 
 
@@ -100,9 +101,9 @@ class RegisterTilePlan:
     """The last axes of `reduce`, which are unrolled."""
     dot: bool
     """Whether the lanes run along K instead of the output."""
-    writes: list[Form]
-    reads: list[list[Form | None]]
-    indices: list[list[Form]]
+    writes: list[IndexExpr]
+    reads: list[list[IndexExpr | None]]
+    indices: list[list[IndexExpr]]
     question: TileProblem
     """The parameters of the choice of the tile."""
     may_pack: bool = False
@@ -208,7 +209,7 @@ def plan_register_tile(
     return plan
 
 
-def _flatten(groups: Iterable[Iterable[Form | None]]) -> list[Form]:
+def _flatten(groups: Iterable[Iterable[IndexExpr | None]]) -> list[IndexExpr]:
     return [form for group in groups for form in group if form is not None]
 
 
@@ -255,7 +256,7 @@ class _Planner:
         columns: ContractionOperand,
         lane_axis: LoopAxis,
         spatial: list[LoopAxis],
-        writes: list[Form],
+        writes: list[IndexExpr],
         constants: Collection[ir.Value] = (),
     ):
         self.contraction = contraction
@@ -269,7 +270,7 @@ class _Planner:
             self.alone |= {contraction.ragged.outer, contraction.ragged.inner}
         self._fuse_spatial(lane_axis, spatial, writes)
 
-    def _fuse_spatial(self, lane_axis: LoopAxis, spatial: list[LoopAxis], writes: list[Form]) -> None:
+    def _fuse_spatial(self, lane_axis: LoopAxis, spatial: list[LoopAxis], writes: list[IndexExpr]) -> None:
         stages = self.contraction.stages
         reads = [[None if r is None else row_major(r.dims, r.shape) for r in s.reads] for s in stages]
         indices = [list(stage.indices) for stage in stages]
@@ -374,9 +375,9 @@ class _Planner:
         if not pack:
             reduce, (self.rows.form, self.columns.form) = fuse(order, [self.rows.form, self.columns.form], self.alone)
             return reduce, None
-        panel, weight = Form({}), 1
+        panel, weight = IndexExpr(), 1
         for axis in reversed(order):
-            panel = panel + Form({axis.id: weight})
+            panel = panel + IndexExpr({axis.id: weight})
             weight *= axis.extent
         axes, (source, target) = fuse(order, [self.columns.form, panel])
         reduce, (self.rows.form, panel) = fuse(order, [self.rows.form, panel], self.alone)

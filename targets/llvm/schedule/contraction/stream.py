@@ -6,15 +6,15 @@ from math import prod
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.passes.schedule.blocks.contraction.forms import Form
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
 
 LEAD_BYTES = 4096
 """Prefetch distance in bytes for a panel that one tile reads."""
 
 
-def next_panel(plan: RegisterTilePlan) -> Form | None:
+def next_panel(plan: RegisterTilePlan) -> IndexExpr | None:
     """Return the position in the column operand that the current tiles should prefetch for the next panel, or None.
 
     Only the first row of tiles reads a panel from memory; prefetched by all tiles of a panel, the next one arrives
@@ -39,7 +39,7 @@ def next_panel(plan: RegisterTilePlan) -> Form | None:
     for axis in reversed(plan.row_loops):
         terms[axis.id] = weight
         weight *= axis.extent
-    return Form(terms, form.constant + plan.depth * width)
+    return IndexExpr(terms, form.constant + plan.depth * width)
 
 
 def lead(plan: RegisterTilePlan) -> tuple[int, int]:
