@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import onnxruntime
 import pytest
 from commands import benchmark_model, mirlo, output_of, python
 
+from mirlo import load
 from mirlo.tools import opt
 
 TOLERANCE = 1e-3
@@ -57,13 +59,24 @@ def _agree(results: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> N
         assert error <= TOLERANCE, f"output '{name}': relative error {error:.2e}"
 
 
-# Bytes of the weights, relative to the model's file. GPT-2 looks tokens up in a matrix that it also multiplies with:
-# that one is held in two layouts. Windows that Winograd's algorithm transforms become larger.
-MODELS = {"mobilenetv2": 1.05, "resnet50": 1.7, "vit_base": 1.05, "bert_base": 1.05, "gpt2": 1.35}
+# Bytes of the file, relative to the model's, without what Winograd's algorithm adds. GPT-2 looks tokens up in a matrix
+# that it also multiplies with: that one is held in two layouts.
+MODELS = {"mobilenetv2": 1.05, "resnet50": 1.05, "vit_base": 1.05, "bert_base": 1.05, "gpt2": 1.35}
 
 
 MAX_LOADING = 1.0
 """Seconds."""
+
+
+def _added_by_winograd(compiled: Path) -> int:
+    """Return the bytes by which transformed weights are larger: which ones are depends on the machine."""
+    added = 0
+    for param in load(compiled).artifact.params:
+        if ".winograd" in param.name:
+            planes = param.shape[0]
+            assert planes in (16, 36)
+            added += 4 * math.prod(param.shape[1:]) * (planes - 9)
+    return added
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -72,7 +85,8 @@ def test_agrees_with_onnx_runtime(name: str, tmp_path: Path) -> None:
     compiled = tmp_path / f"{name}.mirlo"
     try:
         output_of(mirlo("compile", model, "-o", compiled))
-        assert compiled.stat().st_size <= MODELS[name] * model.stat().st_size
+        size = compiled.stat().st_size - _added_by_winograd(compiled)
+        assert size <= MODELS[name] * model.stat().st_size
         # Of the processor, as other processes may keep this one waiting.
         loading = f"import time, mirlo; mirlo.load({str(compiled)!r}); print(time.process_time())"
         assert float(output_of(python("-c", loading))) < MAX_LOADING
