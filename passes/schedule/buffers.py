@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref
@@ -20,6 +21,7 @@ from mirlo.dialects.tir.buffers import (
     workspace_attribute,
     workspace_type,
 )
+from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.extents import EXTENTS, add_extents, extents_of
 from mirlo.dialects.tir.sizes import bind_symbols
 from mirlo.dialects.tir.view import PRIM_FUNC, PrimView
@@ -100,6 +102,7 @@ class BufferFunction:
             except UndecidedDim:
                 self.function.operation.erase()  # the next rule builds another one
                 raise
+            self._skip_empty_results()
             for value, target in self.copies:
                 self._copy(value, target)
             func.ReturnOp([])
@@ -119,6 +122,28 @@ class BufferFunction:
         old.erase()
         return self.function
 
+    def _skip_empty_results(self) -> None:
+        """Give outermost loops no iterations where all results are empty: another dim may be as long as 2^60."""
+        shapes = [[dim for dim in dims_of(value.type) if dim != 1] for value in self.view.returned]
+        if all(len(shape) < 2 for shape in shapes) or any(all(isinstance(d, int) for d in shape) for shape in shapes):
+            return
+        loops = [op.operation for op in self.entry.operations if op.operation.name == "scf.for"]
+        loops = [loop for loop in loops if not _is_constant(loop.operands[1])]
+        if not loops:
+            return
+        i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+        greater = ir.IntegerAttr.get(i64, 4)
+        with ir.InsertionPoint(loops[0]):
+            full = []
+            for shape in shapes:
+                dims = [create("arith.cmpi", i1, index(d), index(0), predicate=greater) for d in shape]
+                full.append(reduce(partial(create, "arith.andi", i1), dims))
+            is_full = reduce(partial(create, "arith.ori", i1), full)
+        for loop in loops:
+            lower, upper = loop.operands[0], loop.operands[1]
+            with ir.InsertionPoint(loop):
+                loop.operands[1] = create("arith.select", upper.type, is_full, upper, lower)
+
     def _copy(self, value: Any, target: Any) -> None:
         source = self.buffer(value)
         if list(target.type.shape) != [UNBOUNDED]:
@@ -130,6 +155,10 @@ class BufferFunction:
     def _fix_workspace(self) -> None:
         self.workspace.set_type(workspace_type(self.workspace_bytes))
         self.function.operation.attributes[WORKSPACE] = workspace_attribute(self.workspace_bytes)
+
+
+def _is_constant(value: ir.Value) -> bool:
+    return isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
 
 
 def schedule_attribute(schedule: dict[str, int | list[int] | str]) -> ir.Attribute:

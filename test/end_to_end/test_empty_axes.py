@@ -13,6 +13,8 @@ from c_compiler import with_c
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
+from mirlo.runtime.errors import MirloError
+from mirlo.tools.fuzz import sizes
 from mirlo.tools.fuzz.empty import CASES, COMPUTED, REFUSED, RIGHT, SizedCase, judge_nodes
 
 DECLINED = ("ArgMax", "ArgMin", "Conv", "ConvTranspose", "LayerNormalization", "RMSNormalization", "ReduceL2")
@@ -100,3 +102,24 @@ def test_log_softmax_of_large_numbers(target, size):
     expected = wide - np.log(np.exp(wide).sum(1, keepdims=True))
     found = mirlo.compile(model, target, cache=False).run({"x": x})["y"]
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+WITH_ELEMENTS = ("Einsum", "GlobalAveragePool", "MaxPool")
+"""Operators whose results have elements where their inputs have none."""
+
+
+@pytest.mark.parametrize("name", [name for name in sizes.DIMS if name not in WITH_ELEMENTS])
+def test_long_dims_of_empty_arrays_cost_nothing(name: str) -> None:
+    """A loop over 2^40 rows without elements would have no end."""
+    shapes, _ = sizes.DIMS[name]
+    model = mirlo.compile(sizes.model_of_dims(name), cache=False)
+    for known in ({"n": 1 << 40, "m": 1, "k": 0}, {"n": 1, "m": 1 << 40, "k": 0}):
+        feeds = {
+            f"x{i}": np.zeros([known[dim] if isinstance(dim, str) else dim for dim in shape], np.float32)
+            for i, shape in enumerate(shapes)
+        }
+        try:
+            found = model.run(feeds)
+        except MirloError:
+            continue  # the result has elements, or dims that are negative
+        assert all(array.size < 1 << 20 for array in found.values())

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref, scf
-from mirlo.dialects.core.dims import Dim, product
+from mirlo.dialects.core.dims import Dim, minimum, product
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import (
@@ -125,7 +125,9 @@ class LoopBuilder:
         if not extents:
             yield []
             return
-        for i in self.range(extents[0], parallel=parallel):
+        # No iterations around a loop that has none: the extent may be 2^60.
+        inner = [minimum(1, extent) for extent in dict.fromkeys(extents[1:]) if not isinstance(extent, int)]
+        for i in self.range(product([extents[0], *inner]), parallel=parallel):
             for rest in self.nest(extents[1:], parallel):
                 yield [i, *rest]
 
