@@ -60,6 +60,10 @@ def _branch_of(body: Any, block: ir.Block, op: ir.OpView, graph: Any) -> list[An
 
 def _kinds_of_branches(one: Sequence[AnyValue], other: Sequence[AnyValue]) -> list[Kind]:
     """Return the kinds of an If's results, whichever branch makes them."""
+    if len(one) != len(other):
+        raise NodeError(
+            f"'then_branch' gives {len(one)} outputs and 'else_branch' {len(other)}: both must give those of the node"
+        )
     kinds = []
     for a, b in zip(one, other, strict=True):
         kind = join(a.kind, b.kind)

@@ -56,5 +56,8 @@ MODES: dict[str, Mode] = {
     "empty": Mode("mirlo.tools.fuzz.empty", "operators over empty axes to compute", "operators", None),
     "headers": Mode("mirlo.tools.fuzz.headers", "compiled models with hostile headers to refuse", "files"),
     "sizes": Mode("mirlo.tools.fuzz.sizes", "operators with hostile sizes at run time", "operators", MEMORY // 2),
+    "structure": Mode(
+        "mirlo.tools.fuzz.structure", "graphs of malformed or extreme structure to refuse", memory=MEMORY // 2
+    ),
     "names": Mode("mirlo.tools.fuzz.names", "models with hostile names to show", "commands"),
 }

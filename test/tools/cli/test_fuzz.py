@@ -16,7 +16,7 @@ from commands import mirlo
 from onnx_models import F32, make_model, node
 
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime
-from mirlo.tools.fuzz import headers, sizes
+from mirlo.tools.fuzz import headers, sizes, structure
 from mirlo.tools.fuzz.graphs import random_graph
 from mirlo.tools.fuzz.mutate import MUTATIONS, broken_file
 from mirlo.tools.fuzz.operators import load_planners
@@ -50,6 +50,15 @@ def test_hostile_headers_are_refused() -> None:
     assert report["found"] == [] and report["states"]["refused"] >= 25
     for seed in (95, 1040, 1249, 2705, 2822, 3439):
         assert headers.judge(seed).state == headers.REFUSED
+
+
+def test_hostile_structures_are_refused() -> None:
+    """The first seeds of each mutation, and one whose branches once differed in their outputs."""
+    report = json.loads(mirlo("fuzz", "structure", "--count", 2 * len(structure.MUTATIONS), "--json").stdout)
+    assert report["found"] == [] and report["states"]["refused"] >= 20
+    assert set(report["used"]) == {mutation.__name__.strip("_") for mutation in structure.MUTATIONS}
+    branches = structure.judge(185)
+    assert branches.state == structure.REFUSED and "'then_branch' gives" in branches.text
 
 
 def test_hostile_sizes_are_refused() -> None:
