@@ -16,7 +16,7 @@ from commands import mirlo
 from onnx_models import F32, make_model, node
 
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime
-from mirlo.tools.fuzz import headers, sizes, structure
+from mirlo.tools.fuzz import sizes, structure
 from mirlo.tools.fuzz.graphs import random_graph
 from mirlo.tools.fuzz.mutate import MUTATIONS, broken_file
 from mirlo.tools.fuzz.operators import load_planners
@@ -45,11 +45,8 @@ def test_broken_files_are_refused() -> None:
 
 
 def test_hostile_headers_are_refused() -> None:
-    """The first seeds, and those that once showed fields of metadata that nothing had checked."""
     report = json.loads(mirlo("fuzz", "headers", "--count", 60, "--json").stdout)
     assert report["found"] == [] and report["states"]["refused"] >= 25
-    for seed in (95, 1040, 1249, 2705, 2822, 3439):
-        assert headers.judge(seed).state == headers.REFUSED
 
 
 def test_hostile_structures_are_refused() -> None:
