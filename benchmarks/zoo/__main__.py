@@ -10,26 +10,18 @@ import argparse
 import sys
 from pathlib import Path
 
-from .entry import CONVERTED, DYNAMO, TORCHSCRIPT, Variant
-from .families import FAMILIES, entries
+from .entry import CONVERTED, DYNAMO, TORCHSCRIPT
+from .families import FAMILIES, entries, mixed
 from .report import write_page
 from .run import Limits, Run
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def sample(chosen: list[Variant]) -> list[Variant]:
-    """Return one export of each architecture; exporters and shapes change from one to the next."""
-    of_entry: dict[str, list[Variant]] = {}
-    for variant in chosen:
-        of_entry.setdefault(f"{variant.entry.family}/{variant.entry.name}", []).append(variant)
-    return [each[-1 - index % len(each)] for index, each in enumerate(of_entry.values())]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--family", action="append", choices=FAMILIES, help="a family; may be repeated (all)")
-    parser.add_argument("--match", default="", help="only models whose full name contains this")
+    parser.add_argument("--match", action="append", help="only models whose full name contains this; may be repeated")
     parser.add_argument("--exporter", choices=(TORCHSCRIPT, DYNAMO, CONVERTED), help="only this exporter")
     parser.add_argument("--shapes", choices=("static", "dynamic"), help="only these shapes")
     parser.add_argument("--jobs", type=int, default=1, help="models at the same time (1); latencies need 1")
@@ -38,7 +30,7 @@ def main() -> int:
     parser.add_argument("--memory", type=int, default=8, help="limit of each process in GiB of address space (8)")
     parser.add_argument("--again", action="store_true", help="compare again what has a result")
     parser.add_argument("--again-failed", action="store_true", help="compare again what has failed")
-    parser.add_argument("--sample", action="store_true", help="one export of each architecture, all kinds in turn")
+    parser.add_argument("--architectures", type=int, help="so many of them only, some of each family (all)")
     parser.add_argument("--list", action="store_true", help="list the models")
     parser.add_argument("--report", nargs="?", const=DOCS / "zoo.md", type=Path, help="write the page and stop")
     arguments = parser.parse_args()
@@ -46,15 +38,14 @@ def main() -> int:
         write_page(arguments.out / "results.jsonl", arguments.report)
         return 0
     run = Run(arguments.out, Limits(arguments.seconds, arguments.memory), arguments.jobs)
-    chosen = [
+    matching = (
         variant
         for variant in entries(arguments.family)
-        if arguments.match in variant.name
+        if any(each in variant.name for each in arguments.match or [""])
         and arguments.exporter in (None, variant.exporter)
         and arguments.shapes in (None, variant.shapes)
-    ]
-    if arguments.sample:
-        chosen = sample(chosen)
+    )
+    chosen = mixed(matching, arguments.architectures)
     if arguments.list:
         print("\n".join(variant.name for variant in chosen))
         return 0

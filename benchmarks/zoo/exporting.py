@@ -17,6 +17,7 @@ from pathlib import Path
 
 from .export import export
 from .families import entries
+from .run import PATIENCE
 
 
 def main() -> None:
@@ -30,7 +31,8 @@ def main() -> None:
             child = os.fork()
             if child == 0:
                 resource.setrlimit(resource.RLIMIT_AS, (gibibytes << 30, gibibytes << 30))
-                signal.alarm(seconds)
+                signal.alarm(PATIENCE * seconds)
+                resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
                 os.dup2(errors.fileno(), 2)
                 os.dup2(errors.fileno(), 1)
                 try:
@@ -42,7 +44,8 @@ def main() -> None:
             _, status = os.waitpid(child, 0)
             code = os.waitstatus_to_exitcode(status)
             errors.seek(0)
-            text = f"took more than {seconds} s" if code == -signal.SIGALRM else errors.read()[-20000:]
+            late = code in (-signal.SIGALRM, -signal.SIGXCPU, -signal.SIGKILL)
+            text = f"took more than {seconds} s of CPU time" if late else errors.read()[-20000:]
         answers.write(json.dumps({"code": code, "errors": text}) + "\n")
         answers.flush()
 
@@ -55,6 +58,7 @@ def _preload() -> None:
 
     load()
     torch.set_num_threads(1)
+    torch.backends.mha.set_fastpath_enabled(False)  # its fused operators of attention are not exported
     for name in ("timm", "transformers", "onnxscript"):
         __import__(name)
 

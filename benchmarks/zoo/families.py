@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import itertools
 from collections.abc import Iterable, Iterator
 
 from .entry import Variant, variants
@@ -26,3 +28,21 @@ def entries(families: Iterable[str] | None = None) -> Iterator[Variant]:
     for family in families or FAMILIES:
         for entry in importlib.import_module(f".{family}", __package__).ENTRIES:
             yield from variants(entry)
+
+
+def mixed(chosen: Iterable[Variant], count: int | None = None) -> list[Variant]:
+    """Return the exports of so many architectures, in an order whose beginning has some of each kind.
+
+    Of larger families there are more, though less than in proportion. First comes one export of each architecture,
+    exporters and shapes in turn, then another of each, and so on; the order is the same in each run.
+    """
+    families: dict[str, dict[str, list[Variant]]] = {}
+    for variant in chosen:
+        families.setdefault(variant.entry.family, {}).setdefault(variant.entry.name, []).append(variant)
+    ranked = []
+    for family, of_entry in families.items():
+        names = sorted(of_entry, key=lambda name: hashlib.sha256(name.encode()).digest())
+        ranked += [(at / len(names) ** 0.5, family, of_entry[name]) for at, name in enumerate(names)]
+    taken = [found for *_, found in sorted(ranked, key=lambda each: each[:2])[:count]]
+    turned = [found[at % len(found) :] + found[: at % len(found)] for at, found in enumerate(taken)]
+    return [each for round_ in itertools.zip_longest(*turned) for each in round_ if each is not None]

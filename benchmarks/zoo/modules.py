@@ -127,8 +127,8 @@ def _dlrm(self: Any, dense: Any, sparse: Any) -> Any:
 
     parts = torch.stack([self.dense(dense), *(table(sparse[:, i]) for i, table in enumerate(self.tables))], 1)
     products = torch.bmm(parts, parts.transpose(1, 2))
-    row, column = torch.tril_indices(parts.shape[1], parts.shape[1], -1)
-    return torch.sigmoid(self.head(torch.cat([parts[:, 0], products[:, row, column]], 1)))
+    below = [products[:, row, :row] for row in range(1, 1 + len(self.tables))]
+    return torch.sigmoid(self.head(torch.cat([parts[:, 0], *below], 1)))
 
 
 def _unet(self: Any, image: Any) -> Any:
@@ -368,7 +368,8 @@ ENTRIES = (
     _entry("espcn", _super_resolution, _through, IMAGE),
     _entry("dcgan", _generator, _through, Input("noise", ("batch", 8, 1, 1))),
     _entry("spatial_transformer", lambda: {"locate": _nn().Linear(3, 6)}, _spatial_transformer, IMAGE),
-    _entry("patch_mixer", lambda: {"mix": _nn().Linear(48, 48)}, _windows, Input("image", ("batch", 3, 64, 64))),
+    _entry("patch_mixer", lambda: {"mix": _nn().Linear(48, 48)}, _windows, Input("image", ("batch", 3, 64, 64)),
+           opset=18),
     _entry("wavenet", _wavenet_parts, _wavenet, WAVE),
     _entry("conv_tasnet", lambda: {"encode": _nn().Conv1d(1, 16, 16, 8), "norm": _nn().GroupNorm(1, 16),
                                    "separate": _nn().Conv1d(16, 32, 1), "decode": _nn().ConvTranspose1d(16, 1, 16, 8)},
@@ -388,5 +389,5 @@ ENTRIES = (
            Input("image", ("batch", 3, 32, 32))),
     _entry("flow", lambda: {"a": _nn().Linear(4, 8), "b": _nn().Linear(4, 8)}, _flow, Input("values", ("batch", 8))),
     _entry("nerf", lambda: {"net": _nn().Sequential(_nn().Linear(24, 32), _nn().ReLU(), _nn().Linear(32, 4))}, _nerf,
-           Input("places", ("batch", "seq", 3), uniform)),
+           Input("places", ("batch", "seq", 3), uniform), exporters=(DYNAMO,)),
 )  # fmt: skip

@@ -20,13 +20,16 @@ from .entry import Variant
 NOT_EXPORTED, CRASHED, TIMED_OUT = "not exported", "crashed", "timed out"
 BAD = ("wrong", "call refused", "not compiled", CRASHED, TIMED_OUT)
 """What counts against Mirlo."""
+PATIENCE = 4
+"""Seconds of the clock for each second of CPU time, on a machine that others use too."""
+
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 """Of all processes: no downloads, one thread."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a process: seconds, and GiB of address space."""
+    """Of a process: seconds of CPU time (of the clock PATIENCE times as many), and GiB of address space."""
 
     seconds: int
     gibibytes: int
@@ -72,7 +75,8 @@ class Run:
     def one(self, variant: Variant) -> dict[str, Any]:
         """Export a model where that is not done yet, and compare it."""
         row: dict[str, Any] = {"model": variant.name, "family": variant.entry.family, "entry": variant.entry.name,
-                               "exporter": variant.exporter, "variant": variant.shapes}  # fmt: skip
+                               "exporter": variant.exporter, "variant": variant.shapes,
+                               "commit": _commit()}  # fmt: skip
         path = self.folder / f"{variant.name}.onnx"
         start = time.monotonic()
         if not path.exists():
@@ -107,20 +111,34 @@ class Run:
 
     def _process(self, module: str, *arguments: str) -> tuple[int | None, str, str]:
         """Run a module within the limits; the exit code is None where it took too long."""
-        size = self.limits.gibibytes << 30
+        size, seconds = self.limits.gibibytes << 30, self.limits.seconds
+
+        def limit() -> None:
+            resource.setrlimit(resource.RLIMIT_AS, (size, size))
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+
         process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
             env={**os.environ, **ENVIRONMENT},
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size)),
+            preexec_fn=limit,
         )  # fmt: skip
         try:
-            output, errors = process.communicate(timeout=self.limits.seconds)
+            output, errors = process.communicate(timeout=PATIENCE * seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-            return None, "", f"took more than {self.limits.seconds} s"
+            return None, "", f"took more than {PATIENCE * seconds} s"
+        if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+            return None, "", f"took more than {seconds} s of CPU time"
         return process.returncode, output, errors
+
+
+def _commit() -> str:
+    """Return the commit of this checkout, with `+` if files differ from it; nothing outside of one."""
+    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def read_results(path: Path) -> dict[str, dict[str, Any]]:
@@ -137,7 +155,7 @@ def _last(errors: str, code: int | None) -> str:
     told = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception", "Failure"))]
     cause = 0 if any("direct cause" in line for line in lines) else -1
     text = (told or lines or ["no message"])[cause]
-    if code == -signal.SIGALRM:
+    if code in (-signal.SIGALRM, -signal.SIGXCPU, -signal.SIGKILL):
         return text
     return f"exit code {code}: {text}"[:400] if code is not None and code < 0 else text[:400]
 

@@ -6,6 +6,7 @@ torchvision then cannot be imported. What is exported is the operator, whatever 
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,10 @@ def load() -> Any:
         _library = torch.library.Library("torchvision", "FRAGMENT")
         _declare(_library)
         import torchvision.ops._register_onnx_ops as onnx_ops
-        from torchvision import extension
 
-        extension._has_ops = lambda: True
+        for name, module in list(sys.modules.items()):
+            if name.startswith("torchvision.") and hasattr(module, "_has_ops"):
+                module._has_ops = _has_ops  # type: ignore[attr-defined]
         onnx_ops._register_custom_op()
         _library.impl("roi_align", _roi_align, "CPU")
     import torchvision
@@ -59,6 +61,11 @@ def _loads() -> bool:
         torch.ops.load_library(next(Path(spec.origin).parent.glob("_C*.so")))
     except (OSError, StopIteration):
         return False
+    return True
+
+
+def _has_ops() -> bool:
+    """Return True; a function with a name, which TorchScript can compile where it compiles its callers."""
     return True
 
 
@@ -91,6 +98,9 @@ def _nms(boxes: Any, scores: Any, threshold: float) -> Any:
 
 
 def _roi_align(x: Any, rois: Any, scale: float, rows: int, columns: int, ratio: int, aligned: bool) -> Any:
-    from torchvision.ops.roi_align import _roi_align as in_python
+    import inspect
 
-    return in_python(x, rois, scale, rows, columns, ratio, aligned)
+    from torchvision.ops.roi_align import _roi_align as compiled
+
+    # Not torch.compile of it: TorchScript does not trace that.
+    return inspect.unwrap(compiled)(x, rois, scale, rows, columns, ratio, aligned)

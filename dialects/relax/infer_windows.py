@@ -81,11 +81,13 @@ def window_count(
     """Return how many windows fit along one dim.
 
     With `ceil_mode` the last window may extend past the end, but must not start in the padding at the end. Both
-    bounds on the number of windows have the form ceil(a / stride); the smaller one has the smaller a.
+    bounds on the number of windows have the form ceil(a / stride); the smaller one has the smaller a. So the one
+    window that there is may be larger than the padded dim, if by less than the stride.
     """
     extent = window_extent(kernel, dilation)
     padded = size + sum(pads)
-    if isinstance(padded, int) and isinstance(extent, int) and padded < extent:
+    past = stride - 1 if ceil_mode else 0
+    if isinstance(padded, int) and isinstance(extent, int) and padded + past < extent:
         around = f" (window {kernel}, dilation {dilation})" if dilation != 1 else ""
         raise OpError(f"a window of {extent}{around} does not fit a dim of {size} padded to {padded}")
     if ceil_mode and isinstance(extent, int):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer_windows import channel_axis, data_shape
 from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, all_of, call, constant, identity_of, select, sqrt
 from mirlo.passes.legalize.helpers import shape_of, short_name, wide
@@ -11,13 +14,18 @@ from mirlo.passes.legalize.rules.reduce import more_extreme
 from mirlo.passes.legalize.windows import SlidingWindows
 from mirlo.passes.rules import legalize
 
+LONG_WINDOW = 32
+"""Elements along one dim from which a window of a dynamic dim is worth bounding: its loop stays a loop either way."""
+
 
 class Pooling:
     """The windows of a pooling operator over a tensor of its prim function."""
 
     def __init__(self, op: Any, x: TensorExpr, output: tuple[int, ...], layout: str = "NC*"):
         self.x = x
-        self.windows = SlidingWindows.of(op, x.shape, op.kernel, output, layout)
+        windows = SlidingWindows.of(op, x.shape, op.kernel, output, layout)
+        self.kernel = tuple(_reached(windows, i, size) for i, size in enumerate(op.kernel))
+        self.windows = replace(windows, kernel=self.kernel)
         channels = x.shape[channel_axis(layout, x.rank)]
         self.shape = data_shape(layout, x.shape[0], channels, self.windows.counts)
 
@@ -29,6 +37,15 @@ class Pooling:
         return self.x.at(*where, outside=outside if self.windows.leaves else None)
 
 
+def _reached(windows: SlidingWindows, i: int, size: int) -> Dim:
+    """Return how many elements along a dim a window has inside of the padded operand.
+
+    With `ceil_mode` a window may be much longer than the operand, as where a model takes the mean of an image so.
+    """
+    inside = D.ceildiv(windows.sizes[i] + windows.begins[i] + windows.ends[i], windows.dilations[i])
+    return D.minimum(size, inside) if D.is_static(inside) or size >= LONG_WINDOW else size
+
+
 @legalize("relax.max_pool")
 def max_pool(op: Any, b: Any) -> Any:
     output = shape_of(op.output)
@@ -36,7 +53,7 @@ def max_pool(op: Any, b: Any) -> Any:
     def body(p: Any, x: TensorExpr) -> TensorExpr:
         pool = Pooling(op, x, output, op.data_layout)
         least = identity_of("max", x.dtype)
-        return p.reduce("max", pool.shape, op.kernel, lambda *axes: pool.read(axes, least), name="max_pool")
+        return p.reduce("max", pool.shape, pool.kernel, lambda *axes: pool.read(axes, least), name="max_pool")
 
     return b.call_prim(body, op.x)
 
@@ -47,7 +64,7 @@ def avg_pool(op: Any, b: Any) -> Any:
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
         pool = Pooling(op, x, output, op.data_layout)
-        total = p.reduce("add", pool.shape, op.kernel, lambda *axes: wide(pool.read(axes, 0.0)), name="avg_pool")
+        total = p.reduce("add", pool.shape, pool.kernel, lambda *axes: wide(pool.read(axes, 0.0)), name="avg_pool")
 
         def mean(*axes: Expr) -> Expr:
             _, _, at = pool.windows.split(axes)
@@ -76,7 +93,9 @@ def lp_pool(op: Any, b: Any) -> Any:
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
         pool = Pooling(op, x, output, op.data_layout)
-        total = p.reduce("add", pool.shape, op.kernel, lambda *axes: power(wide(pool.read(axes, 0.0))), name="lp_pool")
+        total = p.reduce(
+            "add", pool.shape, pool.kernel, lambda *axes: power(wide(pool.read(axes, 0.0))), name="lp_pool"
+        )
         return p.compute(pool.shape, lambda *axes: root(total.at(*axes)).cast(x.dtype), name="root")
 
     return b.call_prim(body, op.x)
@@ -105,7 +124,7 @@ def max_pool_with_indices(op: Any, b: Any) -> Any:
             take = (new[1] >= 0) & ((held[1] < 0) | better | (equal & (new[1] < held[1])))
             return [select(take, new[0], held[0]), select(take, new[1], held[1])]
 
-        return tuple(p.reduce_many(pool.shape, op.kernel, elements, [least, -1], combine, name=short_name(op)))
+        return tuple(p.reduce_many(pool.shape, pool.kernel, elements, [least, -1], combine, name=short_name(op)))
 
     return b.call_prim(body, op.x)
 
