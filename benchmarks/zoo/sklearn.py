@@ -37,7 +37,11 @@ def _estimator(module: str, name: str, label: str = "", classes: int = 3, zipmap
             model = make_pipeline(MinMaxScaler(clip=True), model)
         x, y = data(classes)
         model.fit(x, y)
-        settings = {} if zipmap or not hasattr(model, "predict_proba") else {id(model): {"zipmap": False}}
+        settings = (
+            {}
+            if zipmap or module == "mixture" or not hasattr(model, "predict_proba")
+            else {id(model): {"zipmap": False}}
+        )
         converted: bytes = to_onnx(model, x[:1], options=settings or None).SerializeToString()
         return converted
 
