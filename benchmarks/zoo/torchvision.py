@@ -101,7 +101,7 @@ def _segmentation(name: str, **options: Any) -> Callable[[], Any]:
 
 
 SCORES = ("cls_logits", "cls_score", "classification_head")
-"""Names of layers that score boxes: with their first weights all scores are nearly the same, and rounding sorts them."""
+"""Layers that score boxes: with their first weights all scores are nearly the same, and rounding sorts them."""
 
 
 def _detection(name: str, **options: Any) -> Callable[[], Any]:
