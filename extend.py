@@ -12,6 +12,7 @@ from mirlo.dialects.core.attributes import Bool, Dims, ElementType, Float, Float
 from mirlo.dialects.core.op import DialectOp, OpError, operand, operands, optional, result, results
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir import compute
+from mirlo.dialects.tir.own_intrinsics import define_intrinsic
 from mirlo.frontends.onnx.registry import converter
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule
 from mirlo.passes.byoc.connected import several
@@ -36,7 +37,8 @@ __all__ = [
     "Artifact", "Bool", "CodeGenerator", "DialectOp", "Dims", "ElementType", "ExternalArtifact", "Figures",
     "ExternalFunctions", "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext",
     "OpError", "Pass", "PassError", "Pipeline", "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol",
-    "Target", "TensorType", "compute", "contraction", "conv_bias_activation", "converter", "decline", "elementwise",
+    "Target", "TensorType", "compute", "contraction", "conv_bias_activation", "converter", "decline",
+    "define_intrinsic", "elementwise",
     "elementwise_prim", "find_target", "intrinsic", "is_call_tir", "is_const", "is_op", "is_var", "legalize",
     "make_context", "matmul_bias_activation", "maybe", "operand", "operands", "option", "optional", "packed",
     "pattern_table", "register_dialect", "register_external_loader", "register_pass", "register_target", "repeat",

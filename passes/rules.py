@@ -172,7 +172,7 @@ class RuleError(MirloError, RuntimeError):
     """Raised for a rule that misbehaves, or a subject that every rule declined."""
 
 
-def run_rule(rule: Rule, *arguments: Any) -> Any:
+def run_rule(rule: Rule, *arguments: Any, empty: bool = False) -> Any:
     """Call a rule and return its result; an exception in it, or None, becomes an error that names the rule."""
     try:
         outcome = rule.function(*arguments)
@@ -184,7 +184,7 @@ def run_rule(rule: Rule, *arguments: Any) -> Any:
         if getattr(error, "location", None) is not None:
             raise  # an error about a location in the user's model, raised on purpose
         raise RuleError(f"rule '{rule}' at {rule.place} raised {describe_raised(error)}") from error
-    if outcome is None:
+    if outcome is None and not empty:
         raise RuleError(f"rule '{rule}' at {rule.place} returned nothing: return a result or decline('why')")
     return outcome
 
@@ -202,11 +202,14 @@ def deciding(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def try_rules(rules: Iterable[Rule], *arguments: Any) -> tuple[Any, Rule | None, list[Attempt]]:
-    """Return result and rule of the first rule that accepts, and the attempts before it."""
+def try_rules(rules: Iterable[Rule], *arguments: Any, empty: bool = False) -> tuple[Any, Rule | None, list[Attempt]]:
+    """Return result and rule of the first rule that accepts, and the attempts before it.
+
+    Where `empty`, there is nothing that a rule could return.
+    """
     attempts: list[Attempt] = []
     for rule in rules:
-        outcome = run_rule(rule, *arguments)
+        outcome = run_rule(rule, *arguments, empty=empty)
         if not isinstance(outcome, Decline):
             return outcome, rule, attempts
         attempts.append(Attempt(rule, outcome))

@@ -13,6 +13,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import OpError, operand, result
 from mirlo.dialects.tir.base import TirOp
+from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
 
 
 @dataclass(frozen=True)
@@ -161,9 +162,12 @@ def result_type(row: Intrinsic, first: ir.Type) -> ir.Type:
 
 def emit(name: str, *values: Any) -> Any:
     """Emit the intrinsic `tir.<name>` at the insertion point and return its value."""
+    if name in OWN:
+        made = emit_own(name, *values).results
+        return made[0] if len(made) else None
     row = INTRINSICS.get(name)
     if row is None:
-        near = difflib.get_close_matches(name, INTRINSICS, n=1)
+        near = difflib.get_close_matches(name, [*INTRINSICS, *OWN], n=1)
         raise ValueError(f"there is no intrinsic 'tir.{name}'{f'; did you mean {near[0]!r}?' if near else ''}")
     if len(values) != row.arity:
         raise ValueError(f"intrinsic 'tir.{name}' takes {row.arity} operands, found {len(values)}")

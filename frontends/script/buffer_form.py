@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,8 +16,9 @@ from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.compute import BOOL, INDEX, Buffer, Expr, LoopBuilder, Variable, all_of, clamp, constant, select
 from mirlo.dialects.tir.compute.builder import from_storage
 from mirlo.dialects.tir.compute.emit import scalar_type
-from mirlo.dialects.tir.compute.loops import emit, held
+from mirlo.dialects.tir.compute.loops import element_of_scalar, emit, held
 from mirlo.dialects.tir.loops import For
+from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.interpreter import Interpreter
@@ -102,6 +104,8 @@ class BufferForm(Interpreter):
         word = word_of(self, node.value)
         if word == "call_extern":
             self._call_extern(node.value)
+        elif word == "call_intrin":
+            self._call_intrin(node.value)
         elif word == "copy":
             self._copy(node.value)
         elif word != "reads":
@@ -296,6 +300,8 @@ class BufferForm(Interpreter):
     def call_word(self, word: Any, node: Any) -> Expr:
         if word.name == "call_extern":
             return self._call_extern(node)
+        if word.name == "call_intrin":
+            return self._call_intrin(node)
         return super().call_word(word, node)
 
     def _call_extern(self, call: Any) -> Any:
@@ -306,6 +312,17 @@ class BufferForm(Interpreter):
         name, *given = self.arguments(call, 1, keywords=("dtype", "pure"))
         if not isinstance(name, str):
             raise self.error(call.args[0], f"the name of a C function must be text in quotes, found {kind_of(name)}")
+        operands = self._operands_of_call(given, call, "T.call_extern")
+        returned = self.keyword(call, "dtype")
+        element = None if returned is None else self.element_type(returned)
+        types = [] if element is None else [scalar_type(element)]
+        pure = self.keyword(call, "pure")
+        made = CallExtern.build(
+            operands, result_types=types, function=name, pure=bool(pure is not None and self.value(pure))
+        )
+        return None if element is None else held(from_scalar(made.operation.results[0], element), element)
+
+    def _operands_of_call(self, given: list[Any], call: Any, word: str) -> list[Any]:
         operands = []
         for value, argument in zip(given, call.args[1:], strict=True):
             if isinstance(value, MemoryBuffer):
@@ -315,17 +332,29 @@ class BufferForm(Interpreter):
             elif isinstance(value, Expr):
                 operands.append(emit(value))
             else:
-                raise self.error(
-                    argument, f"T.call_extern takes buffers and scalars with a type, found {kind_of(value)}"
-                )
-        returned = self.keyword(call, "dtype")
-        element = None if returned is None else self.element_type(returned)
-        types = [] if element is None else [scalar_type(element)]
-        pure = self.keyword(call, "pure")
-        made = CallExtern.build(
-            operands, result_types=types, function=name, pure=bool(pure is not None and self.value(pure))
-        )
-        return None if element is None else held(from_scalar(made.operation.results[0], element), element)
+                raise self.error(argument, f"{word} takes buffers and scalars with a type, found {kind_of(value)}")
+        return operands
+
+    def _call_intrin(self, call: Any) -> Any:
+        """Read `T.call_intrin("vta.dep_pop", x, buffer)`: an intrinsic that a plug-in declares."""
+        name, *given = self.arguments(call, 1, keywords=())
+        if name not in OWN:
+            near = difflib.get_close_matches(str(name), OWN, n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            raise self.error(call.args[0], f"no plug-in declares the intrinsic '{name}'{hint}")
+        row = OWN[name]
+        if len(given) != row.arity:
+            raise self.error(call, f"'{name}' takes {row.arity} operands, found {len(given)}")
+        for i, kind in enumerate(row.operand_kinds):
+            if is_number(given[i]) and kind != "handle":
+                given[i] = constant(given[i], INDEX if kind == "int" else "f32")
+        made = emit_own(name, *self._operands_of_call(given, call, "T.call_intrin")).results
+        if not len(made):
+            return None
+        element = element_of_scalar(made[0].type)
+        if element is None:
+            raise self.error(call, f"'{name}' returns {made[0].type}, which the script has no values for")
+        return held(from_scalar(made[0], element), element)
 
 
 def from_scalar(value: Any, element: DType) -> Any:

@@ -8,6 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.buffers import PARALLEL, START, WORKSPACE
 from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.loops import For
+from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.frontends.script.print_scalar import NotPrintable, ScalarPrinter, is_constant, scalar_dtype
 from mirlo.frontends.script.print_tensor import INDENT, buffer_type, index_text
 
@@ -109,6 +110,8 @@ class _BufferPrinter:
             handler = getattr(self, "_print_" + op.name.replace(".", "_"), None)
             if handler is not None:
                 handler(op)
+            elif op.name in OWN:
+                self._print_own_intrinsic(op)
             else:
                 self._scalar(op)
         self.flush()
@@ -230,6 +233,18 @@ class _BufferPrinter:
             raise NotPrintable("'scf.while' with a condition that is more than an expression")
         self.lines.append(f"while {self.scalars.text(operations[-1].operands[0])}:")
         self._indented(self.block(after))
+
+    def _print_own_intrinsic(self, op: Any) -> None:
+        self.flush(*op.operands)
+        arguments = [f'"{op.name}"']
+        for value in op.operands:
+            arguments.append(self.buffer(value) if isinstance(value.type, ir.MemRefType) else self.scalars.text(value))
+        call = f"T.call_intrin({', '.join(arguments)})"
+        if len(op.results):
+            scalar_dtype(op.results[0].type)
+            self.scalars.names[op.results[0]] = self.fresh("s")
+            call = f"{self.scalars.names[op.results[0]]} = {call}"
+        self.lines.append(call)
 
     def _print_tir_call_extern(self, op: Any) -> None:
         view: CallExtern = op.opview

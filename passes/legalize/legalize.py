@@ -12,6 +12,7 @@ from typing import Any
 from mirlo.dialects import relax
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import EXTRA_DIALECTS
+from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.passes.legalize.conversion import NODE, Conversion, LegalizationRecord
 from mirlo.passes.legalize.strategies import STRATEGIES, chooser
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -51,7 +52,7 @@ def load_default_rules() -> None:
 def operator_names() -> set[str]:
     """Return the operators that can have rules: relax's, and those of plug-in dialects."""
     dialects = (relax.DIALECT, *EXTRA_DIALECTS)
-    return {name for dialect in dialects for name in dialect.operations} - LEGAL
+    return {name for dialect in dialects for name in dialect.operations} - LEGAL - OWN.keys()
 
 
 @register_pass
@@ -82,7 +83,7 @@ class Legalize(Pass):
         prefixes = ("relax.", *(f"{dialect.namespace}." for dialect in EXTRA_DIALECTS))
 
         def is_pending(name: str) -> bool:
-            return name.startswith(prefixes) and name not in left_alone
+            return name.startswith(prefixes) and name not in left_alone and name not in OWN
 
         conversion = Conversion(op, targets, custom, is_pending, chooser(session.options.get(STRATEGIES), known))
         for _ in range(MAX_ROUNDS):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.passes.lower.calls import CALL, lower_found_calls
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.made_by import check_emitted, operations_between
@@ -38,14 +39,14 @@ class IntrinsicCall:
         self.name: str = operation.name.removeprefix("tir.")
         self.args: list[ir.Value] = list(operation.operands)
         """The operands, MLIR values: scalars, or vectors of one shape."""
-        self.type: Any = operation.results[0].type
-        """The MLIR type of the result."""
+        self.type: Any = operation.results[0].type if len(operation.results) else None
+        """The MLIR type of the result; None for an intrinsic without one."""
         self._b = b
 
     @cached_property
     def nums(self) -> list[Num]:
-        """Return the operands as Nums, to compute with."""
-        return [self._b.num(value) for value in self.args]
+        """Return the operands as Nums, to compute with; handles are those of `args`."""
+        return [self._b.num(value) for value in self.args if not _is_handle(value.type)]
 
     @cached_property
     def dtype(self) -> str:
@@ -124,13 +125,13 @@ def load_default_rules() -> None:
 def _check_names(targets: tuple[str, ...], custom: Given) -> None:
     """Reject rules for intrinsics that do not exist: they would silently never be tried."""
     for name in custom:
-        if name not in INTRINSICS:
+        if name not in INTRINSICS and name not in OWN:
             place = ", ".join(Rule("intrinsic", name, "custom", f).place for f in functions_of(custom[name]))
-            unknown = f"which is no intrinsic{nearest(name, INTRINSICS)}"
+            unknown = f"which is no intrinsic{nearest(name, [*INTRINSICS, *OWN])}"
             raise PassError(f"a lowering is given for 'tir.{name}' (at {place}), {unknown}")
     for rule in INTRINSIC:
-        if rule.target in targets and rule.subject not in INTRINSICS:
-            unknown = f"which is no intrinsic{nearest(rule.subject, INTRINSICS)}"
+        if rule.target in targets and rule.subject not in INTRINSICS and rule.subject not in OWN:
+            unknown = f"which is no intrinsic{nearest(rule.subject, [*INTRINSICS, *OWN])}"
             raise PassError(f"rule '{rule}' at {rule.place} is for 'tir.{rule.subject}', {unknown}")
 
 
@@ -169,8 +170,9 @@ class Lowering:
     def lower(self, operation: ir.Operation, constants: dict[Any, Any]) -> None:
         """Lower one operation."""
         name = operation.name.removeprefix("tir.")
-        result = operation.results[0]
-        first = operation.operands[0].type
+        result = operation.results[0] if len(operation.results) else None
+        shaped = [value.type for value in operation.operands if isinstance(value.type, ir.VectorType)]
+        first = shaped[0] if shaped else operation.operands[0].type if len(operation.operands) else None
         if isinstance(first, ir.VectorType) and first.scalable:
             message = f"'{operation.name}' has operands of type {first}: only vectors of a fixed length can be lowered"
             raise PassError(message, operation.location)
@@ -180,19 +182,24 @@ class Lowering:
         foreign = any(rule.is_foreign for rule in rules)
         before = _previous(operation) if foreign else None
         with ir.InsertionPoint(operation), operation.location:
-            outcome, rule, attempts = try_rules(rules, call, b)
+            outcome, rule, attempts = try_rules(rules, call, b, empty=result is None)
         if rule is None:
             raise self.nobody(call, attempts)
         if foreign and rule.is_foreign:
             check_emitted(rule, operations_between(before, operation))
         value = outcome.value if isinstance(outcome, Num) else outcome
-        if not isinstance(value, ir.Value) or value.type != result.type:
+        if result is None:
+            if value is not None:
+                raise RuleError(f"rule '{rule}' at {rule.place} returned a value for 'tir.{name}', which has no result")
+        elif not isinstance(value, ir.Value) or value.type != result.type:
             got = value.type if isinstance(value, ir.Value) else type(value).__name__
             raise RuleError(f"rule '{rule}' at {rule.place} must return a value of type {result.type}, returned {got}")
         key = (name, str(first))
         if key not in self.choices:
             self.choices[key] = IntrinsicChoice(name, str(first), self.targets[0], rule, tuple(attempts))
-        result.replace_all_uses_with(value)
+        if result is not None:
+            assert isinstance(value, ir.Value)
+            result.replace_all_uses_with(value)
         operation.erase()
 
     def rules(self, name: str) -> list[Rule]:
@@ -204,7 +211,7 @@ class Lowering:
     def nobody(self, call: IntrinsicCall, attempts: list[Attempt]) -> PassError:
         """Return the error for an intrinsic that no rule accepts."""
         types = ", ".join(str(value.type) for value in call.args)
-        message = f"no rule lowers 'tir.{call.name}' on ({types}) for target '{self.targets[0]}'"
+        message = f"no rule lowers '{call.operation.name}' on ({types}) for target '{self.targets[0]}'"
         if attempts:
             tried = "".join(f"\n  {attempt.rule.place}: {attempt}" for attempt in attempts)
             message += f"; these declined:{tried}"
@@ -212,6 +219,10 @@ class Lowering:
             where = " or ".join(f"'{target}'" for target in self.targets)
             message += f': none is registered for {where}; add one with @intrinsic("{call.name}", target=...)'
         return PassError(message, call.location)
+
+
+def _is_handle(mlir_type: ir.Type) -> bool:
+    return isinstance(mlir_type, ir.MemRefType) or str(mlir_type) == "!llvm.ptr"
 
 
 def _previous(operation: ir.Operation) -> ir.Operation | None:
@@ -236,6 +247,8 @@ def _intrinsics_in(root: ir.Operation) -> tuple[list[ir.Operation], list[Any]]:
                 found.append(operation)
             elif name == CALL:
                 calls.append(operation)
+        elif name in OWN:
+            found.append(operation)
         return ir.WalkResult.ADVANCE
 
     root.walk(visit)

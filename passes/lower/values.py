@@ -18,8 +18,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.tir import intrinsics as tir_intrinsics
 from mirlo.dialects.tir.calls import CallExtern
+from mirlo.dialects.tir.compute.expr import Expr
+from mirlo.dialects.tir.compute.loops import LoopBuilder, stack_buffer
+from mirlo.dialects.tir.compute.storage import emit, held
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.passes.lower.num import Num, Number
 
@@ -93,18 +97,63 @@ class ValueBuilder:
         )
         return Num(self, made.results[0], kind)
 
-    def call(self, name: str, *operands: Num) -> Num:
-        """Emit another intrinsic, `tir.<name>`, which is lowered by its own rule."""
-        return self.num(tir_intrinsics.emit(name, *(x.value for x in operands)))
+    def call(self, name: str, *operands: Num) -> Any:
+        """Emit another intrinsic, `tir.<name>` or one of a plug-in, which is lowered by its own rule."""
+        made = tir_intrinsics.emit(name, *(x.value if isinstance(x, Num) else x for x in operands))
+        return None if made is None else self.num(made)
 
-    def call_extern(self, function: str, kind: str, *operands: Num) -> Num:
-        """Call a C function that takes scalars and returns one of this kind; for a vector, once per lane."""
+    def call_extern(self, function: str, kind: str | None, *operands: Num | ir.Value) -> Any:
+        """Call a C function that takes scalars and returns one of this kind; for a vector, once per lane.
+
+        Where the kind is None, the function returns nothing, and is called for its effect. Operands may be handles
+        (values of `op.args`) as well, and the kind `!llvm.ptr`.
+        """
+        values = [x.value if isinstance(x, Num) else x for x in operands]
+        if kind is None:
+            CallExtern.build(values, result_types=[], function=function)
+            return None
+        nums = [x for x in operands if isinstance(x, Num)]
+        if len(nums) != len(operands):
+            made = CallExtern.make(values, result_types=[ir.Type.parse(kind)], function=function)
+            return made if kind.startswith("!") else Num(self, made, kind)
+        return self._by_lane(lambda *lanes: self._call_scalar(function, kind, list(lanes)), kind, nums)
+
+    def statements(
+        self,
+        body: Callable[..., Expr | None],
+        kind: str | None,
+        *operands: Num,
+        scratch: Sequence[tuple[Sequence[int], str]] = (),
+    ) -> Num | None:
+        """Write loops, branches and memory: `body(loops, *scalars, *buffers)` returns the result, of this kind.
+
+        `loops` is the builder of `call_loops`; `scratch` lists the shapes and element types of buffers on the stack,
+        which are there for this computation only. For vectors the body is written once per lane.
+        """
+
+        def scalar(*values: ir.Value) -> Any:
+            types = [] if kind is None else [ir.Type.parse(kind)]
+            scope = ir.Operation.create("memref.alloca_scope", results=types, regions=1)
+            with ir.InsertionPoint(ir.Block.create_at_start(scope.regions[0], [])):
+                buffers = [stack_buffer(shape, element) for shape, element in scratch]
+                given = [held(value, DTYPES[x.kind]) for value, x in zip(values, operands, strict=True)]
+                made = body(LoopBuilder(None), *given, *buffers)
+                ir.Operation.create("memref.alloca_scope.return", operands=[] if made is None else [emit(made)])
+            return scope.results[0] if types else None
+
+        if kind is None:
+            scalar(*(x.value for x in operands))
+            return None
+        return self._by_lane(scalar, kind, operands)
+
+    def _by_lane(self, function: Callable[..., ir.Value], kind: str, operands: Sequence[Num]) -> Num:
+        """Apply a function of scalars, to each lane of vectors."""
         if self.shape is None:
-            return Num(self, self._call_scalar(function, kind, [x.value for x in operands]), kind)
+            return Num(self, function(*(x.value for x in operands)), kind)
         made = self.constant(kind, 0).value
         for at in itertools.product(*map(range, self.shape)):
             lanes = [_create("vector.extract", ir.Type.parse(x.kind), x.value, **_at(at)) for x in operands]
-            made = _create("vector.insert", made.type, self._call_scalar(function, kind, lanes), made, **_at(at))
+            made = _create("vector.insert", made.type, function(*lanes), made, **_at(at))
         return Num(self, made, kind)
 
     def _call_scalar(self, function: str, kind: str, operands: list[Any]) -> Any:

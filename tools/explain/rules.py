@@ -51,13 +51,15 @@ def rule_chains(name: str, target: str) -> list[RuleChain]:
 
 def _chain(subject: str, what: str, targets: tuple[str, ...]) -> RuleChain:
     book = {"legalization": LEGALIZE, "intrinsic lowering": INTRINSIC, "schedule": SCHEDULE}[what]
-    key = subject if book is LEGALIZE else subject.split(".", 1)[1]
+    key = subject.removeprefix("tir.") if book is INTRINSIC else subject
+    key = key.split(".", 1)[1] if book is SCHEDULE else key
     return RuleChain(subject, what, targets, tuple(book.candidates(key, targets)))
 
 
 def _subjects() -> dict[str, str]:
     """Everything that can have rules, and what kind of rules."""
     from mirlo.dialects.tir.intrinsics import INTRINSICS
+    from mirlo.dialects.tir.own_intrinsics import OWN
     from mirlo.passes.legalize.legalize import load_default_rules, operator_names
 
     load_default_rules()
@@ -65,6 +67,7 @@ def _subjects() -> dict[str, str]:
     importlib.import_module("mirlo.passes.schedule.nest")
     subjects = {name: "legalization" for name in sorted(operator_names())}
     subjects |= {f"tir.{name}": "intrinsic lowering" for name in INTRINSICS}
+    subjects |= dict.fromkeys(OWN, "intrinsic lowering")
     return subjects | {f"{SCHEDULES}.{name}": "schedule" for name in sorted(SCHEDULE.subjects())}
 
 

@@ -6,6 +6,7 @@ Python operators build them; every expression has an element type. Index variabl
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import Any, Union
 
@@ -14,6 +15,7 @@ from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.dialects.core.dtypes import DTYPES, DType, dtype
 from mirlo.dialects.tir.compute.simplify import simplified
 from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.dialects.tir.own_intrinsics import OWN, OwnIntrinsic
 
 INDEX = DTYPES["index"]
 BOOL = DTYPES["bool"]
@@ -210,7 +212,12 @@ def minimum(a: Expr, b: ExprLike) -> Expr:
 
 def call(name: str, *args: ExprLike) -> Expr:
     """Call the intrinsic `tir.<name>`."""
-    row = INTRINSICS[name]
+    row = INTRINSICS.get(name) or OWN.get(name)
+    if row is None:
+        near = difflib.get_close_matches(name, [*INTRINSICS, *OWN], n=1)
+        raise ValueError(f"there is no intrinsic '{name}'{f'; did you mean {near[0]!r}?' if near else ''}")
+    if isinstance(row, OwnIntrinsic) and not (row.pure and row.result in ("same", "bool")):
+        raise ValueError(f"intrinsic '{name}' is not one of elements: call it in loops (loops.call, T.call_intrin)")
     first = args[0]
     if not isinstance(first, Expr):
         raise TypeError(f"the first argument of '{name}' must be an expression")

@@ -24,7 +24,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref, scf
 from mirlo.dialects.core.dims import Dim, minimum, product
-from mirlo.dialects.core.dtypes import DType, dtype
+from mirlo.dialects.core.dtypes import DType, dtype, dtype_of_mlir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import (
     ALIGNMENT,
@@ -43,8 +43,9 @@ from mirlo.dialects.tir.buffers import (
 )
 from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.compute.builder import PRIM_FUNC
-from mirlo.dialects.tir.compute.expr import INDEX, Expr, ExprLike, constant, lift
+from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr, ExprLike, constant, lift
 from mirlo.dialects.tir.compute.storage import emit, from_storage, held, to_storage
+from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
 from mirlo.dialects.tir.sizes import bind_symbols, buffer_indices, size_of
 
 Body = Callable[..., None]
@@ -96,9 +97,16 @@ class Variable:
 class LoopBuilder:
     """The interface that the body of a `LoopFunction` builds with."""
 
-    def __init__(self, function: LoopFunction):
-        self._function = function
+    def __init__(self, function: LoopFunction | None):
+        """Make the builder of a function, which owns scratch memory; None for a builder without any."""
+        self._owner = function
         self._last_if: Any = None
+
+    @property
+    def _function(self) -> LoopFunction:
+        if self._owner is None:
+            raise TypeError("no memory can be made here: list what you need where the statements begin (scratch=)")
+        return self._owner
 
     def range(
         self, lower: ExprLike, upper: ExprLike | None = None, step: ExprLike = 1, parallel: bool = False
@@ -189,6 +197,21 @@ class LoopBuilder:
         made = CallExtern.make(values, result_types=[ir.Type.parse(kind.storage)], function=function)
         return held(from_storage(made, kind), kind)
 
+    def call(self, name: str, *arguments: Buffer | ExprLike) -> Any:
+        """Call an intrinsic of a plug-in: with scalars, buffers, and handles that others returned."""
+        row = OWN.get(name)
+        if row is None:
+            known = ", ".join(sorted(OWN)) or "none"
+            raise ValueError(f"no plug-in declares the intrinsic '{name}'; there are: {known}")
+        values = [
+            a.value if isinstance(a, Buffer) else a if isinstance(a, ir.Value) else emit(_scalar(a)) for a in arguments
+        ]
+        made = emit_own(name, *values).results
+        if not len(made):
+            return None
+        found = element_of_scalar(made[0].type)
+        return made[0] if found is None else held(from_storage(made[0], found), found)
+
     def copy(self, source: Buffer, target: Buffer) -> Any:
         """Copy all elements between buffers of the same shape and type; return the operation."""
         if target.value.type.shape != [UNBOUNDED]:
@@ -207,6 +230,23 @@ class LoopBuilder:
         """
         self.copy(source, target).attributes[START] = ir.UnitAttr.get()
         self._function.overwritten.append(source)
+
+
+def stack_buffer(shape: Sequence[int], element: str | DType) -> Buffer:
+    """Return memory on the stack, allocated at the insertion point."""
+    kind = dtype(element)
+    alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT)
+    memory = ir.MemRefType.get(list(shape), ir.Type.parse(kind.storage))
+    if buffer_bytes(memory) > STACK_LIMIT:
+        raise ValueError(f"scratch memory of {buffer_bytes(memory)} bytes: at most {STACK_LIMIT} are on the stack")
+    return Buffer(memref.AllocaOp(memory, [], [], alignment=alignment).result, shape, kind)
+
+
+def element_of_scalar(mlir_type: ir.Type) -> DType | None:
+    """Return the element type of a scalar; None for a handle."""
+    if isinstance(mlir_type, ir.IntegerType) and mlir_type.width == 1:
+        return BOOL
+    return dtype_of_mlir(mlir_type)
 
 
 def _make_serial(function: ir.Operation) -> None:

@@ -138,7 +138,7 @@ def test_what_rules_of_users_leave_is_verified() -> None:
     assert not LowerIntrinsics().is_trusted(session)
 
 
-@intrinsic("exp", target="trusting-test")
+@intrinsic("exp", target="gpu")
 def _foreign(op: Any, b: Any) -> Any:
     return decline("is here for the test below only")
 

@@ -1,0 +1,141 @@
+"""Intrinsics of plug-ins: operations of their own dialects that rules of targets lower, as they do `tir.exp`.
+
+    VTA = register_dialect("vta")
+    define_intrinsic(VTA, "dep_pop", "ii", None, pure=False, doc="wait for a token of another queue")
+    define_intrinsic(VTA, "peak", "f", doc="x, held to the range of the unit")
+    define_intrinsic(VTA, "open", "i", "handle", pure=False, doc="a channel to the unit")
+
+A declaration says what the operands are, a letter each: `f` a float, `i` an integer, `h` a handle (a buffer, or what an
+intrinsic returned as one). The result is `same` as the first operand, `bool` with its shape, an element type such as
+`i64`, a `handle`, or None. Floats and integers are scalars, or vectors of one shape. An intrinsic with side effects is
+not pure: it stays where it is, and is neither shared nor dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dialect import Dialect
+from mirlo.dialects.core.dtypes import DTYPES, dtype
+from mirlo.dialects.core.errors import DialectError
+from mirlo.dialects.core.op import DialectOp, OpError, operand
+from mirlo.dialects.core.op import result as declared_result
+
+_LETTERS = {"f": "float", "i": "int", "h": "handle"}
+SAME, BOOL, HANDLE = "same", "bool", "handle"
+_WORDS = {"float": "a float", "int": "an integer", "handle": "a buffer or a handle"}
+_POINTER = "!llvm.ptr"
+
+
+@dataclass(frozen=True)
+class OwnIntrinsic:
+    """The declaration of an intrinsic of a plug-in."""
+
+    name: str
+    """With the namespace of its dialect."""
+    operand_kinds: tuple[str, ...]
+    """'float', 'int' or 'handle', of each operand."""
+    result: str | None
+    pure: bool = True
+    doc: str = ""
+
+    @property
+    def arity(self) -> int:
+        return len(self.operand_kinds)
+
+    def result_types(self, operands: list[ir.Type]) -> list[ir.Type]:
+        """Return the types of the results for operands of these types."""
+        if self.result is None:
+            return []
+        if self.result == HANDLE:
+            return [ir.Type.parse(_POINTER)]
+        shaped = next((t for t in operands if isinstance(t, ir.VectorType)), None)
+        if self.result == SAME:
+            return [operands[0]]
+        element = ir.Type.parse("i1" if self.result == BOOL else dtype(self.result).storage)
+        return [element if shaped is None else ir.VectorType.get(shaped.shape, element)]
+
+
+OWN: dict[str, OwnIntrinsic] = {}
+"""The intrinsics of plug-ins by their full names."""
+
+
+class OwnIntrinsicOp(DialectOp):
+    """The base of operations that are intrinsics of plug-ins."""
+
+    ROW: OwnIntrinsic
+
+    def check(self) -> None:
+        types = [value.type for value in self.operation.operands]
+        for i, (kind, found) in enumerate(zip(self.ROW.operand_kinds, types, strict=True)):
+            if not _is_kind(kind, found):
+                raise OpError(f"operand #{i} must be {_WORDS[kind]}, got {found}")
+        shapes = {str(t.shape) for t in types if isinstance(t, ir.VectorType)}
+        scalars = [t for t in types if not isinstance(t, (ir.VectorType, ir.MemRefType)) and str(t) != _POINTER]
+        if len(shapes) > 1 or shapes and scalars:
+            raise OpError(f"operands must be scalars, or vectors of one shape, got {', '.join(map(str, types))}")
+        with self.operation.location:
+            expected = self.ROW.result_types(types)
+        found_types = [value.type for value in self.operation.results]
+        if found_types != expected:
+            raise OpError(f"results must be ({_listed(expected)}), got ({_listed(found_types)})")
+
+
+def define_intrinsic(
+    dialect: Dialect, name: str, operands: str = "", result: str | None = SAME, *, pure: bool = True, doc: str = ""
+) -> OwnIntrinsic:
+    """Declare an intrinsic of a plug-in's dialect: `operands` has a letter each, `result` a type or None."""
+    full = f"{dialect.namespace}.{name}"
+    if dialect.namespace in ("relax", "tir"):
+        raise DialectError(f"intrinsic '{full}': register a dialect of your own")
+    unknown = set(operands) - set(_LETTERS)
+    if unknown:
+        expected = ", ".join(f"'{letter}' ({word})" for letter, word in _LETTERS.items())
+        raise DialectError(f"intrinsic '{full}': operands are letters: expected {expected}, found '{operands}'")
+    if result not in (None, SAME, BOOL, HANDLE, *DTYPES):
+        raise DialectError(
+            f"intrinsic '{full}': expected the result same, bool, handle, None or a type, found {result!r}"
+        )
+    if result in (SAME,) and not operands:
+        raise DialectError(f"intrinsic '{full}' has no operand that its result could be the same as")
+    if pure and result is None:
+        raise DialectError(f"intrinsic '{full}' has no result: say pure=False, or it would have no effect")
+    row = OwnIntrinsic(full, tuple(_LETTERS[letter] for letter in operands), result, pure, doc)
+    if OWN.get(full, row) != row:
+        raise DialectError(f"intrinsic '{full}' is declared already, in another way")
+    if full not in OWN:
+        OWN[full] = row
+        _define(dialect, name, row)
+    return row
+
+
+def _define(dialect: Dialect, name: str, row: OwnIntrinsic) -> None:
+    fields: dict[str, Any] = {f"x{i}": operand() for i in range(row.arity)}
+    if row.result is not None:
+        fields["output"] = declared_result()
+    for key, field in fields.items():
+        field.__set_name__(None, key)
+    body = {**fields, "ROW": row, "PURE": row.pure, "__module__": __name__, "__doc__": row.doc}
+    type(f"{dialect.namespace}_{name}", (OwnIntrinsicOp,), body, name=name, dialect=dialect)  # type: ignore[call-overload]
+
+
+def emit_own(name: str, *values: ir.Value) -> ir.Operation:
+    """Emit an intrinsic of a plug-in at the insertion point."""
+    row = OWN[name]
+    if len(values) != row.arity:
+        raise ValueError(f"intrinsic '{name}' takes {row.arity} operands, found {len(values)}")
+    types = row.result_types([value.type for value in values])
+    return ir.Operation.create(name, results=types, operands=list(values))
+
+
+def _is_kind(kind: str, found: ir.Type) -> bool:
+    if kind == "handle":
+        return isinstance(found, ir.MemRefType) or str(found) == _POINTER
+    element = found.element_type if isinstance(found, ir.VectorType) else found
+    return isinstance(element, ir.FloatType if kind == "float" else (ir.IntegerType, ir.IndexType))
+
+
+def _listed(types: list[ir.Type]) -> str:
+    return ", ".join(map(str, types))
