@@ -309,6 +309,7 @@ int mirlo_create(const mirlo_code *code, const mirlo_options *options, mirlo_mod
   *made = NULL;
   memset(&given, 0, sizeof given);
   if (options) memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
+  given.size = sizeof given;
   if (code->abi != MIRLO_ABI || (options && options->size > sizeof given)) {
     return describe(error, error_bytes, MIRLO_VERSION, "the model is of version %u, mirlo.c of %u: build them together",
                     (unsigned)code->abi, (unsigned)MIRLO_ABI);
@@ -356,9 +357,14 @@ int mirlo_create(const mirlo_code *code, const mirlo_options *options, mirlo_mod
 int mirlo_open(const char *library, const char *name, const mirlo_options *options, mirlo_model **made, char *error,
                size_t error_bytes) {
 #if MIRLO_POSIX
-  char symbol[256];
+  char symbol[256], path[4096];
   void *handle, *found;
+  mirlo_options given;
+  const char *slash = strrchr(library, '/');
   *made = NULL;
+  memset(&given, 0, sizeof given);
+  if (options) memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
+  if (!options) given.size = sizeof given;
   if (snprintf(symbol, sizeof symbol, "mirlo_model_%s", name) >= (int)sizeof symbol) {
     return describe(error, error_bytes, MIRLO_FILE, "the name of the model is too long");
   }
@@ -370,7 +376,12 @@ int mirlo_open(const char *library, const char *name, const mirlo_options *optio
     dlclose(handle);
     return MIRLO_FILE;
   }
-  return mirlo_create((const mirlo_code *)found, options, made, error, error_bytes);
+  if (!given.weights && !given.weights_path) { /* the file beside the library */
+    int folder = slash ? (int)(slash - library + 1) : 0;
+    int length = snprintf(path, sizeof path, "%.*s%s.weights", folder, library, name);
+    if (length > 0 && length < (int)sizeof path) given.weights_path = path;
+  }
+  return mirlo_create((const mirlo_code *)found, &given, made, error, error_bytes);
 #else
   (void)name, (void)options;
   *made = NULL;

@@ -92,7 +92,7 @@ typedef struct {
   size_t size;
   int32_t threads;                               /* at most so many; 0: as the model was compiled */
   int32_t function_count;                        /* of `functions` */
-  const char *weights_path;                      /* of a model whose weights are in a file */
+  const char *weights_path; /* of a model whose weights are in a file; default: beside the library that is opened */
   const void *weights;                           /* or that file in memory, on a multiple of 64 bytes */
   mirlo_parallel_fn parallel;                    /* in place of Mirlo's thread pool */
   void *(*allocate)(void *user, size_t bytes);   /* in place of malloc */

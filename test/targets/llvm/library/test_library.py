@@ -126,6 +126,11 @@ def test_weights_in_a_file(tmp_path: Path) -> None:
         assert done.returncode == 3 and message in done.stderr and "status 4" in done.stderr
 
 
+def test_weights_beside_a_library_are_found(tmp_path: Path) -> None:
+    program = make_program(_dynamic(), tmp_path, _compiler(), weights="beside", shared=True)
+    _same(program, _dynamic(), MODELS["dynamic"][1])
+
+
 def test_compiled_models_are_linked(tmp_path: Path) -> None:
     program = make_program(_dynamic(), tmp_path, _compiler(), shared=True)
     mirlo.compile(_dynamic(), cache=False, jobs=1).save(tmp_path / "m.mirlo")

@@ -1,0 +1,103 @@
+"""The pages about libraries and other machines: their commands and programs, executed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from c_compiler import needs_c_compiler
+from commands import ENVIRONMENT, ROOT, output_of, python
+from onnx_models import F32, make_model, node
+
+import mirlo
+from mirlo.targets.llvm.processor import host_processor
+
+DOCS = ROOT / "docs"
+PIXELS = (np.arange(2 * 64, dtype=np.float32) / 128).reshape(2, 64)
+
+
+def _blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```$", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the model of the pages, and `mirlo` on the path."""
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((64, 10)).astype(np.float32)}
+    nodes = [node("MatMul", "pixels w", "a"), node("Softmax", "a", "scores")]
+    onnx.save(make_model(nodes, {"pixels": (F32, ("batch", 64))}, ["scores"], weights), tmp_path / "digits.onnx")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mirlo").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mirlo.tools.cli "$@"\n')
+    (tmp_path / "bin" / "mirlo").chmod(0o755)
+    return tmp_path
+
+
+def _shell(text: str, folder: Path) -> str:
+    environment = {**ENVIRONMENT, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-ec", text], capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _write(page: str, language: str, folder: Path) -> None:
+    for block in _blocks(page, language):
+        name = re.search(r"file: ([\w.]+)", block)
+        assert name is not None
+        (folder / name[1]).write_text(block)
+
+
+def _scores(output: str) -> np.ndarray:
+    return np.array([line for line in output.split() if line[0].isdigit()], np.float32)
+
+
+def _expected(folder: Path) -> np.ndarray:
+    return np.ravel(mirlo.compile(folder / "digits.onnx", cache=False, jobs=1)(PIXELS))
+
+
+@needs_c_compiler
+def test_from_c(folder: Path) -> None:
+    _write("from-c.md", "c", folder)
+    (commands,) = _blocks("from-c.md", "sh")
+    output = _shell(commands, folder).splitlines()
+    found = _scores("\n".join(line for line in output if not line.startswith("wrote")))
+    np.testing.assert_array_equal(found, _expected(folder))
+
+
+@needs_c_compiler
+def test_from_cpp(folder: Path) -> None:
+    if shutil.which("c++") is None:
+        pytest.skip("there is no C++ compiler")
+    _write("from-cpp.md", "c++", folder)
+    (commands,) = _blocks("from-cpp.md", "sh")
+    output = _shell(commands, folder).splitlines()
+    found = _scores("\n".join(line for line in output if not line.startswith("wrote")))
+    np.testing.assert_array_equal(found, _expected(folder))
+    if shutil.which("cmake") is None:
+        pytest.skip("there is no cmake")
+    _write("from-cpp.md", "cmake", folder)
+    _shell("cmake -S . -B build && cmake --build build", folder)
+    np.testing.assert_array_equal(_scores(_shell("build/main", folder)), _expected(folder))
+
+
+@pytest.mark.skipif(host_processor().arch != "x86_64", reason="the page's first CPU is an x86-64")
+def test_on_another_machine(folder: Path) -> None:
+    commands, emulated = _blocks("another-machine.md", "sh")
+    _shell(commands, folder)
+    (code,) = _blocks("another-machine.md", "python")
+    assert output_of(python("-c", code, cwd=folder)).strip() == re.findall(r"# (\d+)$", code, re.MULTILINE)[0]
+    if shutil.which("qemu-aarch64-static") is None or shutil.which("aarch64-linux-gnu-gcc") is None:
+        pytest.skip("there is no emulated AArch64: install qemu-user-static and gcc-aarch64-linux-gnu")
+    (program,) = _blocks("from-c.md", "c")
+    opened = re.compile(r'mirlo_open\("[^"]*", "digits",')
+    assert opened.search(program)
+    linked = opened.sub("mirlo_create(&mirlo_model_digits,", program).replace("mirlo.h", "digits.h")
+    (folder / "arm.c").write_text(linked)
+    np.testing.assert_allclose(_scores(_shell(emulated, folder)), _expected(folder), rtol=1e-6)
