@@ -121,11 +121,17 @@ class SizeProducts:
     def required(self) -> list[SizeProduct]:
         """Return the checks that keep all products within their limits."""
         found = [(Counter(key), extent) for key, extent in self._largest.items()]
-        return [
-            extent
-            for factors, extent in found
-            if not any(extent is not other and self._implies(more, other, factors, extent) for more, other in found)
-        ]
+        having: dict[str, list[tuple[Counter[str], SizeProduct]]] = {}
+        for entry in found:
+            for factor in entry[0]:
+                having.setdefault(factor, []).append(entry)
+        required = []
+        for factors, extent in found:
+            # Whatever implies an extent has its rarest factor.
+            others = min((having[factor] for factor in factors), key=len)
+            if not any(extent is not other and self._implies(more, other, factors, extent) for more, other in others):
+                required.append(extent)
+        return required
 
     def _implies(self, more: Counter[str], other: SizeProduct, factors: Counter[str], extent: SizeProduct) -> bool:
         """Return whether an extent, checked no later, is within its limit whenever the other one is."""

@@ -34,9 +34,7 @@ def check(module: ir.OpView, record: Any, value: ir.Value, most: ir.Value | None
 
 
 def _declare(module: ir.OpView, name: str, inputs: list[ir.Type], results: list[ir.Type]) -> None:
-    body = module.regions[0].blocks[0]
-    for op in body.operations:
-        if op.operation.name == "func.func" and ir.StringAttr(op.operation.attributes["sym_name"]).value == name:
-            return
+    if name in ir.SymbolTable(module.operation):
+        return
     made = func.FuncOp(name, ir.FunctionType.get(inputs, results), visibility="private", ip=False)
-    body.append(made.operation)
+    module.regions[0].blocks[0].append(made.operation)
