@@ -20,7 +20,7 @@ from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.grouped import GroupedPanelCopy, GroupedTiles, prepared_rows
-from mirlo.targets.llvm.schedule.contraction.open_tiles import OpenTiles, open_tiles
+from mirlo.targets.llvm.schedule.contraction.open_tiles import SMALLER, SMALLER_OF_MANY, OpenTiles, open_tiles
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.orders import BOTH, ROWS
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
@@ -290,7 +290,8 @@ class ContractionEmitter:
                 if axis.extent % size == 0:
                     self._open_tiles = [OpenTiles(size, self.code.index(0), count, None)]
                 else:
-                    self._open_tiles = open_tiles(count, size)
+                    smaller = SMALLER_OF_MANY if len(self.plan.contraction.spatial) > 2 else SMALLER
+                    self._open_tiles = open_tiles(count, size, smaller)
         return self._open_tiles
 
 

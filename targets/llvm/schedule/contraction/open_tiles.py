@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,9 @@ from mirlo.passes.schedule.loops import PARALLEL
 
 SMALLER = (9, 7, 5, 4, 3, 2, 1)
 """Sizes of tiles for the rest that whole tiles leave: each is a copy of the code."""
+SMALLER_OF_MANY = (7, 5, 3, 2, 1)
+"""Sizes where further loops go over the rows, as in convolutions: LLVM takes half a second for a kernel with all of
+`SMALLER`, and the rest is small beside whole tiles."""
 _GREATER, _AT_LEAST = 4, 5
 """Predicates of `arith.cmpi`: signed greater than, signed at least."""
 
@@ -40,14 +43,14 @@ class OpenTiles:
             scf.YieldOp([])
 
 
-def open_tiles(count: ir.Value, size: int) -> list[OpenTiles]:
+def open_tiles(count: ir.Value, size: int, smaller: Sequence[int] = SMALLER) -> list[OpenTiles]:
     """Emit the bounds of the tiles of this many rows at the insertion point.
 
     One tile of the smallest sufficient size covers the rest that whole tiles leave: of 14 rows if it is more than 9,
-    of 9 if it is more than 7, and so on; it begins early enough to be whole. If there are fewer rows than that in
-    total, several tiles of the next sizes cover them.
+    of 9 if it is more than 7, and so on for all smaller sizes; it begins early enough to be whole. If there are fewer
+    rows than that in total, several tiles of the next sizes cover them.
     """
-    sizes = [size, *(smaller for smaller in SMALLER if smaller < size)]
+    sizes = [size, *(each for each in smaller if each < size)]
     found = []
     at = _constant(0)
     for own, following in zip(sizes, [*sizes[1:], 0], strict=True):
