@@ -133,6 +133,10 @@ class IndexExpr:
             found |= term.inner.variables() if isinstance(term, FloorDiv) else {term}
         return found
 
+    def replace(self, values: Mapping[Any, IndexExpr]) -> IndexExpr:
+        """Replace these variables; others stay."""
+        return self.substitute(lambda name: values[name] if name in values else loop_index(name))
+
     def substitute(self, by: Callable[[Any], IndexExpr], extents: Extents | None = None) -> IndexExpr:
         """Replace every variable; `extents` are those of the new variables, where quotients may use them."""
         result = IndexExpr({}, self.constant)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace as changed
 
-from mirlo.passes.schedule.words.index import Index, loop_index, number
+from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.passes.schedule.words.loops import fresh, remove_empty
 from mirlo.passes.schedule.words.regions import Region, needed_region, written_region
 from mirlo.passes.schedule.words.tree import (
@@ -129,10 +129,10 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
     names = {other.name: fresh(root, f"{other.name}_start") for other in inside}
     values = {old: loop_index(new) for old, new in names.items()}
     zero = {name: number(0) for name in reduced}
-    guards = [(index.replaced(values), bound) for index, bound in leaf.guards if not index.loops & reduced]
+    guards = [(index.replace(values), bound) for index, bound in leaf.guards if not index.variables() & reduced]
     start = BlockLeaf(
         f"{leaf.name}_start", leaf.kinds, leaf.domain, [], [changed(access) for access in leaf.writes], leaf.view,
-        [index.replaced({**values, **zero}) for index in leaf.at], guards, "start",
+        [index.replace({**values, **zero}) for index in leaf.at], guards, "start",
     )  # fmt: skip
     node: Loop | BlockLeaf = start
     for other in reversed(inside):
@@ -175,8 +175,7 @@ def _axes_of(leaf: BlockLeaf, access: BufferAccess) -> list[int]:
     """Return the axis of the block for each dim of an access."""
     found = []
     for index in access.at:
-        atom = index.terms[0][0] if len(index.terms) == 1 and not index.constant and index.terms[0][1] == 1 else None
-        axes = [i for i in range(len(leaf.kinds)) if axis_name(i) == atom]
+        axes = [i for i in range(len(leaf.kinds)) if index == loop_index(axis_name(i))]
         if not axes or axes[0] in found:
             raise ScheduleError(f"'{leaf.name}': {index} of '{access.buffer.name}' is not one axis of the block")
         found += axes
@@ -192,7 +191,7 @@ def _move(root: Root, leaf: BlockLeaf, loop: Loop, axes: list[int], region: list
     leaf.guards = []
     for axis, extent in enumerate(leaf.domain):
         letter = LETTERS[axis] if axis < len(LETTERS) else str(axis)
-        start, size = region[axes.index(axis)] if axis in axes else (Index(), extent)
+        start, size = region[axes.index(axis)] if axis in axes else (IndexExpr(), extent)
         name = fresh(root, f"{leaf.name}_{letter}")
         while name in {other.name for other in made}:
             name += "_"
@@ -206,9 +205,9 @@ def _move(root: Root, leaf: BlockLeaf, loop: Loop, axes: list[int], region: list
     adopt(loop, [*loop.body, node] if at_end else [node, *loop.body])
 
 
-def _guard(leaf: BlockLeaf, index: Index, extent: int, loops: list[Loop]) -> None:
+def _guard(leaf: BlockLeaf, index: IndexExpr, extent: int, loops: list[Loop]) -> None:
     """Guard against the part of a region that is out of bounds."""
-    low, high = index.range({loop.name: (0, loop.extent - 1) for loop in loops})
+    low, high = index.range({loop.name: loop.extent for loop in loops})
     if high >= extent:
         leaf.guards.append((index, extent))
     if low < 0:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf, vector
+from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import create, emit_constant
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
 from mirlo.passes.schedule.vectors import splat, vector_body
 from mirlo.passes.schedule.words.blocks import decompose
-from mirlo.passes.schedule.words.index import Index
+from mirlo.passes.schedule.words.index import emit_index
 from mirlo.passes.schedule.words.memory import Placed, place_all
 from mirlo.passes.schedule.words.tree import (
     BOUND,
@@ -82,13 +83,13 @@ class _Emitter:
 
     def guarded(self, leaf: BlockLeaf, values: Values, body: Callable[[], None]) -> None:
         """Emit a body for points within bounds; points past the end of a split loop are skipped."""
-        extents = {loop.name: (0, loop.extent - 1) for loop in around(leaf)}
+        extents = {loop.name: loop.extent for loop in around(leaf)}
         condition = None
         for index, bound in leaf.guards:
             if index.range(extents)[1] < bound:
                 continue
             test = create(
-                "arith.cmpi", ir.IntegerType.get_signless(1), index.emit(values),
+                "arith.cmpi", ir.IntegerType.get_signless(1), emit_index(index, values),
                 emit_constant(bound, ir.IndexType.get()),
                 predicate=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 2),
             )  # fmt: skip
@@ -104,13 +105,13 @@ class _Emitter:
     # Scalars
 
     def point(self, leaf: BlockLeaf, values: Values) -> None:
-        made = self.computed(leaf, [index.emit(values) for index in leaf.at], leaf.at, values)
+        made = self.computed(leaf, [emit_index(index, values) for index in leaf.at], leaf.at, values)
         for value, access in zip(made, leaf.writes, strict=True):
             memref.StoreOp(
                 value, self.placed[id(access.buffer)].value, self.address(leaf.place(access), access, values)
             )
 
-    def computed(self, leaf: BlockLeaf, axes: list[Any], at: list[Index], values: Values) -> list[Any]:
+    def computed(self, leaf: BlockLeaf, axes: list[Any], at: list[IndexExpr], values: Values) -> list[Any]:
         """Emit the values of a block at one point, given the values of its axes."""
         if leaf.part == "start":
             assert leaf.view is not None
@@ -125,12 +126,12 @@ class _Emitter:
             env[argument] = self.read(access, names, values)
         return clone_body(leaf.view, env)
 
-    def read(self, access: BufferAccess, names: dict[str, Index], values: Values) -> Any:
+    def read(self, access: BufferAccess, names: dict[str, IndexExpr], values: Values) -> Any:
         if access.is_opaque:
             return self.placed[id(access.buffer)].value
-        at = [index.replaced(names) for index in access.at]
+        at = [index.replace(names) for index in access.at]
         if access.inlined is not None:
-            return self.computed(access.inlined, [index.emit(values) for index in at], at, values)[0]
+            return self.computed(access.inlined, [emit_index(index, values) for index in at], at, values)[0]
         buffer = self.placed[id(access.buffer)].value
         if access.outside is None:
             return memref.LoadOp(buffer, self.address(at, access, values)).result
@@ -142,7 +143,7 @@ class _Emitter:
             scf.YieldOp([attribute_constant(access.outside)])
         return branch.results[0]
 
-    def inside(self, at: list[Index], access: BufferAccess, values: Values) -> Any:
+    def inside(self, at: list[IndexExpr], access: BufferAccess, values: Values) -> Any:
         """Emit whether an index is within the bounds of the tensor."""
         flag, kind = ir.IntegerType.get_signless(1), ir.IndexType.get()
         i64 = ir.IntegerType.get_signless(64)
@@ -150,13 +151,17 @@ class _Emitter:
         for index, size in zip(at, access.buffer.shape, strict=True):
             # An unsigned comparison also covers negative indices.
             test = create(
-                "arith.cmpi", flag, index.emit(values), emit_constant(size, kind), predicate=ir.IntegerAttr.get(i64, 6)
+                "arith.cmpi",
+                flag,
+                emit_index(index, values),
+                emit_constant(size, kind),
+                predicate=ir.IntegerAttr.get(i64, 6),
             )
             condition = create("arith.andi", flag, condition, test)
         return condition
 
-    def address(self, at: list[Index], access: BufferAccess, values: Values) -> list[Any]:
-        return [index.emit(values) for index in self.placed[id(access.buffer)].at(at)]
+    def address(self, at: list[IndexExpr], access: BufferAccess, values: Values) -> list[Any]:
+        return [emit_index(index, values) for index in self.placed[id(access.buffer)].at(at)]
 
     # Vectors
 
@@ -165,9 +170,9 @@ class _Emitter:
         if len(loop.body) != 1 or not isinstance(loop.body[0], BlockLeaf):
             return False
         leaf = loop.body[0]
-        if loop.name in leaf.reduce_loops() or any(loop.name in index.loops for index, _ in leaf.guards):
+        if loop.name in leaf.reduce_loops() or any(loop.name in index.variables() for index, _ in leaf.guards):
             return False
-        if leaf.view is not None and any(loop.name in leaf.at[axis].loops for axis in _index_axes(leaf)):
+        if leaf.view is not None and any(loop.name in leaf.at[axis].variables() for axis in _index_axes(leaf)):
             return False
         reads = leaf.reads if leaf.part != "start" else []
         accesses = [*((access, False) for access in reads), *((access, True) for access in leaf.writes)]
@@ -178,7 +183,7 @@ class _Emitter:
         if access.is_opaque or access.inlined is not None:
             return None
         memory = self.placed[id(access.buffer)].at(leaf.place(access))
-        steps = [index.factor(loop.name) for index in memory]
+        steps = [index.coefficient(loop.name) for index in memory]
         if any(step is None for step in steps) or any(steps[:-1]):
             return self._tiled_step(memory, steps, leaf, loop, access)
         last = steps[-1] if steps else 0
@@ -188,7 +193,7 @@ class _Emitter:
         return last if fits else None
 
     def _tiled_step(
-        self, memory: list[Index], steps: list[int | None], leaf: BlockLeaf, loop: Loop, access: BufferAccess
+        self, memory: list[IndexExpr], steps: list[int | None], leaf: BlockLeaf, loop: Loop, access: BufferAccess
     ) -> int | None:
         """Return the step of a loop within one tile of a packed buffer.
 
@@ -196,7 +201,7 @@ class _Emitter:
         """
         if access.outside is not None:
             return None
-        rest = {other.name: (0, 0) for other in around(leaf)} | {loop.name: (0, loop.extent - 1)}
+        rest = {other.name: 1 for other in around(leaf)} | {loop.name: loop.extent}
         for position, index in enumerate(memory):
             low, high = index.range(rest)
             is_last = position == len(memory) - 1
@@ -218,7 +223,7 @@ class _Emitter:
             return [attribute_constant(attribute) for attribute in leaf.view.init]
         if leaf.view is None:
             return [self.read_lanes(leaf.reads[0], leaf, loop, values, False)]
-        env = dict(zip(leaf.view.index_arguments, (index.emit(values) for index in leaf.at), strict=True))
+        env = dict(zip(leaf.view.index_arguments, (emit_index(index, values) for index in leaf.at), strict=True))
         for argument, access in zip(leaf.view.input_arguments, leaf.reads, strict=True):
             env[argument] = self.read_lanes(access, leaf, loop, values, False)
         for argument, access in zip(leaf.view.accumulators, leaf.writes, strict=False):
@@ -240,13 +245,13 @@ def _index_axes(leaf: BlockLeaf) -> list[int]:
     return [axis for axis in range(leaf.view.rank) if leaf.view.uses_index(axis)]
 
 
-def _is_aligned(index: Index, loop: Loop) -> bool:
+def _is_aligned(index: IndexExpr, loop: Loop) -> bool:
     """Return whether a remainder starts at zero with the loop: all other loops move it by multiples of the tile."""
-    if len(index.terms) != 1 or isinstance(index.terms[0][0], str):
+    terms, _ = index.terms_with_remainders()
+    if len(terms) != 1 or not isinstance(terms[0][0], (FloorDiv, Remainder)):
         return False
-    atom = index.terms[0][0]
-    value = atom.value
-    return value.constant % atom.divisor == 0 and all(
-        isinstance(other, str) and (other == loop.name and count == 1 or count % atom.divisor == 0)
-        for other, count in value.terms
+    inner, divisor = terms[0][0].inner, terms[0][0].divisor
+    return inner.constant % divisor == 0 and all(
+        isinstance(other, str) and (other == loop.name and count == 1 or count % divisor == 0)
+        for other, count in inner.terms.items()
     )

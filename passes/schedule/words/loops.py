@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mirlo.passes.schedule.words.index import Index, divided, loop_index
+from mirlo.dialects.core.index_expr import IndexExpr, floor_divide, loop_index, modulo
 from mirlo.passes.schedule.words.tree import (
     PARALLEL,
     SERIAL,
@@ -31,7 +31,7 @@ def split(root: Root, loop: Loop, factors: Sequence[int | None]) -> list[Loop]:
     if math.prod(extents) < loop.extent:
         raise ScheduleError(f"split of '{loop.name}': {' * '.join(map(str, extents))} is less than its {loop.extent}")
     made = [Loop(fresh(root, f"{loop.name}_{i}"), extent) for i, extent in enumerate(extents)]
-    value, step = Index(), 1
+    value, step = IndexExpr(), 1
     for part in reversed(made):
         value, step = value + loop_index(part.name) * step, step * part.extent
     substitute(loop, {loop.name: value}, (value, loop.extent) if step > loop.extent else None)
@@ -50,12 +50,12 @@ def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
         if reduced and len(reduced) < len(loops):
             raise ScheduleError(f"fuse: '{reduced[0]}' is a loop of the reduction '{leaf.name}', others are not")
     fused = Loop(fresh(root, "_".join((loops[0].name, loops[-1].name.rsplit("_", 1)[-1]))), 1)
-    values: dict[str, Index] = {}
+    values: dict[str, IndexExpr] = {}
     rest = loop_index(fused.name)
     for loop in reversed(loops):
         fused.extent *= loop.extent
-        values[loop.name] = rest if loop is loops[0] else divided(rest, loop.extent, True)
-        rest = divided(rest, loop.extent, False)
+        values[loop.name] = rest if loop is loops[0] else modulo(rest, loop.extent)
+        rest = floor_divide(rest, loop.extent)
     substitute(loops[0], values, None)
     inside = loops[-1].body
     replace(loops[0], [fused])
@@ -121,11 +121,11 @@ def require_plain(loop: Loop) -> None:
         raise ScheduleError(f"'{loop.name}' is {loop.kind} already")
 
 
-def substitute(node: Loop, values: dict[str, Index], guard: tuple[Index, int] | None) -> None:
+def substitute(node: Loop, values: dict[str, IndexExpr], guard: tuple[IndexExpr, int] | None) -> None:
     """Substitute expressions for loops in all blocks of a loop."""
     for leaf in leaves_of(node):
-        leaf.at = [index.replaced(values) for index in leaf.at]
-        leaf.guards = [(index.replaced(values), bound) for index, bound in leaf.guards]
+        leaf.at = [index.replace(values) for index in leaf.at]
+        leaf.guards = [(index.replace(values), bound) for index, bound in leaf.guards]
         if guard is not None:
             leaf.guards.append(guard)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core.index_expr import IndexExpr, floor_divide, modulo
 from mirlo.dialects.tir.buffers import ALIGNMENT, element_bytes
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.passes.schedule.words.index import Index, divided
 from mirlo.passes.schedule.words.regions import region_of
 from mirlo.passes.schedule.words.tree import BlockLeaf, Loop, Root, ScheduleBuffer, ScheduleError, around
 
@@ -24,15 +24,15 @@ class Placed:
 
     buffer: ScheduleBuffer
     value: Any
-    start: list[Index]
+    start: list[IndexExpr]
     """Offset to subtract from each index: the buffer holds only what one iteration needs."""
 
-    def at(self, indices: list[Index]) -> list[Index]:
+    def at(self, indices: list[IndexExpr]) -> list[IndexExpr]:
         """Return the indices in memory."""
         inside = [index - start for index, start in zip(indices, self.start, strict=True)]
         tiles = self.buffer.tiles
-        outer = [divided(inside[d], tiles[d], False) if d in tiles else inside[d] for d in self.buffer.order]
-        return outer + [divided(inside[d], tiles[d], True) for d in self.buffer.order if d in tiles]
+        outer = [floor_divide(inside[d], tiles[d]) if d in tiles else inside[d] for d in self.buffer.order]
+        return outer + [modulo(inside[d], tiles[d]) for d in self.buffer.order if d in tiles]
 
 
 def place_all(root: Root, function: BufferFunction) -> dict[int, Placed]:
@@ -42,7 +42,7 @@ def place_all(root: Root, function: BufferFunction) -> dict[int, Placed]:
         uses = [(leaf, access) for leaf in root.leaves() for access in _accesses(leaf) if access.buffer is buffer]
         if buffer.is_parameter:
             value = function.buffers[buffer.value]
-            placed[id(buffer)] = Placed(buffer, value, [Index()] * len(buffer.shape))
+            placed[id(buffer)] = Placed(buffer, value, [IndexExpr()] * len(buffer.shape))
         elif uses:
             placed[id(buffer)] = _allocate(buffer, uses, function)
     return placed

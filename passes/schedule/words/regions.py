@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.passes.schedule.words.index import Index, made
-from mirlo.passes.schedule.words.tree import BlockLeaf, BufferAccess, Loop, ScheduleBuffer, around, ranges
+from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr
+from mirlo.passes.schedule.words.tree import BlockLeaf, BufferAccess, Loop, ScheduleBuffer, around, extents_of
 
-Region = tuple[Index, int]
+Region = tuple[IndexExpr, int]
 
 
 def needed_region(
@@ -24,43 +24,43 @@ def written_region(leaf: BlockLeaf, access: BufferAccess, loop: Loop) -> list[Re
 
 
 def region_of(
-    places: Sequence[tuple[BlockLeaf, list[Index] | None]], outer: Sequence[Loop], shape: Sequence[int]
+    places: Sequence[tuple[BlockLeaf, list[IndexExpr] | None]], outer: Sequence[Loop], shape: Sequence[int]
 ) -> list[Region]:
     """Return for each dim the start of these accesses, by the outer loops, and their extent."""
     names = {loop.name for loop in outer}
     return [_of_dim(places, names, dim, size) for dim, size in enumerate(shape)]
 
 
-def _of_dim(places: Sequence[tuple[BlockLeaf, list[Index] | None]], outer: set[str], dim: int, size: int) -> Region:
-    starts: set[Index] = set()
+def _of_dim(places: Sequence[tuple[BlockLeaf, list[IndexExpr] | None]], outer: set[str], dim: int, size: int) -> Region:
+    starts: set[IndexExpr] = set()
     lows, highs = [], []
     for leaf, at in places:
         if at is None:
-            return Index(), size
+            return IndexExpr(), size
         parts = split_by(at[dim], outer)
         if parts is None:
-            return Index(), size
+            return IndexExpr(), size
         start, rest = parts
-        low, high = rest.range(ranges(around(leaf)))
+        low, high = rest.range(extents_of(around(leaf)))
         starts.add(start)
         lows.append(low)
         highs.append(high)
     if len(starts) != 1:
-        return Index(), size
+        return IndexExpr(), size
     extent = max(highs) - min(lows) + 1
     # A region as large as the dim needs no offset.
-    return (starts.pop() + min(lows), extent) if extent < size else (Index(), size)
+    return (starts.pop() + min(lows), extent) if extent < size else (IndexExpr(), size)
 
 
-def split_by(index: Index, outer: set[str]) -> tuple[Index, Index] | None:
+def split_by(index: IndexExpr, outer: set[str]) -> tuple[IndexExpr, IndexExpr] | None:
     """Split an index into the part that depends on the outer loops only and the rest; None if they mix."""
     start, rest = {}, {}
-    for atom, count in index.terms:
-        used = {atom} if isinstance(atom, str) else atom.value.loops
+    for atom, count in index.terms.items():
+        used = atom.inner.variables() if isinstance(atom, FloorDiv) else {atom}
         if used <= outer:
             start[atom] = count
         elif used & outer:
             return None
         else:
             rest[atom] = count
-    return made(start, 0), made(rest, index.constant)
+    return IndexExpr(start), IndexExpr(rest, index.constant)

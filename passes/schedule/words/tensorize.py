@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.index_expr import IndexExpr, loop_index
 from mirlo.dialects.tir.scalars import create
 from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.schedule.words.index import Index, loop_index
+from mirlo.passes.schedule.words.index import emit_index
 from mirlo.passes.schedule.words.memory import Placed
 from mirlo.passes.schedule.words.regions import split_by
 from mirlo.passes.schedule.words.tree import (
@@ -36,7 +37,7 @@ class TensorIntrin:
     means: Any = field(repr=False)
     does: Any = field(repr=False)
 
-    def match(self, means: Any, loop: Loop) -> dict[int, tuple[BufferAccess, list[Index], list[int]]]:
+    def match(self, means: Any, loop: Loop) -> dict[int, tuple[BufferAccess, list[IndexExpr], list[int]]]:
         """Match each parameter of `means`: its access, where the access begins, and which dims it has."""
         tree = build(means)
         wanted, found = list(tree.leaves()), list(leaves_of(loop))
@@ -56,7 +57,7 @@ class TensorIntrin:
         for ours, theirs in names.items():
             if (ours in leaf.reduce_loops()) != (theirs in pattern.reduce_loops()):
                 raise ScheduleError(f"tensorize: only one of '{ours}' and '{theirs}' is a loop of the reduction")
-        arguments: dict[int, tuple[BufferAccess, list[Index], list[int]]] = {}
+        arguments: dict[int, tuple[BufferAccess, list[IndexExpr], list[int]]] = {}
         pairs = list(zip([*pattern.reads, *pattern.writes], [*leaf.reads, *leaf.writes], strict=True))
         for meant, access in pairs:
             position = tree.buffers.index(meant.buffer)
@@ -64,10 +65,10 @@ class TensorIntrin:
         return arguments
 
     def _fit(
-        self, theirs: list[Index], ours: list[Index], names: dict[str, str], access: BufferAccess
-    ) -> tuple[list[Index], list[int]]:
+        self, theirs: list[IndexExpr], ours: list[IndexExpr], names: dict[str, str], access: BufferAccess
+    ) -> tuple[list[IndexExpr], list[int]]:
         """Return where the tile begins, and the dims that the intrinsic's parameter has."""
-        start: list[Index] = []
+        start: list[IndexExpr] = []
         moving: list[int] = []
         for dim, index in enumerate(ours):
             parts = split_by(index, _outer(index, names))
@@ -100,7 +101,7 @@ class BoundIntrin:
 
     name: str
     does: Any
-    arguments: dict[int, tuple[BufferAccess, list[Index], list[int]]]
+    arguments: dict[int, tuple[BufferAccess, list[IndexExpr], list[int]]]
     module: Any
     """Keeps the implementation alive."""
 
@@ -112,7 +113,7 @@ class BoundIntrin:
             memory = placed[id(access.buffer)]
             if memory.buffer.tiles or list(memory.buffer.order) != list(range(len(memory.buffer.shape))):
                 raise ScheduleError(f"tensorize: '{access.buffer.name}' is packed")
-            origin = [(at - first).emit(values) for at, first in zip(start, memory.start, strict=True)]
+            origin = [emit_index(at - first, values) for at, first in zip(start, memory.start, strict=True)]
             given[position] = _Argument(memory.value, origin, dims)
         arguments = {argument: given[i] for i, argument in enumerate(entry.arguments) if i in given}
         _clone_block(self.name, entry, arguments, {})
@@ -163,14 +164,14 @@ def _clone_block(name: str, block: Any, arguments: dict[Any, _Argument], env: di
                     _clone_block(name, inner, arguments, env)
 
 
-def _outer(index: Index, names: dict[str, str]) -> set[str]:
-    return index.loops - set(names)
+def _outer(index: IndexExpr, names: dict[str, str]) -> set[str]:
+    return index.variables() - set(names)
 
 
-def _renamed(parts: tuple[Index, Index] | None, names: dict[str, str]) -> Index:
+def _renamed(parts: tuple[IndexExpr, IndexExpr] | None, names: dict[str, str]) -> IndexExpr:
     assert parts is not None
     inside = parts[1] - parts[1].constant
-    return inside.replaced({ours: loop_index(theirs) for ours, theirs in names.items()})
+    return inside.replace({ours: loop_index(theirs) for ours, theirs in names.items()})
 
 
 def _require_same_body(name: str, pattern: BlockLeaf, leaf: BlockLeaf) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from mirlo.dialects.core.index_expr import IndexExpr, loop_index
+from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.view import BlockView, PrimView
-from mirlo.passes.schedule.words.index import Index, Range, loop_index, of_affine
 from mirlo.runtime.errors import MirloError
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, BOUND = "serial", "parallel", "vectorized", "unrolled", "bound"
@@ -44,7 +45,7 @@ class BufferAccess:
     """An access of a block to a buffer, as expressions of the block's axes."""
 
     buffer: ScheduleBuffer
-    at: list[Index]
+    at: list[IndexExpr]
     """One index for each dim; empty for a tensor that the body reads by itself."""
     outside: Any = None
     is_opaque: bool = False
@@ -63,8 +64,8 @@ class BlockLeaf:
     writes: list[BufferAccess]
     view: BlockView | None
     """The block; None for a copy."""
-    at: list[Index]
-    guards: list[tuple[Index, int]] = field(default_factory=list)
+    at: list[IndexExpr]
+    guards: list[tuple[IndexExpr, int]] = field(default_factory=list)
     """Expressions and bounds: points at which an expression is not below its bound are skipped."""
     part: str = "whole"
     """`start` for the initialization of a reduction, `update` for the rest of it."""
@@ -74,14 +75,14 @@ class BlockLeaf:
     def is_reduction(self) -> bool:
         return "reduce" in self.kinds
 
-    def place(self, access: BufferAccess) -> list[Index]:
+    def place(self, access: BufferAccess) -> list[IndexExpr]:
         """Return an access as expressions of the loops."""
         axes = {axis_name(i): index for i, index in enumerate(self.at)}
-        return [index.replaced(axes) for index in access.at]
+        return [index.replace(axes) for index in access.at]
 
     def reduce_loops(self) -> set[str]:
         """Return the loops that the reduction axes depend on."""
-        used = (index.loops for kind, index in zip(self.kinds, self.at, strict=True) if kind == "reduce")
+        used = (index.variables() for kind, index in zip(self.kinds, self.at, strict=True) if kind == "reduce")
         return set().union(*used)
 
 
@@ -150,8 +151,8 @@ def around(node: Loop | BlockLeaf) -> list[Loop]:
     return found[::-1]
 
 
-def ranges(loops: list[Loop]) -> dict[str, Range]:
-    return {loop.name: (0, loop.extent - 1) for loop in loops}
+def extents_of(loops: list[Loop]) -> dict[str, int]:
+    return {loop.name: loop.extent for loop in loops}
 
 
 def adopt(parent: Loop | Root, children: list[Loop | BlockLeaf]) -> None:
@@ -209,7 +210,7 @@ def _nest(base: str, block: BlockView, buffers: dict[Any, ScheduleBuffer]) -> Lo
     def access(operand: Any) -> BufferAccess:
         if operand.is_opaque:
             return BufferAccess(buffers[operand.value], [], None, True)
-        at = [of_affine(expr, axes) for expr in operand.map.results]
+        at = [read_affine(expr, axes) for expr in operand.map.results]
         return BufferAccess(buffers[operand.value], at, operand.outside)
 
     leaf = BlockLeaf(
