@@ -80,6 +80,7 @@ def compile(
     "sequence": 128}]`: the result has builds for these beside the one for any, and counts the shapes of its calls.
     `trust_file` lets a file of IR name passes that reach outside of the module, and hold code of code generators.
     """
+    from mirlo.driver.fat import alternatives
     from mirlo.driver.tune.database import open_database
 
     if dims:
@@ -91,6 +92,13 @@ def compile(
         params, open_cache(cache), jobs, tuning=open_database(tune), tune_seconds=_seconds(tune), precision=precision,
         activations=activations, placement=placement, trust_file=trust_file, progress=progress or ignore_progress,
     )  # fmt: skip
+    several = alternatives(request.single_target)
+    if several:
+        if specialize is not None:
+            raise ValueError("specialize: a model has builds for sizes or for processors, found both")
+        from mirlo.driver.fat import compile_fat
+
+        return compile_fat(request, several, _tune_and_build)
     if specialize is not None:
         from mirlo.driver.specialize import compile_specialized
 

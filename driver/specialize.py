@@ -15,6 +15,7 @@ from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.specialized import Specialized
+from mirlo.runtime.unloaded import UnloadedModel
 
 Shapes = dict[str, list[int | str]]
 
@@ -46,7 +47,7 @@ def specialized(general: Any, wanted: Sequence[Mapping[str, int]], build: Callab
     builds = [build(each, number) for number, each in enumerate(shapes)]
     store = ParameterStore()
     digests: dict[Any, str] = {}
-    first, *others = (_sharing(each, store, digests) for each in (general, *builds))
+    first, *others = (sharing(each, store, digests) for each in (general, *builds))
     return Specialized(first, store, others)
 
 
@@ -74,7 +75,7 @@ def shapes_for(inputs: Sequence[TensorSpec], sizes: Mapping[str, int]) -> Shapes
     return made
 
 
-def _sharing(made: Executable, store: ParameterStore, digests: dict[Any, str]) -> Artifact:
+def sharing(made: Executable | UnloadedModel, store: ParameterStore, digests: dict[Any, str]) -> Artifact:
     """Return the artifact with its weights in the store, where each is kept once whatever the builds call it."""
     specs = []
     for spec in made.artifact.params:

@@ -95,6 +95,8 @@ class Target:
     """Whether it supports dynamic dims; None is for the answer of its parent, and no without one."""
     aliases: tuple[str, ...] = ()
     """Other words that users may look for it by ("cuda" for `nvvm`); errors about unknown targets mention it."""
+    chooses_at_load: bool = False
+    """Whether options may list alternatives, `cpu=haswell|znver4`, of which loading takes the last that fits."""
     forms: tuple[str, ...] = ()
     """Forms of code that its emitter makes for other tools, besides the one that its loader takes."""
     figures: Figures | Callable[[str], Figures] | None = None

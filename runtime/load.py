@@ -37,6 +37,10 @@ def _load(path: str | os.PathLike[str], device: int | None) -> Executable | Prog
             from mirlo.runtime.specialized import specialized_of
 
             return specialized_of(path, artifact, store, device)
+        if artifact.loader == "fat":
+            from mirlo.runtime.fat import fat_of
+
+            return fat_of(path, artifact, store, device)
         return Executable(artifact, store, device)
     except (ArtifactError, PackedFunctionError) as problem:
         raise type(problem)(f"{path}: {problem}") from None

@@ -65,6 +65,7 @@ TARGET = Target(
     emit=_emit,
     prepare=_prepare,
     takes_options=True,
+    chooses_at_load=True,
     forms=("llvm-ir",),
     symbolic_dims=True,
     aliases=("cpu", "native", "host", "x86", "arm", "aarch64"),

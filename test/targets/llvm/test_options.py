@@ -10,7 +10,7 @@ import pytest
 from onnx_models import F32, make_model, node
 
 import mirlo
-from mirlo.passes.targets import CompileOptions, find_target
+from mirlo.passes.targets import CompileOptions, TargetError, find_target
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
 from mirlo.targets.llvm.cpus import CPUS, X86
 from mirlo.targets.llvm.machine import MachineError
@@ -181,3 +181,34 @@ def test_models_for_other_machines_are_saved_but_not_called(tmp_path: Path) -> N
         for call in (lambda made=made: made(np.ones((1, 64), np.float32)), lambda: mirlo.load(tmp_path / "m.mirlo")):
             with pytest.raises(NotForThisMachine, match="the model was compiled for .*, this machine is"):
                 call()
+
+
+FAT = "llvm{cpu=x86-64|x86-64-v2|x86-64-v3|sapphirerapids threads=1}"
+
+
+@pytest.mark.skipif(len(LEVELS) < 3, reason="this machine is no x86-64-v3")
+def test_builds_for_several_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = mirlo.compile(_model(), FAT, cache=False, jobs=1)
+    made.save(tmp_path / "fat.mirlo")
+    x = np.ones((2, 64), np.float32)
+    for cpu in ("x86-64", "nehalem", "haswell", "znver4"):
+        monkeypatch.setattr("mirlo.runtime.loaders._host_features", lambda cpu=cpu: CPUS[cpu].features)
+        best = [level for level in LEVELS[:3] if CPUS[level].features <= CPUS[cpu].features][-1]
+        found = mirlo.load(tmp_path / "fat.mirlo")
+        assert set(found.artifact.metadata["features"]) == CPUS[best].features
+        wanted = mirlo.compile(_model(), f"llvm{{cpu={best}}}", cache=False, jobs=1)(x)
+        for one, other in zip(found(x), wanted, strict=True):
+            np.testing.assert_array_equal(one, other)
+    with pytest.raises(TargetError, match="alternatives are listed in one option"):
+        mirlo.compile(_model(), "llvm{cpu=x86-64|x86-64-v2 l2=1MiB|2MiB}", cache=False)
+    with pytest.raises(TargetError, match="chooses nothing when a model is loaded"):
+        mirlo.compile(_model(), "nvvm{chip=sm_80|sm_90a}", cache=False)
+
+
+def test_builds_of_which_none_is_for_this_machine(tmp_path: Path) -> None:
+    other = "cpu=cortex-a72|neoverse-n1" if host_processor().arch == X86 else "cpu=x86-64|x86-64-v2"
+    made = mirlo.compile(_model(), f"llvm{{{other}}}", cache=False, jobs=1)
+    made.save(tmp_path / "fat.mirlo")
+    for call in (lambda: made(np.ones((1, 64), np.float32)), lambda: mirlo.load(tmp_path / "fat.mirlo")):
+        with pytest.raises(NotForThisMachine, match="none of the model's 2 builds is for this machine"):
+            call()
