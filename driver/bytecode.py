@@ -12,7 +12,7 @@ import warnings
 from typing import Any, NoReturn
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.files import BYTECODE_MAGIC, FileError
+from mirlo.passes.files import BYTECODE_PREFIX, FileError
 from mirlo.passes.locations import find_source_position
 
 _SECONDS = 120
@@ -24,20 +24,20 @@ _GOOD, _BAD = b"M", b"E"
 def parse_file(path: str) -> ir.Module:
     """Parse a file of text or bytecode, in the current context."""
     with open(path, "rb") as file:
-        is_bytecode = file.read(len(BYTECODE_MAGIC)) == BYTECODE_MAGIC
+        is_bytecode = file.read(len(BYTECODE_PREFIX)) == BYTECODE_PREFIX
     if not is_bytecode or not hasattr(os, "fork"):
         return ir.Module.parseFile(path)
-    return ir.Module.parse(read_elsewhere(lambda: ir.Module.parseFile(path), path))
+    return ir.Module.parse(read_in_child(lambda: ir.Module.parseFile(path), path))
 
 
 def parse_bytes(content: str | bytes, name: str) -> Any:
     """Parse text or bytecode, in the current context; `name` is for errors."""
-    if isinstance(content, str) or not content.startswith(BYTECODE_MAGIC) or not hasattr(os, "fork"):
+    if isinstance(content, str) or not content.startswith(BYTECODE_PREFIX) or not hasattr(os, "fork"):
         return ir.Module.parse(content)
-    return ir.Module.parse(read_elsewhere(lambda: ir.Module.parse(content), name))
+    return ir.Module.parse(read_in_child(lambda: ir.Module.parse(content), name))
 
 
-def read_elsewhere(parse: Any, name: str) -> bytes:
+def read_in_child(parse: Any, name: str) -> bytes:
     """Bytecode of what a copy of this process parses."""
     source, target = os.pipe()
     sys.stdout.flush()
@@ -83,13 +83,13 @@ def _parsed(parse: Any) -> bytes:
     try:
         module = parse()
     except ir.MLIRError as error:
-        return _BAD + "\n".join(_told(error)).encode("utf-8", "replace")
+        return _BAD + "\n".join(_messages(error)).encode("utf-8", "replace")
     buffer = io.BytesIO()
     module.operation.write_bytecode(buffer)
     return _GOOD + buffer.getvalue()
 
 
-def _told(error: Any) -> list[str]:
+def _messages(error: Any) -> list[str]:
     """Return the messages of an error and of its notes."""
     found = []
     for diagnostic in error.error_diagnostics:

@@ -177,7 +177,7 @@ def compiler_version() -> str:
     offered = [entry.value for group in _GROUPS for entry in installed.select(group=group)]
     modules = {value.split(":")[0].split(".")[0] for value in offered}
     for module in sorted(modules - {"mirlo"}):
-        parts.append(f"{module} {_digest_of_sources(_places_of(module))}")
+        parts.append(f"{module} {_digest_of_sources(_module_paths(module))}")
     return "\n".join(parts)
 
 
@@ -188,7 +188,7 @@ def _version_of(package: Any) -> str:
     return line.partition(":")[2].strip() if line is not None else str(package.version)
 
 
-def _places_of(module: str) -> list[Path]:
+def _module_paths(module: str) -> list[Path]:
     """Return the folders, or the file, of a module without importing it."""
     from importlib.util import find_spec
 

@@ -15,7 +15,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.driver.modules import read_module
 from mirlo.passes.byoc.artifacts import ARTIFACTS
-from mirlo.passes.files import BYTECODE_MAGIC, FileError
+from mirlo.passes.files import BYTECODE_PREFIX, FileError
 from mirlo.passes.locations import describe
 from mirlo.passes.pipeline import PassFailed, Pipeline
 from mirlo.passes.reproducer import TRUST, arguments_of, uncontained
@@ -169,7 +169,7 @@ def _require_contained(path: Path, module: ir.Module, pipeline: str | None) -> N
 
 def _remaining(content: bytes) -> str | None:
     """Return the pipeline that the first line of the file names, or None."""
-    if content.startswith(BYTECODE_MAGIC):
+    if content.startswith(BYTECODE_PREFIX):
         return None
     for argument in arguments_of(content.decode("utf-8", "replace")) or ():
         flag, _, value = argument.partition("=")

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 
-from mirlo.passes.files import BYTECODE_MAGIC, FileError
+from mirlo.passes.files import BYTECODE_PREFIX, FileError
 
 SPLIT_MARKER = re.compile(r"^// -----[ \t]*\r?$", re.MULTILINE)
 
@@ -28,7 +28,7 @@ class SourceFile:
 
     @property
     def is_bytecode(self) -> bool:
-        return self.content.startswith(BYTECODE_MAGIC)
+        return self.content.startswith(BYTECODE_PREFIX)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -64,7 +64,7 @@ class Chunk:
         return self.content if isinstance(self.content, bytes) else "\n" * self.first_line + self.content
 
     @property
-    def numbered_lines(self) -> list[tuple[int, str]]:
+    def with_line_numbers(self) -> list[tuple[int, str]]:
         if isinstance(self.content, bytes):
             return []
         return list(enumerate(self.content.split("\n"), self.first_line + 1))

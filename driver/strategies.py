@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.driver.cutout import again
+from mirlo.driver.clone import clone_with
 from mirlo.passes.files import FileError
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.legalize.conversion import LegalizationRecord
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 5
 
-CompileAlone = Callable[[Any, Mapping[str, str]], "Executable | Program"]
+CompileOperator = Callable[[Any, Mapping[str, str]], "Executable | Program"]
 """Compiles a module for the target at hand, with strategies."""
 
 
@@ -67,14 +67,16 @@ class Measured:
         except (OSError, ValueError) as error:
             raise FileError(f"cannot read measured strategies from '{self.cache}': {error}") from error
 
-    def chooser(self, target: str, settings: str, session: Session, compile: CompileAlone) -> Callable[..., str | None]:
+    def chooser(
+        self, target: str, settings: str, session: Session, compile: CompileOperator
+    ) -> Callable[..., str | None]:
         """Return the function that legalization calls to choose; `settings` distinguish different code."""
 
         def choose(op: Any, rules: Sequence[Rule]) -> str | None:
             names = list(dict.fromkeys(rule.name for rule in rules))
             if len(names) < 2:
                 return None
-            module = _alone(op.operation)
+            module = _operator_module(op.operation)
             # What is the same here is compiled to the same code: the text has the types and the attributes.
             key = re.sub(r'param = "[^"]*"', "param", f"{target} {settings} {module}")
             if key not in self.known:
@@ -97,7 +99,7 @@ class Measured:
             raise FileError(f"cannot write measured strategies to '{self.cache}': {error}") from error
 
 
-def _alone(op: Any) -> Any:
+def _operator_module(op: Any) -> Any:
     """Return a module that computes this operator from its operands."""
     with op.context, ir.Location.unknown():
         module = ir.Module.create()
@@ -108,12 +110,12 @@ def _alone(op: Any) -> Any:
         arguments = iter(list(entry.arguments))
         with ir.InsertionPoint(entry):
             # Weights stay weights: what is made of them ahead of time costs nothing.
-            operands = [again(v.owner, []).results[0] if is_constant(v) else next(arguments) for v in op.operands]
-            func.ReturnOp(list(again(op, operands).results))
+            operands = [clone_with(v.owner, []).results[0] if is_constant(v) else next(arguments) for v in op.operands]
+            func.ReturnOp(list(clone_with(op, operands).results))
     return module
 
 
-def _time(module: Any, operator: str, name: str, target: str, compile: CompileAlone) -> float | None:
+def _time(module: Any, operator: str, name: str, target: str, compile: CompileOperator) -> float | None:
     """Microseconds of the operator by the rule of this name; None where the rule does not take it."""
     wanted = {operator: name}
     session = Session(options={"strategies": wanted})

@@ -13,7 +13,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.artifacts import artifact_problem
-from mirlo.runtime.names import is_plain
+from mirlo.runtime.names import is_printable
 
 PREFIX = "relax."
 STRING, STRINGS, TYPE, UNIT = "a string", "a list of strings", "a type", "a unit attribute"
@@ -73,7 +73,7 @@ def wrong_facts(attributes: ir.Attribute | ir.OpAttributeMap, owner: str, what: 
             others = ", ".join(f"'{PREFIX}{other}'" for other in known)
             hint = f"did you mean '{PREFIX}{near[0]}'?" if near else f"it may have {others}"
             yield f"{what} cannot have the attribute '{name}'; {hint}"
-        elif not _is(fact.kind, attribute):
+        elif not _has_kind(fact.kind, attribute):
             yield f"attribute '{name}' of {what} must be {fact.kind}, got {attribute}"
         elif fact.kind in (STRING, STRINGS) and not all(
             map(is_text, [attribute] if fact.kind == STRING else attribute)
@@ -88,7 +88,7 @@ def items(attributes: Any) -> Iterator[tuple[str, Any]]:
         yield name, attributes[name]
 
 
-def is_given_away(function: ir.OpView | ir.Operation) -> bool:
+def is_external(function: ir.OpView | ir.Operation) -> bool:
     """Return whether a function belongs to a code generator: a composite, or a region outside its module.
 
     Passes on the graph skip it; passes that run on the external module process it.
@@ -100,7 +100,7 @@ def is_given_away(function: ir.OpView | ir.Operation) -> bool:
     return parent is None or "relax.external" not in parent.attributes
 
 
-def _is(kind: str, attribute: ir.Attribute) -> bool:
+def _has_kind(kind: str, attribute: ir.Attribute) -> bool:
     if kind == ARTIFACTS:
         return artifact_problem(attribute) is None
     if kind == COUNT:
@@ -115,6 +115,6 @@ def _is(kind: str, attribute: ir.Attribute) -> bool:
 def is_text(attribute: ir.Attribute) -> bool:
     """Return whether it is a printable string: names reach messages, terminals and generated sources."""
     try:
-        return isinstance(attribute, ir.StringAttr) and is_plain(attribute.value)
+        return isinstance(attribute, ir.StringAttr) and is_printable(attribute.value)
     except (UnicodeDecodeError, RuntimeError):  # not UTF-8
         return False

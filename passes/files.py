@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
 PARAMS = "relax.params"
-BYTECODE_MAGIC = b"ML\xefR"
+BYTECODE_PREFIX = b"ML\xefR"
 
 
 class FileError(MirloError):

@@ -8,7 +8,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.errors import describe_raised
-from mirlo.passes.facts import is_given_away
+from mirlo.passes.facts import is_external
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline_parser import Leaf, Nested, Step
@@ -54,7 +54,7 @@ class Runner:
             self._run_pass(step, op)
 
     def _run_pass(self, step: Leaf, op: ir.OpView) -> None:
-        if isinstance(step, Pass) and step.anchor == "func.func" and (op.is_external or is_given_away(op)):
+        if isinstance(step, Pass) and step.anchor == "func.func" and (op.is_external or is_external(op)):
             return
         for instrument in self.instruments:
             instrument.before_pass(step, op)

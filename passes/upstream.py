@@ -55,10 +55,10 @@ def find_upstream(name: str, options: str = "") -> UpstreamPass | None:
 
 @functools.cache
 def _find(name: str, options: str) -> UpstreamPass | None:
-    if _complaint(f"any({name})", "does not refer to"):
+    if _parser_error(f"any({name})", "does not refer to"):
         return None
     found = UpstreamPass(name, options, _restriction(name))
-    complaint = _complaint(f"{found.anchor or 'any'}({found})") if options else None
+    complaint = _parser_error(f"{found.anchor or 'any'}({found})") if options else None
     if complaint:
         raise _option_error(found, complaint)
     return found
@@ -72,12 +72,12 @@ def default_options(name: str, anchor: str | None = None) -> str:
 
 
 def _restriction(name: str) -> str | None:
-    complaint = _complaint(f"builtin.module({name})", "restricted to")
+    complaint = _parser_error(f"builtin.module({name})", "restricted to")
     found = re.search(r"restricted to '([\w.]+)'", complaint or "")
     return found[1] if found else None
 
 
-def _complaint(pipeline: str, containing: str = "") -> str | None:
+def _parser_error(pipeline: str, containing: str = "") -> str | None:
     """Return the error of MLIR's parser for a pipeline if it contains this text."""
     try:
         _parse(pipeline)
@@ -120,6 +120,6 @@ def _option_error(found: UpstreamPass, complaint: str) -> OptionError:
             has = f"; it has: {', '.join(known)}" if known else "; it has no options"
             hint = f"; did you mean '{near[0]}'?" if near else has
             return OptionError(f"pass '{found.name}' has no option '{key}'{hint}", key_at)
-        if not unknown and _complaint(f"{found.anchor or 'any'}({found.name}{{{key}={value}}})"):
+        if not unknown and _parser_error(f"{found.anchor or 'any'}({found.name}{{{key}={value}}})"):
             return OptionError(f"pass '{found.name}' cannot take '{value}' for its option '{key}'", value_at)
     return OptionError(f"pass '{found.name}' cannot take these options", 0)

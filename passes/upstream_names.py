@@ -52,7 +52,7 @@ spirv-update-vce spirv-webgpu-prepare sroa strip-debuginfo symbol-dce symbol-pri
 CONTAINED_WITHOUT_OPTIONS = ("inline",)
 """Passes that are contained without options: those of `inline` are pipelines."""
 
-_OTHERS = (
+_UNSAFE_PASSES = (
     "gpu-lower-to-nvvm-pipeline",
     "gpu-module-to-binary",
     "nvvm-attach-target",
@@ -67,4 +67,4 @@ _OTHERS = (
 )
 """Passes that write files, print, start programs, or interpret the module."""
 
-UPSTREAM_NAMES: tuple[str, ...] = tuple(sorted((*CONTAINED, *CONTAINED_WITHOUT_OPTIONS, *_OTHERS)))
+UPSTREAM_NAMES: tuple[str, ...] = tuple(sorted((*CONTAINED, *CONTAINED_WITHOUT_OPTIONS, *_UNSAFE_PASSES)))

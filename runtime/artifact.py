@@ -14,7 +14,7 @@ from mirlo.runtime.errors import ArtifactError, ParameterError
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.facts import check_facts
 from mirlo.runtime.fields import Fields
-from mirlo.runtime.names import is_plain, terminal
+from mirlo.runtime.names import is_printable, terminal
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.seal import seal, split
 
@@ -155,7 +155,7 @@ def _check_names(path: str, artifact: Artifact, params: Iterable[str]) -> None:
         *(d for spec in specs for d in spec.shape if isinstance(d, str)),
         *params,
     ):
-        if not is_plain(name):
+        if not is_printable(name):
             raise ArtifactError(f"{path}: the name {name!a} cannot be saved: it is not printable; give it another one")
 
 

@@ -30,11 +30,11 @@ KINDS = (OBJECTS, MODELS, MANIFESTS)
 """Compiled kernels; compiled models with their weights; what a model's file refers to."""
 LARGEST_SHARE = 0.5
 """Fraction of the limit that one entry may take: a larger one would evict everything else."""
-_KEEP = 0.8
+_KEPT_FRACTION = 0.8
 """Fraction of the limit that is left after an eviction, so that not every new entry evicts another."""
 _BLOCK = 4 << 20
 _THREADS = 4
-_LOOK_SECONDS = 600.0
+_CHECK_SECONDS = 600.0
 """Interval in seconds between checks of the size while little is stored."""
 _STALE_SECONDS = 3600.0
 """Age in seconds of a temporary file whose process must have died."""
@@ -157,7 +157,7 @@ class Cache:
         removed: list[CacheEntry] = []
         if total > limit:
             for entry in entries:
-                if total <= limit * _KEEP:
+                if total <= limit * _KEPT_FRACTION:
                     break
                 _remove(entry.path)
                 total -= entry.bytes
@@ -202,7 +202,7 @@ class Cache:
         self.counts.stored += 1
         _untrimmed[self.folder] = _untrimmed.get(self.folder, 0) + size
         # Measuring the folder costs more than compiling a kernel, so it is done periodically.
-        if _untrimmed[self.folder] > self.max_bytes() * (1 - _KEEP) / 2 or self._is_forgotten():
+        if _untrimmed[self.folder] > self.max_bytes() * (1 - _KEPT_FRACTION) / 2 or self._is_forgotten():
             self.trim()
 
     @property
@@ -212,7 +212,7 @@ class Cache:
 
     def _is_forgotten(self) -> bool:
         try:
-            return time.time() - self._looked.stat().st_mtime > _LOOK_SECONDS
+            return time.time() - self._looked.stat().st_mtime > _CHECK_SECONDS
         except OSError:
             return True
 

@@ -67,7 +67,7 @@ class DirectCall:
             output = i - len(artifact.inputs)
             numbers += [id(dtype)] if output < 0 else [id(dtype), dtype.itemsize, int(output in late)]
             numbers += [len(spec.shape), *(_encoded(dim, sizes) for dim in spec.shape)]
-        maker = _maker()
+        maker = _builder()
         assert maker is not None
         self._call = maker(struct.pack(f"{len(numbers)}q", *numbers))
         self._arenas = arenas if artifact.arena_bytes or sizes.is_dynamic else None
@@ -96,7 +96,7 @@ class DirectCall:
             return None
         if any(isinstance(dim, str) and sizes.word(dim) is None for spec in specs for dim in spec.shape):
             return None
-        return None if _maker() is None else DirectCall(artifact, sizes, code, params, arenas, late, allocates)
+        return None if _builder() is None else DirectCall(artifact, sizes, code, params, arenas, late, allocates)
 
     def run(self, values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
         """Return the results; None if values do not match exactly in type, count or size."""
@@ -132,7 +132,7 @@ class _MethodDef(ctypes.Structure):
 
 
 @cache
-def _maker() -> Callable[[bytes], Any] | None:
+def _builder() -> Callable[[bytes], Any] | None:
     """Return the function that builds a fast path from a model's description; None if object layouts are unknown."""
     if sys.implementation.name != "cpython" or not _is_known_layout():
         return None

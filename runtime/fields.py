@@ -10,7 +10,7 @@ from typing import Any
 
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.names import is_plain
+from mirlo.runtime.names import is_printable
 
 _MAX_COUNT = 2**63 - 1
 _MAX_RANK = 64
@@ -61,7 +61,7 @@ class Fields:
     def name(self, name: str) -> str:
         """Return a string that is printable as it is."""
         value = self.text(name)
-        if not is_plain(value):
+        if not is_printable(value):
             raise self.fail(self._place(name), "printable text", value)
         return value
 
@@ -110,7 +110,7 @@ class Fields:
         known = math.prod(dim for dim in value if isinstance(dim, int) and dim)
         if len(value) > _MAX_RANK or known > _MAX_ELEMENTS:
             raise self.fail(self._place(name), f"at most {_MAX_RANK} dims and 2^60 elements", value)
-        if not all(isinstance(dim, int) or (dim and is_plain(dim)) for dim in value):
+        if not all(isinstance(dim, int) or (dim and is_printable(dim)) for dim in value):
             raise self.fail(self._place(name), "dims whose names are printable", value)
         return tuple(value)
 

@@ -22,7 +22,7 @@ from mirlo.runtime.errors import PackedFunctionError
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
-_OWN = "mirlo."
+_RESERVED_PREFIX = "mirlo."
 _FAMILIES = ("sequence", "string", "image", "map")
 """`mirlo.sequence.at` is in the module of its family, which is imported when it is needed."""
 
@@ -42,8 +42,8 @@ def host_function(name: str, override: bool = False) -> Callable[[_F], _F]:
 def resolve_host(names: Sequence[str], user: str) -> dict[str, Callable[..., Any]]:
     """Return the functions of these names; the error of a missing one names its user."""
     for name in names:
-        family = name.removeprefix(_OWN).partition(".")[0]
-        if name not in _FUNCTIONS and name.startswith(_OWN) and family in _FAMILIES:
+        family = name.removeprefix(_RESERVED_PREFIX).partition(".")[0]
+        if name not in _FUNCTIONS and name.startswith(_RESERVED_PREFIX) and family in _FAMILIES:
             importlib.import_module(f"{__package__}.host_functions.{family}")
     missing = [name for name in names if name not in _FUNCTIONS]
     if missing:

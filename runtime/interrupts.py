@@ -20,7 +20,7 @@ SYMBOL = "mirlo_poll"
 """`bool mirlo_poll(void)`: whether the call is to end."""
 POLLS = "polls"
 """Metadata of an artifact whose code calls `mirlo_poll`."""
-_MOST_ITERATIONS = 256
+_MAX_ITERATIONS = 256
 """Iterations, at most, between two looks at the clock."""
 _TICKS = {"x86_64": 1 << 26, "amd64": 1 << 26, "aarch64": 1 << 21, "arm64": 1 << 21}
 """Ticks of the counter between two checks of signals, some 20 to 80 ms."""
@@ -76,7 +76,7 @@ def _text() -> str:
     }
     numbers: dict[str, Any] = {key: ctypes.cast(function, ctypes.c_void_p).value for key, function in functions.items()}
     ticks = _TICKS.get(platform.machine().lower(), 0)
-    numbers |= {"CHECK_TICKS": ticks, "SHORT_TICKS": max(ticks // _LOOKS, 1), "MOST_ITERATIONS": _MOST_ITERATIONS}
+    numbers |= {"CHECK_TICKS": ticks, "SHORT_TICKS": max(ticks // _LOOKS, 1), "MOST_ITERATIONS": _MAX_ITERATIONS}
     numbers["TICKS"] = "call i64 @llvm.readcyclecounter()" if ticks else "add i64 0, 0"
     template = Path(__file__).with_name("interrupts.ll").read_text(encoding="utf-8")
     declared = "declare i64 @llvm.readcyclecounter()\n" if ticks else ""

@@ -12,28 +12,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-_NOT_PLAIN = re.compile(r"[^\x20-\x7e]")
+_NOT_PRINTABLE = re.compile(r"[^\x20-\x7e]")
 _NOT_IN_COMMENT = re.compile(r"[^A-Za-z0-9_ .,:;()\[\]{}'\"=+<>/-]")
 _NOT_IN_IDENTIFIER = re.compile(r"[^A-Za-z0-9_]")
 _HASHED = re.compile(r"_h[0-9a-f]{16}\Z")
 _LINE_CHARACTERS = "\n\t"
 
 
-def is_plain(text: str) -> bool:
+def is_printable(text: str) -> bool:
     """Return whether a terminal shows text as it is: no control, format or direction characters, no line breaks."""
     return text.isprintable()
 
 
 def terminal(text: str) -> str:
     r"""Return text on one line, with what is not printable as escape sequences of Python: `\x1b`, `\n`, `\u202e`."""
-    return text if text.isprintable() else _NOT_PLAIN.sub(_escaped, text)
+    return text if text.isprintable() else _NOT_PRINTABLE.sub(_escaped, text)
 
 
 def terminal_lines(text: str) -> str:
     """Return text of several lines for a terminal: line breaks and tabs stay, the rest is as in `terminal`."""
     if text.isprintable():
         return text
-    return _NOT_PLAIN.sub(lambda found: found[0] if found[0] in _LINE_CHARACTERS else _escaped(found), text)
+    return _NOT_PRINTABLE.sub(lambda found: found[0] if found[0] in _LINE_CHARACTERS else _escaped(found), text)
 
 
 def c_comment(text: str) -> str:
@@ -60,7 +60,7 @@ def shell_word(text: str) -> str:
         return shlex.quote(text)
     # $'...' is of bash, zsh and POSIX 2024; nothing in it but the backslash and the quote means anything.
     escaped = re.sub(r"[\\']", lambda found: f"\\{found[0]}", text)
-    return "$'" + _NOT_PLAIN.sub(lambda found: "".join(f"\\x{b:02x}" for b in _utf8(found[0])), escaped) + "'"
+    return "$'" + _NOT_PRINTABLE.sub(lambda found: "".join(f"\\x{b:02x}" for b in _utf8(found[0])), escaped) + "'"
 
 
 def file_name(text: str) -> str:

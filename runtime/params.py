@@ -42,7 +42,7 @@ def register_reader(suffix: str, reader: Reader) -> None:
     _READERS[suffix] = reader
 
 
-class _Later:
+class _DeferredArray:
     """An array that is computed on first use."""
 
     def __init__(self, make: Callable[[], np.ndarray], loose: np.ndarray | None):
@@ -75,7 +75,7 @@ class _Entry:
     array: np.ndarray | None = None
     file: MappedFile | None = None
     offset: int = 0
-    later: _Later | None = None
+    later: _DeferredArray | None = None
 
     @property
     def nbytes(self) -> int:
@@ -181,7 +181,7 @@ class ParameterStore:
         self.add(name, array)
         return name
 
-    def add_later(
+    def add_deferred(
         self,
         base: str,
         dtype: str,
@@ -194,7 +194,7 @@ class ParameterStore:
         `loose` already holds the same elements in another order than row-major; `reader` may return it instead.
         """
         name = self._unique(base)
-        self._insert(name, _Entry(dtype, tuple(shape), None, later=_Later(make, loose)))
+        self._insert(name, _Entry(dtype, tuple(shape), None, later=_DeferredArray(make, loose)))
         return name
 
     def reader(self, name: str) -> Callable[[], np.ndarray]:
@@ -205,7 +205,7 @@ class ParameterStore:
         return self._entry(name).loose
 
     def settle(self, names: Iterable[str]) -> None:
-        """Compute the pending arrays of `add_later` among these."""
+        """Compute the pending arrays of `add_deferred` among these."""
         for name in names:
             self._entry(name).view()
 

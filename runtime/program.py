@@ -24,7 +24,7 @@ from mirlo.runtime.kinds import MAP, Kind, parse_kind
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile
 from mirlo.runtime.program_file import write_program
-from mirlo.runtime.values import complaint, value_of
+from mirlo.runtime.values import type_error, value_of
 
 
 class Program:
@@ -143,7 +143,7 @@ class Program:
         results = self._run(self.compiled.body, registers, stamps)
         # Results belong to the caller alone, so a result that is an input, a weight, or a view of another result is
         # copied.
-        return [_own(port.kind, value) for port, value in zip(self.outputs, results, strict=True)]
+        return [_copy_result(port.kind, value) for port, value in zip(self.outputs, results, strict=True)]
 
     def _run(self, block: CompiledBlock, registers: list[Any], stamps: np.ndarray | None = None) -> list[Any]:
         for i, step in enumerate(block.steps):
@@ -198,7 +198,7 @@ class _HostCall:
         if not isinstance(results, tuple) or len(results) != len(self.kinds):
             raise PackedFunctionError(f"{name}: expected {len(self.kinds)} results, found {type(results).__name__}")
         for i, (kind, value) in enumerate(zip(self.kinds, results, strict=True)):
-            problem = None if kind is None else complaint(kind, value)
+            problem = None if kind is None else type_error(kind, value)
             if problem is not None:
                 raise PackedFunctionError(f"{name}: result #{i}: {problem}")
         return results
@@ -213,12 +213,12 @@ def _label(step: ProgramStep) -> str:
     return {PART: f"part_{step.part}", HOST: step.function}.get(step.kind, step.kind)
 
 
-def _own(kind: Kind, value: Any) -> Any:
+def _copy_result(kind: Kind, value: Any) -> Any:
     """Return a copy of a result for the caller; a sequence of maps becomes a list of dictionaries."""
     if isinstance(value, tuple) and kind.element is not None:
         if kind.element.name == MAP:
             return list(map(dict.copy, value))
-        return tuple(_own(kind.element, item) for item in value)
+        return tuple(_copy_result(kind.element, item) for item in value)
     if isinstance(value, (np.ndarray, dict)):
         return value.copy() if isinstance(value, dict) else np.array(value)
     return value

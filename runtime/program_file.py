@@ -26,7 +26,7 @@ from mirlo.runtime.params import ParameterStore
 
 LOADER = "program"
 _DEEPEST = 64
-_MOST_REGISTERS = 1 << 24
+_MAX_REGISTERS = 1 << 24
 _BLOCKS = {PART: 0, HOST: 0, IF: 2, WHILE: 2}
 
 
@@ -44,12 +44,12 @@ def _as_artifact(compiled: CompiledProgram, store: ParameterStore) -> Artifact:
         "registers": compiled.registers,
         "constants": [{"register": register, "param": name} for register, name in compiled.constants.items()],
         "body": asdict(compiled.body),
-        "parts": [part_row(part)[0] for part in compiled.parts],
+        "parts": [artifact_row(part)[0] for part in compiled.parts],
     }
     return Artifact(
         target=compiled.target,
         loader=LOADER,
-        code=b"".join(part_row(part)[1] for part in compiled.parts),
+        code=b"".join(artifact_row(part)[1] for part in compiled.parts),
         entry="",
         inputs=tuple(_specs(compiled.inputs)),
         outputs=tuple(_specs(compiled.outputs)),
@@ -69,7 +69,7 @@ def _specs(ports: Sequence[Port]) -> list[TensorSpec]:
     return [TensorSpec(port.name, port.kind.name, port.kind.shape or ()) for port in ports if port.kind.is_tensor]
 
 
-def part_row(part: Artifact) -> tuple[dict[str, Any], bytes]:
+def artifact_row(part: Artifact) -> tuple[dict[str, Any], bytes]:
     """Return the description of one of several artifacts of a file, and its code."""
     externals, code = with_externals(part)
     row = {
@@ -92,12 +92,12 @@ def read_program(path: str | os.PathLike[str], artifact: Artifact, store: Parame
     """Return the program in a file that was read."""
     fields = Fields(Path(path), "metadata", artifact.metadata, ArtifactError)
     registers = fields.count("registers")
-    if registers > _MOST_REGISTERS:
-        raise fields.fail("registers", f"at most {_MOST_REGISTERS} registers", registers)
+    if registers > _MAX_REGISTERS:
+        raise fields.fail("registers", f"at most {_MAX_REGISTERS} registers", registers)
     parts, start = [], 0
     for row in fields.each("parts"):
         size = row.count("bytes")
-        parts.append(read_part(row, artifact.target, artifact.code[start : start + size], store))
+        parts.append(read_artifact(row, artifact.target, artifact.code[start : start + size], store))
         start += size
     if start != len(artifact.code):
         raise fields.fail("parts", f"parts that fill the {len(artifact.code)} bytes of code in the file", start)
@@ -136,8 +136,8 @@ def _parsed_kind(row: Fields, name: str, text: str) -> Kind:
         raise row.fail(f"{row.place}.{name}", "a kind of a value", text) from None
 
 
-def read_part(row: Fields, target: str, code: bytes, store: ParameterStore) -> Artifact:
-    """Return the artifact written by `part_row`."""
+def read_artifact(row: Fields, target: str, code: bytes, store: ParameterStore) -> Artifact:
+    """Return the artifact written by `artifact_row`."""
     own, externals = split_externals(row, code, store)
     return Artifact(
         target=target,

@@ -19,10 +19,10 @@ from mirlo.runtime.inputs import bind
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile
-from mirlo.runtime.program_file import part_row, read_part
+from mirlo.runtime.program_file import artifact_row, read_artifact
 
 LOADER = "specialized"
-MOST_SHAPES = 1024
+MAX_COUNTED_SHAPES = 1024
 """Maximum number of combinations of shapes that are counted; beyond it the least frequent are dropped."""
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -39,7 +39,7 @@ class ShapeCount:
 
 
 @dataclass
-class _Seen:
+class _InputShapes:
     """The shapes of all inputs of a call."""
 
     build: Executable | None
@@ -64,7 +64,7 @@ class Specialized(Executable):
         ordered = sorted(builds, key=lambda build: -sum(isinstance(d, int) for s in build.inputs for d in s.shape))
         self.builds = tuple(Executable(build, store, device) for build in ordered)
         """The specializations, in the order in which they are tried."""
-        self._seen: dict[Shapes, _Seen] = {}
+        self._seen: dict[Shapes, _InputShapes] = {}
         self._lock = make_lock()
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
@@ -125,7 +125,7 @@ class Specialized(Executable):
     def save(self, path: str | os.PathLike[str]) -> None:
         rows, code = [], []
         for artifact in self._artifacts():
-            row, own = part_row(artifact)
+            row, own = artifact_row(artifact)
             rows.append(row)
             code.append(own)
         names = {spec.name: spec for each in self._artifacts() for spec in each.params}
@@ -171,15 +171,15 @@ class Specialized(Executable):
         seen.count += 1
         return seen.call
 
-    def _meet(self, shapes: Shapes | None) -> _Seen | None:
+    def _meet(self, shapes: Shapes | None) -> _InputShapes | None:
         """Choose the build for new shapes; return None if they fit no input."""
         if shapes is None or not _fits(self.artifact, shapes):
             return None
         build = self._find(shapes)
-        seen = _Seen(build, super().__call__ if build is None else build.__call__)
+        seen = _InputShapes(build, super().__call__ if build is None else build.__call__)
         with self._lock:
-            if len(self._seen) >= MOST_SHAPES:
-                kept = sorted(self._seen.items(), key=lambda item: -item[1].count)[: MOST_SHAPES // 2]
+            if len(self._seen) >= MAX_COUNTED_SHAPES:
+                kept = sorted(self._seen.items(), key=lambda item: -item[1].count)[: MAX_COUNTED_SHAPES // 2]
                 self._seen = dict(kept)
             return self._seen.setdefault(shapes, seen)
 
@@ -232,13 +232,13 @@ def _check_build(artifact: Artifact, build: Artifact) -> None:
             raise ArtifactError("the specialized builds of a model must have its inputs and outputs")
 
 
-def parts_of(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore) -> list[Artifact]:
+def read_builds(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore) -> list[Artifact]:
     """Return the artifacts in a file that was read: the general one, then the specializations."""
     fields = Fields(Path(path), "metadata", artifact.metadata, ArtifactError)
     parts, start = [], 0
     for row in fields.each("parts"):
         size = row.count("bytes")
-        parts.append(read_part(row, artifact.target, artifact.code[start : start + size], store))
+        parts.append(read_artifact(row, artifact.target, artifact.code[start : start + size], store))
         start += size
     if not parts or start != len(artifact.code):
         raise fields.fail("parts", f"parts that fill the {len(artifact.code)} bytes of code in the file", start)
@@ -249,5 +249,5 @@ def specialized_of(
     path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore, device: int | None = None
 ) -> Specialized:
     """Return the model in a file that was read."""
-    parts = parts_of(path, artifact, store)
+    parts = read_builds(path, artifact, store)
     return Specialized(parts[0], store, parts[1:], device)

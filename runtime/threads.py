@@ -22,7 +22,7 @@ SYMBOL = "mirlo_parallel"
 SPINS = 4000
 """Polls of the job, some 10 ns each, before a worker goes to sleep."""
 
-MOST_CORES = 1024
+MAX_CORES = 1024
 """Maximum number of cores in the pool's masks (`affinity.ll`)."""
 
 _X86, _ARM = "call void @llvm.x86.sse2.pause()", "call void @llvm.aarch64.hint(i32 1)"
@@ -71,7 +71,7 @@ def ensure(threads: int) -> None:
         if _pool is None:
             _pool = _compile()
             os.register_at_fork(after_in_child=_after_fork)
-            _tell_cores(_pool)
+            _set_cores(_pool)
         # More threads than cores only compete with each other.
         _pool.start(min(threads, available_cores()) - 1)
 
@@ -80,7 +80,7 @@ def _after_fork() -> None:
     """Reset the pool: a child has its memory but none of its threads; models that it calls start new ones."""
     if _pool is not None:
         _pool.keep.reset()
-        _tell_cores(_pool)
+        _set_cores(_pool)
         _restart.append(True)
 
 
@@ -95,12 +95,12 @@ def revive(threads: int) -> None:
 
 
 @dataclass
-class _Kept:
+class _LiveObjects:
     engine: Any
     reset: Any
 
 
-def _tell_cores(pool: _Pool) -> None:
+def _set_cores(pool: _Pool) -> None:
     cores = _cores_in_order()
     pool.cores((ctypes.c_int32 * max(len(cores), 1))(*cores), len(cores))
 
@@ -111,7 +111,7 @@ def _cores_in_order() -> list[int]:
         cores = sorted(os.sched_getaffinity(0))
     except AttributeError:
         return []
-    if cores[-1] >= MOST_CORES:
+    if cores[-1] >= MAX_CORES:
         return []  # more than the masks of the pool hold: the system places the workers
     rank = {core: _siblings(core).index(core) for core in cores}
     return sorted(cores, key=lambda core: (rank[core], core))
@@ -160,4 +160,4 @@ def _compile() -> _Pool:
     address = engine.get_function_address(SYMBOL)
     reset()
     llvm.add_symbol(SYMBOL, address)
-    return _Pool(start, cores, address, _Kept(engine, reset))
+    return _Pool(start, cores, address, _LiveObjects(engine, reset))

@@ -66,18 +66,18 @@ def _mapping(kind: Kind, value: Any, name: str) -> dict[Any, Any]:
     """Return a copy of a map that a caller gives, with keys and values as Python's own scalars."""
     if not isinstance(value, Mapping):
         raise InputError(f"input '{name}': expected a dictionary for {kind}, found {type(value).__name__}")
-    made = {_plain(key): _plain(item) for key, item in value.items()}
-    problem = _map_complaint(kind, made)
+    made = {_unwrap(key): _unwrap(item) for key, item in value.items()}
+    problem = _map_type_error(kind, made)
     if problem is not None:
         raise InputError(f"input '{name}': {problem}")
     return made
 
 
-def _plain(value: Any) -> Any:
+def _unwrap(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _map_complaint(kind: Kind, value: Any) -> str | None:
+def _map_type_error(kind: Kind, value: Any) -> str | None:
     if type(value) is not dict:
         return f"expected a dictionary for {kind}, found {type(value).__name__}"
     assert kind.key is not None
@@ -112,16 +112,16 @@ def _fits(wanted: Sequence[int | str], found: Sequence[int]) -> bool:
     )
 
 
-def complaint(kind: Kind, value: Any) -> str | None:
+def type_error(kind: Kind, value: Any) -> str | None:
     """Why a value that a host function made is not of its kind; None if it is."""
     if kind.name == OPTIONAL:
-        return None if value is None else complaint(_element(kind), value)
+        return None if value is None else type_error(_element(kind), value)
     if kind.name == SEQUENCE:
         if not isinstance(value, tuple):
             return f"expected a tuple for {kind}, found {type(value).__name__}"
-        return next((text for item in value if (text := complaint(_element(kind), item))), None)
+        return next((text for item in value if (text := type_error(_element(kind), item))), None)
     if kind.name == MAP:
-        return _map_complaint(kind, value)
+        return _map_type_error(kind, value)
     if not isinstance(value, np.ndarray):
         return f"expected an array for {kind}, found {type(value).__name__}"
     element = element_type_of(value.dtype)

@@ -10,10 +10,10 @@ from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
-from mirlo.passes.lower.parallel import known_flops
+from mirlo.passes.lower.parallel import static_flops
 from mirlo.passes.memory import packed
 from mirlo.passes.memory.names import ALLOCATE, CHECK
-from mirlo.passes.memory.symbols import CHECKS, LATE, SHOWN, SIZES, SYMBOLS
+from mirlo.passes.memory.symbols import CHECKS, LATE, MAX_SHOWN_DIMS, SIZES, SYMBOLS
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
 from mirlo.runtime.artifact import KernelInfo, TensorSpec
@@ -64,7 +64,7 @@ def run_time_facts(main: ir.Operation, module: ir.Module) -> dict[str, list[str]
     """Return the metadata of an artifact about dynamic sizes and run-time functions."""
     facts: dict[str, Any] = {
         key.removeprefix("relax."): [ir.StringAttr(text).value for text in ir.ArrayAttr(main.attributes[key])]
-        for key in (SYMBOLS, SIZES, CHECKS, SHOWN, LATE) if key in main.attributes
+        for key in (SYMBOLS, SIZES, CHECKS, MAX_SHOWN_DIMS, LATE) if key in main.attributes
     }  # fmt: skip
     names = (op.operation.attributes["sym_name"] for op in module.body.operations if op.operation.name == "func.func")
     if facts and ir.StringAttr.get(ALLOCATE) in list(names):
@@ -94,7 +94,7 @@ def kernel_rows(main: ir.Operation, module: ir.Module) -> list[KernelInfo]:
             continue
         symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
         attributes = functions[symbol].attributes
-        flops = known_flops(functions[symbol]) or 0
+        flops = static_flops(functions[symbol]) or 0
         operands = list(call.operands)
         kind = ir.StringAttr(attributes[KIND]).value if KIND in attributes else ""
         if packed.TYPES in attributes:

@@ -94,11 +94,11 @@ def _reasons(session: Session, targets: Targets) -> dict[str, str]:
         if isinstance(note, Placement):
             for node in note.nodes:
                 said = [f"{name}: {why}" for name in note.targets if (why := note.why_not(node.id, name))]
-                found[_place(node)] = f" ({'; '.join(said)})" if said else ""
+                found[_source_position(node)] = f" ({'; '.join(said)})" if said else ""
     return found
 
 
-def _place(node: Any) -> str:
+def _source_position(node: Any) -> str:
     names = ", ".join(f'"{name}"' for name in node.names)
     return str(node.place if not names or names in node.place else names)
 

@@ -67,7 +67,7 @@ def check_expected(chunk: Chunk, diagnostics: Diagnostics) -> bool:
 
 
 def _expectations(chunk: Chunk) -> Iterator[Expectation]:
-    lines = chunk.numbered_lines
+    lines = chunk.with_line_numbers
     with_comment = {number for number, line in lines if ATTEMPT.search(line)}
     for number, line in lines:
         found = EXPECTED.search(line)

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 def leave(code: int) -> NoReturn:
     """End the process as `sys.exit` does: what was registered for the end runs, what was printed is there."""
-    if _is_watched() or _is_busy():
+    if _is_watched() or _has_running_threads():
         sys.exit(code)
     # Also the finalizers of `weakref.finalize`, with which temporary folders go away.
     atexit._run_exitfuncs()
@@ -34,6 +34,6 @@ def _is_watched() -> bool:
     return tools or sys.gettrace() is not None or sys.getprofile() is not None or bool(sys.flags.interactive)
 
 
-def _is_busy() -> bool:
+def _has_running_threads() -> bool:
     """Whether there are threads that the process waits for."""
     return any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread())

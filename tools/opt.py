@@ -68,7 +68,7 @@ def _fail(message: str) -> int:
 def _run(arguments: OptArguments) -> int:
     for name in arguments.plugins:
         _load_plugin(name)
-    told = _tell(arguments)
+    told = _information_text(arguments)
     if told is not None:
         sys.stdout.write(told)
         return 0
@@ -99,7 +99,7 @@ def _load_plugin(name: str) -> None:
         raise UsageError(f"cannot import the passes of '{name}': {type(error).__name__}: {error}") from error
 
 
-def _tell(arguments: OptArguments) -> str | None:
+def _information_text(arguments: OptArguments) -> str | None:
     """Return the text for flags that only print information."""
     if arguments.help or arguments.list_passes:
         from mirlo.tools import opt_help

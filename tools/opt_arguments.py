@@ -144,7 +144,7 @@ def parse_arguments(argv: Sequence[str]) -> OptArguments:
             if has_value:
                 raise UsageError(f"flag '{flag.name}' takes no value, got '{value}'")
             setattr(arguments, flag.field, flag.value)
-    _settle_inputs(arguments, inputs)
+    _resolve_inputs(arguments, inputs)
     return arguments
 
 
@@ -164,7 +164,7 @@ def _set(arguments: OptArguments, flag: Flag, value: str) -> None:
         setattr(arguments, flag.field, value)
 
 
-def _settle_inputs(arguments: OptArguments, inputs: list[str]) -> None:
+def _resolve_inputs(arguments: OptArguments, inputs: list[str]) -> None:
     if arguments.help:
         # `--help PASS` and `--PASS --help` ask for the same.
         arguments.passes += [(name, "") for name in inputs]

@@ -24,7 +24,7 @@ from benchmarks.turns import bound_runner
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.runtime.params import ParameterStore
-from mirlo.tools.bench.peak import make_peak
+from mirlo.tools.bench.peak import peak_loop
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {arguments.core})
-    peak = make_peak()
+    peak = peak_loop()
     print(f"{'case':42} {'machine':>8} {'mirlo':>8} {'of peak':>8} {'ORT':>8} {'mirlo/ORT':>10}   (GFLOP/s)")
     for case in CASES:
         if arguments.names and not any(name in case.name for name in arguments.names):

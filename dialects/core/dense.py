@@ -28,7 +28,7 @@ def read_dense(attribute: ir.Attribute, kind: TensorType) -> np.ndarray:
     return found.reshape(kind.static_shape).astype(target, copy=False)
 
 
-def make_dense(array: np.ndarray, kind: TensorType) -> ir.Attribute:
+def dense_attribute(array: np.ndarray, kind: TensorType) -> ir.Attribute:
     """Return a dense attribute of this type with the array's elements."""
     import numpy as np
 

@@ -161,7 +161,7 @@ def _make(terms: Mapping[Monomial, int]) -> Dim:
 def _monomial(atoms: Monomial) -> Monomial:
     """Return a product of atoms in canonical order; `min(1, n)` times itself or times `n` is the other operand."""
     for atom in atoms:
-        limited = _limited_to_one(atom)
+        limited = _size_below_one(atom)
         if limited is not None:
             rest = list(atoms)
             rest.remove(atom)
@@ -170,7 +170,7 @@ def _monomial(atoms: Monomial) -> Monomial:
     return tuple(sorted(atoms))
 
 
-def _limited_to_one(atom: Atom) -> Atom | None:
+def _size_below_one(atom: Atom) -> Atom | None:
     """Return the atom of the size that `min(1, size)` limits, or None."""
     parts = atom_parts(atom) if atom.startswith("min(") else None
     if parts is None or 1 not in parts[1:]:
@@ -291,7 +291,7 @@ def _simplify_min(left: Dim, right: Dim) -> Dim | None:
     if larger is not None:
         return left + right - larger
     for one, other in ((left, right), (right, left)):  # min(1, min(4, n)) is min(1, n)
-        parts = _whole_atom(other)
+        parts = _single_atom(other)
         if parts is None or parts[0] != "min":
             continue
         for inner, rest in (parts[1:], parts[:0:-1]):
@@ -300,7 +300,7 @@ def _simplify_min(left: Dim, right: Dim) -> Dim | None:
     return None
 
 
-def _whole_atom(dim: Dim) -> tuple[str, Dim, Dim] | None:
+def _single_atom(dim: Dim) -> tuple[str, Dim, Dim] | None:
     """Return the function and arguments of a dim that is a single `floordiv`, `mod`, `min` or `max`."""
     if isinstance(dim, int) or len(dim.terms) != 1 or dim.terms[0][1] != 1 or len(dim.terms[0][0]) != 1:
         return None
@@ -317,10 +317,10 @@ _SIMPLIFY: dict[str, Callable[[Dim, Dim], Dim | None]] = {
 
 def is_nonnegative(dim: Dim) -> bool:
     """Return whether a dim is non-negative for all values of its symbols."""
-    return dim is not UNKNOWN and _is_nonnegative(dim, _MOST_BOUNDS)
+    return dim is not UNKNOWN and _is_nonnegative(dim, _MAX_BOUNDS)
 
 
-_MOST_BOUNDS = 3
+_MAX_BOUNDS = 3
 """The most quotients that are replaced by their bounds, one after another: the search is exponential."""
 
 
@@ -328,11 +328,12 @@ def _is_nonnegative(dim: Dim, bounds: int) -> bool:
     if all(factor >= 0 and all(map(_is_nonnegative_atom, atoms)) for atoms, factor in terms_of(dim)):
         return True
     return bounds > 0 and any(
-        all(_is_nonnegative(lower, bounds - 1) for lower in lowers) for lowers in (*_lower_bounds(dim), *_sides(dim))
+        all(_is_nonnegative(lower, bounds - 1) for lower in lowers)
+        for lowers in (*_lower_bounds(dim), *_min_max_cases(dim))
     )
 
 
-def _sides(dim: Dim) -> Iterator[list[Dim]]:
+def _min_max_cases(dim: Dim) -> Iterator[list[Dim]]:
     """Yield cases with each operand of a minimum or maximum in its place.
 
     The dim is non-negative if all dims of one case are.

@@ -41,7 +41,7 @@ __all__ = [
     "is_nonnegative",
     "is_static",
     "is_symbol_name",
-    "known",
+    "is_certain",
     "maximum",
     "minimum",
     "parse",
@@ -78,7 +78,7 @@ def same_product(left: Dim, right: Dim) -> bool:
     return all(len(terms) == 1 for terms in both) and both[0][0][0] == both[1][0][0]
 
 
-def known(test: Callable[[], bool]) -> bool:
+def is_certain(test: Callable[[], bool]) -> bool:
     """Return whether a comparison of dims is known to hold; False if it depends on run-time sizes."""
     try:
         return test()

@@ -289,7 +289,7 @@ def larger(left: IndexExpr, right: IndexExpr, extents: Extents) -> IndexExpr | N
         low, high = (left - right).range(extents)
     except UndecidedDim:
         return None
-    return left if D.known(lambda: low >= 0) else right if D.known(lambda: high <= 0) else None
+    return left if D.is_certain(lambda: low >= 0) else right if D.is_certain(lambda: high <= 0) else None
 
 
 def flatten(dims: Iterable[IndexExpr], strides: Iterable[Dim]) -> IndexExpr:

@@ -62,7 +62,7 @@ def slice_size(size: Dim, begin: int, end: int, stride: int) -> Dim:
     if low == 0:
         span = high
     elif high == size:
-        span = _rest(size, begin)
+        span = _remaining(size, begin)
     else:
         span = D.maximum(high - low, 0)
     return D.ceildiv(span, stride)
@@ -77,23 +77,23 @@ def slice_start(size: Dim, begin: int, stride: int) -> Dim:
     return size + begin if begin < 0 else D.minimum(size - 1, begin)
 
 
-_FAR = 2**31 - 2
+_MAX_BOUND = 2**31 - 2
 """Exporters write 'to the end' as a value near the largest 32-bit or 64-bit integer; no dim reaches this bound."""
 
 
 def _from_end(position: int) -> int:
     """Return the next position; the position after -1, the last element, is the end."""
-    return _FAR if position == -1 else position + 1
+    return _MAX_BOUND if position == -1 else position + 1
 
 
 def _position(size: Dim, position: int) -> Dim:
     """Return a position clamped to a symbolic dim."""
     if position < 0:
-        return 0 if position <= -_FAR else D.maximum(size + position, 0)
-    return size if position >= _FAR else D.minimum(size, position)
+        return 0 if position <= -_MAX_BOUND else D.maximum(size + position, 0)
+    return size if position >= _MAX_BOUND else D.minimum(size, position)
 
 
-def _rest(size: Dim, begin: int) -> Dim:
+def _remaining(size: Dim, begin: int) -> Dim:
     """Return the number of elements from `begin` to the end."""
     return D.maximum(size - begin, 0) if begin > 0 else D.minimum(size, -begin)
 

@@ -56,7 +56,7 @@ class Col2im(RelaxOp, name="col2im"):
         require_kind(x, NUMBER, "operand")
         require_rank(x, 3, "operand")
         count = len(image)
-        if not count or any(D.known(partial(operator.lt, size, 1)) for size in image):
+        if not count or any(D.is_certain(partial(operator.lt, size, 1)) for size in image):
             raise OpError(f"image must be sizes, got {shape_text(image)}")
         strides, dilations = per_dim(strides, count, 1, 1, "strides"), per_dim(dilations, count, 1, 1, "dilations")
         pads = padding_pairs(padding, count)
@@ -67,7 +67,7 @@ class Col2im(RelaxOp, name="col2im"):
             if window or channels < 1:
                 raise OpError("with sizes, window must be left out, and channels be given")
             return x.with_shape((x.shape[0], channels, *image))
-        if len(window) != count or any(D.known(partial(operator.lt, size, 1)) for size in window) or channels:
+        if len(window) != count or any(D.is_certain(partial(operator.lt, size, 1)) for size in window) or channels:
             raise OpError(f"window must be the sizes of {count} dims, channels be left out, got {shape_text(window)}")
         windows = [window_count(image[i], window[i], strides[i], dilations[i], pads[i]) for i in range(count)]
         if all(isinstance(size, int) for size in (*image, *window)):

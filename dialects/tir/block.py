@@ -78,11 +78,11 @@ class Block(TirOp, name="block"):
         self, maps: list[ir.Attribute], outside: list[ir.Attribute], ins: list[ir.Value], outs: list[ir.Value]
     ) -> None:
         for i, (number, value) in enumerate(zip(outside, ins, strict=True)):
-            _check_number(f"entry #{i} of 'outside'", number, value)
+            _check_count(f"entry #{i} of 'outside'", number, value)
             if not isinstance(number, ir.UnitAttr) and isinstance(maps[i], ir.UnitAttr):
                 raise OpError(f"entry #{i} of 'outside' is for a tensor that the body reads itself and must be unit")
         for i, (number, value) in enumerate(zip(self.init, outs, strict=True)):
-            _check_number(f"entry #{i} of 'init'", number, value)
+            _check_count(f"entry #{i} of 'init'", number, value)
         if (REDUCE in self.axes) != any(not isinstance(entry, ir.UnitAttr) for entry in self.init):
             raise OpError("an output has an initial value exactly when the block has a reduction axis")
 
@@ -138,7 +138,7 @@ def _check_map(what: str, attribute: ir.Attribute, value_type: ir.Type, domain: 
             raise OpError(f"{what} reaches from {taken.low} to {taken.high} in dim {i} of {value_type}: {expr}")
 
 
-def _check_number(what: str, number: ir.Attribute, value: ir.Value) -> None:
+def _check_count(what: str, number: ir.Attribute, value: ir.Value) -> None:
     element = value.type.element_type
     if isinstance(number, ir.UnitAttr):
         return

@@ -12,10 +12,10 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.driver.models import open_model
 from mirlo.driver.place.decision import Candidate, Decision, Nodes, RegionCost
 from mirlo.driver.place.estimate import Estimate, figures_of
-from mirlo.driver.place.known import Known
-from mirlo.driver.place.measure import time_in_turns
+from mirlo.driver.place.measure import time_alternately
 from mirlo.driver.place.regions import region_modules
-from mirlo.driver.place.survey import Survey, place
+from mirlo.driver.place.store import PlacementStore
+from mirlo.driver.place.survey import Survey, place_parts
 from mirlo.driver.programs.detect import main_of
 from mirlo.passes.byoc.restrict import as_text
 from mirlo.passes.byoc.target_list import Targets
@@ -23,7 +23,7 @@ from mirlo.passes.targets import TargetError, find_target
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
 
-MOST_REGIONS = 24
+MAX_MEASURED_REGIONS = 24
 """Regions that are measured for themselves, those of the most work; others stay where priority puts them."""
 CompileAs = Callable[[Any, ParameterStore, str, Nodes | None, bool], Any]
 """Compiles a module with its weights for targets, with the nodes that each may have; the flag says whether it is the
@@ -43,7 +43,7 @@ class Problem:
     """Passes that come before it is placed."""
     settings: str | None = ""
     """What else the times depend on; None where that cannot be told, and nothing is kept."""
-    known: Known | None = None
+    known: PlacementStore | None = None
     tell: Callable[[str], None] = field(default=lambda step: None)
 
 
@@ -51,7 +51,7 @@ def choose(problem: Problem, how: str) -> Decision:
     """Compare alternatives by estimated or measured cost."""
     if problem.targets.host is None:
         raise TargetError(f"placement by cost needs a target that compiles the rest: '{problem.targets},llvm'")
-    _require_numbers(problem.module)
+    _require_static_inputs(problem.module)
     chooser = _Chooser(problem)
     if how == "estimated":
         return chooser.estimated()
@@ -92,7 +92,7 @@ class _Chooser:
     def survey(self, targets: Targets, nodes: str = "") -> Survey:
         """Return the survey of a copy of the model, placed anew."""
         opened = open_model(self.problem.module, None, self.problem.params)
-        return place(opened, targets, nodes, self.problem.before)
+        return place_parts(opened, targets, nodes, self.problem.before)
 
     @cached_property
     def by_priority(self) -> Survey:
@@ -110,11 +110,11 @@ class _Chooser:
         """All on the host, as much as possible on each target, by priority, by region; each placement once."""
         found = [Candidate(f"all on {self.host}", self._full({}))]
         found += [
-            Candidate(f"{name}, {self.host}", self._full({name: _taken(survey, name)}))
+            Candidate(f"{name}, {self.host}", self._full({name: _assigned_nodes(survey, name)}))
             for name, survey in self.singles.items()
         ]
         names = [target.name for target in self.problem.targets.generators]
-        split = {name: _taken(self.by_priority, name) for name in names}
+        split = {name: _assigned_nodes(self.by_priority, name) for name in names}
         found.append(Candidate("by priority", self._full(split)))
         if by_region is not None:
             found.append(Candidate("by region", self._full(by_region)))
@@ -127,7 +127,7 @@ class _Chooser:
     def _elsewhere(self, region: Any) -> Iterator[str]:
         """Who else could have a region: other code generators that take some of its nodes, and the host."""
         for name, survey in self.singles.items():
-            if name != region.target and set(_taken(survey, name)) & set(region.nodes):
+            if name != region.target and set(_assigned_nodes(survey, name)) & set(region.nodes):
                 yield name
         yield self.host
 
@@ -138,7 +138,7 @@ class _Chooser:
             if winner == region.target:
                 nodes.setdefault(winner, []).extend(region.nodes)
             elif winner != self.host:
-                taken = set(_taken(self.singles[winner], winner))
+                taken = set(_assigned_nodes(self.singles[winner], winner))
                 nodes.setdefault(winner, []).extend(node for node in region.nodes if node in taken)
         return nodes
 
@@ -190,7 +190,7 @@ class _Chooser:
         if not compiled:
             raise problems[candidates[-1].name]
         self.problem.tell("measure")
-        timings = time_in_turns(compiled)
+        timings = time_alternately(compiled)
         found = []
         for candidate in candidates:
             timing = timings.get(candidate.name)
@@ -213,14 +213,14 @@ class _Chooser:
 
     def _measured_regions(self) -> list[RegionCost]:
         opened = open_model(self.problem.module, None, self.problem.params)
-        largest = sorted(self.regions, key=lambda region: -(region.flops or 0))[:MOST_REGIONS]
+        largest = sorted(self.regions, key=lambda region: -(region.flops or 0))[:MAX_MEASURED_REGIONS]
         wanted = {region.function for region in largest}
         modules = region_modules(opened, self.problem.targets, self.problem.before, wanted)
         timed: dict[str, tuple[dict[str, float], str]] = {}
         costs = []
         for region in self.regions:
             if region.function not in wanted:
-                said = f"not measured: {MOST_REGIONS} others do more"
+                said = f"not measured: {MAX_MEASURED_REGIONS} others do more"
                 costs.append(RegionCost(region.function, region.target, len(region.nodes), {}, region.target, said))
                 continue
             module = modules[region.function]
@@ -246,7 +246,7 @@ class _Chooser:
                 compiled[name] = self.problem.compile_as(module, params, text, None, False)
             except MirloError as error:
                 problems.append(f"{name} cannot compile it: {str(error).splitlines()[0]}")
-        timings = time_in_turns(compiled) if compiled else {}
+        timings = time_alternately(compiled) if compiled else {}
         problems += [f"results of {name} differ" for name, timing in timings.items() if not timing.agrees]
         return {name: round(t.microseconds, 1) for name, t in timings.items() if t.agrees}, "; ".join(problems)
 
@@ -256,7 +256,7 @@ class _Chooser:
         return Decision(how, self.problem.threads, best.name, tuple(candidates), tuple(regions))
 
 
-def _require_numbers(module: Any) -> None:
+def _require_static_inputs(module: Any) -> None:
     """Raise an error if inputs have dynamic dims: the best placement depends on their sizes."""
     with module.context:
         main = main_of(module)
@@ -269,5 +269,5 @@ def _require_numbers(module: Any) -> None:
                 )
 
 
-def _taken(survey: Survey, target: str) -> list[int]:
+def _assigned_nodes(survey: Survey, target: str) -> list[int]:
     return sorted(node for taken in survey.placement.taken if taken.target == target for node in taken.nodes)

@@ -7,7 +7,7 @@ from typing import Any
 from mirlo.driver.model_cache import extended
 from mirlo.driver.place.choose import Problem, choose
 from mirlo.driver.place.decision import Decision, Nodes
-from mirlo.driver.place.known import Known
+from mirlo.driver.place.store import PlacementStore
 from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.session import Session
@@ -42,7 +42,7 @@ def decide(
             )
         )  # fmt: skip
 
-    known = Known(request.cache.folder / FILE) if request.cache is not None else None
+    known = PlacementStore(request.cache.folder / FILE) if request.cache is not None else None
     settings = _settings(targets, request)
     problem = Problem(
         module, session.params, targets, request.threads, compile_as, before, settings, known, request.progress

@@ -13,10 +13,10 @@ import numpy as np
 from mirlo.runtime.executable import Executable
 
 ROUNDS = 9
-ROUND_SECONDS = 0.02
+MIN_ROUND_SECONDS = 0.02
 """What one alternative runs at least in one round."""
 MAX_REPEATS = 100
-HOPELESS = 4.0
+GIVE_UP_RATIO = 4.0
 """What takes so many times longer than the fastest one is not timed again, if that takes time."""
 CHEAP = 20_000.0
 """Microseconds that anything may take in every round."""
@@ -36,7 +36,7 @@ class PlacementTiming:
     agrees: bool = True
 
 
-def time_in_turns(executables: Mapping[str, Any]) -> dict[str, PlacementTiming]:
+def time_alternately(executables: Mapping[str, Any]) -> dict[str, PlacementTiming]:
     """Time builds of the same model alternately; the first one is what others are compared with."""
     runs = list(executables.values())
     inputs = list(runs[0].random_inputs(0).values())
@@ -44,7 +44,7 @@ def time_in_turns(executables: Mapping[str, Any]) -> dict[str, PlacementTiming]:
     agree = [_agrees(found, results[0]) for found in results]
     first = [min(_time(run, inputs, 1) for _ in range(2)) for run in runs]
     times: list[list[float]] = [[microseconds] for microseconds in first]
-    quick = [i for i, microseconds in enumerate(first) if microseconds <= max(CHEAP, HOPELESS * min(first))]
+    quick = [i for i, microseconds in enumerate(first) if microseconds <= max(CHEAP, GIVE_UP_RATIO * min(first))]
     for number in range(ROUNDS):
         for i in quick if number % 2 == 0 else reversed(quick):
             times[i].append(_time(runs[i], inputs, _repeats(first[i])))
@@ -79,7 +79,7 @@ def _agrees(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
 
 
 def _repeats(microseconds: float) -> int:
-    return max(1, min(MAX_REPEATS, int(ROUND_SECONDS * 1e6 / max(microseconds, 1.0))))
+    return max(1, min(MAX_REPEATS, int(MIN_ROUND_SECONDS * 1e6 / max(microseconds, 1.0))))
 
 
 def _time(run: Any, inputs: Sequence[Any], repeats: int) -> float:

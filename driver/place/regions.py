@@ -18,10 +18,10 @@ def region_modules(opened: OpenedModel, targets: Targets, before: str, wanted: C
     with opened.module.context, ir.Location.unknown():
         Pipeline(targets.dividing(before=before)).run(opened.module, opened.session)
         functions = functions_of(opened.module.operation)
-        return {name: _alone(functions[name], functions, opened.session) for name in wanted}
+        return {name: _region_module(functions[name], functions, opened.session) for name in wanted}
 
 
-def _alone(region: Any, functions: dict[str, Any], session: Any) -> Any:
+def _region_module(region: Any, functions: dict[str, Any], session: Any) -> Any:
     made = ir.Module.create()
     with ir.InsertionPoint(made.body):
         main = region.clone()

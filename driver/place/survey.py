@@ -12,7 +12,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.driver.models import OpenedModel, open_model
 from mirlo.driver.place.decision import Decision
 from mirlo.passes.byoc.hoist_layouts import LayoutRecord
-from mirlo.passes.byoc.records import AttemptRecord, Placement, RegionRecord, Taken
+from mirlo.passes.byoc.records import AttemptRecord, CompositeRecord, Placement, RegionRecord
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.targets import TargetError
@@ -22,7 +22,7 @@ from mirlo.passes.targets import TargetError
 class Indexed(Placement):
     """A placement that answers about thousands of nodes without looking through all records for each."""
 
-    def owner(self, node: int) -> Taken | None:
+    def owner(self, node: int) -> CompositeRecord | None:
         return self._owners.get(node)
 
     def about(self, node: int) -> list[AttemptRecord]:
@@ -33,7 +33,7 @@ class Indexed(Placement):
         return self._regions.get(node)
 
     @cached_property
-    def _owners(self) -> dict[int, Taken]:
+    def _owners(self) -> dict[int, CompositeRecord]:
         return {node: taken for taken in self.taken for node in taken.nodes}
 
     @cached_property
@@ -139,7 +139,7 @@ def survey(
     model: Any, target: str | Sequence[str], shapes: Mapping[str, Sequence[int | str]] | None = None, nodes: str = ""
 ) -> Survey:
     """Place the parts of a model; `nodes` says which nodes a target may have, as the option of `partition` does."""
-    return place(open_model(model, shapes), divided(target), nodes)
+    return place_parts(open_model(model, shapes), divided(target), nodes)
 
 
 def divided(target: str | Sequence[str]) -> Targets:
@@ -153,7 +153,7 @@ def divided(target: str | Sequence[str]) -> Targets:
     return targets
 
 
-def place(opened: OpenedModel, targets: Targets, nodes: str = "", before: str = "") -> Survey:
+def place_parts(opened: OpenedModel, targets: Targets, nodes: str = "", before: str = "") -> Survey:
     """Place the parts of a model that is open, after these passes; its module is changed."""
     first = len(opened.session.notes)
     with opened.module.context, ir.Location.unknown():

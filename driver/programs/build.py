@@ -13,11 +13,11 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.compiled_program import CompiledProgram, Port
 from mirlo.runtime.kinds import Kind, parse_kind
 
-CompilePart = Callable[[Any, int], Artifact]
+CompileSubgraph = Callable[[Any, int], Artifact]
 """Compiles a module; the number is that of the part."""
 
 
-def build_program(module: Any, session: Session, target: str, compile_part: CompilePart) -> CompiledProgram:
+def build_program(module: Any, session: Session, target: str, compile_part: CompileSubgraph) -> CompiledProgram:
     """Cut a module into parts, compile them, and put the program together."""
     with module.context, ir.Location.unknown():
         main = next(op for op in module.body.operations if op.operation.name == "func.func")

@@ -35,7 +35,7 @@ def dim_symbols(value: Any) -> set[str]:
     return {name for dim in shape if isinstance(dim, SymbolicDim) for name in dim.symbols()}
 
 
-def told_by(value: Any) -> set[str]:
+def determined_symbols(value: Any) -> set[str]:
     """Return the symbols that the shape of a tensor determines: those that are dims on their own."""
     kind = TensorType.from_mlir(value.type)
     shape = () if kind is None else kind.shape
@@ -79,7 +79,7 @@ class ProgramOutliner:
         """Symbolic dims are known from the inputs' shapes: tensors are added for those that no input has."""
         wanted = {name for op in operations for name in symbols_in(op)}
         for value in [*self.inputs, *visible]:
-            told = told_by(value) & wanted
+            told = determined_symbols(value) & wanted
             if told:
                 wanted -= told
                 if value not in self.inputs:

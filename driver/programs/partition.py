@@ -14,7 +14,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.driver.programs.detect import CALL, is_host, main_of
-from mirlo.driver.programs.outline import ProgramOutliner, dim_symbols, read_by, symbols_in, told_by
+from mirlo.driver.programs.outline import ProgramOutliner, determined_symbols, dim_symbols, read_by, symbols_in
 from mirlo.passes.graph.constants import constant_value, is_constant
 from mirlo.passes.locations import node_of
 from mirlo.passes.memory.storage_assignment import BIND
@@ -115,9 +115,9 @@ class _Cutter:
         results = [value for op in operations for value in op.results if value in outside]
         if not results:
             return []
-        told = {name for value in (*self.visible, *results) for name in told_by(value)}
+        told = {name for value in (*self.visible, *results) for name in determined_symbols(value)}
         for value in (value for op in operations for value in op.results if value not in outside):
-            news = (told_by(value) & symbols) - told
+            news = (determined_symbols(value) & symbols) - told
             if news:
                 told |= news
                 results.append(value)

@@ -110,14 +110,14 @@ def _weights(module: Any) -> Any:
             found = TensorType.from_mlir(op.results[0].type)
             assert found is not None
             if name not in store:
-                store.add(name, _numbers(rng, found.static_shape, found.dtype.to_numpy()))
+                store.add(name, _random_values(rng, found.static_shape, found.dtype.to_numpy()))
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
     return store
 
 
-def _numbers(rng: Any, shape: Sequence[int], dtype: Any) -> Any:
+def _random_values(rng: Any, shape: Sequence[int], dtype: Any) -> Any:
     kind = np.dtype(dtype)
     if kind.kind in "iub":
         return rng.integers(0, 2, shape).astype(kind)

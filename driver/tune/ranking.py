@@ -8,7 +8,7 @@ from mirlo.driver.tune.tasks import TuningTask
 
 PROMISING = 1.3
 """Choices that are expected to take longer than this part of the time without them are not measured."""
-FEWEST = 12
+MIN_CHOICES_TO_RANK = 12
 """Measured choices from which on it means something how well their order was foreseen."""
 
 
@@ -25,7 +25,7 @@ def promising(task: TuningTask) -> list[int]:
 
 def rank_correlation(expected: Sequence[float], measured: Sequence[float]) -> float | None:
     """Spearman's: 1 where the order was foreseen, 0 where it could have been drawn, -1 where it is reversed."""
-    if len(expected) < FEWEST:
+    if len(expected) < MIN_CHOICES_TO_RANK:
         return None
     first, second = _ranks(expected), _ranks(measured)
     mean = (len(first) - 1) / 2

@@ -20,7 +20,7 @@ from mirlo.driver.tune.ranking import promising, rank_correlation
 from mirlo.driver.tune.tasks import TuningTask, tasks_of
 from mirlo.passes.targets import TargetError
 
-WORTH = 0.97
+MAX_TIME_RATIO = 0.97
 """A choice is kept if it takes less than this part of the time, in both measurements."""
 INSIDE = 0.99
 """And less than this part inside of the model."""
@@ -31,7 +31,7 @@ OPERATORS = 0.3
 CHECKING = 0.15
 """Part of the time that is kept for measuring inside of the model."""
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def tune(
     shapes: Mapping[str, Sequence[int | str]] | None = None,
     seconds: float = 60.0,
     measurer: Measurer | None = None,
-    tell: Tell = lambda text: None,
+    tell: ReportProgress = lambda text: None,
 ) -> TuningReport:
     """Search for faster kernels within a time budget; what is found goes into the database.
 
@@ -124,7 +124,7 @@ class _Search:
     threads: int
     shapes: Mapping[str, Sequence[int | str]] | None
     timer: Measurer
-    tell: Tell
+    tell: ReportProgress
     start: float
     seconds: float
     report: TuningReport = field(default_factory=lambda: TuningReport(0))
@@ -215,7 +215,13 @@ class _Search:
 
 
 def search(
-    task: TuningTask, timer: Measurer, target: str, threads: int, seconds: float, tell: Tell, base: float = 0.0
+    task: TuningTask,
+    timer: Measurer,
+    target: str,
+    threads: int,
+    seconds: float,
+    tell: ReportProgress,
+    base: float = 0.0,
 ) -> Tuned:
     """Search the best choices for one kernel, which takes `base` microseconds without any."""
     start = time.monotonic()
@@ -232,29 +238,29 @@ def search(
         least = min([1.0, *measured.values()])
         tell(f"@{task.function}: {trials} of {len(order)} tried, the best takes {least:.2f} of the time")
     best = min(((ratio, task.choices[i]) for i, ratio in measured.items()), key=lambda e: e[0], default=(1.0, {}))
-    together = _together(task, measured)
+    together = _combine_choices(task, measured)
     if together and time.monotonic() - start <= seconds:
         timing = timer.ratios(task, together, target, threads)
         trials += len(together)
         found = [(ratio, values) for ratio, values in zip(timing.ratios, together, strict=True) if ratio is not None]
         best = min([best, *found], key=lambda entry: entry[0])
-    foreseen = _foreseen(task, measured)
-    if best[0] < WORTH:
+    foreseen = _rank_correlation(task, measured)
+    if best[0] < MAX_TIME_RATIO:
         again = timer.ratios(task, [best[1]], target, threads)
         ratio = again.ratios[0]
-        if ratio is not None and ratio < WORTH:
+        if ratio is not None and ratio < MAX_TIME_RATIO:
             return Tuned(task.function, task.calls, again.microseconds, ratio, best[1], trials, foreseen=foreseen)
     return Tuned(task.function, task.calls, base, 1.0, {}, trials, foreseen=foreseen)
 
 
-def _together(task: TuningTask, measured: Mapping[int, float]) -> list[dict[str, int]]:
+def _combine_choices(task: TuningTask, measured: Mapping[int, float]) -> list[dict[str, int]]:
     """Choices of different things that were each faster, both at once."""
     winners = sorted((i for i, ratio in measured.items() if ratio < 1.0), key=lambda i: measured[i])
     pairs = [(task.choices[i], task.choices[j]) for i, j in combinations(winners, 2)]
     return [{**first, **second} for first, second in pairs if not set(first) & set(second)][:BATCH]
 
 
-def _foreseen(task: TuningTask, measured: Mapping[int, float]) -> float | None:
+def _rank_correlation(task: TuningTask, measured: Mapping[int, float]) -> float | None:
     if not task.expected:
         return None
     told = [(cost, ratio) for i, ratio in measured.items() if (cost := task.expected[i]) is not None]

@@ -9,7 +9,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.tir.view import is_tensor_form, prim_functions
-from mirlo.driver.cutout import again
+from mirlo.driver.clone import clone_with
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.locations import node_of
@@ -103,7 +103,7 @@ def tasks_of(
             if not choices:
                 continue
             expected = () if is_known(key) else _expected(chosen, subject.op, choices, options)
-            alone = str(_alone(subject.site, None if operators else subject.op))
+            alone = str(_operation_module(subject.site, None if operators else subject.op))
             operator = subject.op.name if operators else None
             tasks[key] = TuningTask(key, subject.name, subject.calls, alone, rest, tuple(choices), expected, operator)
     return list(tasks.values()), len(subjects)
@@ -159,7 +159,7 @@ def _sites(module: Any) -> dict[str, list[Any]]:
     return found
 
 
-def _alone(site: Any, function: Any = None) -> Any:
+def _operation_module(site: Any, function: Any = None) -> Any:
     """Return a module whose graph computes an operation as the model does, with its weights as constants.
 
     If the operation is a call, `function` is the callee.
@@ -181,7 +181,7 @@ def _alone(site: Any, function: Any = None) -> Any:
                 operands.append(_stand_in(value))
             else:
                 operands.append(arguments[value] if arguments is not None else next(given))
-        func.ReturnOp(list(again(site, operands).results))
+        func.ReturnOp(list(clone_with(site, operands).results))
     return made
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dense import make_dense
+from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dims import Dim, symbol
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.errors import DimsDiffer, OpMistake, describe_raised
@@ -20,9 +20,9 @@ from mirlo.frontends.onnx import functions, loops, regions, schema
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.broadcasts import Broadcasts
 from mirlo.frontends.onnx.converting import NotSupported, converted
-from mirlo.frontends.onnx.equations import Solved, solve, taken_for_equal
+from mirlo.frontends.onnx.equations import Solved, assume_equal, solve
 from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError
-from mirlo.frontends.onnx.expansion import Expansion, RoundsTooMany
+from mirlo.frontends.onnx.expansion import Expansion, TooManyIterations
 from mirlo.frontends.onnx.fold import fold
 from mirlo.frontends.onnx.graph import NamedNode, steps
 from mirlo.frontends.onnx.inputs import identifier
@@ -33,7 +33,7 @@ from mirlo.frontends.onnx.objects import call_host, object_of
 from mirlo.frontends.onnx.runtime_sizes import bind, bind_unknown, known_sizes, vector
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.strings import MOVERS, moved
-from mirlo.frontends.onnx.validity import complaint
+from mirlo.frontends.onnx.validity import inference_error
 from mirlo.frontends.onnx.values import (
     INLINE_ELEMENTS,
     AnyValue,
@@ -51,7 +51,7 @@ from mirlo.runtime.params import ParameterStore
 SYMBOL_LENGTH = 24
 """Characters of a value's name that are part of the symbols derived from it."""
 
-MOST_AGREED = 8
+MAX_ASSUMED_DIMS = 8
 """Most dims of a node's inputs that are assumed equal to others."""
 
 
@@ -148,13 +148,13 @@ class Body:
     def strings(self, tensor_proto: Any) -> np.ndarray:
         return self.model.weights.strings(tensor_proto)
 
-    def fresh_symbol(self, base: str) -> str:
+    def new_symbol(self, base: str) -> str:
         self._symbols += 1
         name = f"{identifier(base[-SYMBOL_LENGTH:])}.s{self._symbols}"
-        return self.fresh_symbol(base) if name in self.taken else name
+        return self.new_symbol(base) if name in self.taken else name
 
     def symbol_of_data(self, base: str) -> tuple[str, Dim]:
-        name = self.fresh_symbol(base)
+        name = self.new_symbol(base)
         self.of_data += [] if self.solutions is None else [name]
         self._bound.add(name)
         return name, (self.solutions or {}).get(name, symbol(name))
@@ -181,14 +181,14 @@ class Body:
 
     def repeat(
         self,
-        round_: loops.Round | Any,
+        round_: loops.LoopIteration | Any,
         limit: TensorValue | None,
         going: TensorValue | None,
         carried: Sequence[AnyValue],
         room: Dim | None = None,
     ) -> list[Any]:
-        if not isinstance(round_, loops.Round):
-            round_ = loops.round_of_graph(self, round_, len(carried))
+        if not isinstance(round_, loops.LoopIteration):
+            round_ = loops.iteration_of_graph(self, round_, len(carried))
         return loops.repeat(self, round_, limit, going, carried, room)
 
     # Graphs and nodes
@@ -237,7 +237,7 @@ class Body:
             with ir.Location.name(step.name, ir.Location.file(self.model.name, step.index + 1, 0)):
                 values = self._convert_agreeing(step, inputs, scope)
             self.observer.imported(step, scope)
-        except (RoundsTooMany, ConverterError):
+        except (TooManyIterations, ConverterError):
             self._steps.pop()
             raise
         except Skipped:
@@ -264,13 +264,13 @@ class Body:
         self, step: NamedNode, inputs: list[AnyValue | None], scope: Scope
     ) -> Sequence[AnyValue | None]:
         """Convert a node; solve for dims that it requires to be equal, or else assume them equal."""
-        for _ in range(MOST_AGREED):
+        for _ in range(MAX_ASSUMED_DIMS):
             try:
                 return self._convert(step, inputs, scope)
             except DimsDiffer as error:
                 if found := solve(error.left, error.right, self.solvable, self.of_data):
                     raise found from None
-                if (agreed := taken_for_equal(error.left, error.right, inputs, self.ssa)) is None:
+                if (agreed := assume_equal(error.left, error.right, inputs, self.ssa)) is None:
                     raise
                 inputs = agreed
         return self._convert(step, inputs, scope)
@@ -339,7 +339,7 @@ class Body:
             made = value.compute()
             return self.ssa(made) if isinstance(made, TensorValue) else made
         if value.known.size <= INLINE_ELEMENTS:
-            attributes: dict[str, Any] = {"value": make_dense(value.known, value.type)}
+            attributes: dict[str, Any] = {"value": dense_attribute(value.known, value.type)}
         else:
             attributes = {"param": self._parameter(value, value.known)}
         return relax_op("constant").make(**attributes, result_types=[value.type])
@@ -388,7 +388,7 @@ class Body:
         self, step: NamedNode, scope: Scope, inputs: Sequence[AnyValue | None], error: Exception
     ) -> OnnxImportError:
         """Return why a node is not valid over which a converter raised by mistake; raise if it is valid."""
-        text = complaint(step.proto, scope.opsets.get(step.domain, 1), inputs)
+        text = inference_error(step.proto, scope.opsets.get(step.domain, 1), inputs)
         if text is not None:
             return NodeError(f"the node is not valid: {text}")
         if isinstance(error, MirloError):
@@ -402,7 +402,7 @@ class Body:
         return f"{self.model.name}: node '{step.name}' ({step.proto.op_type}): {text} [inputs: {listed or 'none'}]"
 
 
-_KEEP_SHAPE = frozenset({"Abs", "Cast", "CastLike", "Exp", "Identity", "Log", "Neg", "Sqrt"})
+_SHAPE_PRESERVING = frozenset({"Abs", "Cast", "CastLike", "Exp", "Identity", "Log", "Neg", "Sqrt"})
 """Operators whose first input has the shape of the output."""
 
 
@@ -416,7 +416,13 @@ def _declared_shapes(graph: Any) -> dict[str, tuple[int, ...]]:
             if all(dim.HasField("dim_value") for dim in dims):
                 found[value.name] = tuple(dim.dim_value for dim in dims)
     for node in reversed(graph.node):
-        if node.op_type in _KEEP_SHAPE and not node.domain and node.input and node.output and node.output[0] in found:
+        if (
+            node.op_type in _SHAPE_PRESERVING
+            and not node.domain
+            and node.input
+            and node.output
+            and node.output[0] in found
+        ):
             found.setdefault(node.input[0], found[node.output[0]])
     return found
 

@@ -73,7 +73,7 @@ def check_model(model: models.Source, *, shapes: Shapes | None = None) -> ModelC
     """Import as much of a model as possible; nodes after a failing one are checked too."""
     load_converters()
     loaded = models.load(model)
-    watch = _Watch(_told_types(loaded.proto))
+    watch = _Watch(_declared_types(loaded.proto))
     known = by_domain(CONVERTERS.operators())
     watch.unsupported = {
         item.node: what_is_supported(item.domain, item.operator, item.supported_since, known)
@@ -163,7 +163,7 @@ def _is_top(scope: Scope) -> bool:
     return scope.parent is None and not scope.depth
 
 
-def _told_types(proto: Any) -> dict[str, TensorType]:
+def _declared_types(proto: Any) -> dict[str, TensorType]:
     """Return the static types of values that the model declares or ONNX's inference finds."""
     import onnx
 

@@ -64,7 +64,7 @@ def axes_set(node: Node, index: int, rank: int) -> Any:
     return node.emit("reduce_sum", node.emit("multiply", found, node.constant(1 << np.arange(rank), "i64")))
 
 
-def axes_that_make(x: TensorType, count: int, shape: Sequence[int], keepdims: bool) -> list[tuple[int, ...]]:
+def candidate_axes(x: TensorType, count: int, shape: Sequence[int], keepdims: bool) -> list[tuple[int, ...]]:
     """Return the axis sets of this size whose removal, or reduction to 1, leaves this shape."""
     made = []
     for axes in combinations(range(x.rank), count):
@@ -74,11 +74,11 @@ def axes_that_make(x: TensorType, count: int, shape: Sequence[int], keepdims: bo
     return made
 
 
-def is_one_of(node: Node, found: Any, candidates: Sequence[tuple[int, ...]]) -> Any:
+def is_candidate(node: Node, found: Any, candidates: Sequence[tuple[int, ...]]) -> Any:
     """Return whether an axis set is one of the candidates."""
-    numbers = node.constant(np.array([number_of(axes) for axes in candidates]), "i64")
+    numbers = node.constant(np.array([axes_as_bits(axes) for axes in candidates]), "i64")
     return node.emit("reduce_any", node.emit("equal", found, numbers))
 
 
-def number_of(axes: Sequence[int]) -> int:
+def axes_as_bits(axes: Sequence[int]) -> int:
     return sum(1 << axis for axis in axes)

@@ -18,7 +18,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.node import relax_op
 from mirlo.frontends.onnx.values import AnyValue, TensorValue
 
-MOST = 64
+MAX_EQUATIONS = 64
 """Most equations to solve."""
 
 
@@ -61,7 +61,7 @@ def solve(left: Dim, right: Dim, symbols: Collection[str], of_data: Sequence[str
 def _preference(found: Solved) -> tuple[bool, bool, int]:
     """Rank solutions: a number says more than a symbol; a difference may be negative, which only the call can tell."""
     dim = found.dim
-    return not isinstance(dim, int), not D.known(lambda: dim >= 0), len(str(dim))
+    return not isinstance(dim, int), not D.is_certain(lambda: dim >= 0), len(str(dim))
 
 
 def _quotient(dim: Dim, factor: int) -> Dim | None:
@@ -77,7 +77,7 @@ def multiple_of(dim: Dim, number: int) -> Dim:
     return D.symbol(f"{'_' * name[0].isdigit()}{name}_per_{number}{MULTIPLE}") * number
 
 
-def taken_for_equal(left: Dim, right: Dim, inputs: Sequence[AnyValue | None], ssa: Any) -> list[AnyValue | None] | None:
+def assume_equal(left: Dim, right: Dim, inputs: Sequence[AnyValue | None], ssa: Any) -> list[AnyValue | None] | None:
     """Return the inputs of a node with one of two dims replaced by the other, each as a view.
 
     The element counts are checked when the sizes are known. Return None if no input has such a dim.

@@ -13,7 +13,7 @@ from mirlo.frontends.onnx.model import LoadedModel
 Key = tuple[str, str, str]
 
 
-class RoundsTooMany(Exception):
+class TooManyIterations(Exception):
     """Nested loops have more nodes than may be unrolled; the outermost one must not be."""
 
 

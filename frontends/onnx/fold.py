@@ -30,7 +30,7 @@ _OF_TYPE_AND_FIRST = ("CastLike",)
 def fold(node: Node, compute: Callable[[], Any]) -> list[TensorValue] | None:
     """Return the outputs of a node if they can be folded. `compute` makes the operation in its place."""
     function = FOLDERS.find("", node.operator, node.opset)
-    if function is None or (node.operator not in _OF_TYPES and not _is_known(node)):
+    if function is None or (node.operator not in _OF_TYPES and not _has_known_inputs(node)):
         return None
     try:
         with np.errstate(all="ignore"):
@@ -49,14 +49,14 @@ def fold(node: Node, compute: Callable[[], Any]) -> list[TensorValue] | None:
     ]
 
 
-def known(node: Node, index: int) -> np.ndarray:
+def known_elements(node: Node, index: int) -> np.ndarray:
     """Return the elements of an input, some of which may be symbolic dims."""
     array = node.value(index).known
     assert array is not None
     return array
 
 
-def _is_known(node: Node) -> bool:
+def _has_known_inputs(node: Node) -> bool:
     inputs = node.inputs[:1] if node.operator in _OF_TYPE_AND_FIRST else node.inputs
     values = [value for value in inputs if value is not None]
     arrays = [value.known for value in values if isinstance(value, TensorValue) and value.known is not None]

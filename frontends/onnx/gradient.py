@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dense import make_dense
+from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import relax_op, type_of
@@ -86,10 +86,10 @@ def filled(kind: TensorType, number: float) -> Any:
     return emit("full", shape=kind.shape, value=number, dtype=kind.dtype)
 
 
-def number_like(value: Any, number: float) -> Any:
+def constant_like(value: Any, number: float) -> Any:
     kind = TensorType((), type_of(value).dtype)
     array = np.array(number).astype(kind.dtype.to_numpy())
-    return relax_op("constant").make(value=make_dense(array, kind), result_types=[kind])
+    return relax_op("constant").make(value=dense_attribute(array, kind), result_types=[kind])
 
 
 def summed_to(gradient: Any, value: Any) -> Any:
@@ -111,20 +111,22 @@ def _unary(name: str, slope: Callable[[Any, Any], Any]) -> None:
 
 _unary("exp", lambda x, y: y)
 _unary("log", lambda x, y: emit("reciprocal", x))
-_unary("sqrt", lambda x, y: emit("divide", number_like(y, 0.5), y))
-_unary("tanh", lambda x, y: emit("subtract", number_like(y, 1), emit("square", y)))
-_unary("sigmoid", lambda x, y: emit("multiply", y, emit("subtract", number_like(y, 1), y)))
+_unary("sqrt", lambda x, y: emit("divide", constant_like(y, 0.5), y))
+_unary("tanh", lambda x, y: emit("subtract", constant_like(y, 1), emit("square", y)))
+_unary("sigmoid", lambda x, y: emit("multiply", y, emit("subtract", constant_like(y, 1), y)))
 _unary("sin", lambda x, y: emit("cos", x))
 _unary("cos", lambda x, y: emit("negative", emit("sin", x)))
-_unary("square", lambda x, y: emit("multiply", x, number_like(x, 2)))
+_unary("square", lambda x, y: emit("multiply", x, constant_like(x, 2)))
 _unary("abs", lambda x, y: emit("sign", x))
 _unary("reciprocal", lambda x, y: emit("negative", emit("square", y)))
-_unary("negative", lambda x, y: number_like(x, -1))
-_unary("relu", lambda x, y: emit("cast", emit("greater", x, number_like(x, 0)), dtype=type_of(x).dtype))
+_unary("negative", lambda x, y: constant_like(x, -1))
+_unary("relu", lambda x, y: emit("cast", emit("greater", x, constant_like(x, 0)), dtype=type_of(x).dtype))
 _unary("softplus", lambda x, y: emit("sigmoid", x))
 _unary(
     "erf",
-    lambda x, y: emit("multiply", emit("exp", emit("negative", emit("square", x))), number_like(x, 2 / np.sqrt(np.pi))),
+    lambda x, y: emit(
+        "multiply", emit("exp", emit("negative", emit("square", x))), constant_like(x, 2 / np.sqrt(np.pi))
+    ),
 )
 
 
@@ -152,9 +154,9 @@ def _divide(op: Any, g: Any) -> list[Any]:
 
 @rule("power")
 def _power(op: Any, g: Any) -> list[Any]:
-    one, result = number_like(op.lhs, 1), op.operation.results[0]
+    one, result = constant_like(op.lhs, 1), op.operation.results[0]
     base = emit("multiply", op.rhs, emit("power", op.lhs, emit("subtract", op.rhs, one)))
-    is_positive = emit("greater", op.lhs, number_like(op.lhs, 0))
+    is_positive = emit("greater", op.lhs, constant_like(op.lhs, 0))
     exponent = emit("multiply", result, emit("log", emit("where", is_positive, op.lhs, one)))
     return [summed_to(emit("multiply", g, base), op.lhs), summed_to(emit("multiply", g, exponent), op.rhs)]
 
@@ -163,13 +165,13 @@ def _power(op: Any, g: Any) -> list[Any]:
 def _extreme(op: Any, g: Any) -> list[Any]:
     """Pass the gradient to the selected operand; to the first of equal ones."""
     first = "greater_equal" if op.operation.name == "relax.maximum" else "less_equal"
-    is_first, zero = emit(first, op.lhs, op.rhs), number_like(g, 0)
+    is_first, zero = emit(first, op.lhs, op.rhs), constant_like(g, 0)
     return [summed_to(emit("where", is_first, g, zero), op.lhs), summed_to(emit("where", is_first, zero, g), op.rhs)]
 
 
 @rule("where")
 def _where(op: Any, g: Any) -> list[Any]:
-    zero = number_like(g, 0)
+    zero = constant_like(g, 0)
     return [
         None,
         summed_to(emit("where", op.condition, g, zero), op.x),
@@ -217,7 +219,7 @@ def _reduce(op: Any, g: Any) -> list[Any]:
     if not x.is_static:
         raise NodeError(f"the gradient of a mean needs known sizes, got {x}")
     count = prod(x.static_shape) // max(prod(type_of(g).static_shape), 1)
-    return [emit("multiply", spread, number_like(g, 1 / max(count, 1)))]
+    return [emit("multiply", spread, constant_like(g, 1 / max(count, 1)))]
 
 
 @rule("softmax")

@@ -15,7 +15,7 @@ from mirlo.dialects.relax.base import is_object, object_type
 from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.body import Body, Observer, Skipped
 from mirlo.frontends.onnx.dtypes import onnx_dtype
-from mirlo.frontends.onnx.equations import MOST, Solved, with_solutions
+from mirlo.frontends.onnx.equations import MAX_EQUATIONS, Solved, with_solutions
 from mirlo.frontends.onnx.errors import OnnxImportError, plural, unsupported_report
 from mirlo.frontends.onnx.expansion import require_expandable
 from mirlo.frontends.onnx.inputs import Shapes, input_types
@@ -113,7 +113,7 @@ def build_main(
         body = Body(model, store, dict(file_tensors(model)), trusts_declared=not shapes, observer=observer)
         dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
         body.taken = set().union(*map(D.symbols_of, dims))
-        if solutions is not None and len(solutions) < MOST:
+        if solutions is not None and len(solutions) < MAX_EQUATIONS:
             body.solvable = body.taken
             body.solutions = solutions
         try:

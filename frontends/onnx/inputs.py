@@ -17,7 +17,7 @@ from mirlo.runtime.kinds import Kind
 Shapes = Mapping[str, Sequence[int | str]]
 """Input name to shape: numbers, or names of symbols."""
 
-LONGEST_NUMBER = 18
+MAX_DIGITS = 18
 """Digits that always fit 64 bits."""
 
 
@@ -37,7 +37,7 @@ def input_types(inputs: Sequence[Any], shapes: Shapes | None, model: str) -> dic
                 f"{model}: a shape is given for '{name}', which is {objects[name]}, no tensor of numbers"
             )
     declared = {value.name: _declared(value, symbols, model) for value in inputs if value.name not in objects}
-    given = {name: _given(name, shape, declared, symbols, model) for name, shape in (shapes or {}).items()}
+    given = {name: _with_shape(name, shape, declared, symbols, model) for name, shape in (shapes or {}).items()}
     bound: dict[str, Dim] = {}
     for name, shape in given.items():
         for axis, (old, new) in enumerate(zip(declared[name].shape, shape, strict=True)):
@@ -118,7 +118,7 @@ def is_dim(text: str) -> bool:
 
 def _is_countable(dim: D.SymbolicDim) -> bool:
     """Return whether the numbers in a dim fit the 64 bits of compiled code."""
-    return all(len(digits) <= LONGEST_NUMBER for digits in re.findall("[0-9]+", str(dim)))
+    return all(len(digits) <= MAX_DIGITS for digits in re.findall("[0-9]+", str(dim)))
 
 
 def identifier(text: str) -> str:
@@ -152,7 +152,7 @@ def _declared(value: Any, symbols: _Symbols, model: str) -> TensorType:
     return TensorType(tuple(shape), element.dtype)
 
 
-def _given(
+def _with_shape(
     name: str, shape: Sequence[int | str], declared: Mapping[str, TensorType], symbols: _Symbols, model: str
 ) -> tuple[Dim, ...]:
     if name not in declared:

@@ -26,7 +26,7 @@ ATTEMPTS = 8
 
 
 @dataclass(frozen=True)
-class Round:
+class LoopIteration:
     """One iteration of a loop."""
 
     make: Callable[[TensorValue, TensorValue, list[AnyValue]], tuple[AnyValue, list[AnyValue], list[AnyValue]]]
@@ -40,7 +40,7 @@ class Round:
     """For each scan output, whether its rows are in reverse order of iterations."""
 
 
-def round_of_graph(body: Any, graph: Any, carried: int) -> Round:
+def iteration_of_graph(body: Any, graph: Any, carried: int) -> LoopIteration:
     """Return the iteration that the body of ONNX's Loop defines."""
 
     def make(
@@ -49,12 +49,12 @@ def round_of_graph(body: Any, graph: Any, carried: int) -> Round:
         condition, *results = body.branch(graph, [count, going, *values])
         return condition, results[:carried], results[carried:]
 
-    return Round(make, carried=graph.input[2:], collected=graph.output[1 + carried :])
+    return LoopIteration(make, carried=graph.input[2:], collected=graph.output[1 + carried :])
 
 
 def repeat(
     body: Any,
-    round_: Round,
+    round_: LoopIteration,
     limit: TensorValue | None,
     going: TensorValue | None,
     carried: Sequence[AnyValue],
@@ -76,11 +76,11 @@ def repeat(
     for _ in range(ATTEMPTS):
         made = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
         before, after = (region.blocks.append(*types) for region in made.regions)
-        found = _round(body, round_, made, after, kinds, room)
+        found = _import_iteration(body, round_, made, after, kinds, room)
         if found is not None and found != kinds:
             # The carried object is less specific than assumed: import the body again.
             made.erase()
-            _require_kept(carried, kinds, found)
+            _require_same_types(carried, kinds, found)
             kinds = found
             continue
         with ir.InsertionPoint(before):
@@ -98,7 +98,9 @@ def _at(declared: Sequence[Any], index: int) -> Any:
     return declared[index] if index < len(declared) else None
 
 
-def _collected_types(body: Any, round_: Round, inits: Sequence[ir.Value], kinds: list[Kind]) -> list[TensorType]:
+def _collected_types(
+    body: Any, round_: LoopIteration, inits: Sequence[ir.Value], kinds: list[Kind]
+) -> list[TensorType]:
     """Return the types of the scan outputs: import the body once and discard it."""
     types = [value.type for value in inits]
     probe = ir.Operation.create("scf.while", operands=list(inits), results=types, regions=2)
@@ -130,7 +132,7 @@ def _rows(room: Dim, row: TensorType) -> ir.Value:
 
 
 def _imported(
-    body: Any, round_: Round, block: ir.Block, kinds: list[Kind]
+    body: Any, round_: LoopIteration, block: ir.Block, kinds: list[Kind]
 ) -> tuple[TensorValue, list[AnyValue], list[AnyValue]]:
     """Import an iteration into its block: whether to continue, carried values, scan outputs."""
     arguments = list(block.arguments)
@@ -144,8 +146,8 @@ def _imported(
     return condition, results, collected
 
 
-def _round(
-    body: Any, round_: Round, loop: ir.Operation, block: ir.Block, kinds: list[Kind], room: Dim | None
+def _import_iteration(
+    body: Any, round_: LoopIteration, loop: ir.Operation, block: ir.Block, kinds: list[Kind], room: Dim | None
 ) -> list[Kind] | None:
     """Import an iteration into its block; return the kinds to carry instead if these do not fit."""
     with body.inside(loop, block):
@@ -190,7 +192,7 @@ def _conformed(body: Any, value: AnyValue, kind: Kind) -> AnyValue:
     expected = relax_op("dims_tensor").make(dims=wanted.shape)
     wrong = body.ssa(constant("", np.array(-1, np.int64)))
     checked = relax_op("where").make(relax_op("equal").make(actual, expected), actual, wrong)
-    names = [body.fresh_symbol(value.name or "carried") for _ in wanted.shape]
+    names = [body.new_symbol(value.name or "carried") for _ in wanted.shape]
     what = f"what the loop carries as {wanted} is {value.type} after a round"
     relax_op("bind_dims").build(checked, symbols=names, bounds=[UNKNOWN] * wanted.rank, what=what, result_types=[])
     zeros, ones = [0] * wanted.rank, [1] * wanted.rank
@@ -207,7 +209,7 @@ def _may_be(found: TensorType, wanted: TensorType) -> bool:
     )
 
 
-def _require_kept(carried: Sequence[AnyValue], kinds: list[Kind], found: list[Kind]) -> None:
+def _require_same_types(carried: Sequence[AnyValue], kinds: list[Kind], found: list[Kind]) -> None:
     for old, kind, new in zip(carried, kinds, found, strict=True):
         if new != kind and (kind.is_tensor or join(kind, new) != new):
             raise NodeError(

@@ -50,7 +50,7 @@ class NodeImporter(Protocol):
     def declared(self, name: str) -> tuple[int, ...] | None:
         """Return the declared shape of a value if it is static."""
 
-    def fresh_symbol(self, base: str) -> str:
+    def new_symbol(self, base: str) -> str:
         """Return a unique dim name derived from the name of a value."""
 
     def symbol_of_data(self, base: str) -> tuple[str, Dim]:

@@ -45,30 +45,32 @@ def object_of(value: AnyValue, ssa: Any) -> Any:
     if isinstance(value, ObjectValue):
         return ssa(value)
     if isinstance(value, TensorValue):
-        return _one(call_host("mirlo.sequence.same", [ssa(value)], [Kind(value.type.dtype.name)]))
+        return _single_result(call_host("mirlo.sequence.same", [ssa(value)], [Kind(value.type.dtype.name)]))
     if isinstance(value, ListValue):
         items = [
             ssa(item) if isinstance(item, (TensorValue, ObjectValue)) else object_of(item, ssa) for item in value.items
         ]
         return _built(items, value.kind)
     if value.value is None:
-        return _one(call_host("mirlo.sequence.nothing", [], [value.kind]))
+        return _single_result(call_host("mirlo.sequence.nothing", [], [value.kind]))
     return object_of(value.value, ssa)
 
 
-MOST_OPERANDS = 12
+MAX_OPERAND_TYPES = 12
 """Operands of different types that a call can hold, in sequence."""
 
 
 def _built(items: list[Any], kind: Kind) -> Any:
     """Return a sequence of elements, concatenated from pieces."""
-    made = _one(call_host("mirlo.sequence.construct", items[:MOST_OPERANDS], [kind]))
-    for start in range(MOST_OPERANDS, len(items), MOST_OPERANDS):
-        made = _one(call_host("mirlo.sequence.extended", [made, *items[start : start + MOST_OPERANDS]], [kind]))
+    made = _single_result(call_host("mirlo.sequence.construct", items[:MAX_OPERAND_TYPES], [kind]))
+    for start in range(MAX_OPERAND_TYPES, len(items), MAX_OPERAND_TYPES):
+        made = _single_result(
+            call_host("mirlo.sequence.extended", [made, *items[start : start + MAX_OPERAND_TYPES]], [kind])
+        )
     return made
 
 
-def _one(values: Sequence[AnyValue]) -> Any:
+def _single_result(values: Sequence[AnyValue]) -> Any:
     (value,) = values
     assert isinstance(value, (TensorValue, ObjectValue))
     return value.ir

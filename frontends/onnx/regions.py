@@ -44,7 +44,7 @@ def _as_tensor(body: Any, value: AnyValue, one: AnyValue, other: AnyValue) -> An
     if not (isinstance(value, ObjectValue) and isinstance(one, TensorValue) and isinstance(other, TensorValue)):
         return value
     pairs = zip(one.type.shape, other.type.shape, strict=True)
-    dims = [a if a == b else symbol(body.fresh_symbol(one.name or "branch")) for a, b in pairs]
+    dims = [a if a == b else symbol(body.new_symbol(one.name or "branch")) for a, b in pairs]
     (made,) = call_host("mirlo.sequence.same", [value.ir], [tensor_kind(one.type.with_shape(dims))])
     return made
 

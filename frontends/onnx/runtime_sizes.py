@@ -31,7 +31,7 @@ MAX_SIZE = float(1 << 62)
 def bind_unknown(node: Node, values: Any, what: str, known: Sequence[Dim | None]) -> tuple[Dim, ...]:
     """Return the elements of an i64 vector: those that are known, and symbols that the others are bound to."""
     unknown = [i for i, dim in enumerate(known) if dim is None]
-    chosen = values if len(unknown) == len(known) else node.emit("gather", values, numbers(node, unknown), axis=0)
+    chosen = values if len(unknown) == len(known) else node.emit("gather", values, i64_constant(node, unknown), axis=0)
     bound = iter(bind(node, chosen, what))
     return tuple(next(bound) if dim is None else dim for dim in known)
 
@@ -58,7 +58,10 @@ def bind(node: Node, values: ir.Value, what: str, bounds: Sequence[Dim] | None =
         expected = shape_vector(node, [dim if is_solved else 0 for dim, is_solved in zip(made, solved, strict=True)])
         free = node.constant(np.array([not is_solved for is_solved in solved]))
         values = node.emit(
-            "where", node.emit("logical_or", node.emit("equal", values, expected), free), values, numbers(node, WRONG)
+            "where",
+            node.emit("logical_or", node.emit("equal", values, expected), free),
+            values,
+            i64_constant(node, WRONG),
         )
         needed = " x ".join(str(dim) if is_solved else "any" for dim, is_solved in zip(made, solved, strict=True))
         text += f", or its size is not {needed}, which other nodes need"
@@ -97,11 +100,11 @@ def as_value(made: ir.Value) -> TensorValue:
 def as_scalar(node: Node, dim: Dim) -> ir.Value:
     """Return a dim as an i64 of rank 0."""
     if isinstance(dim, int):
-        return numbers(node, dim)
+        return i64_constant(node, dim)
     return node.emit("reshape", shape_vector(node, [dim]), shape=())
 
 
-def numbers(node: Node, values: Any) -> Any:
+def i64_constant(node: Node, values: Any) -> Any:
     """Return integers as an i64 constant."""
     return node.constant(np.asarray(values, np.int64))
 
@@ -110,12 +113,14 @@ def unless(node: Node, holds: Any, values: Any) -> Any:
     """Return the values if all of these conditions hold, else invalid sizes."""
     rank = type_of(holds).rank
     flag = node.emit("reduce_all", holds) if rank else holds
-    return node.emit("where", flag, values, numbers(node, WRONG))
+    return node.emit("where", flag, values, i64_constant(node, WRONG))
 
 
 def as_sizes(node: Node, values: ir.Value) -> ir.Value:
     """Convert f64 to i64; values that are not sizes, such as NaN, become invalid sizes."""
-    return node.emit("where", _is_small(node, values), node.emit("cast", values, dtype="i64"), numbers(node, WRONG))
+    return node.emit(
+        "where", _is_small(node, values), node.emit("cast", values, dtype="i64"), i64_constant(node, WRONG)
+    )
 
 
 def holds_sum(node: Node, *terms: Any) -> Any:
@@ -132,14 +137,14 @@ def by_axis(node: Node, values: Any, axes: Any, rank: int, default: int = 0) -> 
     """Return a number per axis of a tensor, from those for the axes that a vector lists, which may be negative."""
     (count,) = type_of(values).shape
     column = node.emit("reshape", axes, shape=(count, 1))
-    positions = numbers(node, np.arange(rank)[None])
-    negative = node.emit("subtract", positions, numbers(node, rank))
+    positions = i64_constant(node, np.arange(rank)[None])
+    negative = node.emit("subtract", positions, i64_constant(node, rank))
     here = node.emit("logical_or", node.emit("equal", column, positions), node.emit("equal", column, negative))
-    spread = node.emit("where", here, node.emit("reshape", values, shape=(count, 1)), numbers(node, 0))
+    spread = node.emit("where", here, node.emit("reshape", values, shape=(count, 1)), i64_constant(node, 0))
     total = node.emit("reduce_sum", spread, axes=[0])
     if default == 0:
         return total
-    return node.emit("where", node.emit("reduce_any", here, axes=[0]), total, numbers(node, default))
+    return node.emit("where", node.emit("reduce_any", here, axes=[0]), total, i64_constant(node, default))
 
 
 def reshape_dims(
@@ -155,9 +160,9 @@ def reshape_dims(
     made = wanted
     if not allow_zero:
         own = shape_vector(node, [*x.shape, *[WRONG_DIM] * rank][:rank])
-        made = node.emit("where", node.emit("equal", wanted, numbers(node, 0)), own, wanted)
-    is_open = node.emit("equal", made, numbers(node, -1))
-    ones = numbers(node, 1)
+        made = node.emit("where", node.emit("equal", wanted, i64_constant(node, 0)), own, wanted)
+    is_open = node.emit("equal", made, i64_constant(node, -1))
+    ones = i64_constant(node, 1)
     known = node.emit("reduce_prod", node.emit("where", is_open, ones, made))
     total = node.emit("reduce_prod", shape_vector(node, x.shape)) if x.rank else ones
     rest = node.emit("floor_divide", total, node.emit("maximum", known, ones))
@@ -173,11 +178,11 @@ def reshape_dims(
     return bind_unknown(node, unless(node, fits, made), what, known_dims)
 
 
-def with_rest(node: Node, x: TensorType, shape: Sequence[Dim]) -> tuple[Dim, ...]:
+def infer_remaining_dim(node: Node, x: TensorType, shape: Sequence[Dim]) -> tuple[Dim, ...]:
     """Return a shape whose -1 is replaced by what the other dims leave of x's elements."""
     total = node.emit("reduce_prod", shape_vector(node, x.shape))
     known = node.emit("reduce_prod", shape_vector(node, [1, *(dim for dim in shape if dim != -1)]))
-    rest = node.emit("floor_divide", total, node.emit("maximum", known, numbers(node, 1)))
+    rest = node.emit("floor_divide", total, node.emit("maximum", known, i64_constant(node, 1)))
     whole = node.emit("equal", node.emit("multiply", rest, known), total)
     checked = node.emit("reshape", unless(node, whole, rest), shape=(1,))
     (dim,) = bind(node, checked, f"the other dims of the shape do not divide the elements of {x}")
@@ -197,7 +202,7 @@ def expand_dims(node: Node, x: TensorType, wanted: Any) -> tuple[Dim, ...]:
     own = [*[1] * (rank - x.rank), *x.shape]
     tail = own[rank - count :]
     given = shape_vector(node, tail)
-    one = numbers(node, 1)
+    one = i64_constant(node, 1)
     fits = node.emit("logical_or", node.emit("equal", wanted, given), node.emit("equal", wanted, one))
     free = node.constant(np.array([dim == 1 for dim in tail]))
     checked = unless(node, node.emit("logical_or", fits, free), wanted)
@@ -214,9 +219,9 @@ def slice_of_run_time(node: Node) -> Any:
     axes = vector(node, 3) if node.has(3) else None
     steps = vector(node, 4) if node.has(4) else None
     bounds = node.emit("slice_bounds", shape_vector(node, x.shape), starts, ends, axes, steps)
-    lengths = node.emit("reshape", node.emit("gather", bounds, numbers(node, 1), axis=0), shape=(x.rank,))
+    lengths = node.emit("reshape", node.emit("gather", bounds, i64_constant(node, 1), axis=0), shape=(x.rank,))
     changed = _sliced_axes(node, x.rank)
-    chosen = node.emit("gather", lengths, numbers(node, changed), axis=0)
+    chosen = node.emit("gather", lengths, i64_constant(node, changed), axis=0)
     made = bind(node, chosen, "its axes or steps cannot be", [x.shape[axis] for axis in changed])
     shape = list(x.shape)
     for axis, dim in zip(changed, made, strict=True):
@@ -261,7 +266,7 @@ def pad_of_any_size(node: Node) -> Any:
         raise NodeError(f"input 'pads' must have two numbers for each axis, got {node.type(1)}")
     halves = node.emit("reshape", pads, shape=(2, amounts // 2))
     before, after = (
-        node.emit("reshape", node.emit("gather", halves, numbers(node, i), axis=0), shape=(amounts // 2,))
+        node.emit("reshape", node.emit("gather", halves, i64_constant(node, i), axis=0), shape=(amounts // 2,))
         for i in range(2)
     )
     if node.has(3):
@@ -292,7 +297,7 @@ def _padded(node: Node, x: TensorType) -> tuple[Dim, ...] | None:
     shape = list(x.shape)
     for axis, begin, end in zip(axes, *np.split(amounts.reshape(-1), 2), strict=True):
         shape[axis] = as_dim(begin) + as_dim(end) + shape[axis]
-    return tuple(shape) if all(D.known(lambda dim=dim: dim >= 0) for dim in shape) else None  # type: ignore[misc]
+    return tuple(shape) if all(D.is_certain(lambda dim=dim: dim >= 0) for dim in shape) else None  # type: ignore[misc]
 
 
 def steps_of_run_time(node: Node) -> ir.Value:
@@ -309,12 +314,12 @@ def steps_of_run_time(node: Node) -> ir.Value:
             each if found.dtype.name == "i64" else node.emit("cast", each, dtype="i64")
             for each in (start, limit, delta)
         )
-        nonzero = node.emit("where", node.emit("equal", step, numbers(node, 0)), numbers(node, 1), step)
+        nonzero = node.emit("where", node.emit("equal", step, i64_constant(node, 0)), i64_constant(node, 1), step)
         count = node.emit("negative", node.emit("floor_divide", node.emit("subtract", first, last), nonzero))
-        count = node.emit("maximum", count, numbers(node, 0))
+        count = node.emit("maximum", count, i64_constant(node, 0))
         count = unless(node, holds_sum(node, first, node.emit("negative", last)), count)
     wrong = node.emit("equal", delta, node.constant(0, found))
-    count = node.emit("where", wrong, numbers(node, WRONG), count)
+    count = node.emit("where", wrong, i64_constant(node, WRONG), count)
     shape = bind(
         node,
         node.emit("reshape", count, shape=(1,)),
@@ -340,5 +345,5 @@ def positions(node: Node, count: Dim) -> Any:
     """Return 0, 1, 2, ... as an i64 vector."""
     if isinstance(count, int):
         require_table("the positions along a dim", count)
-        return numbers(node, np.arange(count))
-    return node.emit("steps", numbers(node, 0), numbers(node, 1), shape=(count,))
+        return i64_constant(node, np.arange(count))
+    return node.emit("steps", i64_constant(node, 0), i64_constant(node, 1), shape=(count,))

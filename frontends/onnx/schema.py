@@ -75,12 +75,12 @@ def check(sig: Signature, inputs: Sequence[AnyValue | None], outputs: int, attri
 
 
 def _check_counts(sig: Signature, inputs: Sequence[AnyValue | None], outputs: int) -> None:
-    if len(inputs) > sig.most_inputs:
-        raise NodeError(f"{sig.operator} takes at most {plural(sig.most_inputs, 'input')}, got {len(inputs)}")
-    if outputs > sig.most_outputs:
-        raise NodeError(f"{sig.operator} has at most {plural(sig.most_outputs, 'output')}, got {outputs}")
-    if len(inputs) < sig.least_inputs:
-        raise NodeError(f"{sig.operator} needs at least {plural(sig.least_inputs, 'input')}, got {len(inputs)}")
+    if len(inputs) > sig.max_inputs:
+        raise NodeError(f"{sig.operator} takes at most {plural(sig.max_inputs, 'input')}, got {len(inputs)}")
+    if outputs > sig.max_outputs:
+        raise NodeError(f"{sig.operator} has at most {plural(sig.max_outputs, 'output')}, got {outputs}")
+    if len(inputs) < sig.min_inputs:
+        raise NodeError(f"{sig.operator} needs at least {plural(sig.min_inputs, 'input')}, got {len(inputs)}")
     for i, formal in enumerate(sig.inputs):
         if formal.required and (i >= len(inputs) or inputs[i] is None):
             raise NodeError(f"input '{formal.name}' is missing")

@@ -26,9 +26,9 @@ class Signature:
     since: int
     inputs: tuple[Formal, ...]
     outputs: tuple[Formal, ...]
-    least_inputs: int
-    most_inputs: int
-    most_outputs: int
+    min_inputs: int
+    max_inputs: int
+    max_outputs: int
     attributes: frozenset[str]
     required_attributes: frozenset[str]
 

@@ -28,15 +28,15 @@ def moved(
 ) -> list[AnyValue | None]:
     """Return the outputs of a node on strings; `convert` makes those of the node on indices."""
     texts = [value for value in inputs if value is not None and value.kind.name == STRING]
-    places = iter(_places(texts, ssa))
+    places = iter(_string_indices(texts, ssa))
     results = convert([next(places) if value in texts else value for value in inputs])
     if operator in MEASURES:
         return list(results)
     pool = call_host("mirlo.string.pool", list(map(ssa, texts)), [Kind(STRING)])[0]
-    return [None if value is None else _taken(ssa(pool), value, ssa) for value in results]
+    return [None if value is None else _select_strings(ssa(pool), value, ssa) for value in results]
 
 
-def _places(texts: Sequence[AnyValue], ssa: Callable[[AnyValue], Any]) -> Sequence[AnyValue]:
+def _string_indices(texts: Sequence[AnyValue], ssa: Callable[[AnyValue], Any]) -> Sequence[AnyValue]:
     """Return indices for the strings of some tensors, in the order of the pool."""
     shapes = [value.kind.shape for value in texts]
     if all(shape is not None and all(isinstance(dim, int) for dim in shape) for shape in shapes):
@@ -51,6 +51,6 @@ def _places(texts: Sequence[AnyValue], ssa: Callable[[AnyValue], Any]) -> Sequen
     return call_host("mirlo.string.places", list(map(ssa, texts)), [Kind("i64", shape) for shape in shapes])
 
 
-def _taken(pool: Any, places: AnyValue, ssa: Callable[[AnyValue], Any]) -> AnyValue:
+def _select_strings(pool: Any, places: AnyValue, ssa: Callable[[AnyValue], Any]) -> AnyValue:
     assert isinstance(places, TensorValue)
     return call_host("mirlo.string.take", [pool, ssa(places)], [Kind(STRING, places.kind.shape)])[0]

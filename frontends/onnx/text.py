@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mirlo.frontends.onnx.errors import OnnxImportError
-from mirlo.runtime.names import is_plain, terminal
+from mirlo.runtime.names import is_printable, terminal
 
 _NOT_NAMES = frozenset({"doc_string", "metadata_props"})
 """Text fields that the import never reads; exporters write several lines to them."""
@@ -23,14 +23,14 @@ def with_plain_names(model: Any, what: str) -> Any:
     for name in _model_names(model):
         if not isinstance(name, str):
             raise OnnxImportError(f"{what}: the model is damaged: the name {name!r} is not text (UTF-8)")
-        plain = plain and is_plain(name)
+        plain = plain and is_printable(name)
     if plain:
         return model
     copy = type(model)()
     copy.CopyFrom(model)
     made: dict[str, str] = {}
     _escape(copy, made, what)
-    taken = {name for name in _model_names(model) if is_plain(name)}
+    taken = {name for name in _model_names(model) if is_printable(name)}
     for name, new in made.items():
         if new in taken:
             raise OnnxImportError(f"{what}: the model has the names '{new}' and {name!a}, which cannot be told apart")
@@ -42,22 +42,22 @@ def _escape(message: Any, made: dict[str, str], what: str) -> None:
     for field, value in message.ListFields():
         if field.name in _NOT_NAMES:
             continue
-        if field.name == "external_data" and not all(is_plain(text) for e in value for text in (e.key, e.value)):
+        if field.name == "external_data" and not all(is_printable(text) for e in value for text in (e.key, e.value)):
             raise OnnxImportError(f"{what}: the name of a file with external data is not printable: {value[0].value!a}")
         repeated = not isinstance(value, (str, bytes, int, float)) and not hasattr(value, "ListFields")
         if field.type == field.TYPE_STRING:
             if repeated:
                 for i, text in enumerate(value):
-                    value[i] = _made(text, made)
-            elif not is_plain(value):
-                setattr(message, field.name, _made(value, made))
+                    value[i] = _unique_name(text, made)
+            elif not is_printable(value):
+                setattr(message, field.name, _unique_name(value, made))
         elif field.type == field.TYPE_MESSAGE:
             for inner in value if repeated else (value,):
                 _escape(inner, made, what)
 
 
-def _made(text: str, made: dict[str, str]) -> str:
-    return text if is_plain(text) else made.setdefault(text, terminal(text))
+def _unique_name(text: str, made: dict[str, str]) -> str:
+    return text if is_printable(text) else made.setdefault(text, terminal(text))
 
 
 def _model_names(model: Any) -> Iterator[str]:

@@ -9,14 +9,14 @@ from typing import Any
 from mirlo.frontends.onnx.dtypes import onnx_code
 from mirlo.frontends.onnx.values import AnyValue, TensorValue
 
-MOST_ELEMENTS = 1024
+MAX_SHAPE_ELEMENTS = 1024
 """Larger constants do not determine shapes."""
 _PREFIX = re.compile(r"^.*\[(?:ShapeInference|TypeInference)Error\] ?", re.DOTALL)
 _GRAPHS = (5, 10)
 """Attribute types that hold graphs, which may capture values of the enclosing graphs."""
 
 
-def complaint(node: Any, version: int, inputs: Sequence[AnyValue | None]) -> str | None:
+def inference_error(node: Any, version: int, inputs: Sequence[AnyValue | None]) -> str | None:
     """Return why ONNX's shape inference refuses the node for these inputs; None if it does not."""
     import onnx
     from onnx import helper, numpy_helper
@@ -32,7 +32,7 @@ def complaint(node: Any, version: int, inputs: Sequence[AnyValue | None]) -> str
             return None
         dims = [dim if isinstance(dim, int) else None for dim in value.type.shape]
         given[name] = helper.make_tensor_value_info(name, onnx_code(value.type.dtype), dims)
-        if value.known is not None and value.is_constant and value.known.size <= MOST_ELEMENTS:
+        if value.known is not None and value.is_constant and value.known.size <= MAX_SHAPE_ELEMENTS:
             constants.append(numpy_helper.from_array(value.known, name))
     shown = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
     graph = helper.make_graph([node], "node", list(given.values()), shown, constants)

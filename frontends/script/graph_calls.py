@@ -9,7 +9,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.attributes import Dims, Ints
-from mirlo.dialects.core.dense import make_dense
+from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
@@ -58,7 +58,7 @@ class GraphCalls(Interpreter):
             raise ValueError(f"an array of shape {array.shape} does not fit the shape {kind.static_shape}")
         array = np.ascontiguousarray(np.broadcast_to(array, kind.static_shape))
         return GraphTensor.of(
-            Constant.make(value=make_dense(array.reshape(kind.static_shape), kind), result_types=[kind])
+            Constant.make(value=dense_attribute(array.reshape(kind.static_shape), kind), result_types=[kind])
         )
 
     def _value_Call(self, node: Any) -> Any:

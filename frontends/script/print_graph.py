@@ -151,7 +151,7 @@ def _constant_text(view: Any) -> str:
         return f'R.param({quoted(view.param)}, {tuple_text([_python(d) for d in kind.shape])}, "{kind.dtype}")'
     array = read_dense(view.value, kind)
     if array.size > 1 and view.value.is_splat:
-        number = _number(array.reshape(-1)[0].item())
+        number = _number_text(array.reshape(-1)[0].item())
         return f'R.const({number}, "{kind.dtype}", shape={tuple_text([str(d) for d in kind.static_shape])})'
     if 0 in array.shape:
         return f'R.const(0, "{kind.dtype}", shape={tuple_text([str(d) for d in kind.static_shape])})'
@@ -161,10 +161,10 @@ def _constant_text(view: Any) -> str:
 def _nested(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_nested, value))}]"
-    return _number(value.item() if hasattr(value, "item") else value)
+    return _number_text(value.item() if hasattr(value, "item") else value)
 
 
-def _number(value: Any) -> str:
+def _number_text(value: Any) -> str:
     if isinstance(value, (bool, int)):
         return repr(value)
     number = float(value)
@@ -180,7 +180,7 @@ def _python(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return tuple_text([_python(item) for item in value])
     if isinstance(value, float):
-        return _number(value)
+        return _number_text(value)
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, (bool, int)):

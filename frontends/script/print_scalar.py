@@ -103,8 +103,8 @@ class ScalarPrinter:
         if _has_flags(op, contract=op.name in _CONTRACTED) or not self._is_kept(name, left, right):
             return None
         both = is_constant(left) and is_constant(right)
-        a = self.text(left, strength, typed=both or not _takes_type(left, right))
-        b = self.text(right, strength + 1, typed=both or not _takes_type(right, left))
+        a = self.text(left, strength, typed=both or not _infers_type(left, right))
+        b = self.text(right, strength + 1, typed=both or not _infers_type(right, left))
         return f"{a} {symbol} {b}", strength
 
     def _is_kept(self, name: str, left: Any, right: Any) -> bool:
@@ -159,8 +159,8 @@ class ScalarPrinter:
         if simplified("cmp", self._expr(left), self._expr(right)) is not None or not name:
             return None
         both = is_constant(left) and is_constant(right)
-        a = self.text(left, 4, typed=both or not _takes_type(left, right))
-        b = self.text(right, 4, typed=both or not _takes_type(right, left))
+        a = self.text(left, 4, typed=both or not _infers_type(left, right))
+        b = self.text(right, 4, typed=both or not _infers_type(right, left))
         return f"{a} {symbol} {b}", 3
 
     def select(self, op: Any) -> tuple[str, int] | None:
@@ -217,7 +217,7 @@ def is_constant(value: Any) -> bool:
     return isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
 
 
-def _takes_type(value: Any, other: Any) -> bool:
+def _infers_type(value: Any, other: Any) -> bool:
     """Return whether a literal may be printed without its type because it takes the other operand's."""
     return is_constant(value) and not is_constant(other) and value.type == other.type
 

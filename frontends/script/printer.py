@@ -17,7 +17,15 @@ from mirlo.frontends.script.print_tensor import INDENT, print_tensor_form
 from mirlo.frontends.script.same import same_ir
 
 HEADER = "import mirlo\nfrom mirlo import R, T\n"
-_SAID = (PRIM_FUNC, "sym_name", "sym_visibility", "function_type", "arg_attrs", "res_attrs", "tir.workspace")
+_PRINTED_ATTRIBUTES = (
+    PRIM_FUNC,
+    "sym_name",
+    "sym_visibility",
+    "function_type",
+    "arg_attrs",
+    "res_attrs",
+    "tir.workspace",
+)
 
 
 def script_of(thing: Any) -> str:
@@ -123,7 +131,7 @@ class _Printer:
             if is_prim_func(op):
                 raise NotPrintable("a prim function that is public")
             parts.append("private=True")
-        attributes = _attribute_texts(op, _SAID)
+        attributes = _attribute_texts(op, _PRINTED_ATTRIBUTES)
         if attributes:
             parts.append(f"attrs={{{', '.join(attributes)}}}")
         return f"@{word}({', '.join(parts)})" if parts else f"@{word}"

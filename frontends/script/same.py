@@ -99,14 +99,14 @@ def _attributes(op: Any) -> tuple[tuple[str, str], ...]:
         named = op.attributes[i]
         text = str(named.attr)
         known = declared.get(named.name)
-        if known is not None and _says_default(known, named.attr):
+        if known is not None and _has_default(known, named.attr):
             continue
         if _DEFAULTS.get(named.name) != text and named.name not in _LAYOUT:
             found.append((named.name, text))
     return tuple(sorted(found))
 
 
-def _says_default(declared: Any, attribute: Any) -> bool:
+def _has_default(declared: Any, attribute: Any) -> bool:
     """Return whether an attribute has its default value."""
     if declared.default is None or declared.default is REQUIRED or not declared.accepts(attribute):
         return False

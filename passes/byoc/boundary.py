@@ -105,7 +105,7 @@ def set_type(function: ir.OpView | ir.Operation) -> None:
     function.operation.attributes["function_type"] = ir.TypeAttr.get(kind)
 
 
-def call_anew(
+def rebuild_call(
     call: ir.Operation, operands: Sequence[ir.Value], function: ir.Operation, edge: Edge, session: Any
 ) -> ir.Operation:
     """Rebuild a call for a function's new type: operands unpermuted, results permuted at the call."""
@@ -128,11 +128,11 @@ def hoist(function: ir.Operation, calls: Sequence[ir.Operation], session: Any) -
     if edge:
         strip(function, edge)
         for call in calls:
-            call_anew(call, _handed(call, edge, session), function, edge, session)
+            rebuild_call(call, _permuted_operands(call, edge, session), function, edge, session)
     return edge
 
 
-def _handed(call: ir.Operation, edge: Edge, session: Any) -> list[ir.Value]:
+def _permuted_operands(call: ir.Operation, edge: Edge, session: Any) -> list[ir.Value]:
     """Return the operands of a call, permuted as its function did."""
     return [
         permuted_for(value, edge.parameters[i], call, session) if i in edge.parameters else value
@@ -145,10 +145,10 @@ def permuted_for(value: ir.Value, axes: Axes, reader: ir.Operation, session: Any
     made_by = marked_permute(value)
     if made_by is not None and list(made_by.axes) == inverse(axes):
         return made_by.x
-    return known_permute(value, axes, reader) or permuted(value, axes, Rewriter(reader, session))
+    return find_permute(value, axes, reader) or permuted(value, axes, Rewriter(reader, session))
 
 
-def known_permute(value: ir.Value, axes: Axes, reader: ir.Operation) -> ir.Value | None:
+def find_permute(value: ir.Value, axes: Axes, reader: ir.Operation) -> ir.Value | None:
     """Return an equal permute of a value that precedes an operation."""
     for use in value.uses:
         op = use.owner.operation
@@ -177,11 +177,11 @@ def sink(function: ir.Operation, call: ir.Operation, session: Any) -> bool:
     after = len(edge) + count_permutes(trial)
     moved = len(permutes) > len(stays) and (after < before or (after == before and edge.results))
     if moved:
-        _take_body(function, trial)
+        _replace_body(function, trial)
         operands = [
             permutes[i].x if i in permutes and i not in stays else value for i, value in enumerate(call.operands)
         ]
-        call_anew(call, operands, function, edge, session)
+        rebuild_call(call, operands, function, edge, session)
     trial.erase()
     return bool(moved)
 
@@ -205,8 +205,8 @@ def force(function: ir.Operation, call: ir.Operation, session: Any) -> bool:
     after += sum(_reading(call.results[i], inverse(axes))[1] for i, axes in edge.results.items())
     pays = bool(edge) and after <= before and count_permutes(trial) < inside
     if pays:
-        _take_body(function, trial)
-        call_anew(call, _handed(call, edge, session), function, edge, session)
+        _replace_body(function, trial)
+        rebuild_call(call, _permuted_operands(call, edge, session), function, edge, session)
     trial.erase()
     return pays
 
@@ -215,7 +215,7 @@ def _price(value: ir.Value, axes: Axes, reader: ir.Operation) -> int:
     """Return the number of permutes that permuting an operand adds: 0 if one exists or cancels, else 1."""
     made_by = marked_permute(value)
     undoes = made_by is not None and list(made_by.axes) == inverse(axes)
-    return 0 if undoes or known_permute(value, axes, reader) is not None else 1
+    return 0 if undoes or find_permute(value, axes, reader) is not None else 1
 
 
 def _reading(value: ir.Value, axes: Axes) -> tuple[bool, bool]:
@@ -224,7 +224,7 @@ def _reading(value: ir.Value, axes: Axes) -> tuple[bool, bool]:
     return any(so), not all(so)
 
 
-def _take_body(function: ir.Operation, trial: Any) -> None:
+def _replace_body(function: ir.Operation, trial: Any) -> None:
     """Replace the body and type of a function by those of another one."""
     old, new = function.operation.regions[0].blocks[0], trial.regions[0].blocks[0]
     for op in reversed(operations(function)):

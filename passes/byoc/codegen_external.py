@@ -61,9 +61,9 @@ class CodegenExternal(Pass):
                 attach_artifact(module, ExternalArtifact(generator.driver, (), target=target))
             return
         calls = _calls_into(module, nested)
-        _make_names_new(module, nested, calls, target)
+        _rename_clashes(module, nested, calls, target)
         artifact, constants = run_generator(generator, nested, self.options, session, self.bundles)
-        _keep_constants(artifact, constants, session)
+        _require_parameters(artifact, constants, session)
         attach_artifact(module, artifact)
         for function, ops in calls.items():
             products = _products_in(nested, function)
@@ -92,7 +92,7 @@ def _calls_into(module: ir.Operation, nested: ir.Operation) -> dict[str, list[ir
     return found
 
 
-def _make_names_new(
+def _rename_clashes(
     module: ir.Operation, nested: ir.Operation, calls: dict[str, list[ir.Operation]], target: str
 ) -> None:
     """Rename functions whose names clash with an earlier artifact of the target."""
@@ -112,7 +112,7 @@ def _make_names_new(
         calls[fresh] = calls.pop(name)
 
 
-def _keep_constants(artifact: ExternalArtifact, constants: Constants, session: Session) -> None:
+def _require_parameters(artifact: ExternalArtifact, constants: Constants, session: Session) -> None:
     """Require constants that the artifact requests by name to be parameters."""
     for name in artifact.params:
         if name in constants.inline:

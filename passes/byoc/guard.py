@@ -18,7 +18,7 @@ from typing import Any
 from mirlo.passes.byoc.generator_errors import Crash
 
 RAISED = b"raised"
-MADE = b"made"
+FINISHED = b"made"
 
 
 def guarded(generate: Callable[[], Any], quiet: bool = False) -> Any:
@@ -43,8 +43,8 @@ def guarded(generate: Callable[[], Any], quiet: bool = False) -> Any:
     with os.fdopen(reading, "rb") as answer:
         content = answer.read()
     _, status = os.waitpid(child, 0)
-    if content.startswith(MADE):
-        return pickle.loads(content[len(MADE) :])
+    if content.startswith(FINISHED):
+        return pickle.loads(content[len(FINISHED) :])
     if content == RAISED:
         return generate()
     said = ""
@@ -59,7 +59,7 @@ def guarded(generate: Callable[[], Any], quiet: bool = False) -> Any:
 def _answer(generate: Callable[[], Any], writing: int) -> None:
     """In the fork: report the result and exit, whatever the generator left behind."""
     try:
-        answer = MADE + pickle.dumps(generate())
+        answer = FINISHED + pickle.dumps(generate())
     except BaseException:
         answer = RAISED
     with os.fdopen(writing, "wb") as pipe:

@@ -61,7 +61,7 @@ class HoistLayouts(Pass):
         hoister.run()
         left = _permutes([module, *nested.values()])
         record = LayoutRecord(
-            self.target, before, hoister.hoisted, max(0, before - left), left, _at_boundary(module, nested)
+            self.target, before, hoister.hoisted, max(0, before - left), left, _count_boundary_permutes(module, nested)
         )
         session.notes.append(record)
         if self.explain:
@@ -155,7 +155,7 @@ def _permutes(modules: list[ir.Operation]) -> int:
     return sum(count_permutes(function) for module in modules for function in functions_of(module).values())
 
 
-def _at_boundary(module: ir.Operation, nested: dict[str, ir.Operation]) -> int:
+def _count_boundary_permutes(module: ir.Operation, nested: dict[str, ir.Operation]) -> int:
     """Count the permutes in the model that a region reads, or that read a region's result."""
     found: set[ir.Value] = set()
     for function in functions_of(module).values():

@@ -25,12 +25,12 @@ class Inliner:
     def put_back(self, call: ir.Operation, region: ir.Operation, owner: ir.Operation) -> None:
         """Inline a region's call and the composites that it calls; `owner` is the module of the region."""
         members = functions_of(owner)
-        pending = inline_call(call, _one_block(region))
+        pending = inline_call(call, _single_block(region))
         while pending:
             op = pending.pop()
             callee = members.get(callee_of(op) or "")
             if callee is not None and COMPOSITE in callee.attributes:
-                pending += inline_call(op, _one_block(callee))
+                pending += inline_call(op, _single_block(callee))
             elif owner != self.module:
                 self.bring.for_operation(op, owner)
 
@@ -54,7 +54,7 @@ def all_operations(function: ir.Operation) -> list[ir.Operation]:
     return [op.operation for block in blocks(function) for op in block.operations]
 
 
-def _one_block(function: ir.Operation) -> ir.Operation:
+def _single_block(function: ir.Operation) -> ir.Operation:
     if len(function.regions[0].blocks) != 1:
         raise PassError(f"'@{symbol_name(function)}' has branches, it cannot be put back", function.location)
     return function

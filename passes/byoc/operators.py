@@ -89,7 +89,7 @@ class OpPattern(Pattern):
         elif (owner := search.owner(node)) is not None:
             search.fail(state, value, f"{node.name} is taken by {owner}", lost_to=owner)
         elif self._fits(node, value, state, search):
-            yield from self._operand_ways(node, value, state.with_node(node, self.is_output), search)
+            yield from self._operand_matches(node, value, state.with_node(node, self.is_output), search)
 
     def _fits(self, node: BlockNode, value: BlockValue, state: State, search: Search) -> bool:
         for name, wanted in self.attributes.items():
@@ -102,9 +102,9 @@ class OpPattern(Pattern):
             for predicate in self.predicates
         )
 
-    def _operand_ways(self, node: BlockNode, value: BlockValue, state: State, search: Search) -> Iterator[State]:
+    def _operand_matches(self, node: BlockNode, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         if self.by_name:
-            yield from self._named_ways(node, value, state, search)
+            yield from self._operator_matches(node, value, state, search)
         elif self.operands is None:
             yield state
         else:
@@ -118,7 +118,7 @@ class OpPattern(Pattern):
             for order in self._orders(node):
                 yield from solve_all(list(zip(self.operands, order, strict=False)), state, search)
 
-    def _named_ways(self, node: BlockNode, value: BlockValue, state: State, search: Search) -> Iterator[State]:
+    def _operator_matches(self, node: BlockNode, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         pairs: list[tuple[Pattern, BlockValue]] = []
         for name, pattern in self.by_name.items():
             operand = node.operand(name)

@@ -50,8 +50,8 @@ class GroupOutliner:
         inside = {value for node in nodes for value in node.results}
         read = [v for v in dict.fromkeys(v for node in nodes for v in node.operands) if v not in inside]
         constants = [value for value in read if value.is_constant and bind_constants]
-        inputs = few_runs([value for value in read if not (value.is_constant and bind_constants)], OPERAND_RUNS)
-        outputs = few_runs(
+        inputs = sort_by_type([value for value in read if not (value.is_constant and bind_constants)], OPERAND_RUNS)
+        outputs = sort_by_type(
             [v for node in nodes for v in node.results if any(not mask >> u.index & 1 for u in v.users)], RESULT_RUNS
         )
         location = fused_location([node.op.location for node in nodes])
@@ -92,7 +92,7 @@ class GroupOutliner:
         return function
 
 
-def few_runs(values: list[BlockValue], limit: int) -> list[BlockValue]:
+def sort_by_type(values: list[BlockValue], limit: int) -> list[BlockValue]:
     """Return the values, sorted by type if a call cannot encode so many runs of equal types."""
     types = [value.mlir.type for value in values]
     runs = 1 + sum(left != right for left, right in itertools.pairwise(types))

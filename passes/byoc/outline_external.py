@@ -82,7 +82,7 @@ class _Mover:
             symbols.insert(region)
             del region.attributes[EXTERNAL]
             region.attributes["sym_visibility"] = ir.StringAttr.get("public")
-            _call_others(region, env)
+            _call_functions(region, env)
             names[old] = f"{symbol_name(nested)}::{symbol_name(region)}"
         self._redirect(functions, names)
         self._drop_unused()
@@ -158,7 +158,7 @@ def _rename(function: ir.Operation, name: str) -> None:
     function.attributes["sym_name"] = ir.StringAttr.get(name)
 
 
-def _call_others(region: ir.Operation, names: dict[str, str]) -> None:
+def _call_functions(region: ir.Operation, names: dict[str, str]) -> None:
     for op in _operations(region):
         name = callee_of(op)
         if name is not None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from mirlo.passes.byoc.graph import BlockValue
 from mirlo.passes.byoc.predicates import value_has_dtype, value_has_rank, value_has_shape
@@ -109,7 +109,7 @@ class Pattern:
             else:
                 search.fail(state, value, f"it must be the value that '{self.label}' is elsewhere in the pattern")
             return
-        key = self._question(value, state)
+        key = self._memo_key(value, state)
         if key in search.hopeless or not search.goes_on(state, value):
             return
         any_found = False
@@ -119,7 +119,7 @@ class Pattern:
         if not any_found:
             search.hopeless.add(key)
 
-    def _question(self, value: BlockValue, state: State) -> tuple[int, int, tuple[tuple[str, int], ...]]:
+    def _memo_key(self, value: BlockValue, state: State) -> tuple[int, int, tuple[tuple[str, int], ...]]:
         """Return the key of a memoized `solve`: chains with alternatives reach the same subproblem many times."""
         bound = tuple((name, id(state.labels[name])) for name in self.labels if name in state.labels)
         return id(self), id(value), bound
@@ -211,7 +211,9 @@ class Alternatives(Pattern):
     """Alternatives, tried in order; the next ones are tried when the rest of the pattern fails."""
 
     def __init__(self, choices: Sequence[Pattern]):
-        self.choices = [c for choice in choices for c in (choice.choices if _is_plain(choice) else [choice])]  # type: ignore[attr-defined]
+        self.choices: list[Pattern] = [
+            c for choice in choices for c in (choice.choices if _is_unlabelled_choice(choice) else [choice])
+        ]
 
     def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         for choice in self.choices:
@@ -233,7 +235,7 @@ class Alternatives(Pattern):
         return "(" + " | ".join(map(str, self.choices)) + ")"
 
 
-def _is_plain(pattern: Pattern) -> bool:
+def _is_unlabelled_choice(pattern: Pattern) -> TypeGuard[Alternatives]:
     """Return whether this is only a list of alternatives, which can be joined to another."""
     return isinstance(pattern, Alternatives) and pattern.label is None and not pattern.predicates
 

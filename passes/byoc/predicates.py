@@ -72,16 +72,20 @@ def attribute_is(node: BlockNode, name: str, wanted: Any) -> Decline | None:
     if callable(wanted):
         return Predicate.of(wanted, f"has_attr({name})").ask(found)
     if isinstance(wanted, (set, frozenset)):
-        if _plain(found) in {_plain(value) for value in wanted}:
+        if _normalize(found) in {_normalize(value) for value in wanted}:
             return None
-        return decline(f"expected {name} to be one of {sorted(map(str, wanted))}", found=_plain(found))
-    return None if _plain(found) == _plain(wanted) else decline(f"expected {name} = {wanted}", found=_plain(found))
+        return decline(f"expected {name} to be one of {sorted(map(str, wanted))}", found=_normalize(found))
+    return (
+        None
+        if _normalize(found) == _normalize(wanted)
+        else decline(f"expected {name} = {wanted}", found=_normalize(found))
+    )
 
 
-def _plain(value: Any) -> Any:
+def _normalize(value: Any) -> Any:
     """Normalize a value for comparison: lists to tuples, element types and dims to text."""
     if isinstance(value, (list, tuple)):
-        return tuple(_plain(member) for member in value)
+        return tuple(_normalize(member) for member in value)
     if isinstance(value, DType):
         return value.name
     return str(value) if isinstance(value, SymbolicDim) else value

@@ -22,7 +22,7 @@ class Quotient:
             found |= self.mask_of[index]
         return found
 
-    def way_back(self, mask: int) -> BlockNode | None:
+    def path_back(self, mask: int) -> BlockNode | None:
         """Return a node outside a set on a path that leaves and re-enters the set, or None.
 
         The set can become one group exactly if there is none.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode
 from mirlo.passes.byoc.outline import symbol_name
-from mirlo.passes.byoc.records import AttemptRecord, NodeRecord, PatternRecord, Placement, Taken
+from mirlo.passes.byoc.records import AttemptRecord, CompositeRecord, NodeRecord, PatternRecord, Placement
 from mirlo.passes.byoc.search import Failure, Match
 from mirlo.passes.byoc.tables import PatternEntry
 from mirlo.passes.byoc.work import bytes_of, flops_of
@@ -71,7 +71,9 @@ class Recorder:
 
     def made(self, entry: PatternEntry, match: Match, function: ir.OpView) -> None:
         """Record that a match became a composite."""
-        self.placement.taken.append(Taken(entry.target, entry.name, symbol_name(function), self.numbers(match.mask)))
+        self.placement.taken.append(
+            CompositeRecord(entry.target, entry.name, symbol_name(function), self.numbers(match.mask))
+        )
 
     def numbers(self, mask: int) -> tuple[int, ...]:
         """Return the placement's ids of these nodes."""

@@ -71,7 +71,7 @@ class PatternRecord:
 
 
 @dataclass(frozen=True)
-class Taken:
+class CompositeRecord:
     """A composite that was made."""
 
     target: str
@@ -117,14 +117,14 @@ class Placement:
     targets: tuple[str, ...]
     nodes: list[NodeRecord] = field(default_factory=list)
     attempts: list[AttemptRecord] = field(default_factory=list)
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[CompositeRecord] = field(default_factory=list)
     regions: list[RegionRecord] = field(default_factory=list)
     unmerged: list[MergeRecord] = field(default_factory=list)
     patterns: list[PatternRecord] = field(default_factory=list)
     operators: dict[str, list[str]] = field(default_factory=dict)
     """The operators named by each target's patterns; it cannot take any other."""
 
-    def owner(self, node: int) -> Taken | None:
+    def owner(self, node: int) -> CompositeRecord | None:
         """Return the composite that contains a node."""
         return next((taken for taken in self.taken if node in taken.nodes), None)
 
@@ -157,7 +157,7 @@ class Placement:
 
     def _what_does_not_follow(self, operator: str, target: str) -> str:
         found = [p for p in self.patterns if p.target == target and operator in p.operators]
-        listed = [f"{target}.{p.name} has it only before {one_of(p.ends)}" for p in found[:3]]
+        listed = [f"{target}.{p.name} has it only before {join_alternatives(p.ends)}" for p in found[:3]]
         return f"{'; '.join(listed)}, and none that is free follows"
 
     def to_json(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def one_of(alternatives: Sequence[str]) -> str:
+def join_alternatives(alternatives: Sequence[str]) -> str:
     """Return the text `a or b`; of many alternatives only the first ones and a count of the others."""
     names = list(dict.fromkeys(name for text in alternatives for name in text.split(" or ")))
     if len(names) <= MAX_NAMED:

@@ -91,16 +91,16 @@ class Merger:
 
     def _join(self, parent: BlockNode, node: BlockNode, quotient: Quotient) -> None:
         mask = quotient.closure(1 << parent.index | 1 << node.index)
-        reason = self._objection(mask, quotient)
+        reason = self._rejection(mask, quotient)
         if reason is None:
             quotient.join(mask)
             return
         names = callee_of(parent.op), callee_of(node.op)
         self.placement.unmerged.append(MergeRecord(self.target, str(names[0]), str(names[1]), reason))
 
-    def _objection(self, mask: int, quotient: Quotient) -> str | None:
+    def _rejection(self, mask: int, quotient: Quotient) -> str | None:
         graph = quotient.graph
-        back = quotient.way_back(mask)
+        back = quotient.path_back(mask)
         if back is not None:
             what = callee_of(back.op) or back.name
             return f"it would make a cycle: {what} depends on one part of the region, and another part depends on it"
@@ -108,8 +108,12 @@ class Merger:
         count = sum(self.sizes[str(callee_of(node.op))] for node in members)
         if self.max_nodes and count > self.max_nodes:
             return f"the region would have {count} operators, {self.max_nodes} are allowed"
-        inputs = {str(v.mlir.type) for n in members for v in n.operands if v.node is None or not _in(v.node, mask)}
-        outputs = {str(v.mlir.type) for n in members for v in n.results if any(not _in(u, mask) for u in v.users)}
+        inputs = {
+            str(v.mlir.type) for n in members for v in n.operands if v.node is None or not _is_member(v.node, mask)
+        }
+        outputs = {
+            str(v.mlir.type) for n in members for v in n.results if any(not _is_member(u, mask) for u in v.users)
+        }
         if len(inputs) > OPERAND_RUNS or len(outputs) > RESULT_RUNS:
             return (
                 f"the region would have inputs of {len(inputs)} types and results of {len(outputs)}; a call holds "
@@ -136,7 +140,7 @@ def _bytes(value: ir.Value) -> int | None:
     return kind.bytes if kind is not None and kind.is_static else None
 
 
-def _in(node: BlockNode, mask: int) -> bool:
+def _is_member(node: BlockNode, mask: int) -> bool:
     return bool(mask >> node.index & 1)
 
 

@@ -19,7 +19,7 @@ def check_numbers(texts: Iterable[str], count: int) -> None:
     """Reject numbers of nodes that the model does not have."""
     for text in texts:
         target, _, numbers = text.partition("=")
-        beyond = [number for number in _numbers(numbers, text) if number >= count]
+        beyond = [number for number in _node_ids(numbers, text) if number >= count]
         if beyond:
             has = f"its nodes are 0 to {count - 1}" if count else "it has none"
             raise PassError(
@@ -39,7 +39,7 @@ def restriction(texts: Iterable[str], targets: Collection[str]) -> Decide:
             listed = ", ".join(targets) or "none"
             hint = nearest(target.strip(), targets)
             raise PassError(f"'partition': nodes: no code generator of the list is '{target.strip()}'{hint}: {listed}")
-        allowed[target.strip()] = frozenset(_numbers(numbers, text))
+        allowed[target.strip()] = frozenset(_node_ids(numbers, text))
 
     def assigned(entry: Any, match: Any, nodes: tuple[int, ...]) -> bool | Decline:
         others = [node for node in nodes if node not in allowed.get(entry.target, ())]
@@ -48,7 +48,7 @@ def restriction(texts: Iterable[str], targets: Collection[str]) -> Decide:
     return assigned
 
 
-def _numbers(text: str, whole: str) -> Iterable[int]:
+def _node_ids(text: str, whole: str) -> Iterable[int]:
     for part in filter(None, (part.strip() for part in text.split("+"))):
         first, _, last = part.partition("-")
         if not first.isdecimal() or not (last or first).isdecimal() or int(last or first) < int(first):

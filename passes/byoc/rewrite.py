@@ -20,9 +20,9 @@ from mirlo.passes.byoc.graph import BlockGraph, BlockNode
 from mirlo.passes.byoc.outline import GroupOutliner
 from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.search import Match, PatternError, Search, State
-from mirlo.passes.byoc.select import MAX_WAYS, is_open, match_of
+from mirlo.passes.byoc.select import MAX_MATCHES, is_open, match_of
 from mirlo.passes.byoc.structure import check_pattern
-from mirlo.passes.graph.constants import make_constant
+from mirlo.passes.graph.constants import emit_constant
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.graph.rewrite import Rewriter
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -98,7 +98,7 @@ def rewrite(
         changed = False
         for block in blocks(function):
             erase_dead(block, is_pure_relax)
-            changed |= _Round(BlockGraph(block, session), given, done, limit, session).run()
+            changed |= _Iteration(BlockGraph(block, session), given, done, limit, session).run()
             erase_dead(block, is_pure_relax)
     done.converged = not changed
     if changed:
@@ -123,7 +123,7 @@ class MatchBuilder(Rewriter):
 
     def constant(self, array: Any, kind: Any, name: str = "constant") -> Any:
         with ir.InsertionPoint(self.behind), self.op.location:
-            return make_constant(array, kind, self.session, name)
+            return emit_constant(array, kind, self.session, name)
 
 
 def next_operation(op: ir.Operation) -> ir.Operation:
@@ -133,7 +133,7 @@ def next_operation(op: ir.Operation) -> ir.Operation:
 
 
 @dataclass
-class _Round:
+class _Iteration:
     """One iteration over a block. Replaced operations and their operands are revisited in the next iteration only."""
 
     graph: BlockGraph
@@ -159,7 +159,7 @@ class _Round:
             return False
         search = Search(self.graph, muted=True)
         ways = (state for value in node.results for state in rule.pattern.solve(value, State(), search))
-        for state in itertools.islice(ways, MAX_WAYS):
+        for state in itertools.islice(ways, MAX_MATCHES):
             match = match_of(self.graph, node, state)
             if not self.touched & self._values(match) and self._replace(rule, match):
                 return True

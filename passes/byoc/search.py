@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
-from mirlo.passes.byoc.records import one_of
+from mirlo.passes.byoc.records import join_alternatives
 from mirlo.passes.rules import Decline
 from mirlo.runtime.errors import MirloError
 
@@ -159,7 +159,7 @@ class Search:
         if not first.expected:
             return first
         alike = [f.expected for f in self.failures if f.at is first.at and f.expected]
-        expected = one_of(alike)
+        expected = join_alternatives(alike)
         found = "nothing" if first.at is None else f"{first.at.node.name if first.at.node else first.at.name}"
         return replace(first, reason=Decline(f"expected {expected}, found {found}"), expected=expected)
 

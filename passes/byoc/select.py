@@ -12,10 +12,10 @@ from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
 from mirlo.passes.byoc.quotient import Quotient
 from mirlo.passes.byoc.record import Recorder
 from mirlo.passes.byoc.search import Match, Predicate, Search, State
-from mirlo.passes.byoc.tables import PatternEntry, objection
+from mirlo.passes.byoc.tables import PatternEntry, check_failure
 from mirlo.passes.rules import Decline
 
-MAX_WAYS = 64
+MAX_MATCHES = 64
 """The largest number of matches tried per pattern and node when checks reject them."""
 
 
@@ -81,16 +81,16 @@ class Selector:
     def _match(self, entry: PatternEntry, node: BlockNode, own: dict[int, Choice]) -> tuple[Match | None, Search]:
         search = Search(self.graph, lambda wanted: self.owners[wanted.index])
         ways = (state for value in node.results for state in entry.pattern.solve(value, State(), search))
-        for state in itertools.islice(ways, MAX_WAYS):
+        for state in itertools.islice(ways, MAX_MATCHES):
             match = match_of(self.graph, node, state)
-            failure = self._complaint(entry, match, own)
+            failure = self._rejection(entry, match, own)
             if failure is None:
                 return match, search
             reason, predicate, at = failure
             search.fail(state, at.results[0] if at is not None else None, reason, predicate=predicate)
         return None, search
 
-    def _complaint(
+    def _rejection(
         self, entry: PatternEntry, match: Match, own: dict[int, Choice]
     ) -> tuple[Decline | str, str, BlockNode | None] | None:
         """Return why a match cannot be selected: the reason, the predicate, the node concerned."""
@@ -101,24 +101,24 @@ class Selector:
             old = own.get(node.index)
             if old is not None and old.match.mask & ~match.mask:
                 return f"{node.name} belongs to an earlier match of this pattern", "", node
-        between = self._way_back(match, own)
+        between = self._path_back(match, own)
         if between is not None:
             return f"it is not convex: {between.name} depends on a part of it, and a part depends on that", "", between
-        said = objection(entry, match)
+        said = check_failure(entry, match)
         if said is None and self.decide is not None:
             decision = Predicate.of(self.decide)
             reason = decision.ask(entry, match, self.recorder.numbers(match.mask))
             said = None if reason is None else (reason, decision.name)
         return None if said is None else (*said, match.root)
 
-    def _way_back(self, match: Match, own: dict[int, Choice]) -> BlockNode | None:
+    def _path_back(self, match: Match, own: dict[int, Choice]) -> BlockNode | None:
         """Return a node on a path that leaves and re-enters a match; a closed tree has none."""
         if not (self.any_open or is_open(match)):
             return None
         inside = dict.fromkeys(own[n.index] for n in match.nodes if n.index in own)
         for old in inside:
             self.quotient.leave(old.match.mask)
-        found = self.quotient.way_back(match.mask)
+        found = self.quotient.path_back(match.mask)
         for old in inside:
             self.quotient.join(old.match.mask)
         return found

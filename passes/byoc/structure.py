@@ -43,11 +43,11 @@ def operators(pattern: Pattern) -> set[str]:
     return {name for part in walk(pattern) if isinstance(part, OpPattern) for name in part.names}
 
 
-Seen = frozenset[str]
-Counted = tuple[Counter[int], Seen]
+SeenLabels = frozenset[str]
+Counted = tuple[Counter[int], SeenLabels]
 
 
-def _occurrences(pattern: Pattern, seen: Seen, known: dict[tuple[int, Seen], Counted]) -> Counted:
+def _occurrences(pattern: Pattern, seen: SeenLabels, known: dict[tuple[int, SeenLabels], Counted]) -> Counted:
     """Count how often each unlabelled object must be matched at most, and return the labels seen.
 
     Of several alternatives one counts; a labelled part is matched once.
@@ -58,7 +58,7 @@ def _occurrences(pattern: Pattern, seen: Seen, known: dict[tuple[int, Seen], Cou
     return known[key]
 
 
-def _count(pattern: Pattern, seen: Seen, known: dict[tuple[int, Seen], Counted]) -> Counted:
+def _count(pattern: Pattern, seen: SeenLabels, known: dict[tuple[int, SeenLabels], Counted]) -> Counted:
     if pattern.label is not None:
         if pattern.label in seen:
             return Counter(), seen

@@ -116,7 +116,7 @@ def entry_of(target: str, row: Any) -> PatternEntry:
     return entry
 
 
-def objection(entry: PatternEntry, match: Match) -> tuple[Any, str] | None:
+def check_failure(entry: PatternEntry, match: Match) -> tuple[Any, str] | None:
     """Return why the entry's check rejects a match, and the name of the check, or None."""
     if entry.check is None:
         return None

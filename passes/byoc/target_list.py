@@ -93,7 +93,7 @@ class Targets:
         """Return the passes up to the external modules in the layouts that their targets prefer."""
         # All layouts are settled before the first module is compiled, so that permutes between two targets cancel as
         # well.
-        own = (step for target in self.generators for step in _own_passes(target))
+        own = (step for target in self.generators for step in _target_passes(target))
         return ",".join([self.dividing(nodes), "outline-external", *own])
 
     def dividing(self, nodes: str = "", before: str = "") -> str:
@@ -106,7 +106,7 @@ class Targets:
         return ",".join(map(str, self._all))
 
 
-def _own_passes(target: Chosen) -> list[str]:
+def _target_passes(target: Chosen) -> list[str]:
     """Return a target's passes on its external module, and those that hoist its layout permutes."""
     generator = target.generator
     pipeline = generator.pipeline or ("convert-layout,fold-constant,remove-dead" if generator.layouts else "")

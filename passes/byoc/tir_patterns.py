@@ -62,7 +62,7 @@ class PrimPattern(OpPattern):
             search.answers[key] = found
         return found  # type: ignore[no-any-return]
 
-    def _operand_ways(self, node: BlockNode, value: BlockValue, state: State, search: Search) -> Iterator[State]:
+    def _operand_matches(self, node: BlockNode, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         order = self._order(node, search)
         assert not isinstance(order, Decline)
         yield from self.solve_operands([node.operands[i] for i in order], state, search)

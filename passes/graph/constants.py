@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dense import make_dense, read_dense
+from mirlo.dialects.core.dense import dense_attribute, read_dense
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
 from mirlo.runtime.dtypes import element_type_of
 
 INLINE_ELEMENTS = 16
 """Most elements of a constant in the IR; larger ones are parameters."""
-_LATER_BYTES = 1 << 16
+_MIN_DEFERRED_BYTES = 1 << 16
 """Fewest bytes of a constant whose transposition is deferred until its elements are needed."""
 
 
@@ -36,7 +36,7 @@ def constant_value(value: Any, session: Any) -> np.ndarray | None:
     return read_dense(op.value, kind)
 
 
-def is_at_hand(value: Any, session: Any) -> bool:
+def is_available(value: Any, session: Any) -> bool:
     """Return whether a value is a constant whose array is available."""
     if not is_constant(value):
         return False
@@ -55,23 +55,23 @@ def constant_reader(value: Any, session: Any) -> Callable[[], np.ndarray]:
     return lambda: array
 
 
-def make_later(
+def emit_deferred_constant(
     make: Callable[[], np.ndarray], kind: TensorType, session: Any, name: str, loose: Any = None
 ) -> ir.Value:
     """Emit a constant whose array is computed while kernels are compiled, or on first use."""
     element = element_type_of(kind.dtype.to_numpy())
     assert element is not None
-    param = session.params.add_later(name, element.name, kind.static_shape, make, loose)
+    param = session.params.add_deferred(name, element.name, kind.static_shape, make, loose)
     return Constant.make(param=param, result_types=[kind])
 
 
-def make_constant(array: np.ndarray, kind: TensorType, session: Any, name: str) -> ir.Value:
+def emit_constant(array: np.ndarray, kind: TensorType, session: Any, name: str) -> ir.Value:
     """Emit a constant at the insertion point: in the IR if it is small, else a parameter of (about) this name."""
-    if array.nbytes >= _LATER_BYTES and array.shape == kind.static_shape and _is_transposed(array):
-        return make_later(lambda: array, kind, session, name, array)
+    if array.nbytes >= _MIN_DEFERRED_BYTES and array.shape == kind.static_shape and _is_transposed(array):
+        return emit_deferred_constant(lambda: array, kind, session, name, array)
     array = np.ascontiguousarray(array).reshape(kind.static_shape)
     if array.size <= INLINE_ELEMENTS:
-        return Constant.make(value=make_dense(array, kind), result_types=[kind])
+        return Constant.make(value=dense_attribute(array, kind), result_types=[kind])
     return Constant.make(param=session.params.add_unique(name, array), result_types=[kind])
 
 

@@ -13,7 +13,7 @@ from mirlo.dialects.core.budget import FOLDED_BYTES, FOLDINGS
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
-from mirlo.passes.graph.constants import constant_name, constant_value, is_constant, make_constant
+from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
 from mirlo.passes.graph.evaluate import EVALUATORS, Evaluator
 from mirlo.passes.registry import Pass, option, register_pass
 
@@ -119,7 +119,7 @@ class _Folder:
             return []
         results = made if isinstance(made, tuple) else (made,)
         return [
-            make_constant(np.asarray(array, kind.dtype.to_numpy()), kind, self.session, _name(op))
+            emit_constant(np.asarray(array, kind.dtype.to_numpy()), kind, self.session, _name(op))
             for array, kind in zip(results, kinds, strict=True)
         ]
 

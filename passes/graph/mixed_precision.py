@@ -14,21 +14,21 @@ from mirlo.dialects.core.surgery import blocks, erase_dead
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.activation import Activation
-from mirlo.passes.graph.constants import constant_value, is_constant, make_constant
+from mirlo.passes.graph.constants import constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.locations import names_of
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import nearest
 
 F32 = DTYPES["f32"]
-NARROW_TYPES = ("bf16", "f16")
+LOW_PRECISION_TYPES = ("bf16", "f16")
 NODE = "node:"
 LOWEST = {"bf16": -(2.0**127) * (2 - 2.0**-7), "f16": -65504.0}
 """The lowest finite value of each type."""
 
 SUMMED_WIDE = ("conv", "matmul")
 """Operators with low-precision operands and an f32 result (`out_dtype`)."""
-NARROW = ("attention", "conv_transpose", "einsum")
+LOW_PRECISION_OPS = ("attention", "conv_transpose", "einsum")
 """Operators with low-precision operands and result; their kernels accumulate in f32."""
 TABLES = ("gather",)
 """Operators whose constants are stored in low precision: only some of their elements are read."""
@@ -67,8 +67,8 @@ class ToMixedPrecision(Pass):
     keep: tuple[str, ...] = option((), "operators or nodes that stay in f32: relax.conv, node:/head/MatMul")
 
     def run(self, op: ir.OpView, session: Any) -> None:
-        if self.dtype not in NARROW_TYPES:
-            raise PassError(f"dtype must be {' or '.join(NARROW_TYPES)}, got '{self.dtype}'")
+        if self.dtype not in LOW_PRECISION_TYPES:
+            raise PassError(f"dtype must be {' or '.join(LOW_PRECISION_TYPES)}, got '{self.dtype}'")
         if "tir.prim_func" in op.operation.attributes or not len(op.operation.regions[0].blocks):
             return
         operators = {f"relax.{name}" for name in OPS}
@@ -115,7 +115,7 @@ class _Converter:
             self._stay(op)
         elif name in SUMMED_WIDE:
             self._sum_wide(op)
-        elif name in NARROW:
+        elif name in LOW_PRECISION_OPS:
             self._narrow(op)
         elif name in TABLES and is_constant(floats[0]) and self._fits(floats[0]):
             self._move(op)
@@ -232,7 +232,7 @@ class _Converter:
         wide = self._wide(mask)
         with _after(wide):
             lowest = np.full((), LOWEST[self.dtype.name], np.float32)
-            return OPS["maximum"].make(wide, make_constant(lowest, TensorType.of((), "f32"), self.session, "lowest"))
+            return OPS["maximum"].make(wide, emit_constant(lowest, TensorType.of((), "f32"), self.session, "lowest"))
 
 
 def _cast(value: Any, dtype: DType) -> ir.Value:

@@ -13,7 +13,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.types import TensorType
-from mirlo.passes.graph.constants import constant_name, constant_value, is_constant, make_constant
+from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.rules import DEFAULT, RuleBook, try_rules
 
@@ -37,7 +37,7 @@ class Rewriter:
     def constant(self, array: np.ndarray, kind: TensorType, name: str = "constant") -> Any:
         """Emit a constant."""
         with ir.InsertionPoint(self.op), self.op.location:
-            return make_constant(array, kind, self.session, name)
+            return emit_constant(array, kind, self.session, name)
 
     def array(self, value: ir.Value) -> np.ndarray | None:
         """Return the array of a value that is a constant, else None."""

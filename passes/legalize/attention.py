@@ -31,7 +31,7 @@ def fused_attention(op: ir.OpView, b: Any) -> Any:
     leading = (batch, heads, length) if groups == 1 else (batch, shared, groups, length)
     past = context - length if op.at_end else 0
     # Rows without keys are zero, as are rows whose keys a mask hides.
-    may_see_nothing = op.mask is not None or not D.known(lambda: context >= 1 and past >= 0)
+    may_see_nothing = op.mask is not None or not D.is_certain(lambda: context >= 1 and past >= 0)
     factor = 1.0 / math.sqrt(size) if op.scale is None else op.scale
 
     def body(p: Any, q: TensorExpr, k: TensorExpr, v: TensorExpr, mask: TensorExpr | None) -> TensorExpr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dense import make_dense
+from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
@@ -17,7 +17,7 @@ def dense(values: Any, element: str | DType) -> ir.Attribute:
 
     kind = dtype(element)
     array = np.ascontiguousarray(np.asarray(values, dtype=kind.to_numpy()))
-    return make_dense(array, TensorType(array.shape, kind))
+    return dense_attribute(array, TensorType(array.shape, kind))
 
 
 def tensor_of(b: Any, values: Any, element: str | DType) -> ir.Value:

@@ -9,7 +9,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir, rewrite
 from mirlo.dialects.core.dims import UNKNOWN
 from mirlo.dialects.core.types import TensorType
-from mirlo.passes.facts import is_given_away
+from mirlo.passes.facts import is_external
 from mirlo.passes.legalize.builder import LegalizeBuilder, PrimFunctions
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.registry import PassError
@@ -114,7 +114,7 @@ class Conversion:
             elif name == "func.func":
                 if "tir.prim_func" in op.attributes:
                     return ir.WalkResult.SKIP
-                if is_given_away(op):
+                if is_external(op):
                     given_away.append(op)
                     return ir.WalkResult.SKIP
             elif name == "builtin.module" and "relax.external" in op.attributes and op != self.module.operation:

@@ -37,7 +37,7 @@ LEGAL = frozenset(
 CUSTOM_RULES = "legalize"
 """The session option with a caller's own rules, by operator: tried before all others."""
 
-MAX_ROUNDS = 8
+MAX_RULE_ITERATIONS = 8
 """Most rounds: rules may emit operators that need rules in turn, and no chain is this long."""
 
 
@@ -86,20 +86,20 @@ class Legalize(Pass):
             return name.startswith(prefixes) and name not in left_alone and name not in OWN
 
         conversion = Conversion(op, targets, custom, is_pending, chooser(session.options.get(STRATEGIES), known))
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_RULE_ITERATIONS):
             if not conversion.run():
                 break
         conversion.finish()
         session.notes.extend(conversion.records)
         for operator in custom:
             if operator not in conversion.seen:
-                why = _why_not_here(operator, conversion)
+                why = _target_reason(operator, conversion)
                 session.warning(f"the rule given for '{operator}' was never tried: {why}")
         if not self.partial:
             conversion.gate()
 
 
-def _why_not_here(key: str, conversion: Conversion) -> str:
+def _target_reason(key: str, conversion: Conversion) -> str:
     if not key.startswith(NODE):
         return "there is no such operator here"
     nodes = [seen.removeprefix(NODE) for seen in conversion.seen if seen.startswith(NODE)]
@@ -111,16 +111,20 @@ def _check_names(known: set[str], targets: Sequence[str], custom: Given, skip: I
     for operator in custom:
         if operator not in known and not operator.startswith(NODE):
             place = ", ".join(Rule("legalize", operator, "custom", f).place for f in functions_of(custom[operator]))
-            raise PassError(f"a legalization is given for '{operator}' (at {place}), {_unknown(operator, known)}")
+            raise PassError(
+                f"a legalization is given for '{operator}' (at {place}), {_unknown_operator(operator, known)}"
+            )
     for operator in skip:
         if operator not in known:
-            raise PassError(f"'{operator}' is to be skipped, {_unknown(operator, known)}")
+            raise PassError(f"'{operator}' is to be skipped, {_unknown_operator(operator, known)}")
     for rule in LEGALIZE:
         if rule.target in targets and rule.subject not in known:
-            raise PassError(f"rule '{rule}' at {rule.place} is for '{rule.subject}', {_unknown(rule.subject, known)}")
+            raise PassError(
+                f"rule '{rule}' at {rule.place} is for '{rule.subject}', {_unknown_operator(rule.subject, known)}"
+            )
 
 
-def _unknown(operator: str, known: set[str]) -> str:
+def _unknown_operator(operator: str, known: set[str]) -> str:
     if operator in LEGAL:
         return "which is never legalized: it is part of the level below"
     return f"which is no operator{nearest(operator, known)}"

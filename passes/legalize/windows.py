@@ -66,7 +66,9 @@ class SlidingWindows:
     @property
     def leaves(self) -> bool:
         """Return whether some window extends beyond an edge."""
-        return any(self.begins) or not D.known(lambda: all(self._reach(i) <= size for i, size in enumerate(self.sizes)))
+        return any(self.begins) or not D.is_certain(
+            lambda: all(self._reach(i) <= size for i, size in enumerate(self.sizes))
+        )
 
     def _reach(self, i: int) -> Dim:
         """Return one past the last element that a window of dim `i` reads."""
@@ -79,7 +81,7 @@ class SlidingWindows:
         for i, o in enumerate(at):
             low = -self.begins[i] if padded else 0
             high = self.sizes[i] + (self.ends[i] if padded else 0)
-            if low <= -self.begins[i] and D.known(partial(le, self._reach(i), high)):
+            if low <= -self.begins[i] and D.is_certain(partial(le, self._reach(i), high)):
                 fixed = fixed * self.kernel[i]
                 continue
             count = self._count(i, o, low, high)

@@ -21,22 +21,22 @@ def coalesce(loop: Any, most: int) -> Any:
     """Coalesce a loop with the parallel loops inside of it while it has fewer than `most` iterations."""
     while True:
         inner = _only_loop(loop)
-        sizes = None if inner is None else (known_range(loop), known_range(inner))
+        sizes = None if inner is None else (constant_range(loop), constant_range(inner))
         if inner is None or sizes is None or None in sizes:
             return loop
         outer_range, inner_range = sizes
         if outer_range is None or inner_range is None or len(outer_range) >= most or len(inner_range) < 2:
             return loop
-        loop = _as_one(loop, inner, outer_range, inner_range)
+        loop = _fuse_loops(loop, inner, outer_range, inner_range)
 
 
-def known_range(loop: Any) -> range | None:
+def constant_range(loop: Any) -> range | None:
     """Return the values that a loop's index takes if its bounds are constants."""
-    low, high, step = (known_index(value) for value in list(loop.operands)[:3])
+    low, high, step = (constant_index(value) for value in list(loop.operands)[:3])
     return None if low is None or high is None or step is None else range(low, high, step)
 
 
-def known_index(value: Any) -> int | None:
+def constant_index(value: Any) -> int | None:
     """Return the value of a constant index, else None."""
     is_constant = isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
     return ir.IntegerAttr(value.owner.attributes["value"]).value if is_constant else None
@@ -53,7 +53,7 @@ def _only_loop(loop: Any) -> Any | None:
     return inner if is_plain else None
 
 
-def _as_one(outer: Any, inner: Any, outer_range: range, inner_range: range) -> Any:
+def _fuse_loops(outer: Any, inner: Any, outer_range: range, inner_range: range) -> Any:
     kind = ir.IndexType.get()
     with ir.InsertionPoint(outer), outer.location:
         made = scf.ForOp(index(0), index(len(outer_range) * len(inner_range)), index(1))

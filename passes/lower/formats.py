@@ -27,7 +27,7 @@ class FloatFormat:
         return 1 << (self.bits - 1)
 
     @property
-    def magic(self) -> float:
+    def rounding_constant(self) -> float:
         """Return 1.5 × 2^fraction: adding it rounds to an integer, which is then in the low bits of the sum."""
         return 1.5 * 2.0**self.fraction
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CUSTOM_RULES = "intrinsics"
 """The session option with a caller's own rules, by intrinsic: tried before all others."""
 
-MAX_ROUNDS = 16
+MAX_LOWERING_ITERATIONS = 16
 """Rules may emit intrinsics, which are lowered in the next round; more rounds than this are a cycle."""
 
 
@@ -151,7 +151,7 @@ class Lowering:
         self._rules: dict[str, list[Rule]] = {}
 
     def run(self, root: ir.Operation) -> None:
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_LOWERING_ITERATIONS):
             found, self.calls = _intrinsics_in(root)
             if not found:
                 return
@@ -164,7 +164,8 @@ class Lowering:
                     raise PassError(str(error), operation.location) from error
         left, _ = _intrinsics_in(root)
         names = ", ".join(sorted({operation.name for operation in left}))
-        message = f"the rules of '{self.targets[0]}' go in a circle: after {MAX_ROUNDS} rounds there are still {names}"
+        after = f"after {MAX_LOWERING_ITERATIONS} iterations there is still {names}"
+        message = f"the rules of '{self.targets[0]}' form a cycle: {after}"
         raise PassError(message, left[0].location)
 
     def lower(self, operation: ir.Operation, constants: dict[Any, Any]) -> None:
@@ -184,7 +185,7 @@ class Lowering:
         with ir.InsertionPoint(operation), operation.location:
             outcome, rule, attempts = try_rules(rules, call, b, empty=result is None)
         if rule is None:
-            raise self.nobody(call, attempts)
+            raise self.unsupported_error(call, attempts)
         if foreign and rule.is_foreign:
             check_emitted(rule, operations_between(before, operation))
         value = outcome.value if isinstance(outcome, Num) else outcome
@@ -208,7 +209,7 @@ class Lowering:
             found = self._rules[name] = INTRINSIC.candidates(name, self.targets, self.custom)
         return found
 
-    def nobody(self, call: IntrinsicCall, attempts: list[Attempt]) -> PassError:
+    def unsupported_error(self, call: IntrinsicCall, attempts: list[Attempt]) -> PassError:
         """Return the error for an intrinsic that no rule accepts."""
         types = ", ".join(str(value.type) for value in call.args)
         message = f"no rule lowers '{call.operation.name}' on ({types}) for target '{self.targets[0]}'"

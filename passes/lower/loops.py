@@ -83,7 +83,7 @@ def _lower_for(op: Any) -> bool:
 
 def _unroll(loop: Any, view: Any) -> None:
     """Copy the loop once per iteration, with a trip count of one; folding leaves the bodies."""
-    low, high = _known(view.lower), _known(view.upper)
+    low, high = _constant_bound(view.lower), _constant_bound(view.upper)
     if low is None or high is None:
         raise PassError("an unrolled loop needs bounds that are constants", loop.operation.location)
     if high - low > MAX_UNROLL:
@@ -98,7 +98,7 @@ def _unroll(loop: Any, view: Any) -> None:
     loop.operation.erase()
 
 
-def _known(value: Any) -> int | None:
+def _constant_bound(value: Any) -> int | None:
     if isinstance(value, ir.OpResult) and value.owner.name == "arith.constant":
         return ir.IntegerAttr(value.owner.attributes["value"]).value
     return None

@@ -17,7 +17,7 @@ from typing import Any
 from mirlo.dialects.bindings import func, ir, memref, scf
 from mirlo.dialects.tir.buffers import ALIGNMENT, SHARED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.passes.lower.coalesce import coalesce, known_index
+from mirlo.passes.lower.coalesce import coalesce, constant_index
 from mirlo.passes.memory.names import FORK
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
@@ -26,7 +26,7 @@ from mirlo.passes.schedule.schedule import FLOPS
 
 CHUNKS_PER_THREAD = 4
 """Several chunks per thread balance threads that start late or are slower."""
-FEWEST_TRIPS = 32
+MIN_TRIPS_PER_THREAD = 32
 """Iterations per thread from which a loop is not coalesced with the parallel loop inside of it."""
 PRIVATE_BYTES = 1 << 20
 """Most bytes of scratch memory of a region, which is on the stacks of the pool's threads."""
@@ -75,7 +75,7 @@ class OutlineParallel(Pass):
         reasons: list[Decline] = []
         count = 0
         for loop in loops:
-            loop = coalesce(loop, FEWEST_TRIPS * self.threads)
+            loop = coalesce(loop, MIN_TRIPS_PER_THREAD * self.threads)
             outcome = _Outliner(loop, f"{name}_region", self.threads, symbols, module_body).run()
             if isinstance(outcome, Decline):
                 reasons.append(outcome)
@@ -84,7 +84,7 @@ class OutlineParallel(Pass):
         return ParallelRecord(name, count, tuple(reasons))
 
 
-def known_flops(function: ir.Operation) -> int | None:
+def static_flops(function: ir.Operation) -> int | None:
     """Return the floating-point operations of a kernel; None if they depend on run-time sizes."""
     attributes = function.operation.attributes
     if FLOPS not in attributes:
@@ -94,7 +94,7 @@ def known_flops(function: ir.Operation) -> int | None:
 
 
 def _work(function: Any) -> int:
-    flops = known_flops(function)
+    flops = static_flops(function)
     if flops is None:
         return LARGE  # depends on run-time sizes
     types = [a.type for a in function.operation.regions[0].blocks[0].arguments]
@@ -147,7 +147,7 @@ class _Outliner:
         return None
 
     def _shape(self) -> tuple[int | None, int | None]:
-        low, high, step = (known_index(v) for v in list(self.loop.operands)[:3])
+        low, high, step = (constant_index(v) for v in list(self.loop.operands)[:3])
         if step is None or low is None or high is None:
             return step, None
         return step, -(-(high - low) // step)

@@ -333,8 +333,8 @@ class ValueBuilder:
 
         For |x| below 2^(fraction - 2); cheaper than a conversion, and never undefined.
         """
-        shifted = x + x.format.magic
-        return shifted - x.format.magic, self.bits(shifted)
+        shifted = x + x.format.rounding_constant
+        return shifted - x.format.rounding_constant, self.bits(shifted)
 
     def to_int(self, x: Num, kind: str) -> Num:
         """Truncate towards zero; undefined outside the range of the integer."""
@@ -347,8 +347,10 @@ class ValueBuilder:
     def small_int_to_float(self, n: Num, kind: str) -> Num:
         """Convert a signed integer n, |n| below 2^(fraction - 2) and as wide as the float, by addition alone."""
         form = FORMATS[kind]
-        magic_bits = struct.unpack("<q", struct.pack("<d", form.magic))[0] if form.bits == 64 else 0x4B400000
-        return self.from_bits(n + magic_bits, kind) - form.magic
+        magic_bits = (
+            struct.unpack("<q", struct.pack("<d", form.rounding_constant))[0] if form.bits == 64 else 0x4B400000
+        )
+        return self.from_bits(n + magic_bits, kind) - form.rounding_constant
 
     def extend(self, x: Num, kind: str, signed: bool = True) -> Num:
         return self.emit("arith.extsi" if signed else "arith.extui", kind, x)

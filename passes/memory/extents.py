@@ -41,7 +41,7 @@ class SizeProduct:
         """Return the product at the insertion point as an index, clamped to 2^62."""
         product = values.constant(float(self.scale))
         for factor in self.factors:
-            product = create("arith.mulf", product.type, product, values.at_least_one(factor))
+            product = create("arith.mulf", product.type, product, values.clamped_to_one(factor))
         saturated = create("arith.minimumf", product.type, product, values.constant(_SATURATED))
         i64 = ir.IntegerType.get_signless(64)
         return create("arith.index_cast", ir.IndexType.get(), create("arith.fptosi", i64, saturated))
@@ -69,7 +69,7 @@ class FloatSizes:
     def constant(self, number: float) -> Any:
         return emit_constant(number, ir.F64Type.get())
 
-    def at_least_one(self, dim: Dim) -> ir.Value:
+    def clamped_to_one(self, dim: Dim) -> ir.Value:
         """Return max(dim, 1)."""
         key = str(dim)
         if key not in self._known:

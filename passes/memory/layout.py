@@ -38,7 +38,7 @@ class _ArenaSlot:
 
 def assign_offsets(buffers: Sequence[Interval]) -> Dim:
     """Set the offset of each buffer; return the size of the arena."""
-    total: Dim = _place_fixed([b for b in buffers if isinstance(b.size, int)])
+    total: Dim = _pack_static([b for b in buffers if isinstance(b.size, int)])
     for slot in _slots([b for b in buffers if not isinstance(b.size, int)]):
         for buffer in slot.members:
             buffer.offset = total
@@ -46,19 +46,19 @@ def assign_offsets(buffers: Sequence[Interval]) -> Dim:
     return total
 
 
-def _place_fixed(buffers: Sequence[Interval]) -> int:
+def _pack_static(buffers: Sequence[Interval]) -> int:
     """Pack buffers of static sizes, largest first, each at the lowest free offset."""
     placed: list[Interval] = []
     total = 0
-    for buffer in sorted(buffers, key=lambda b: (-_number(b.size), b.first)):
+    for buffer in sorted(buffers, key=lambda b: (-_static_size(b.size), b.first)):
         low = 0
-        for other in sorted((o for o in placed if o.overlaps(buffer)), key=lambda o: _number(o.offset)):
-            if low + _number(buffer.size) <= _number(other.offset):
+        for other in sorted((o for o in placed if o.overlaps(buffer)), key=lambda o: _static_size(o.offset)):
+            if low + _static_size(buffer.size) <= _static_size(other.offset):
                 break
-            low = max(low, _number(aligned(other.offset + other.size)))
+            low = max(low, _static_size(aligned(other.offset + other.size)))
         buffer.offset = low
         placed.append(buffer)
-        total = max(total, _number(aligned(low + buffer.size)))
+        total = max(total, _static_size(aligned(low + buffer.size)))
     return total
 
 
@@ -81,14 +81,14 @@ def _slots(buffers: Sequence[Interval]) -> list[_ArenaSlot]:
     return slots
 
 
-def _number(size: Dim) -> int:
+def _static_size(size: Dim) -> int:
     assert isinstance(size, int)
     return size
 
 
 def lower_bound(buffers: Sequence[Interval]) -> int:
     """Return the peak of live bytes of buffers of static sizes: no plan needs less."""
-    fixed = [(_number(aligned(b.size)), b) for b in buffers if isinstance(b.size, int)]
+    fixed = [(_static_size(aligned(b.size)), b) for b in buffers if isinstance(b.size, int)]
     steps = sorted({b.first for _, b in fixed})
     return max((sum(size for size, b in fixed if b.first <= s <= b.last) for s in steps), default=0)
 

@@ -23,14 +23,14 @@ from mirlo.passes.memory.build import PlannedFunction, argument_names
 from mirlo.passes.memory.extents import MAX_BYTES
 from mirlo.passes.memory.layout import Interval, assign_offsets, lower_bound
 from mirlo.passes.memory.requirements import Requirements
-from mirlo.passes.memory.scalars import EXTRACT, is_known
+from mirlo.passes.memory.scalars import EXTRACT, is_supported
 from mirlo.passes.memory.storage_assignment import BIND, CALLS, FROM_ELEMENTS, VIEWS, StorageAssignment
 from mirlo.passes.memory.symbols import FunctionSymbols, SizeCheck
 from mirlo.passes.memory.timeline import Timeline, TimelineBlock, is_tensor
 from mirlo.passes.memory.views import view_text
 from mirlo.passes.registry import Pass, PassError, register_pass
 
-GIVEN_AWAY = ("relax.call_external", "func.call")
+EXTERNAL_CALLS = ("relax.call_external", "func.call")
 """Calls of parts of the model that belong to code generators and are not compiled yet."""
 
 
@@ -148,13 +148,13 @@ class _MemoryPlanner:
         allowed = {"relax.constant", BIND, *CALLS, *VIEWS}
         for step in body.steps:
             op = step.op
-            if op.name in (EXTRACT, FROM_ELEMENTS) and not is_known(op):
+            if op.name in (EXTRACT, FROM_ELEMENTS) and not is_supported(op):
                 does, scalar = ("gives", op.results[0]) if op.name == EXTRACT else ("takes", op.operands[0])
                 raise PassError(
                     f"'{op.name}' {does} {scalar.type}, which scalars of compiled functions cannot be", op.location
                 )
-            if not (op.name in allowed or step.bodies or is_known(op)):
-                before = "codegen-external or inline-external" if op.name in GIVEN_AWAY else "legalize"
+            if not (op.name in allowed or step.bodies or is_supported(op)):
+                before = "codegen-external or inline-external" if op.name in EXTERNAL_CALLS else "legalize"
                 raise PassError(f"'{op.name}' is left in '@{self.name}': run {before} before plan-memory", op.location)
             arguments = [value for nested in step.bodies for value in nested.arguments]
             for value in (*op.results, *arguments):

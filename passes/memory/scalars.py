@@ -15,7 +15,7 @@ from mirlo.passes.schedule.loops import index
 EXTRACT = "tensor.extract"
 
 
-def is_known(op: ir.Operation) -> bool:
+def is_supported(op: ir.Operation) -> bool:
     """Return whether `emit` supports this operation."""
     if op.name == EXTRACT:
         return _can_be_loaded(op.results[0].type)

@@ -94,18 +94,20 @@ class StorageAssignment:
         }
         # No value is computed directly in an output before the output's dims are known.
         outputs = [
-            TensorStorage(Interval(bytes_of(value), body.end, body.end), output=i, free_after=_known_at(value, told))
+            TensorStorage(
+                Interval(bytes_of(value), body.end, body.end), output=i, free_after=_binding_step(value, told)
+            )
             for i, value in enumerate(returned)
         ]
         pairs = zip(returned, outputs, strict=True)
         self.outputs: list[Any] = [self.root(value) for value, output in pairs if self._claim(value, output, body)]
         """Roots that are computed directly in an output."""
         self._want(body.end, returned, outputs)
-        self._settle(body)
+        self._assign_body(body)
         self._cover()
         for step in timeline.steps():
             if step.op.name == "relax.call_tir":
-                self._place_call(step)
+                self._assign_call(step)
         for number, values, targets in self._wanted:
             self.moves[number] = self._moves(number, values, targets)
 
@@ -120,7 +122,7 @@ class StorageAssignment:
 
     # Values that are computed directly in their destination. Steps are visited backwards: later ones determine it.
 
-    def _settle(self, body: TimelineBlock) -> None:
+    def _assign_body(self, body: TimelineBlock) -> None:
         for step in reversed(body.steps):
             results = [value for value in tensors(step.op.results) if value in self._made]
             targets = [self._storage_of(value) for value in results]
@@ -132,9 +134,9 @@ class StorageAssignment:
                 self._enter(step, tensors(step.op.operands), tensors(inside.arguments), targets, body)
                 self._yield(inside, tensors(inside.terminator.operands), targets)
             elif step.op.name == "scf.while":
-                self._settle_while(step, targets, body)
+                self._assign_while(step, targets, body)
 
-    def _settle_while(self, step: TimelineStep, targets: list[TensorStorage], body: TimelineBlock) -> None:
+    def _assign_while(self, step: TimelineStep, targets: list[TensorStorage], body: TimelineBlock) -> None:
         """Assign what the condition passes on, the iteration's input and the result, one storage if equal."""
         before, after = step.bodies
         arguments, forwarded = tensors(before.arguments), tensors(before.terminator.operands)
@@ -185,7 +187,7 @@ class StorageAssignment:
         for value, storage in zip(values, targets, strict=True):
             self._claim(value, storage, body, [r for r in readers if self.storage[r] is storage])
         self._want(body.end, values, targets)
-        self._settle(body)
+        self._assign_body(body)
         for storage, before in kept:
             storage.free_after = before
 
@@ -223,7 +225,7 @@ class StorageAssignment:
 
     # Kernels that overwrite an input
 
-    def _place_call(self, step: TimelineStep) -> None:
+    def _assign_call(self, step: TimelineStep) -> None:
         op = step.op
         size = workspace_of(self.callee(op))
         if size != 0:
@@ -273,7 +275,7 @@ class StorageAssignment:
         ]
 
 
-def _known_at(value: ir.Value, told: Mapping[str, int]) -> int:
+def _binding_step(value: ir.Value, told: Mapping[str, int]) -> int:
     """Return the number of the step that binds the last of a tensor's dims; 0 if all are known before."""
     dims = dims_of(value.type) if is_tensor(value) else ()
     return max((told.get(name, 0) for dim in dims for name in D.symbols_of(dim)), default=0)

@@ -29,7 +29,7 @@ SIZES = "relax.sizes"
 first is the size of the arena."""
 CHECKS = "relax.checks"
 """Attribute of a planned function: the error texts for failed size checks, by number."""
-SHOWN = "relax.shown"
+MAX_SHOWN_DIMS = "relax.shown"
 """Attribute of a planned function: for each error text, the symbols whose values are shown with it."""
 LATE = "relax.late"
 """Attribute of a planned function: the sizes that compiled code writes during the call, not before."""
@@ -162,7 +162,9 @@ class FunctionSymbols:
             SIZES: [str(dim) for dim in self.sizes],
             LATE: [str(dim) for dim in self.sizes if not self.is_early(dim)],
             CHECKS: [*(check.text for check in self.checks), *self.texts],
-            SHOWN: [" ".join(names) for names in (*(check.shown for check in self.checks), *self.texts.values())],
+            MAX_SHOWN_DIMS: [
+                " ".join(names) for names in (*(check.shown for check in self.checks), *self.texts.values())
+            ],
         }
         for key, values in texts.items():
             function.attributes[key] = ir.ArrayAttr.get([ir.StringAttr.get(text) for text in values])

@@ -91,9 +91,9 @@ def all_inside(indices: Sequence[ir.Value], shape: Sequence[Dim], ranges: Sequen
     condition = None
     for value, size, (low, high) in zip(indices, shape, ranges, strict=True):
         tests = []
-        if not D.known(partial(le, 0, low)):
+        if not D.is_certain(partial(le, 0, low)):
             tests.append(create("arith.cmpi", i1, value, index(0), predicate=ir.IntegerAttr.get(i64, 5)))
-        if not D.known(partial(lt, high, size)):
+        if not D.is_certain(partial(lt, high, size)):
             tests.append(create("arith.cmpi", i1, value, index(size), predicate=ir.IntegerAttr.get(i64, 2)))
         for test in tests:
             condition = test if condition is None else create("arith.andi", i1, condition, test)

@@ -53,18 +53,18 @@ class ScheduleContext:
     options: dict[str, Any]
 
 
-def _given(kernel: Any, context: Any) -> None:
+def _user_schedule(kernel: Any, context: Any) -> None:
     """Stand for the schedule that the user gave for this function."""
 
 
-BY_HAND = Rule("schedule", ANY, DEFAULT, _given, name="given")
+USER_SCHEDULE = Rule("schedule", ANY, DEFAULT, _user_schedule, name="given")
 """The rule that records name for a schedule given by the user."""
 
 
 def check_given(session: Any) -> None:
     """Reject schedules of the caller for prim functions that were never scheduled: their names are wrong."""
     records = [note for note in session.notes if isinstance(note, ScheduleRecord)]
-    by_hand = {record.function for record in records if record.rule is BY_HAND}
+    by_hand = {record.function for record in records if record.rule is USER_SCHEDULE}
     _reject_unused(set(session.options.get(SCHEDULES) or {}) - by_hand, [record.function for record in records])
 
 
@@ -154,7 +154,7 @@ class SchedulePrims(Pass):
             Words(function).replay(given).emit()
         except ScheduleError as error:
             raise PassError(f"the schedule given for '@{name}': {error}", location) from error
-        session.notes.append(ScheduleRecord(name, BY_HAND, ()))
+        session.notes.append(ScheduleRecord(name, USER_SCHEDULE, ()))
         return True
 
 

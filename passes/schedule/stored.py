@@ -13,7 +13,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.tir.view import PrimView
-from mirlo.passes.graph.constants import constant_name, constant_reader, make_later
+from mirlo.passes.graph.constants import constant_name, constant_reader, emit_deferred_constant
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def store(site: Any, stored: Stored, session: Any, known: dict[Any, Any]) -> Any
     with ir.InsertionPoint(site), site.location:
         if name == "constant" or key not in known:
             read = constant_reader(old, session)
-            new = make_later(lambda: change(read()), kind, session, f"{name}.{stored.suffix}")
+            new = emit_deferred_constant(lambda: change(read()), kind, session, f"{name}.{stored.suffix}")
             known[key] = new.owner.opview.param
         else:
             new = Constant.make(param=known[key], result_types=[kind])

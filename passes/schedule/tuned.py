@@ -126,7 +126,7 @@ def tuned_values(function: ir.OpView | ir.Operation) -> dict[str, int]:
     return {found[i].name: ir.IntegerAttr(found[i].attr).value for i in range(len(found))}
 
 
-def take_tuned(op: ir.Operation) -> dict[str, int]:
+def pop_choices(op: ir.Operation) -> dict[str, int]:
     """Remove and return the tuned choices of an operator."""
     found = tuned_values(op)
     if found:

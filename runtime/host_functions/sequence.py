@@ -26,12 +26,12 @@ def length(items: tuple[Any, ...]) -> Any:
 
 @host_function("mirlo.sequence.at")
 def at(items: tuple[Any, ...], position: Any) -> Any:
-    return items[_place(position, len(items), len(items) - 1)]
+    return items[_normalize_position(position, len(items), len(items) - 1)]
 
 
 @host_function("mirlo.sequence.insert")
 def insert(items: tuple[Any, ...], item: Any, position: Any = None) -> tuple[Any, ...]:
-    place = len(items) if position is None else _place(position, len(items), len(items))
+    place = len(items) if position is None else _normalize_position(position, len(items), len(items))
     return (*items[:place], item, *items[place:])
 
 
@@ -39,7 +39,7 @@ def insert(items: tuple[Any, ...], item: Any, position: Any = None) -> tuple[Any
 def erase(items: tuple[Any, ...], position: Any = None) -> tuple[Any, ...]:
     if not items:
         raise ValueError("the sequence is empty: there is nothing to erase")
-    place = len(items) - 1 if position is None else _place(position, len(items), len(items) - 1)
+    place = len(items) - 1 if position is None else _normalize_position(position, len(items), len(items) - 1)
     return (*items[:place], *items[place + 1 :])
 
 
@@ -91,7 +91,7 @@ def same(value: Any) -> Any:
     return value
 
 
-def _place(position: Any, count: int, most: int) -> int:
+def _normalize_position(position: Any, count: int, most: int) -> int:
     """Normalize a position, which counts from the end if it is negative."""
     place = int(np.reshape(position, ()))
     if not -count <= place <= most:

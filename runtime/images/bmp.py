@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 SIGNATURE = b"BM"
-MOST_PIXELS = 1 << 28
+MAX_PIXELS = 1 << 28
 
 
 def decode(data: bytes) -> Any:
@@ -21,7 +21,7 @@ def decode(data: bytes) -> Any:
     width, height, _, bits, compression = struct.unpack_from("<iiHHI", data, 18)
     colors = struct.unpack_from("<I", data, 46)[0]
     upside_down, height = height < 0, abs(height)
-    if width < 1 or not 0 < width * height <= MOST_PIXELS:
+    if width < 1 or not 0 < width * height <= MAX_PIXELS:
         raise ValueError(f"the BMP file has {width} x {height} pixels")
     if bits not in (1, 4, 8, 24, 32) or compression not in (0, 3) or (compression == 3 and bits != 32):
         raise ValueError(f"BMP files of {bits} bits a pixel and compression {compression} are not supported")

@@ -15,7 +15,7 @@ _CHANNELS = {GRAY: 1, TRUE: 3, PALETTE: 1, GRAY_ALPHA: 2, TRUE_ALPHA: 4}
 _DEPTHS = {GRAY: (1, 2, 4, 8, 16), TRUE: (8, 16), PALETTE: (1, 2, 4, 8), GRAY_ALPHA: (8, 16), TRUE_ALPHA: (8, 16)}
 # Adam7: first column and row, and the strides, of each pass.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
-MOST_PIXELS = 1 << 28
+MAX_PIXELS = 1 << 28
 
 
 def decode(data: bytes) -> Any:
@@ -28,7 +28,7 @@ def decode(data: bytes) -> Any:
             width, height, depth, color, compression, filtering, interlaced = struct.unpack(">IIBBBBB", body)
             if color not in _CHANNELS or depth not in _DEPTHS[color] or compression or filtering or interlaced > 1:
                 raise ValueError("the header of the PNG file says what does not exist")
-            if not 0 < width * height <= MOST_PIXELS:
+            if not 0 < width * height <= MAX_PIXELS:
                 raise ValueError(f"the PNG file has {width} x {height} pixels")
         elif kind == b"PLTE":
             palette = np.frombuffer(body[: len(body) // 3 * 3], np.uint8).reshape(-1, 3)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 SIGNATURES = (b"P1", b"P2", b"P3", b"P4", b"P5", b"P6")
-MOST_PIXELS = 1 << 28
+MAX_PIXELS = 1 << 28
 _TOKEN = re.compile(rb"(?:\s|#[^\n]*\n)*(\d+)")
 
 
@@ -25,7 +25,7 @@ def decode(data: bytes) -> Any:
         numbers.append(int(found[1]))
         at = found.end()
     width, height, most = numbers if len(numbers) == 3 else (*numbers, 1)
-    if not 0 < width * height <= MOST_PIXELS or not 0 < most < 65536:
+    if not 0 < width * height <= MAX_PIXELS or not 0 < most < 65536:
         raise ValueError(f"the PNM file has {width} x {height} pixels of up to {most}")
     channels = 3 if kind in (3, 6) else 1
     values = (

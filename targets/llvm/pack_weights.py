@@ -9,7 +9,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import OperandView, PrimView, is_tensor_form, prim_functions
-from mirlo.passes.graph.constants import is_at_hand
+from mirlo.passes.graph.constants import is_available
 from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline
@@ -54,7 +54,7 @@ class PackWeights(Pass):
             constants = [
                 argument
                 for i, argument in enumerate(view.arguments)
-                if all(is_at_hand(site.operands[i], session) for site in sites)
+                if all(is_available(site.operands[i], session) for site in sites)
             ]
             plan = plan_of(view.blocks, view.returned, tuned_machine(function, machine), constants)
             if isinstance(plan, Decline):
@@ -63,7 +63,7 @@ class PackWeights(Pass):
             if panels is None:
                 continue
             # A constant whose array is not loaded (IR without its parameter files) cannot be packed.
-            if not all(is_at_hand(site.operands[panels.argument], session) for site in sites):
+            if not all(is_available(site.operands[panels.argument], session) for site in sites):
                 continue
             stored = panels.stored
             for site in sites:

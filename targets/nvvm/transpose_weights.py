@@ -9,7 +9,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
-from mirlo.passes.graph.constants import is_at_hand
+from mirlo.passes.graph.constants import is_available
 from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline
@@ -52,7 +52,7 @@ class TransposeWeights(Pass):
             if not sites or view.name in session.options.get(SCHEDULES, {}):
                 continue
             for stored in _transposed_weights(view, options):
-                if all(is_at_hand(site.operands[stored.argument], session) for site in sites):
+                if all(is_available(site.operands[stored.argument], session) for site in sites):
                     for site in sites:
                         release.unused(store(site, stored, session, known))
                     retype(view, stored)

@@ -11,7 +11,7 @@ import pytest
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.driver.bytecode import read_elsewhere
+from mirlo.driver.bytecode import read_in_child
 from mirlo.passes.files import FileError
 from mirlo.tools.opt import main
 
@@ -59,7 +59,7 @@ def test_byte_flips(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @needs_fork
 def test_a_reader_that_dies_is_an_error() -> None:
     with pytest.raises(FileError, match="^m.mlirbc: corrupt bytecode: write the file anew"):
-        read_elsewhere(os.abort, "m.mlirbc")
+        read_in_child(os.abort, "m.mlirbc")
 
 
 def test_good_bytecode_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 import mirlo
 from mirlo.driver.models import ModelError
 from mirlo.frontends.onnx.errors import OnnxImportError
-from mirlo.tools.fuzz.names import COMMANDS, FAILED, PAYLOADS, PLACES, UNSAFE, judge, judge_model, model_with
+from mirlo.tools.fuzz.names import COMMANDS, FAILED, PAYLOADS, TEXT_FIELDS, UNSAFE, judge, judge_model, model_with
 
 
 @pytest.mark.parametrize("seed", range(4 * len(COMMANDS)))
@@ -21,7 +21,7 @@ def test_random_places_and_commands(seed: int) -> None:
 
 @pytest.mark.parametrize("payload", PAYLOADS[:5], ids=ascii)
 def test_no_name_is_code_in_c(payload: str) -> None:
-    texts = dict.fromkeys(set(PLACES) - {"operator", "domain", "attribute", "attribute_text"}, payload)
+    texts = dict.fromkeys(set(TEXT_FIELDS) - {"operator", "domain", "attribute", "attribute_text"}, payload)
     assert judge_model(model_with(texts), "source") == ("safe", "")
 
 

@@ -270,7 +270,7 @@ def test_arrays_that_are_computed_later():
         made.append(1)
         return np.arange(6, dtype=np.float32).reshape(2, 3).T
 
-    assert [store.add_later("w", "f32", (3, 2), make) for _ in range(2)] == ["w", "w_1"]
+    assert [store.add_deferred("w", "f32", (3, 2), make) for _ in range(2)] == ["w", "w_1"]
     assert store.spec("w") == ("f32", (3, 2)) and store.nbytes == 48 and not made
     read = store.reader("w_1")
     store.discard("w_1")
@@ -283,7 +283,7 @@ def test_arrays_that_are_computed_later():
 
 def test_a_reader_may_give_another_layout_until_there_is_the_usual_one():
     store, rows = ParameterStore(), np.arange(6, dtype=np.float32).reshape(2, 3)
-    name = store.add_later("w", "f32", (3, 2), lambda: rows.T, rows.T)
+    name = store.add_deferred("w", "f32", (3, 2), lambda: rows.T, rows.T)
     assert np.shares_memory(store.reader(name)(), rows)
     assert store.get(name).flags.c_contiguous
     assert store.reader(name)() is store.get(name)

@@ -15,7 +15,7 @@ from mirlo.runtime.threads import available_cores, supported
 
 SIZES = tuple(1 << power for power in range(15, 29, 2))
 """Bytes that copies move, from sizes in the first-level cache to sizes beyond all caches."""
-_PIECE = 1 << 24
+_MIN_COPY_BYTES = 1 << 24
 """Least bytes that a measured copy moves, by repetition: some 0.2 ms, beside which waking a thread is little."""
 
 
@@ -49,10 +49,10 @@ class RooflineMeasurement:
     """The measurement of the limits, a few at a time."""
 
     def __init__(self, threads: int) -> None:
-        from mirlo.tools.bench.peak import make_copy, make_peak
+        from mirlo.tools.bench.peak import copy_loop, peak_loop
 
-        self._peak = make_peak(threads)
-        self._copies = {size: make_copy(size, max(1, _PIECE // size), threads) for size in SIZES}
+        self._peak = peak_loop(threads)
+        self._copies = {size: copy_loop(size, max(1, _MIN_COPY_BYTES // size), threads) for size in SIZES}
         self._flops: list[float] = []
         self._bytes: dict[int, list[float]] = {size: [] for size in SIZES}
 
@@ -60,7 +60,7 @@ class RooflineMeasurement:
         """Measure the multiply-adds, and copies of these sizes, once more."""
         self._flops.append(self._peak.flops / _seconds(self._peak.run))
         for size in sizes:
-            self._bytes[size].append(size * max(1, _PIECE // size) / _seconds(self._copies[size]))
+            self._bytes[size].append(size * max(1, _MIN_COPY_BYTES // size) / _seconds(self._copies[size]))
 
     def limits(self) -> RooflineLimits:
         """Return the fastest of all: what other processes took is no limit of the machine."""

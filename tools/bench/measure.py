@@ -17,7 +17,7 @@ import numpy as np
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.bench.processes import EngineError, Process, Spinner
 
-TURN_SECONDS = 0.03
+SLICE_SECONDS = 0.03
 """Approximate duration of consecutive runs of one engine before the next engine runs."""
 CALLS_BETWEEN_GAPS = 4
 """Calls of a turn, at most, where the gaps between them take longer than a turn otherwise does."""
@@ -36,7 +36,7 @@ class MeasurementOptions:
     """Whether another process takes the time of one core meanwhile."""
     seconds: float = 10.0
     """Of measuring, for each model, number of threads and gap."""
-    least_rounds: int = 7
+    min_rounds: int = 7
     shapes: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
     dims: Mapping[str, int] = field(default_factory=dict)
     """Sizes of the inputs' dims that are dynamic in the compiled model."""
@@ -104,7 +104,7 @@ def measure(model: Path, settings: MeasurementOptions, threads: int, tell: Calla
         for gap in settings.gaps:
             tell(f"{title}: running in turns{f', {gap:g} ms between calls' if gap else ''}")
             with Spinner() if settings.spinner else nullcontext():
-                times = _in_turns(started, settings, gap)
+                times = _time_alternately(started, settings, gap)
             engines = _rows(started, times, folder)
             engines[0].warm_seconds = warm
             count = len(next(iter(times.values())).medians)
@@ -182,14 +182,14 @@ class _Times:
     least: float = math.inf
 
 
-def _in_turns(started: Mapping[str, _Started], settings: MeasurementOptions, gap: float) -> dict[str, _Times]:
+def _time_alternately(started: Mapping[str, _Started], settings: MeasurementOptions, gap: float) -> dict[str, _Times]:
     """Return the times of each engine: for each round the median of the runs of its turn, and the shortest run."""
     pause = gap * 1e-3
-    turn = max(TURN_SECONDS, CALLS_BETWEEN_GAPS * pause)
+    turn = max(SLICE_SECONDS, CALLS_BETWEEN_GAPS * pause)
     each = {name: max(one.seconds + pause, 1e-7) for name, one in started.items()}
     counts = {name: max(1, min(2000, int(turn / seconds))) for name, seconds in each.items()}
     round_seconds = sum(seconds * (counts[name] + 1) for name, seconds in each.items())
-    rounds = max(settings.least_rounds, min(200, int(settings.seconds / max(round_seconds, 1e-6))))
+    rounds = max(settings.min_rounds, min(200, int(settings.seconds / max(round_seconds, 1e-6))))
     times = {name: _Times() for name in started}
     order = list(started)
     for _ in range(rounds):

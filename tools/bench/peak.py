@@ -33,7 +33,7 @@ class Peak:
     flops: int
 
 
-def make_peak(threads: int = 1) -> Peak:
+def peak_loop(threads: int = 1) -> Peak:
     """Return a loop over as many accumulators in vectors as the registers hold."""
     machine = host_machine()
     lanes, sums = machine.lanes(4), machine.vector_registers - 8
@@ -75,7 +75,7 @@ def _multiply_add(i: int, lanes: int) -> str:
     return f"  %r{i} = call {kind} @llvm.fma.v{lanes}f32({kind} %v, {kind} %v, {kind} %a{i})"
 
 
-def make_copy(size: int, again: int, threads: int = 1) -> Callable[[], None]:
+def copy_loop(size: int, again: int, threads: int = 1) -> Callable[[], None]:
     """Return a copy that reads and writes `size` bytes in all, a part on each thread, `again` times."""
     part = max(size // 2 // threads, 1)
     arrays = [np.ones(part, np.uint8) for _ in range(2 * threads)]

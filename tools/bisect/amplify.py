@@ -13,7 +13,7 @@ from mirlo.tools.bisect.compare import Tolerance, difference, wrong_elements
 from mirlo.tools.bisect.nodes import DepartingNode
 from mirlo.tools.bisect.oracles import Oracle, OracleError
 from mirlo.tools.bisect.submodel import cut
-from mirlo.tools.bisect.trial import TrialOptions, try_part
+from mirlo.tools.bisect.trial import TrialOptions, try_submodel
 
 RANDOM_ROUNDINGS = 6
 """Patterns of inputs rounded up and down for which the oracle computes a node, besides all up and all down."""
@@ -45,7 +45,7 @@ def amplified(
     made = [name for index in before for name in model.graph.node[index].output if name in values]
     inputs = [name for name in dict.fromkeys(read_names(node)) if name in made]
     outputs = [name for name in node.output if name in values]
-    upstream = try_part(cut(model, before, inputs, values), values, settings)
+    upstream = try_submodel(cut(model, before, inputs, values), values, settings)
     if upstream.departs is not None or not inputs:
         return None
     alone = cut(model, [found.node], outputs, values)
@@ -113,7 +113,7 @@ def _beginning(model: Any, found: DepartingNode, values: Mapping[str, Any], sett
     """Return the first node of the part whose result is not bit-identical to the oracle's."""
     before = found.part.nodes[:-1]
     shown = [name for index in before for name in model.graph.node[index].output if name in values]
-    computed = try_part(cut(model, before, shown, values), values, settings).values
+    computed = try_submodel(cut(model, before, shown, values), values, settings).values
     for index in before:
         for name in model.graph.node[index].output:
             how = difference(computed[name], values[name], EXACT) if name in computed else None

@@ -12,11 +12,11 @@ import numpy as np
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.bisect.amplify import Amplified, amplified
 from mirlo.tools.bisect.bundle import replays, write_bundle
-from mirlo.tools.bisect.nodes import DepartingNode, Tell, first_departing, stretch
+from mirlo.tools.bisect.nodes import DepartingNode, Tell, first_departing_node, stretch
 from mirlo.tools.bisect.oracles import ORACLES
 from mirlo.tools.bisect.passes import Culprit, first_departing_pass
 from mirlo.tools.bisect.submodel import cut, in_order
-from mirlo.tools.bisect.trial import Trial, TrialOptions, try_part
+from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
 
 
 class BisectError(MirloError):
@@ -67,14 +67,14 @@ def bisect(
     tell(f"computing {len(names)} values with {against}")
     values = {name: np.asarray(array) for name, array in feeds.items()} | ORACLES[against](ordered, feeds, names)
     whole = cut(ordered, range(len(ordered.graph.node)), [value.name for value in ordered.graph.output], values)
-    trial = try_part(whole, values, settings)
+    trial = try_submodel(whole, values, settings)
     tell(f"the model: {trial.departs or 'as expected'}")
     if trial.departs is None:
         return None
     first: Amplified | None = None
     start, last = 0, len(ordered.graph.node) - 1
     while True:
-        found = first_departing(ordered, values, settings, trial, tell, start)
+        found = first_departing_node(ordered, values, settings, trial, tell, start)
         passed = amplified(ordered, found, values, settings, ORACLES[against])
         if passed is None:
             break
@@ -82,7 +82,7 @@ def bisect(
         first = first or passed
         start = found.node + 1
         rest = stretch(ordered, start, last, values) if start <= last else None
-        trial = try_part(rest, values, settings) if rest is not None and rest.outputs else Trial(None)
+        trial = try_submodel(rest, values, settings) if rest is not None and rest.outputs else Trial(None)
         if trial.departs is None:
             return _rounding(ordered, first)
     culprit = None if found.trial.failed else first_departing_pass(found.part, values, settings, tell)
@@ -119,7 +119,7 @@ def _departure(
     )  # fmt: skip
 
 
-def load_whole(path: str) -> Any:
+def load_with_weights(path: str) -> Any:
     """Load a model with all its weights in memory."""
     import onnx
 

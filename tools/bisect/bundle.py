@@ -19,7 +19,7 @@ from mirlo.runtime.names import file_name, shell_word
 from mirlo.tools.bisect.oracles import Oracle
 from mirlo.tools.bisect.passes import Culprit
 from mirlo.tools.bisect.submodel import Submodel
-from mirlo.tools.bisect.trial import TrialOptions, try_part
+from mirlo.tools.bisect.trial import TrialOptions, try_submodel
 
 PACKAGES = ("mirlo", "torch-mlir", "llvmlite", "onnx", "onnxruntime", "numpy")
 
@@ -83,7 +83,7 @@ def replays(folder: Path, part: Submodel, settings: TrialOptions, oracle: Oracle
         for name, array in part.feeds.items()
     }
     again = replace(part, model=model, feeds=feeds)
-    return try_part(again, oracle(model, feeds, part.outputs), settings).departs is not None
+    return try_submodel(again, oracle(model, feeds, part.outputs), settings).departs is not None
 
 
 def _plugin(name: str) -> str:
@@ -123,7 +123,7 @@ def _paths(what: str, arrays: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _ir(folder: Path, part: Submodel, expected: Mapping[str, Any], culprit: Culprit, settings: TrialOptions) -> None:
     """Write the IR before and after the pass, or of all stages if no single pass is to blame."""
     with tempfile.TemporaryDirectory() as stages:
-        try_part(part, expected, replace(settings, pipeline=culprit.pipeline), save_ir=stages)
+        try_submodel(part, expected, replace(settings, pipeline=culprit.pipeline), save_ir=stages)
         files = sorted(Path(stages).glob("*.mlir"))
         if culprit.name is None or len(files) <= culprit.position + 1:
             chosen = {file: f"ir-{file.name}" for file in files}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.tools.bisect.submodel import Submodel, ancestors, cut, live_after
-from mirlo.tools.bisect.trial import Trial, TrialOptions, try_part
+from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
 
 Tell = Callable[[str], None]
 
@@ -24,7 +24,7 @@ class DepartingNode:
     trial: Trial
 
 
-def first_departing(
+def first_departing_node(
     model: Any, values: Mapping[str, Any], settings: TrialOptions, whole: Trial, tell: Tell, start: int = 0
 ) -> DepartingNode:
     """Return the first node from `start` on that departs, by binary search; the model must depart.
@@ -36,7 +36,7 @@ def first_departing(
     while high - low > 1:
         middle = (low + high) // 2
         tried_part = stretch(model, start, middle, values)
-        tried = try_part(tried_part, values, settings)
+        tried = try_submodel(tried_part, values, settings)
         tell(f"nodes {start} to {middle} of {len(model.graph.node)}: {tried.departs or 'as expected'}")
         if tried.departs is None:
             low = middle
@@ -97,4 +97,4 @@ def _try(
     model: Any, nodes: Sequence[int], outputs: Sequence[str], values: Mapping[str, Any], settings: TrialOptions
 ) -> tuple[Submodel, Trial]:
     part = cut(model, nodes, outputs, values)
-    return part, try_part(part, values, settings)
+    return part, try_submodel(part, values, settings)

@@ -15,7 +15,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.targets import CompileOptions, find_target
 from mirlo.tools.bisect.nodes import Tell
 from mirlo.tools.bisect.submodel import Submodel
-from mirlo.tools.bisect.trial import Trial, TrialOptions, try_part
+from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def first_departing_pass(part: Submodel, expected: Mapping[str, Any], settings: 
     """Return the pass that makes a submodel depart; the submodel must depart."""
     steps = _steps(settings)
     optional = [i for i in range(len(steps)) if _works_without(steps, {i}, part, expected, settings)]
-    dropped = _drop_together(steps, optional, part, expected, settings)
+    dropped = _omit_passes(steps, optional, part, expected, settings)
     tell(f"{len(dropped)} of {len(steps)} passes can be left out")
     plain = [i for i in range(len(steps)) if i not in dropped]
     if _departs(steps, plain, part, expected, settings):
@@ -68,7 +68,7 @@ def _text(steps: Sequence[str], chosen: Sequence[int]) -> str:
 def _try(
     steps: Sequence[str], chosen: Sequence[int], part: Submodel, expected: Mapping[str, Any], settings: TrialOptions
 ) -> Trial:
-    return try_part(part, expected, replace(settings, pipeline=_text(steps, chosen)))
+    return try_submodel(part, expected, replace(settings, pipeline=_text(steps, chosen)))
 
 
 def _works_without(
@@ -79,7 +79,7 @@ def _works_without(
     return not _try(steps, chosen, part, expected, settings).failed
 
 
-def _drop_together(
+def _omit_passes(
     steps: Sequence[str], optional: Sequence[int], part: Submodel, expected: Mapping[str, Any], settings: TrialOptions
 ) -> set[int]:
     """Return as many optional passes as can be omitted together: some are needed if others are missing."""
@@ -102,20 +102,20 @@ def _rules(part: Submodel, settings: TrialOptions) -> tuple[str, ...]:
     """Return the legalization and schedule rules that a compilation of the submodel applies."""
     from mirlo.runtime.errors import MirloError
     from mirlo.tools.explain.model import explain_model
-    from mirlo.tools.explain.rules import short_place
+    from mirlo.tools.explain.rules import short_position
 
     try:
         explanation = explain_model(part.model, settings.target, threads=settings.threads)
     except MirloError:
         return ()
     found = [
-        f"{record.operator}: {record.rule.name} ({short_place(record.rule)})"
+        f"{record.operator}: {record.rule.name} ({short_position(record.rule)})"
         for node in explanation.nodes
         for record in node.operators
         if record.rule is not None
     ]
     found += [
-        f"@{kernel.name}: {kernel.schedule.rule.name} ({short_place(kernel.schedule.rule)})"
+        f"@{kernel.name}: {kernel.schedule.rule.name} ({short_position(kernel.schedule.rule)})"
         for kernel in explanation.kernels
         if kernel.schedule is not None
     ]

@@ -40,7 +40,9 @@ class Trial:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-def try_part(part: Submodel, expected: Mapping[str, Any], settings: TrialOptions, save_ir: str | None = None) -> Trial:
+def try_submodel(
+    part: Submodel, expected: Mapping[str, Any], settings: TrialOptions, save_ir: str | None = None
+) -> Trial:
     """Compile a submodel, run it, and compare."""
     try:
         context = multiprocessing.get_context("fork")

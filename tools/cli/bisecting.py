@@ -14,7 +14,7 @@ from mirlo.tools.cli.progress import Progress
 
 def execute(arguments: Arguments) -> None:
     """Search and print the result; a departure is an error."""
-    from mirlo.tools.bisect.bisect import Rounding, bisect, load_whole
+    from mirlo.tools.bisect.bisect import Rounding, bisect, load_with_weights
     from mirlo.tools.bisect.compare import Tolerance
     from mirlo.tools.bisect.trial import TrialOptions
 
@@ -22,7 +22,7 @@ def execute(arguments: Arguments) -> None:
     if is_compiled(arguments.model):
         raise CommandError(f"{arguments.model} is compiled already: bisect the model that it was made from")
     given = {name: read_array(path, name) for name, path in arguments.input}
-    feeds = _feeds(arguments, given)
+    feeds = _inputs(arguments, given)
     settings = TrialOptions(
         arguments.target or "llvm",
         arguments.threads or 1,
@@ -33,7 +33,7 @@ def execute(arguments: Arguments) -> None:
     bundle = Path(arguments.output or f"{Path(arguments.model).stem}-bisect")
     with Progress(f"bisecting {Path(arguments.model).name}", arguments.verbose) as progress:
         found = bisect(
-            load_whole(arguments.model), feeds, against=arguments.against, settings=settings, bundle=bundle,
+            load_with_weights(arguments.model), feeds, against=arguments.against, settings=settings, bundle=bundle,
             tell=progress,
         )  # fmt: skip
     if found is None:
@@ -69,7 +69,7 @@ def _culprit(culprit: Any) -> list[str]:
     return lines + ["rules at work:", *(f"  {rule}" for rule in culprit.rules)] if culprit.rules else lines
 
 
-def _feeds(arguments: Arguments, given: dict[str, Any]) -> dict[str, Any]:
+def _inputs(arguments: Arguments, given: dict[str, Any]) -> dict[str, Any]:
     """Return the given arrays, and random ones for the other inputs."""
     import numpy as np
 

@@ -17,7 +17,7 @@ def execute(arguments: Arguments) -> None:
     from mirlo.tools.conformance.matrix import as_json, markdown, text_lines
 
     target = find_target(arguments.target or "").name
-    wanted = _wanted(arguments.operator)
+    wanted = _operator_names(arguments.operator)
     with Progress(f"checking {target}", arguments.verbose) as progress:
         matrix = check_target(target, wanted, lambda done, count: progress(f"{done} of {count}"))
     if arguments.json:
@@ -32,7 +32,7 @@ def execute(arguments: Arguments) -> None:
         raise CommandError(f"target '{target}' fails {wrong} checks")
 
 
-def _wanted(given: list[str]) -> list[str] | None:
+def _operator_names(given: list[str]) -> list[str] | None:
     """Return the full names of the operators given by `--operator`."""
     from mirlo.passes.rules import nearest
     from mirlo.tools.conformance.check import names

@@ -42,9 +42,9 @@ def compiled_lines(path: str) -> Iterable[str]:
     yield from arena_lines(artifact)
     yield f"code: {bytes_text(len(artifact.code))}"
     if artifact.loader == "specialized":
-        from mirlo.runtime.specialized import parts_of
+        from mirlo.runtime.specialized import read_builds
 
-        for build in parts_of(path, artifact, store)[1:]:
+        for build in read_builds(path, artifact, store)[1:]:
             yield "build for " + ", ".join(map(str, build.inputs))
     for external in artifact.externals:
         functions = f"{len(external.functions)} function{'s' * (len(external.functions) != 1)}"

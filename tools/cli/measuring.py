@@ -41,7 +41,7 @@ def add_bench(commands: Any, add: Add, positive: Callable[[str], int]) -> argpar
         metavar="NAME,...",
         type=engine_names,
         default=(),
-        help=f"other engines: {', '.join(_others())}",
+        help=f"other engines: {', '.join(_engine_list())}",
     )
     parser.add_argument(
         "--threads", dest="thread_counts", metavar="N,...", type=lambda text: _counts(text, positive), default=(1,),
@@ -76,7 +76,7 @@ def add_bench(commands: Any, add: Add, positive: Callable[[str], int]) -> argpar
     return parser
 
 
-def _others() -> list[str]:
+def _engine_list() -> list[str]:
     from mirlo.tools.bench.engines import ENGINES
 
     return [name for name in ENGINES if name != "mirlo"]
@@ -86,8 +86,8 @@ def engine_names(text: str) -> tuple[str, ...]:
     """Parse the value of `--against`."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
-        if name not in _others():
-            raise argparse.ArgumentTypeError(f"there is no engine '{name}'; known: {', '.join(_others())}")
+        if name not in _engine_list():
+            raise argparse.ArgumentTypeError(f"there is no engine '{name}'; known: {', '.join(_engine_list())}")
     return names
 
 
@@ -109,8 +109,8 @@ def _counts(text: str, positive: Callable[[str], int]) -> tuple[int, ...]:
 def interpreter_of(text: str) -> tuple[str, str]:
     """Parse the value of `--python`: an engine, and the interpreter that has it."""
     name, equals, path = text.partition("=")
-    if not equals or name not in _others():
-        raise argparse.ArgumentTypeError(f"expected NAME=PATH with one of {', '.join(_others())}, found '{text}'")
+    if not equals or name not in _engine_list():
+        raise argparse.ArgumentTypeError(f"expected NAME=PATH with one of {', '.join(_engine_list())}, found '{text}'")
     return name, path
 
 

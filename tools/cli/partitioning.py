@@ -44,14 +44,14 @@ def execute(arguments: Arguments) -> None:
 
 def _survey(arguments: Arguments) -> Survey:
     from mirlo.driver.models import open_model
-    from mirlo.driver.place.survey import divided, place
+    from mirlo.driver.place.survey import divided, place_parts
     from mirlo.passes.byoc.restrict import as_text
 
     targets, decision, nodes = divided(arguments.target or "llvm"), None, ""
     with Progress(f"placing {os.path.basename(arguments.model)}", arguments.verbose) as progress:
         if arguments.cost != "priority":
             from mirlo.driver.model_cache import open_cache
-            from mirlo.driver.place.alone import decide_alone
+            from mirlo.driver.place.decide import decide_placement
             from mirlo.driver.request import CompileRequest
             from mirlo.driver.tune.database import open_database
 
@@ -60,10 +60,10 @@ def _survey(arguments: Arguments) -> Survey:
                 cache=open_cache(arguments.cache), tuning=open_database(True), placement=arguments.cost,
                 progress=progress,
             )  # fmt: skip
-            decision = decide_alone(request, targets)
+            decision = decide_placement(request, targets)
             nodes = as_text(decision.nodes)
         progress("place")
-        return replace(place(open_model(arguments.model, arguments.shapes), targets, nodes), decision=decision)
+        return replace(place_parts(open_model(arguments.model, arguments.shapes), targets, nodes), decision=decision)
 
 
 def _print_node(survey: Survey, name: str) -> None:

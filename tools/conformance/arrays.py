@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.tools.conformance.case import ANY, FLOATS, NUMBERS, TABLE, Draw, OperatorCase, case, operator, wide
+from mirlo.tools.conformance.case import ANY, FLOATS, NUMERIC_TYPES, TABLE, Draw, OperatorCase, case, operator, wide
 
 # operator: attributes, meaning; of an operand of shape (4, 6, 8)
 MOVES: dict[str, tuple[dict[str, Any], Callable[[np.ndarray], Any]]] = {
@@ -68,7 +68,7 @@ def _pad(mode: str) -> Callable[[Draw], OperatorCase]:
 
 
 for _mode in ("constant", "reflect", "edge", "wrap"):
-    TABLE.add("pad", NUMBERS, _pad(_mode))
+    TABLE.add("pad", NUMERIC_TYPES, _pad(_mode))
 
 
 @operator("concat", kinds=ANY)
@@ -137,10 +137,10 @@ def _scatter(reduction: str, combine: Any) -> Callable[[Draw], OperatorCase]:
 for _how, _combine in {
     "none": lambda old, new: new, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum
 }.items():  # fmt: skip
-    TABLE.add("scatter_elements", NUMBERS, _scatter(_how, _combine))
+    TABLE.add("scatter_elements", NUMERIC_TYPES, _scatter(_how, _combine))
 
 
-@operator("scatter_nd", kinds=NUMBERS)
+@operator("scatter_nd", kinds=NUMERIC_TYPES)
 def _scatter_nd(draw: Draw) -> OperatorCase:
     x, updates, points = draw.array(5, 9), draw.array(3, 9), draw.random.permutation(5)[:3, None]
     expected = wide(x).copy()
@@ -154,19 +154,19 @@ def _one_hot(draw: Draw) -> OperatorCase:
     return case(indices, values, depth=4, expected=np.eye(4)[indices % 4])
 
 
-@operator("sort", kinds=NUMBERS)
+@operator("sort", kinds=NUMERIC_TYPES)
 def _sort(draw: Draw) -> OperatorCase:
     x = draw.permuted(5, 9)
     return case(x, axis=0, descending=True, expected=np.flip(np.sort(wide(x), 0), 0))
 
 
-@operator("argsort", kinds=NUMBERS)
+@operator("argsort", kinds=NUMERIC_TYPES)
 def _argsort(draw: Draw) -> OperatorCase:
     x = draw.permuted(5, 9)
     return case(x, expected=np.argsort(wide(x), -1, kind="stable"))
 
 
-@operator("topk", kinds=NUMBERS)
+@operator("topk", kinds=NUMERIC_TYPES)
 def _topk(draw: Draw) -> OperatorCase:
     x = draw.permuted(5, 9)
     order = np.argsort(-wide(x), -1, kind="stable")[:, :3]
@@ -174,14 +174,19 @@ def _topk(draw: Draw) -> OperatorCase:
 
 
 REDUCTIONS: dict[str, tuple[Callable[..., np.ndarray], tuple[str, ...]]] = {
-    "sum": (np.sum, NUMBERS), "mean": (np.mean, FLOATS), "prod": (np.prod, NUMBERS), "max": (np.max, NUMBERS),
-    "min": (np.min, NUMBERS), "l1": (lambda x, **k: np.sum(np.abs(x), **k), FLOATS),
+    "sum": (np.sum, NUMERIC_TYPES),
+    "mean": (np.mean, FLOATS),
+    "prod": (np.prod, NUMERIC_TYPES),
+    "max": (np.max, NUMERIC_TYPES),
+    "min": (np.min, NUMERIC_TYPES),
+    "l1": (lambda x, **k: np.sum(np.abs(x), **k), FLOATS),
     "l2": (lambda x, **k: np.sqrt(np.sum(x * x, **k)), FLOATS),
     "sum_square": (lambda x, **k: np.sum(x * x, **k), FLOATS),
     "log_sum": (lambda x, **k: np.log(np.sum(x, **k)), FLOATS),
     "log_sum_exp": (lambda x, **k: np.log(np.sum(np.exp(x), **k)), FLOATS),
-    "any": (np.any, ("bool",)), "all": (np.all, ("bool",)),
-}  # fmt: skip
+    "any": (np.any, ("bool",)),
+    "all": (np.all, ("bool",)),
+}
 
 
 def _reduction(function: Callable[..., np.ndarray], axes: tuple[int, ...] | None) -> Callable[[Draw], OperatorCase]:
@@ -199,25 +204,25 @@ for _operator, (_reduce, _kinds) in REDUCTIONS.items():
         TABLE.add(f"reduce_{_operator}", _kinds, _reduction(_reduce, _axes))
 
 
-@operator("argmax", kinds=NUMBERS)
+@operator("argmax", kinds=NUMERIC_TYPES)
 def _argmax(draw: Draw) -> OperatorCase:
     x = draw.permuted(5, 9)
     return case(x, axis=1, keepdims=False, expected=np.argmax(wide(x), 1))
 
 
-@operator("argmin", kinds=NUMBERS)
+@operator("argmin", kinds=NUMERIC_TYPES)
 def _argmin(draw: Draw) -> OperatorCase:
     x = draw.permuted(5, 9)
     return case(x, axis=0, expected=np.argmin(wide(x), 0)[None])
 
 
-@operator("cumsum", kinds=NUMBERS)
+@operator("cumsum", kinds=NUMERIC_TYPES)
 def _cumsum(draw: Draw) -> OperatorCase:
     x = draw.array(3, 7)
     return case(x, axis=1, expected=np.cumsum(wide(x), 1))
 
 
-@operator("cumprod", kinds=NUMBERS)
+@operator("cumprod", kinds=NUMERIC_TYPES)
 def _cumprod(draw: Draw) -> OperatorCase:
     x = draw.nonzero(3, 4, high=1.5)
     return case(x, axis=0, reverse=True, expected=np.flip(np.cumprod(np.flip(wide(x), 0), 0), 0))

@@ -14,8 +14,8 @@ from mirlo.dialects.core.dtypes import DType, dtype
 FLOATS = ("f32", "f64", "f16", "bf16")
 INTS = ("i8", "i32", "i64", "u8")
 BOOL = ("bool",)
-NUMBERS = (*FLOATS, *INTS)
-ANY = (*NUMBERS, *BOOL)
+NUMERIC_TYPES = (*FLOATS, *INTS)
+ANY = (*NUMERIC_TYPES, *BOOL)
 COLUMNS = ANY
 """The element types that a support matrix shows, in order."""
 

@@ -29,7 +29,7 @@ NOT_COMPUTED = frozenset(
 
 SAMPLES = 4096
 """Arguments on which an intrinsic is tried."""
-NARROW_ULP = 0.51
+LOW_PRECISION_ULP = 0.51
 INT_KINDS = ("i8", "i32", "i64")
 
 Tell = Callable[[int, int], None]
@@ -216,7 +216,7 @@ def intrinsic_bound(name: str, kind: str) -> float | None:
     """Return the allowed error of an intrinsic in units in the last place; None if it must be exact."""
     if name in INTEGER or INTRINSICS[name].result == "bool":
         return None
-    return FLOAT[name].ulp.get(kind, NARROW_ULP) if name in FLOAT else NARROW_ULP
+    return FLOAT[name].ulp.get(kind, LOW_PRECISION_ULP) if name in FLOAT else LOW_PRECISION_ULP
 
 
 def intrinsic_reference(name: str, arrays: Sequence[np.ndarray]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.tools.conformance.case import ANY, FLOATS, INTS, NUMBERS, Draw, OperatorCase, case, operator, wide
+from mirlo.tools.conformance.case import ANY, FLOATS, INTS, NUMERIC_TYPES, Draw, OperatorCase, case, operator, wide
 
 
 @operator("dims_tensor", kinds=("i64",))
@@ -46,14 +46,14 @@ def _slice_dims(draw: Draw) -> OperatorCase:
     return case(x, begin=[1, 6], shape=[2, 4], strides=[2, -1], expected=wide(x)[1:5:2, 6:2:-1])
 
 
-@operator("pad_at", kinds=NUMBERS)
+@operator("pad_at", kinds=NUMERIC_TYPES)
 def _pad_at(draw: Draw) -> OperatorCase:
     x, value = draw.array(3, 4), draw.array(low=1)
     expected = np.pad(wide(x)[1:], [(0, 2), (2, 1)], constant_values=wide(value))
     return case(x, np.array([-1, 2]), value, shape=[4, 7], expected=expected)
 
 
-@operator("pad_at", kinds=NUMBERS)
+@operator("pad_at", kinds=NUMERIC_TYPES)
 def _pad_at_by_reflection(draw: Draw) -> OperatorCase:
     x = draw.array(3, 4)
     expected = np.pad(wide(x), [(1, 1), (2, 3)], "reflect")

@@ -14,7 +14,7 @@ from mirlo.tools.conformance.case import (
     BOOL,
     FLOATS,
     INTS,
-    NUMBERS,
+    NUMERIC_TYPES,
     TABLE,
     Draw,
     OperatorCase,
@@ -61,8 +61,8 @@ UNARY: dict[str, tuple[Function, tuple[str, ...], float, float]] = {
     "erf": (each(math.erf), FLOATS, -3, 3), "erfc": (each(math.erfc), FLOATS, -3, 3),
     "floor": (np.floor, FLOATS, -9, 9), "ceil": (np.ceil, FLOATS, -9, 9), "trunc": (np.trunc, FLOATS, -9, 9),
     "round": (np.rint, FLOATS, -9, 9), "reciprocal": (lambda x: 1 / x, FLOATS, 0.1, 9),
-    "square": (np.square, NUMBERS, -3, 3), "logical_not": (np.logical_not, BOOL, 0, 1),
-    "bitwise_not": (np.invert, INTS, -9, 9), "relu": (lambda x: np.maximum(x, 0), NUMBERS, -3, 3),
+    "square": (np.square, NUMERIC_TYPES, -3, 3), "logical_not": (np.logical_not, BOOL, 0, 1),
+    "bitwise_not": (np.invert, INTS, -9, 9), "relu": (lambda x: np.maximum(x, 0), NUMERIC_TYPES, -3, 3),
     "leaky_relu": (lambda x: choose(x >= 0, x, 0.01 * x), FLOATS, -3, 3),
     "elu": (lambda x: choose(x >= 0, x, np.expm1(x)), FLOATS, -3, 3),
     "selu": (
@@ -80,13 +80,13 @@ UNARY: dict[str, tuple[Function, tuple[str, ...], float, float]] = {
 }  # fmt: skip
 
 BINARY: dict[str, tuple[Function, tuple[str, ...]]] = {
-    "add": (np.add, NUMBERS), "subtract": (np.subtract, NUMBERS), "multiply": (np.multiply, NUMBERS),
-    "maximum": (np.maximum, NUMBERS), "minimum": (np.minimum, NUMBERS), "atan2": (np.arctan2, FLOATS),
+    "add": (np.add, NUMERIC_TYPES), "subtract": (np.subtract, NUMERIC_TYPES), "multiply": (np.multiply, NUMERIC_TYPES),
+    "maximum": (np.maximum, NUMERIC_TYPES), "minimum": (np.minimum, NUMERIC_TYPES), "atan2": (np.arctan2, FLOATS),
     "logical_and": (np.logical_and, BOOL), "logical_or": (np.logical_or, BOOL), "logical_xor": (np.logical_xor, BOOL),
     "bitwise_and": (np.bitwise_and, INTS), "bitwise_or": (np.bitwise_or, INTS), "bitwise_xor": (np.bitwise_xor, INTS),
-    "equal": (np.equal, ANY), "not_equal": (np.not_equal, ANY), "less": (np.less, NUMBERS),
-    "less_equal": (np.less_equal, NUMBERS), "greater": (np.greater, NUMBERS),
-    "greater_equal": (np.greater_equal, NUMBERS),
+    "equal": (np.equal, ANY), "not_equal": (np.not_equal, ANY), "less": (np.less, NUMERIC_TYPES),
+    "less_equal": (np.less_equal, NUMERIC_TYPES), "greater": (np.greater, NUMERIC_TYPES),
+    "greater_equal": (np.greater_equal, NUMERIC_TYPES),
 }  # fmt: skip
 
 
@@ -96,9 +96,13 @@ def _divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 # The second operand is positive.
 DIVISIONS: dict[str, tuple[Function, tuple[str, ...]]] = {
-    "divide": (_divide, NUMBERS), "floor_divide": (np.floor_divide, NUMBERS), "mod": (np.mod, NUMBERS),
-    "fmod": (np.fmod, NUMBERS), "shift_left": (np.left_shift, INTS), "shift_right": (np.right_shift, INTS),
-}  # fmt: skip
+    "divide": (_divide, NUMERIC_TYPES),
+    "floor_divide": (np.floor_divide, NUMERIC_TYPES),
+    "mod": (np.mod, NUMERIC_TYPES),
+    "fmod": (np.fmod, NUMERIC_TYPES),
+    "shift_left": (np.left_shift, INTS),
+    "shift_right": (np.right_shift, INTS),
+}
 
 
 def _unary(function: Function, low: float, high: float) -> Callable[[Draw], OperatorCase]:
@@ -127,7 +131,7 @@ for _name, (_pair, _kinds) in DIVISIONS.items():
     TABLE.add(_name, _kinds, _binary(_pair, divides=True))
 
 
-@operator("power", kinds=NUMBERS)
+@operator("power", kinds=NUMERIC_TYPES)
 def _power(draw: Draw) -> OperatorCase:
     x, y = draw.nonzero(3, 37), draw.array(3, 37, low=0, high=3)
     return case(x, y, expected=np.power(wide(x), wide(y)))
@@ -147,7 +151,7 @@ def _gelu_by_tanh(draw: Draw) -> OperatorCase:
     return case(x, approximate="tanh", expected=expected)
 
 
-@operator("clip", kinds=NUMBERS)
+@operator("clip", kinds=NUMERIC_TYPES)
 def _clip(draw: Draw) -> OperatorCase:
     x = draw.array(3, 37)
     return case(x, min=0.0, max=2.0, expected=np.clip(wide(x), 0, 2))
@@ -196,7 +200,7 @@ for _target in (*FLOATS, *INTS, *BOOL):
     TABLE.add("cast", ANY, _cast(_target))
 
 
-@operator("bitcast", kinds=NUMBERS)
+@operator("bitcast", kinds=NUMERIC_TYPES)
 def _bitcast(draw: Draw) -> OperatorCase:
     x = draw.array(3, 37)
     bits = f"i{8 * x.dtype.itemsize}"

@@ -94,7 +94,7 @@ def round_half_away(x: Array) -> Array:
 
 
 _GROWTH = ((-1.0, 1.0), (-110.0, 110.0), (-750.0, 750.0))
-_TURNS = ((-4.0, 4.0), (-1e4, 1e4), (-1e9, 1e9))
+_ANGLE_RANGES = ((-4.0, 4.0), (-1e4, 1e4), (-1e9, 1e9))
 _EXACT = {"f32": 0.0, "f64": 0.0}
 _ROUNDED = {"f32": 0.5, "f64": 0.5}
 
@@ -107,9 +107,9 @@ FLOAT: dict[str, Meaning] = {
     "log2": Meaning(np.log2, ((0.5, 2.0), (0.0, 1e4))),
     "log10": Meaning(np.log10, ((0.5, 2.0), (0.0, 1e4))),
     "log1p": Meaning(np.log1p, ((-1.0, 1.0), (0.0, 1e4))),
-    "sin": Meaning(np.sin, _TURNS),
-    "cos": Meaning(np.cos, _TURNS),
-    "tan": Meaning(np.tan, _TURNS),
+    "sin": Meaning(np.sin, _ANGLE_RANGES),
+    "cos": Meaning(np.cos, _ANGLE_RANGES),
+    "tan": Meaning(np.tan, _ANGLE_RANGES),
     "asin": Meaning(np.arcsin, ((-1.0, 1.0),)),
     "acos": Meaning(np.arccos, ((-1.0, 1.0),)),
     "atan": Meaning(np.arctan),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.tools.conformance.case import FLOATS, NUMBERS, Draw, OperatorCase, case, operator, wide
+from mirlo.tools.conformance.case import FLOATS, NUMERIC_TYPES, Draw, OperatorCase, case, operator, wide
 
 _SUMMED = (*FLOATS, "i32", "i64")
 
@@ -97,7 +97,7 @@ def _conv_transpose(draw: Draw) -> OperatorCase:
 _POOL: dict[str, Any] = {"kernel": [3, 3], "strides": [2, 2], "padding": [1] * 4}
 
 
-@operator("max_pool", kinds=NUMBERS)
+@operator("max_pool", kinds=NUMERIC_TYPES)
 def _max_pool(draw: Draw) -> OperatorCase:
     x = draw.array(2, 3, 9, 8)
     least = np.iinfo(np.int64).min if not draw.is_float else -np.inf

@@ -85,22 +85,22 @@ def run(programs: Sequence[TestProgram], target: str, tell: Callable[[int], None
     for first in range(0, len(programs), BATCH):
         batch = programs[first : first + BATCH]
         try:
-            outcomes += _run_together(batch, target)
+            outcomes += _run_batch(batch, target)
         except (MirloError, ir.MLIRError):
             # One of them is not computed: which one, and why.
-            outcomes += [_run_alone(program, target) for program in batch]
+            outcomes += [_run_single(program, target) for program in batch]
         tell(len(outcomes))
     return outcomes
 
 
-def _run_alone(program: TestProgram, target: str) -> ProgramOutcome:
+def _run_single(program: TestProgram, target: str) -> ProgramOutcome:
     try:
-        return _run_together([program], target)[0]
+        return _run_batch([program], target)[0]
     except (MirloError, ir.MLIRError) as error:
         return ProgramOutcome(error=str(error))
 
 
-def _run_together(programs: Sequence[TestProgram], target: str) -> list[ProgramOutcome]:
+def _run_batch(programs: Sequence[TestProgram], target: str) -> list[ProgramOutcome]:
     with make_context(), ir.Location.unknown():
         module, counts = module_of(programs)
         executable = compile_(module, target)

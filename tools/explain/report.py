@@ -10,7 +10,7 @@ from mirlo.passes.rules import Attempt, Rule, nearest
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.cli.tables import bytes_text
 from mirlo.tools.explain.model import ExplainedKernel, ExplainedNode, Explanation
-from mirlo.tools.explain.rules import rule_json, short_place
+from mirlo.tools.explain.rules import rule_json, short_position
 
 
 class UnknownNode(MirloError):
@@ -89,7 +89,7 @@ def _choices(values: Mapping[str, int]) -> str:
 
 
 def _rule(rule: Rule) -> str:
-    return f"{rule.name} [{rule.target}] {short_place(rule)}"
+    return f"{rule.name} [{rule.target}] {short_position(rule)}"
 
 
 def _declined(attempts: Iterable[Attempt], indent: str) -> Iterator[str]:
@@ -158,11 +158,11 @@ def _declined_json(attempts: Iterable[Attempt]) -> list[dict[str, Any]]:
         {
             "rule": rule_json(attempt.rule),
             "reason": attempt.decline.reason,
-            "facts": {name: _plain(value) for name, value in attempt.decline.facts.items()},
+            "facts": {name: _as_json(value) for name, value in attempt.decline.facts.items()},
         }
         for attempt in attempts
     ]
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)

@@ -45,7 +45,7 @@ def rule_chains(name: str, target: str) -> list[RuleChain]:
     if name == SCHEDULES:
         found = [subject for subject in subjects if subject.startswith(f"{SCHEDULES}.")]
     if not found:
-        raise UnknownSubject(_unknown(name, subjects))
+        raise UnknownSubject(_unknown_subject(name, subjects))
     return [_chain(subject, subjects[subject], targets) for subject in found]
 
 
@@ -75,7 +75,7 @@ def _namespaces(subjects: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(subject.split(".", 1)[0] for subject in subjects))
 
 
-def _unknown(name: str, subjects: dict[str, str]) -> str:
+def _unknown_subject(name: str, subjects: dict[str, str]) -> str:
     from difflib import get_close_matches
 
     short = {subject.split(".", 1)[1]: subject for subject in subjects}
@@ -94,7 +94,7 @@ def chain_lines(chain: RuleChain) -> list[str]:
     rows = []
     some_priority = any(rule.priority for rule in chain.rules)
     for number, rule in enumerate(chain.rules, 1):
-        cells = [f"  {number}.", rule.name, f"[{rule.target}]", short_place(rule), rule.summary]
+        cells = [f"  {number}.", rule.name, f"[{rule.target}]", short_position(rule), rule.summary]
         if some_priority:
             cells.insert(3, f"priority {rule.priority}" if rule.priority else "")
         rows.append(cells)
@@ -115,7 +115,7 @@ def rule_json(rule: Rule) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def short_place(rule: Rule) -> str:
+def short_position(rule: Rule) -> str:
     """`file:line`, from here where the file lies below the current folder, from the package where it is Mirlo's."""
     file, _, line = rule.place.rpartition(":")
     for base in (os.getcwd(), PACKAGE_PARENT):

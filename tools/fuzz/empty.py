@@ -31,7 +31,7 @@ STATES = {
 NODES = 6
 """Nodes of a seed: compiling them together takes little longer than one alone."""
 FLOATS, INTS = (np.float32, np.float64), (np.int32, np.int64)
-NUMBERS = (*FLOATS, *INTS)
+NUMERIC_TYPES = (*FLOATS, *INTS)
 Shape = tuple[str | int, ...]
 
 
@@ -67,7 +67,7 @@ POOLS = ("MaxPool", "GlobalMaxPool")
 """The reference evaluator gives other shapes for these where there are no elements."""
 CASES: dict[str, EmptyCase] = {
     **{
-        f"{name}{label}": EmptyCase(NMK, {"keepdims": keep}, (axes,), FLOATS if name in OF_FLOATS else NUMBERS)
+        f"{name}{label}": EmptyCase(NMK, {"keepdims": keep}, (axes,), FLOATS if name in OF_FLOATS else NUMERIC_TYPES)
         for name in REDUCTIONS
         for label, axes, keep in (("", _ints(1), 0), (" all", None, 1), (" last", _ints(0, 2), 0))
     },
@@ -75,10 +75,10 @@ CASES: dict[str, EmptyCase] = {
     **{f"{name} last": EmptyCase(NMK, {"axis": -1}) for name in ("Softmax", "LogSoftmax", "Hardmax")},
     "LpNormalization": EmptyCase(NMK, {"axis": 1}),
     "LpNormalization 1": EmptyCase(NMK, {"axis": 1, "p": 1}),
-    "ArgMax": EmptyCase(NMK, {"axis": 1}, (), NUMBERS),
-    "ArgMin": EmptyCase(NMK, {"axis": 2, "keepdims": 0}, (), NUMBERS),
-    "CumSum": EmptyCase(NMK, {}, (np.array(1),), NUMBERS),
-    "TopK": EmptyCase(NMK, {"axis": 1}, (_ints(0),), NUMBERS, 2),
+    "ArgMax": EmptyCase(NMK, {"axis": 1}, (), NUMERIC_TYPES),
+    "ArgMin": EmptyCase(NMK, {"axis": 2, "keepdims": 0}, (), NUMERIC_TYPES),
+    "CumSum": EmptyCase(NMK, {}, (np.array(1),), NUMERIC_TYPES),
+    "TopK": EmptyCase(NMK, {"axis": 1}, (_ints(0),), NUMERIC_TYPES, 2),
     "MeanVarianceNormalization": EmptyCase(NMK, {"axes": [1]}),
     "LayerNormalization": EmptyCase((("n", "m", "k"), ("k",), ("k",)), {"axis": -1}),
     "LayerNormalization 1": EmptyCase((("n", "m", "k"), ("m", "k")), {"axis": 1}, (), FLOATS, 3),
@@ -99,37 +99,37 @@ CASES: dict[str, EmptyCase] = {
     "Conv": EmptyCase((("n", "c", "h", "w"), (3, "c", 2, 2)), {"pads": [1, 1, 1, 1]}),
     "Conv biased": EmptyCase((("n", "c", "w"), (3, "c", 1), (3,))),
     "ConvTranspose": EmptyCase((("n", "c", "w"), ("c", 2, 2))),
-    "MatMul": EmptyCase((("n", "m", "k"), ("k", "p")), {}, (), NUMBERS),
-    "MatMul batched": EmptyCase((("b", "m", "k"), ("b", "k", "n")), {}, (), NUMBERS),
+    "MatMul": EmptyCase((("n", "m", "k"), ("k", "p")), {}, (), NUMERIC_TYPES),
+    "MatMul batched": EmptyCase((("b", "m", "k"), ("b", "k", "n")), {}, (), NUMERIC_TYPES),
     "Gemm": EmptyCase((("m", "k"), ("k", "n"), ("n",))),
     "Gemm plain": EmptyCase((("k", "m"), ("n", "k")), {"transA": 1, "transB": 1}),
     "Einsum": EmptyCase((("m", "k"), ("n", "k")), {"equation": "mk,nk->mn"}),
     "Einsum sum": EmptyCase((("m", "k"), ("n", "k")), {"equation": "mk,nk->m"}),
     "Relu": EmptyCase(NMK),
-    "Add": EmptyCase((("n", "m", 1), ("m", "k")), {}, (), NUMBERS),
+    "Add": EmptyCase((("n", "m", 1), ("m", "k")), {}, (), NUMERIC_TYPES),
     "Div": EmptyCase((("n", "m"), (1, "m")), {}, (), INTS),
     "Mean": EmptyCase((("n", "m"), ("m",))),
-    "Concat": EmptyCase((("n", "m"), ("k", "m")), {"axis": 0}, (), NUMBERS),
-    "Transpose": EmptyCase(NMK, {"perm": [2, 0, 1]}, (), NUMBERS),
+    "Concat": EmptyCase((("n", "m"), ("k", "m")), {"axis": 0}, (), NUMERIC_TYPES),
+    "Transpose": EmptyCase(NMK, {"perm": [2, 0, 1]}, (), NUMERIC_TYPES),
     "Flatten": EmptyCase(NMK, {"axis": 2}),
     "Pad": EmptyCase((("n", "m"),), {}, (_ints(1, 1, 1, 1), np.array(3)), INTS),
-    "Tile": EmptyCase((("n", "m"),), {}, (_ints(2, 0),), NUMBERS),
-    "Expand": EmptyCase(((1, "m"),), {}, (_ints(3, 1),), NUMBERS),
-    "Slice": EmptyCase((("n", "m"),), {}, (_ints(1), _ints(9), _ints(0)), NUMBERS),
-    "Split": EmptyCase((("n", 4),), {"axis": 1, "num_outputs": 2}, (), NUMBERS, 2),
-    "Gather": EmptyCase((("n", 3), ("k",)), {"axis": 1}, (), NUMBERS, 1, (1,)),
-    "GatherElements": EmptyCase(((3, "m"), ("k", "m")), {}, (), NUMBERS, 1, (1,)),
-    "ScatterElements": EmptyCase(((3, "m"), ("k", "m"), ("k", "m")), {}, (), NUMBERS, 1, (1,)),
-    "GatherND": EmptyCase(((3, "m"), ("k", 1)), {}, (), NUMBERS, 1, (1,)),
-    "ScatterND": EmptyCase(((3, "m"), ("k", 1), ("k", "m")), {}, (), NUMBERS, 1, (1,)),
-    "NonZero": EmptyCase((("n", "m"),), {}, (), NUMBERS),
-    "Unique": EmptyCase((("n", "m"),), {}, (), NUMBERS),
-    "Compress": EmptyCase((("n", 2),), {"axis": 1}, (np.array([True, False]),), NUMBERS),
+    "Tile": EmptyCase((("n", "m"),), {}, (_ints(2, 0),), NUMERIC_TYPES),
+    "Expand": EmptyCase(((1, "m"),), {}, (_ints(3, 1),), NUMERIC_TYPES),
+    "Slice": EmptyCase((("n", "m"),), {}, (_ints(1), _ints(9), _ints(0)), NUMERIC_TYPES),
+    "Split": EmptyCase((("n", 4),), {"axis": 1, "num_outputs": 2}, (), NUMERIC_TYPES, 2),
+    "Gather": EmptyCase((("n", 3), ("k",)), {"axis": 1}, (), NUMERIC_TYPES, 1, (1,)),
+    "GatherElements": EmptyCase(((3, "m"), ("k", "m")), {}, (), NUMERIC_TYPES, 1, (1,)),
+    "ScatterElements": EmptyCase(((3, "m"), ("k", "m"), ("k", "m")), {}, (), NUMERIC_TYPES, 1, (1,)),
+    "GatherND": EmptyCase(((3, "m"), ("k", 1)), {}, (), NUMERIC_TYPES, 1, (1,)),
+    "ScatterND": EmptyCase(((3, "m"), ("k", 1), ("k", "m")), {}, (), NUMERIC_TYPES, 1, (1,)),
+    "NonZero": EmptyCase((("n", "m"),), {}, (), NUMERIC_TYPES),
+    "Unique": EmptyCase((("n", "m"),), {}, (), NUMERIC_TYPES),
+    "Compress": EmptyCase((("n", 2),), {"axis": 1}, (np.array([True, False]),), NUMERIC_TYPES),
     "OneHot": EmptyCase((("n", "m"),), {}, (_ints(3), np.array([0, 1], np.float32)), (np.int64,)),
-    "Trilu": EmptyCase((("n", "m", "k"),), {}, (), NUMBERS),
+    "Trilu": EmptyCase((("n", "m", "k"),), {}, (), NUMERIC_TYPES),
     "Shape": EmptyCase(NMK),
     "Size": EmptyCase(NMK),
-    "ReverseSequence": EmptyCase((("t", "b", "k"), ("b",)), {}, (), NUMBERS, 1, (1,)),
+    "ReverseSequence": EmptyCase((("t", "b", "k"), ("b",)), {}, (), NUMERIC_TYPES, 1, (1,)),
     "SpaceToDepth": EmptyCase((("n", 2, "h", 4),), {"blocksize": 2}),
     "DepthToSpace": EmptyCase((("n", 4, "h", "w"),), {"blocksize": 2}),
     "RNN": EmptyCase(((2, "b", 3), (1, 4, 3), (1, 4, 4)), {"hidden_size": 4}, (), (np.float32,), 2),
@@ -274,7 +274,7 @@ def _unwritten(function: Any, feeds: Mapping[str, Any], found: Mapping[str, Any]
     return next((name for name, a, b in zip(found, *results, strict=True) if a != b), "")
 
 
-def _onnxruntime_apart(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def _run_onnxruntime_in_child(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Ask ONNX Runtime in a process of its own: some of its operators end the process over empty axes."""
     context = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -305,7 +305,7 @@ def departures(node: SizedCase, found: Mapping[str, np.ndarray]) -> list[str | N
     model, feeds = model_of([node])
     names = [value.name for value in model.graph.output]
     texts: list[str | None] = []
-    oracles: tuple[Oracle, ...] = (reference, _onnxruntime_apart)
+    oracles: tuple[Oracle, ...] = (reference, _run_onnxruntime_in_child)
     for oracle in oracles[1:] if node.name.split(" ")[0] in POOLS else oracles:
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):

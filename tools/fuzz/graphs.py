@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mirlo.tools.fuzz.operators import load_planners
-from mirlo.tools.fuzz.pool import LIMIT, MOST_ELEMENTS, GraphValue, NodeDraft, ValuePool
+from mirlo.tools.fuzz.pool import LIMIT, MAX_ELEMENTS, GraphValue, NodeDraft, ValuePool
 
 OPSET = 21
-MOST_NODES = 24
+MAX_NODES = 24
 MEAN_NODES = 6
 """What is wrong shows in small graphs, mostly: more of them are seen in an hour, and large ones now and then."""
 TRIES = 12
@@ -30,7 +30,7 @@ class RandomGraph:
     """For each output, the rounding of the narrowest floats that it was computed from."""
 
 
-def random_graph(seed: int, most_nodes: int = MOST_NODES) -> RandomGraph:
+def random_graph(seed: int, most_nodes: int = MAX_NODES) -> RandomGraph:
     """Return the random graph of this seed."""
     pool = ValuePool(seed)
     planners = load_planners()
@@ -114,7 +114,7 @@ def _agrees_with_inference(node: Any, plan: NodeDraft, names: list[str], arrays:
 
 
 def _is_fit(value: GraphValue) -> bool:
-    if value.array.size > MOST_ELEMENTS or value.array.size == 0:
+    if value.array.size > MAX_ELEMENTS or value.array.size == 0:
         return False
     if value.is_float:
         with np.errstate(all="ignore"):
@@ -142,7 +142,7 @@ def _single(node: Any, plan: NodeDraft, outputs: list[str]) -> Any:
 
     inputs = {value.name: _info(value) for value in plan.inputs if value is not None}
     shown = [helper.make_empty_tensor_value_info(name) for name in outputs]
-    return _finished(helper.make_graph([node], "node", list(inputs.values()), shown))
+    return _to_model(helper.make_graph([node], "node", list(inputs.values()), shown))
 
 
 def _model(nodes: list[Any], pool: ValuePool, outputs: list[GraphValue], read: set[str]) -> Any:
@@ -155,7 +155,7 @@ def _model(nodes: list[Any], pool: ValuePool, outputs: list[GraphValue], read: s
         info.CopyFrom(_info(value))
         if pool.is_open:
             info.type.tensor_type.ClearField("shape")
-    return _finished(helper.make_graph(nodes, "random", inputs, shown, constants))
+    return _to_model(helper.make_graph(nodes, "random", inputs, shown, constants))
 
 
 def _info(value: GraphValue, is_open: bool = False) -> Any:
@@ -166,7 +166,7 @@ def _info(value: GraphValue, is_open: bool = False) -> Any:
     return helper.make_tensor_value_info(value.name, helper.np_dtype_to_tensor_dtype(value.dtype), shape)
 
 
-def _finished(graph: Any) -> Any:
+def _to_model(graph: Any) -> Any:
     from onnx import helper
 
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)

@@ -85,7 +85,7 @@ def hostile_file(seed: int) -> tuple[bytes, str, bool]:
     data = _files()[kind]
     header_bytes, code_bytes = struct.unpack_from("<QQ", data, 16)
     header = json.loads(data[64 : 64 + header_bytes])
-    places = [place for place in _places(header) if place]
+    places = [place for place in _json_paths(header) if place]
     place = places[int(rng.integers(len(places)))]
     holder: Any = header
     for key in place[:-1]:
@@ -107,9 +107,9 @@ def _changed(old: Any, rng: Any) -> Any:
     return _ODD[int(rng.integers(len(_ODD)))]
 
 
-def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def _json_paths(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [place, *(p for key, item in items for p in _places(item, (*place, key)))]
+    return [place, *(p for key, item in items for p in _json_paths(item, (*place, key)))]
 
 
 def _signed(data: bytes, header: dict[str, Any], header_bytes: int, code_bytes: int, resealed: bool) -> bytes:

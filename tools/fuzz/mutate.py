@@ -93,7 +93,7 @@ def _noise(model: Any, rng: Any) -> bytes:
 
 # Mutations of fields
 
-ODD_NUMBERS = (-1, 0, 1, 2, 3, 7, 100, 2**31 - 1, 2**31, 2**62, -(2**31), -(2**63), 2**63 - 1)
+EDGE_VALUES = (-1, 0, 1, 2, 3, 7, 100, 2**31 - 1, 2**31, 2**62, -(2**31), -(2**63), 2**63 - 1)
 ODD_FLOATS = (0.0, -1.0, float("nan"), float("inf"), -float("inf"), 1e300, 1e-300)
 ODD_TEXT = ("", "x", "SAME_UPPER", "\x00", "a" * 10000, "é", "../../etc/passwd", "none")
 
@@ -105,16 +105,16 @@ def _attribute(model: Any, rng: Any) -> bytes:
         return _operator(model, rng)
     attribute = _pick(found, rng)
     if attribute.HasField("i"):
-        attribute.i = _pick(ODD_NUMBERS, rng)
+        attribute.i = _pick(EDGE_VALUES, rng)
     elif attribute.HasField("f"):
         attribute.f = _pick(ODD_FLOATS[:5], rng)
     elif attribute.HasField("s"):
         attribute.s = _pick(ODD_TEXT, rng).encode()
     elif attribute.ints:
         if rng.random() < 0.4:
-            attribute.ints.append(_pick(ODD_NUMBERS, rng))
+            attribute.ints.append(_pick(EDGE_VALUES, rng))
         else:
-            attribute.ints[int(rng.integers(len(attribute.ints)))] = _pick(ODD_NUMBERS, rng)
+            attribute.ints[int(rng.integers(len(attribute.ints)))] = _pick(EDGE_VALUES, rng)
     if rng.random() < 0.15:
         attribute.type = int(rng.integers(0, 15))
     if rng.random() < 0.1:
@@ -160,11 +160,11 @@ def _shape(model: Any, rng: Any) -> bytes:
     if action == 0:
         tensor.elem_type = int(rng.integers(0, 30))
     elif action == 1 and tensor.shape.dim:
-        _pick(tensor.shape.dim, rng).dim_value = _pick(ODD_NUMBERS, rng)
+        _pick(tensor.shape.dim, rng).dim_value = _pick(EDGE_VALUES, rng)
     elif action == 2 and tensor.shape.dim:
         _pick(tensor.shape.dim, rng).dim_param = _pick(("n", "2*n", "n+", "", "é", "-", "n" * 500), rng)
     elif action == 3:
-        tensor.shape.dim.add().dim_value = _pick(ODD_NUMBERS, rng)
+        tensor.shape.dim.add().dim_value = _pick(EDGE_VALUES, rng)
     else:
         tensor.ClearField("shape")
     return _bytes(model)
@@ -179,9 +179,9 @@ def _constant(model: Any, rng: Any) -> bytes:
     if action == 0:
         tensor.data_type = int(rng.integers(0, 30))
     elif action == 1:
-        tensor.dims.append(_pick(ODD_NUMBERS, rng))
+        tensor.dims.append(_pick(EDGE_VALUES, rng))
     elif action == 2 and tensor.dims:
-        tensor.dims[0] = _pick(ODD_NUMBERS, rng)
+        tensor.dims[0] = _pick(EDGE_VALUES, rng)
     elif action == 3:
         tensor.raw_data = tensor.raw_data[: int(rng.integers(0, len(tensor.raw_data) + 1))]
     elif action == 4:
@@ -198,9 +198,9 @@ def _versions(model: Any, rng: Any) -> bytes:
     """Other versions, and names that are there twice."""
     action = int(rng.integers(4))
     if action == 0:
-        model.opset_import[0].version = _pick(ODD_NUMBERS, rng)
+        model.opset_import[0].version = _pick(EDGE_VALUES, rng)
     elif action == 1:
-        model.ir_version = _pick(ODD_NUMBERS, rng)
+        model.ir_version = _pick(EDGE_VALUES, rng)
     elif action == 2 and model.graph.input:
         model.graph.input.add().CopyFrom(_pick(model.graph.input, rng))
     elif model.graph.node:

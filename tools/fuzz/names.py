@@ -68,7 +68,7 @@ PAYLOADS = (
     "// -----",
     "// configuration: --load-pass-plugin=PWNED",
 )
-PLACES = (
+TEXT_FIELDS = (
     "node", "value", "input", "output", "dim", "initializer", "graph", "function", "function_domain", "function_value",
     "operator", "domain", "attribute", "attribute_text", "producer", "doc", "metadata", "value_info", "denotation",
     "subgraph",
@@ -88,9 +88,9 @@ class NameVerdict:
 def hostile_model(seed: int) -> tuple[Any, dict[str, str]]:
     """Return the ONNX model of a seed, and the payload of each place that has one."""
     rng = np.random.default_rng([seed, 2])
-    count = 1 if rng.random() < 0.6 else int(rng.integers(2, len(PLACES)))
-    places = rng.choice(len(PLACES), count, replace=False)
-    chosen = {PLACES[int(place)]: PAYLOADS[int(rng.integers(len(PAYLOADS)))] for place in places}
+    count = 1 if rng.random() < 0.6 else int(rng.integers(2, len(TEXT_FIELDS)))
+    places = rng.choice(len(TEXT_FIELDS), count, replace=False)
+    chosen = {TEXT_FIELDS[int(place)]: PAYLOADS[int(rng.integers(len(PAYLOADS)))] for place in places}
     if rng.random() < 0.2:  # two at once
         chosen = {place: text + PAYLOADS[int(rng.integers(len(PAYLOADS)))] for place, text in chosen.items()}
     return model_with(chosen), chosen

@@ -10,7 +10,7 @@ import numpy as np
 
 LIMIT = 1e3
 """Larger floats are not let in: what they are rounded to depends on the order of a sum too much."""
-MOST_ELEMENTS = 4096
+MAX_ELEMENTS = 4096
 
 FLOATS = (np.float32, np.float32, np.float32, np.float32, np.float64, np.float16)
 INTS = (np.int64, np.int32, np.int8, np.uint8, np.int16, np.uint16, np.uint32, np.uint64)
@@ -88,7 +88,7 @@ class ValuePool:
 
     def shape(self, low: int = 0, high: int = 4) -> tuple[int, ...]:
         found: list[int] = [self.choice(self.dims) for _ in range(self.number(low, high))]
-        while np.prod(found, dtype=np.int64) > MOST_ELEMENTS:
+        while np.prod(found, dtype=np.int64) > MAX_ELEMENTS:
             found[int(np.argmax(found))] = 1
         return tuple(found)
 

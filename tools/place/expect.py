@@ -66,20 +66,24 @@ def _nodes(expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[st
     old, new = _keyed(expected["nodes"]), _keyed(found["nodes"])
     for key, node in new.items():
         if key not in old:
-            yield f"{_title(node)}: is new, on {_taken(node)}"
+            yield f"{_title(node)}: is new, on {_assigned_target(node)}"
             continue
         before = old[key]
         if (before["target"], before["pattern"]) != (node["target"], node["pattern"]):
             why = node["why_not"].get(before["target"], "")
-            yield f"{_title(node)}: expected {_taken(before)}, found {_taken(node)}" + (f" ({why})" if why else "")
-    yield from (f"{_title(node)}: is gone, it was on {_taken(node)}" for key, node in old.items() if key not in new)
+            yield f"{_title(node)}: expected {_assigned_target(before)}, found {_assigned_target(node)}" + (
+                f" ({why})" if why else ""
+            )
+    yield from (
+        f"{_title(node)}: is gone, it was on {_assigned_target(node)}" for key, node in old.items() if key not in new
+    )
 
 
 def _title(node: Mapping[str, Any]) -> str:
     return f'{node["operator"]} "{node["name"]}"'
 
 
-def _taken(node: Mapping[str, Any]) -> str:
+def _assigned_target(node: Mapping[str, Any]) -> str:
     return f"{node['target']}.{node['pattern']}" if node["pattern"] else str(node["target"])
 
 

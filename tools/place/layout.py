@@ -125,13 +125,13 @@ class _Plan:
         """Order each layer by the mean position of neighbours, down and up."""
         position = [0.0] * len(self.above)
         for layer in self.layers:
-            _number(layer, position)
+            _assign_positions(layer, position)
         for sweep in range(SWEEPS):
             neighbours = self.below if sweep % 2 else self.above
             for layer in reversed(self.layers) if sweep % 2 else self.layers:
                 wanted = {i: _mean([position[n] for n in neighbours[i]], position[i]) for i in layer}
                 layer.sort(key=lambda i: wanted[i])
-                _number(layer, position)
+                _assign_positions(layer, position)
 
     def place(self) -> None:
         """Coordinates: near to neighbours, in order, with gaps."""
@@ -193,7 +193,7 @@ class _Plan:
         return Drawing(self.boxes, edges, right - left + GAP, at)
 
 
-def _number(layer: Sequence[int], position: list[float]) -> None:
+def _assign_positions(layer: Sequence[int], position: list[float]) -> None:
     """Positions in a layer, around its middle: layers of different sizes compare."""
     middle = (len(layer) - 1) / 2
     for place, i in enumerate(layer):

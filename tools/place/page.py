@@ -17,7 +17,7 @@ from mirlo.tools.place.decision_text import candidate_rows
 from mirlo.tools.place.layout import Box, draw
 
 LEVELS = ("regions", "composites", "operators")
-MOST_BOXES = 1500
+MAX_BOXES = 1500
 """A page opens with the finest of the levels that have fewer boxes, operators not counted: they are for who asks."""
 CHARACTER = 6.7
 LONGEST = 34
@@ -34,7 +34,7 @@ def page(survey: Survey, title: str) -> str:
         "targets": list(survey.shares),
         "totals": {"titles": TITLES, "rows": rows},
         "shares": [s.flops for s in survey.shares.values()],
-        "nodes": [_told(node) for node in found["nodes"]],
+        "nodes": [_displayed_node(node) for node in found["nodes"]],
         "regions": found["regions"],
         "not_merged": found["not_merged"],
         "levels": levels,
@@ -55,10 +55,10 @@ def _costs(decision: Decision | None) -> dict[str, Any] | None:
 
 
 def _first(levels: Mapping[str, Any]) -> str:
-    return "composites" if len(levels["composites"]["boxes"]) <= MOST_BOXES else "regions"
+    return "composites" if len(levels["composites"]["boxes"]) <= MAX_BOXES else "regions"
 
 
-def _told(node: dict[str, Any]) -> dict[str, Any]:
+def _displayed_node(node: dict[str, Any]) -> dict[str, Any]:
     """Return what the page shows of a node, numbers formatted."""
     return {**node, "flops": amount(node["flops"])}
 
@@ -78,7 +78,7 @@ def _level(survey: Survey, name: str) -> dict[str, Any]:
         [box_of[other] for node in found for other in survey.placement.nodes[node].reads if box_of[other] != i]
         for i, found in enumerate(members)
     ]
-    lines = [_lines(survey, found, name) for found in members]
+    lines = [_label_lines(survey, found, name) for found in members]
     boxes = [Box(max(64.0, CHARACTER * max(map(len, pair)) + 20), 38.0) for pair in lines]
     drawing = draw(boxes, reads)
     return {
@@ -98,7 +98,7 @@ def _frame(box: Box) -> list[float]:
     return [round(number, 1) for number in (box.x - box.width / 2, box.y, box.width, box.height)]
 
 
-def _lines(survey: Survey, members: Sequence[int], level: str) -> tuple[str, str]:
+def _label_lines(survey: Survey, members: Sequence[int], level: str) -> tuple[str, str]:
     """Return the two lines of a box."""
     nodes = [survey.placement.nodes[i] for i in members]
     if level == "regions" and (region := survey.placement.region_of(members[0])) is not None:

@@ -11,13 +11,13 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, is_exact, simple
 from mirlo.frontends.onnx.registry import CONVERTERS, converter
 
-PLAIN = {
+WITHOUT_ATTRIBUTES = {
     "Relu": "relu", "Sigmoid": "sigmoid", "HardSwish": "hard_swish", "Mish": "mish", "Softplus": "softplus",
     "Softsign": "softsign",
 }  # fmt: skip
 
 # operator: relax operator, and its scalars: ONNX name, default, relax name
-WITH_NUMBERS = {
+WITH_ATTRIBUTES = {
     "LeakyRelu": ("leaky_relu", (("alpha", 0.01, "alpha"),)),
     "Elu": ("elu", (("alpha", 1.0, "alpha"),)),
     "Celu": ("celu", (("alpha", 1.0, "alpha"),)),
@@ -28,17 +28,17 @@ WITH_NUMBERS = {
 }
 
 
-def _with_numbers(name: str, numbers: tuple[tuple[str, float, str], ...]) -> Callable[[Node], Any]:
+def _with_attributes(name: str, numbers: tuple[tuple[str, float, str], ...]) -> Callable[[Node], Any]:
     def convert(node: Node) -> Any:
         return node.emit(name, node[0], **{to: node.attr.float(onnx, default) for onnx, default, to in numbers})
 
     return convert
 
 
-for _operator, _name in PLAIN.items():
+for _operator, _name in WITHOUT_ATTRIBUTES.items():
     CONVERTERS.add("", _operator, 1, simple(_name))
-for _operator, (_name, _numbers) in WITH_NUMBERS.items():
-    CONVERTERS.add("", _operator, 1, _with_numbers(_name, _numbers))
+for _operator, (_name, _numbers) in WITH_ATTRIBUTES.items():
+    CONVERTERS.add("", _operator, 1, _with_attributes(_name, _numbers))
 
 
 @converter("PRelu")

@@ -31,7 +31,7 @@ def affine_grid(node: Node) -> Any:
     kind = TensorType((), DTYPES[wide])
     points = []
     for i in reversed(range(count)):  # the last dim comes first
-        along = _places(node, grid[i], corners, kind)
+        along = _positions(node, grid[i], corners, kind)
         column = node.emit("reshape", along, shape=tuple(grid[i] if j == i else 1 for j in range(count)))
         points.append(node.emit("expand", column, shape=grid))
     points.append(node.emit("full", shape=grid, value=1, dtype=wide))
@@ -46,7 +46,7 @@ def affine_grid(node: Node) -> Any:
     return made if theta.dtype.name == wide else node.emit("cast", made, dtype=theta.dtype)
 
 
-def _places(node: Node, size: Dim, corners: bool, kind: TensorType) -> Any:
+def _positions(node: Node, size: Dim, corners: bool, kind: TensorType) -> Any:
     """Return positions from -1 to 1: the corners, or the centers, of `size` equal parts."""
     one, two = (node.constant(number, kind) for number in (1, 2))
     i = node.emit("cast", positions(node, size), dtype=kind.dtype)

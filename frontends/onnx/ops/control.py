@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.expansion import RoundsTooMany
+from mirlo.frontends.onnx.expansion import TooManyIterations
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import bind, scalar
 from mirlo.frontends.onnx.values import AnyValue, ListValue, TensorValue, constant
 
-MOST_ROUNDS = 1024
+MAX_UNROLLED_ITERATIONS = 1024
 """Most iterations to unroll; more would take too long to compile."""
-MOST_UNROLLED = 8192
+MAX_UNROLLED_NODES = 8192
 """Most nodes of an unrolled loop over all iterations, including nested loops."""
 
 
@@ -47,7 +47,7 @@ def loop(node: Node) -> Any:
         expansion.unrolling += 1
         try:
             made = _unrolled(node, body, carried)
-        except RoundsTooMany:
+        except TooManyIterations:
             if expansion.unrolling > 1:
                 declined[id(body)] = body
                 raise
@@ -70,12 +70,12 @@ def _unrolled(node: Node, body: Any, carried: list[AnyValue]) -> list[Any] | Non
     """Unroll the iterations; return None if their number depends on data or is large."""
     limit = node.scalar(0) if node.has(0) else None
     going = bool(node.scalar(1, True))
-    if going and limit is not None and limit > MOST_ROUNDS:
+    if going and limit is not None and limit > MAX_UNROLLED_ITERATIONS:
         return None
     collected: list[list[AnyValue]] = [[] for _ in body.output[1 + len(carried) :]]
     done, start = 0, node.builder.expansion.nodes
     while going and (limit is None or done < limit):
-        if done >= MOST_ROUNDS:
+        if done >= MAX_UNROLLED_ITERATIONS:
             return None
         given = [constant("", np.array(done, np.int64)), constant("", np.array(True)), *carried]
         condition, *results = node.builder.branch(body, given, f"{done}/")
@@ -87,8 +87,8 @@ def _unrolled(node: Node, body: Any, carried: list[AnyValue]) -> list[Any] | Non
             sequence.append(value)
         done += 1
         rounds = done if limit is None or not going else int(limit)
-        if (node.builder.expansion.nodes - start) // done * rounds > MOST_UNROLLED:
-            raise RoundsTooMany
+        if (node.builder.expansion.nodes - start) // done * rounds > MAX_UNROLLED_NODES:
+            raise TooManyIterations
     return [*carried, *(stacked(node, sequence, 0) for sequence in collected)]
 
 

@@ -12,9 +12,9 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx import dimensions
 from mirlo.frontends.onnx.dimensions import Undecided
 from mirlo.frontends.onnx.dtypes import onnx_dtype
-from mirlo.frontends.onnx.fold import FOLD_ELEMENTS, known
+from mirlo.frontends.onnx.fold import FOLD_ELEMENTS, known_elements
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.ops.folding_numbers import reduce_numbers
+from mirlo.frontends.onnx.ops.folding_numbers import reduce_elements
 from mirlo.frontends.onnx.ops.shape import slice_arguments
 from mirlo.frontends.onnx.registry import FOLDERS, folder
 
@@ -58,9 +58,9 @@ def _fold_binary(operator: str) -> Callable[[Node], np.ndarray]:
         return result.astype(bool) if operator in _TO_BOOL else result
 
     def function(node: Node) -> np.ndarray:
-        result = known(node, 0)
+        result = known_elements(node, 0)
         for i in range(1, len(node)):
-            result = apply(result, known(node, i))
+            result = apply(result, known_elements(node, i))
         return result
 
     return function
@@ -72,7 +72,7 @@ for _operator in _BINARY:
 
 @folder("Mod")
 def mod(node: Node) -> np.ndarray:
-    left, right = known(node, 0), known(node, 1)
+    left, right = known_elements(node, 0), known_elements(node, 1)
     if node.attr.bool("fmod", 0):
         if left.dtype == object or right.dtype == object or (left.dtype.kind in "iu" and not right.all()):
             raise Undecided
@@ -97,13 +97,13 @@ def size(node: Node) -> np.ndarray:
 
 @folder("Gather")
 def gather(node: Node) -> np.ndarray:
-    data, indices = known(node, 0), known(node, 1)
+    data, indices = known_elements(node, 0), known_elements(node, 1)
     return np.asarray(np.take(data, indices.astype(np.int64), axis=node.attr.int("axis", 0)), data.dtype)
 
 
 @folder("Concat")
 def concat(node: Node) -> np.ndarray:
-    arrays = [known(node, i) for i in range(len(node))]
+    arrays = [known_elements(node, i) for i in range(len(node))]
     if any(array.dtype == object for array in arrays):
         arrays = [array.astype(object) for array in arrays]
     return np.concatenate(arrays, axis=node.attr.int("axis"))
@@ -111,7 +111,7 @@ def concat(node: Node) -> np.ndarray:
 
 @folder("Slice")
 def slice_(node: Node) -> np.ndarray:
-    data = known(node, 0)
+    data = known_elements(node, 0)
     starts, ends, axes, steps = slice_arguments(node)
     index = [slice(None)] * data.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
@@ -125,7 +125,7 @@ def slice_(node: Node) -> np.ndarray:
 
 @folder("Split")
 def split(node: Node) -> list[np.ndarray]:
-    data, axis = known(node, 0), node.attr.int("axis", 0)
+    data, axis = known_elements(node, 0), node.attr.int("axis", 0)
     count = node.attr.int("num_outputs", len(node.outputs))
     sizes = node.axes(1, "split")
     if sizes is None:
@@ -140,7 +140,7 @@ def split(node: Node) -> list[np.ndarray]:
 @folder("Squeeze")
 def squeeze(node: Node) -> np.ndarray:
     axes = node.axes(1)
-    return np.squeeze(known(node, 0), axis=None if axes is None else tuple(axes))
+    return np.squeeze(known_elements(node, 0), axis=None if axes is None else tuple(axes))
 
 
 @folder("Unsqueeze")
@@ -148,12 +148,12 @@ def unsqueeze(node: Node) -> np.ndarray:
     axes = node.axes(1)
     if axes is None:
         raise Undecided
-    return np.expand_dims(known(node, 0), tuple(axes))
+    return np.expand_dims(known_elements(node, 0), tuple(axes))
 
 
 @folder("Reshape")
 def reshape(node: Node) -> np.ndarray:
-    data, wanted = known(node, 0), node.ints(1)
+    data, wanted = known_elements(node, 0), node.ints(1)
     if not node.attr.bool("allowzero", 0):
         wanted = [data.shape[i] if dim == 0 else dim for i, dim in enumerate(wanted)]
     return data.reshape(wanted)
@@ -161,12 +161,12 @@ def reshape(node: Node) -> np.ndarray:
 
 @folder("Transpose")
 def transpose(node: Node) -> np.ndarray:
-    return np.transpose(known(node, 0), node.attr.ints("perm", None))
+    return np.transpose(known_elements(node, 0), node.attr.ints("perm", None))
 
 
 @folder("Expand")
 def expand(node: Node) -> np.ndarray:
-    data = known(node, 0)
+    data = known_elements(node, 0)
     shape = np.broadcast_shapes(data.shape, tuple(node.ints(1)))
     _limit(shape)
     return np.broadcast_to(data, shape).copy()
@@ -174,7 +174,7 @@ def expand(node: Node) -> np.ndarray:
 
 @folder("Tile")
 def tile(node: Node) -> np.ndarray:
-    data, repeats = known(node, 0), node.ints(1)
+    data, repeats = known_elements(node, 0), node.ints(1)
     _limit([dim * count for dim, count in zip(data.shape, repeats, strict=True)])
     return np.tile(data, repeats)
 
@@ -191,7 +191,7 @@ def cast_like(node: Node) -> np.ndarray:
 
 
 def _cast(node: Node, wanted: DType) -> np.ndarray:
-    data = known(node, 0)
+    data = known_elements(node, 0)
     node.attr.ignore("saturate", "round_mode")  # they concern low-precision types, which are not folded here
     if data.dtype == object:
         if wanted is not node.type(0).dtype:
@@ -206,7 +206,7 @@ def _cast(node: Node, wanted: DType) -> np.ndarray:
 
 @folder("Where")
 def where(node: Node) -> np.ndarray:
-    condition, x, y = (known(node, i) for i in range(3))
+    condition, x, y = (known_elements(node, i) for i in range(3))
     if object in (x.dtype, y.dtype):
         x, y = x.astype(object), y.astype(object)
     return np.where(condition, x, y)
@@ -231,8 +231,8 @@ def arange(node: Node) -> np.ndarray:
 
 @folder("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean")
 def reduce(node: Node) -> np.ndarray:
-    data, axes = known(node, 0), node.axes(1)
-    return _reduce_dims(node, data, axes) if data.dtype == object else reduce_numbers(node, axes)
+    data, axes = known_elements(node, 0), node.axes(1)
+    return _reduce_dims(node, data, axes) if data.dtype == object else reduce_elements(node, axes)
 
 
 def _reduce_dims(node: Node, data: np.ndarray, axes: list[int] | None) -> np.ndarray:
@@ -248,7 +248,7 @@ def _reduce_dims(node: Node, data: np.ndarray, axes: list[int] | None) -> np.nda
 
 @folder("NonZero")
 def nonzero(node: Node) -> np.ndarray:
-    data = known(node, 0)
+    data = known_elements(node, 0)
     if data.dtype == object:
         raise Undecided
     return np.array(np.nonzero(data), np.int64)

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from mirlo.frontends.onnx.dimensions import Undecided
-from mirlo.frontends.onnx.fold import known
+from mirlo.frontends.onnx.fold import known_elements
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import FOLDERS, folder
 
 
-def numbers(node: Node, index: int) -> np.ndarray:
+def static_elements(node: Node, index: int) -> np.ndarray:
     """Return the elements of an input, none of which is a symbolic dim."""
-    array = known(node, index)
+    array = known_elements(node, index)
     if array.dtype == object:
         raise Undecided
     return array
@@ -25,7 +25,7 @@ def _add_elementwise(operator: str, operation: Callable[..., Any]) -> None:
     """Register an operator whose result has the element type of its first input."""
 
     def function(node: Node) -> np.ndarray:
-        arrays = [numbers(node, i) for i in range(len(node))]
+        arrays = [static_elements(node, i) for i in range(len(node))]
         return np.asarray(operation(*arrays)).astype(arrays[0].dtype)
 
     FOLDERS.add("", operator, 1, function)
@@ -55,15 +55,15 @@ for _operator, _operation in _ELEMENTWISE.items():
 
 @folder("Clip")
 def clip(node: Node) -> np.ndarray:
-    result = numbers(node, 0)
+    result = static_elements(node, 0)
     if node.has(1):
-        result = np.maximum(result, numbers(node, 1))
-    return np.minimum(result, numbers(node, 2)) if node.has(2) else result
+        result = np.maximum(result, static_elements(node, 1))
+    return np.minimum(result, static_elements(node, 2)) if node.has(2) else result
 
 
 @folder("ArgMax", "ArgMin")
 def arg_extreme(node: Node) -> np.ndarray:
-    data, axis = numbers(node, 0), node.attr.int("axis", 0)
+    data, axis = static_elements(node, 0), node.attr.int("axis", 0)
     if not data.shape[axis]:
         raise Undecided
     last = node.attr.bool("select_last_index", 0)
@@ -75,7 +75,7 @@ def arg_extreme(node: Node) -> np.ndarray:
 
 @folder("CumSum")
 def cumulative_sum(node: Node) -> np.ndarray:
-    data, axis = numbers(node, 0), int(node.scalar(1))
+    data, axis = static_elements(node, 0), int(node.scalar(1))
     if node.attr.bool("exclusive", 0) or node.attr.bool("reverse", 0):
         raise Undecided
     return np.cumsum(data, axis=axis, dtype=data.dtype)
@@ -83,7 +83,7 @@ def cumulative_sum(node: Node) -> np.ndarray:
 
 @folder("Flatten")
 def flatten(node: Node) -> np.ndarray:
-    data, axis = known(node, 0), node.attr.int("axis", 1)
+    data, axis = known_elements(node, 0), node.attr.int("axis", 1)
     return data.reshape(int(np.prod(data.shape[:axis], dtype=np.int64)), -1)
 
 
@@ -92,9 +92,9 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def reduce_numbers(node: Node, axes: list[int] | None) -> np.ndarray:
+def reduce_elements(node: Node, axes: list[int] | None) -> np.ndarray:
     """Return the reduction of known numbers."""
-    data, keepdims = numbers(node, 0), node.attr.bool("keepdims", 1)
+    data, keepdims = static_elements(node, 0), node.attr.bool("keepdims", 1)
     if not axes and node.attr.bool("noop_with_empty_axes", 0):
         return data
     if not data.size or data.dtype.kind == "b":

@@ -21,7 +21,7 @@ LONGEST = 8192
 """Longest transform; longer ones would need matrices of hundreds of megabytes."""
 
 
-MOST_POSITIONS = 2**24
+MAX_POSITIONS = 2**24
 """Most elements of all frames of a signal: ten minutes of speech, for example."""
 
 
@@ -163,7 +163,7 @@ def _between(node: Node, room: Any, step: Any) -> Any:
 
 def _frames(node: Node, starts: Any, count: int, length: int, onesided: bool) -> Any:
     """Return the transforms of frames that start at these positions."""
-    if count * length > MOST_POSITIONS:
+    if count * length > MAX_POSITIONS:
         raise NodeError(f"{count} frames of {length} elements are too many")
     column = node.emit("reshape", starts, shape=(count, 1))
     positions = node.emit("add", column, node.constant(np.arange(length)[None]))

@@ -8,7 +8,7 @@ import numpy as np
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, numbers, positions, scalar, unless
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, positions, scalar, unless
 
 EXACT = "f64"
 """The type in which angles are computed, as at import."""
@@ -37,10 +37,10 @@ def open_inverse_real(node: Node, rows: Any, length: Dim) -> Any:
     """Transform half a spectrum, [..., size, 2], to its real signal, [..., length, 1]."""
     *outer, size, parts = type_of(rows).shape
     cos, sin = _angles(node, size, length, length)
-    index, two = _column(node, size), numbers(node, 2)
+    index, two = _column(node, size), i64_constant(node, 2)
     doubled = node.emit("multiply", index, two)
     total = as_scalar(node, length)
-    once = node.emit("logical_or", node.emit("equal", index, numbers(node, 0)), node.emit("equal", doubled, total))
+    once = node.emit("logical_or", node.emit("equal", index, i64_constant(node, 0)), node.emit("equal", doubled, total))
     weights = [node.constant(float(number), EXACT) for number in (1, 2, 0)]
     beyond = node.emit("where", node.emit("greater", doubled, total), weights[2], weights[1])
     weight = node.emit("divide", node.emit("where", once, weights[0], beyond), _float(node, length))
@@ -68,7 +68,7 @@ def _frame_sizes(node: Node, size: Dim) -> tuple[Dim, Dim]:
     step = node.emit("cast", scalar(node, 1), dtype="i64")
     window = as_scalar(node, node.type(2).shape[0]) if node.has(2) else None
     length = node.emit("cast", scalar(node, 3), dtype="i64") if node.has(3) else window
-    one = numbers(node, 1)
+    one = i64_constant(node, 1)
     fits = [
         node.emit("greater_equal", step, one),
         node.emit("greater_equal", length, one),
@@ -84,7 +84,7 @@ def _frame_sizes(node: Node, size: Dim) -> tuple[Dim, Dim]:
 def open_length(node: Node, index: int) -> Dim:
     """Return a length given by a run-time input."""
     given = node.emit("reshape", node.emit("cast", scalar(node, index), dtype="i64"), shape=(1,))
-    wrong = node.emit("greater_equal", given, numbers(node, 1))
+    wrong = node.emit("greater_equal", given, i64_constant(node, 1))
     (length,) = bind(node, unless(node, wrong, given), f"input '{node.input_name(index)}' must be at least 1")
     return length
 

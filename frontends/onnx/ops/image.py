@@ -17,7 +17,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.antialias import resize_antialiased
 from mirlo.frontends.onnx.ops.resize_dynamic import resize_of_run_time
 from mirlo.frontends.onnx.registry import converter, removed
-from mirlo.frontends.onnx.runtime_sizes import as_sizes, bind, numbers, shape_vector, unless, vector
+from mirlo.frontends.onnx.runtime_sizes import as_sizes, bind, i64_constant, shape_vector, unless, vector
 
 MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic", "bicubic": "cubic"}
 ROI, SCALES, SIZES = 1, 2, 3
@@ -122,7 +122,7 @@ def _resize_of_run_time(node: Node, axes: list[int]) -> Any:
     else:
         node.ignore(SCALES)
         wanted = node.emit("cast", vector(node, SIZES), dtype="f64")
-        ratios = node.emit("divide", wanted, node.emit("gather", own, numbers(node, axes), axis=0))
+        ratios = node.emit("divide", wanted, node.emit("gather", own, i64_constant(node, axes), axis=0))
         if policy != "stretch":
             least = node.emit("reduce_min" if policy == "not_larger" else "reduce_max", ratios)
             ratios = node.emit("expand", least, shape=(len(axes),))
@@ -151,7 +151,7 @@ def _spread(node: Node, values: Any, axes: list[int], default: float) -> Any:
     filled = node.emit("concat", [values, node.constant(np.array([default]), "f64")], axis=0)
     rank = node.type(0).rank
     chosen = [axes.index(i) if i in axes else len(axes) for i in range(rank)]
-    return node.emit("gather", filled, numbers(node, chosen), axis=0)
+    return node.emit("gather", filled, i64_constant(node, chosen), axis=0)
 
 
 def _resize(node: Node, axes: list[int]) -> Any:

@@ -21,7 +21,7 @@ HIDDEN = -1e9
 
 
 @dataclass(frozen=True)
-class _Places:
+class _TokenPositions:
     """Positions of the new tokens: as numbers [batch, 1] and [batch, length]."""
 
     first: Any
@@ -41,14 +41,14 @@ def group_query_attention(node: Node) -> Any:
             raise NodeError(f"attribute '{name}' = {node.attr.plain(name)} is not supported")
     query, key, value = _projected(node, heads, kv_heads)
     batch, _, length, size = type_of(query).shape
-    places = _places(node, batch, length)
+    places = _token_positions(node, batch, length)
     if node.attr.bool("do_rotary", 0):
         query, key = _rotated(node, query, places), _rotated(node, key, places)
     else:
         node.attr.ignore("rotary_interleaved")
         node.ignore(COS, SIN, POSITIONS)
     if node.has(PAST_KEY):
-        room = _room(node, length)
+        room = _cache_length(node, length)
         key = _written(node, node[PAST_KEY], key, places, room)
         value = _written(node, node[PAST_VALUE], value, places, room)
     else:
@@ -72,7 +72,7 @@ def _projected(node: Node, heads: int, kv_heads: int) -> tuple[Any, Any, Any]:
     return query, key, value
 
 
-def _places(node: Node, batch: Dim, length: Dim) -> _Places:
+def _token_positions(node: Node, batch: Dim, length: Dim) -> _TokenPositions:
     last = node.emit("cast", node.emit("reshape", node[LAST_PLACE], shape=(batch, 1)), dtype="i64")
     if node.has(PAST_KEY):
         first = node.emit("subtract", last, as_scalar(node, length - 1))
@@ -80,16 +80,16 @@ def _places(node: Node, batch: Dim, length: Dim) -> _Places:
         first = node.emit("maximum", first, node.constant(np.int64(0)))
     else:
         first = node.emit("full", shape=(batch, 1), value=0.0, dtype="i64")
-    return _Places(first, node.emit("add", first, node.emit("expand_dims", positions(node, length), axes=[0])))
+    return _TokenPositions(first, node.emit("add", first, node.emit("expand_dims", positions(node, length), axes=[0])))
 
 
-def _rotated(node: Node, x: Any, places: _Places) -> Any:
+def _rotated(node: Node, x: Any, places: _TokenPositions) -> Any:
     positions = node[POSITIONS] if node.has(POSITIONS) else places.each
     cos, sin = (node.emit("expand_dims", node.emit("gather", node[i], positions, axis=0), axes=[1]) for i in (COS, SIN))
     return node.emit("rotary_embedding", x, cos, sin, interleaved=node.attr.bool("rotary_interleaved", 0))
 
 
-def _room(node: Node, length: Dim) -> Dim:
+def _cache_length(node: Node, length: Dim) -> Dim:
     """Return the cache length afterwards: unchanged, or that of the longest sequence.
 
     If it is dynamic, it has room for the new tokens.
@@ -102,7 +102,7 @@ def _room(node: Node, length: Dim) -> Dim:
     return declared[2] if declared is not None and len(declared) == 4 else before + length
 
 
-def _written(node: Node, cache: Any, new: Any, places: _Places, room: Dim) -> Any:
+def _written(node: Node, cache: Any, new: Any, places: _TokenPositions, room: Dim) -> Any:
     """Return the cache with the new keys or values at their positions."""
     kind = type_of(new)
     batch, heads, length, size = kind.shape
@@ -115,7 +115,7 @@ def _written(node: Node, cache: Any, new: Any, places: _Places, room: Dim) -> An
     return node.emit("scatter_elements", cache, indices, new, axis=2)
 
 
-def _mask(node: Node, places: _Places, keys: Dim, query: Any) -> Any:
+def _mask(node: Node, places: _TokenPositions, keys: Dim, query: Any) -> Any:
     """Return what is added to the scores: [batch, 1, length, keys]."""
     column = node.emit("expand_dims", positions(node, keys), axes=[0, 1, 2])
     own = node.emit("expand_dims", places.each, axes=[1, 3])

@@ -101,11 +101,11 @@ def one_hot_encoder(node: Node) -> Any:
         raise NodeError("attribute 'zeros' = 0, an error for a value of no category, is not supported")
     if node.is_string(0):
         keys = node.attr.strs("cats_strings")
-        places, count = places_of_strings(node, keys), len(keys)
+        places, count = indices_of_strings(node, keys), len(keys)
     else:
         keys = np.array(node.attr.ints("cats_int64s"), np.int64)
         count = len(keys)
-        places = places_of_numbers(node, node.emit("cast", node[0], dtype="i64"), keys)
+        places = indices_of_values(node, node.emit("cast", node[0], dtype="i64"), keys)
     inside = node.emit("expand_dims", places, axes=[-1])
     return node.emit("cast", node.emit("equal", inside, node.constant(np.arange(count), "i64")), dtype="f32")
 
@@ -120,10 +120,10 @@ def category_mapper(node: Node) -> Any:
     if node.is_string(0):
         node.attr.ignore("default_string")
         default = node.attr.int("default_int64", -1)
-        return chosen_numbers(node, places_of_strings(node, words), np.array(numbers, np.int64), default)
+        return select_values(node, indices_of_strings(node, words), np.array(numbers, np.int64), default)
     node.attr.ignore("default_int64")
-    places = places_of_numbers(node, node[0], np.array(numbers, np.int64))
-    return chosen_strings(node, places, words, node.attr.str("default_string", "_Unused"))
+    places = indices_of_values(node, node[0], np.array(numbers, np.int64))
+    return select_strings(node, places, words, node.attr.str("default_string", "_Unused"))
 
 
 @converter("LabelEncoder", domain=DOMAIN, since=2)
@@ -132,12 +132,12 @@ def label_encoder(node: Node) -> Any:
     if len(keys) != len(values):
         raise NodeError(f"there must be as many keys as values, got {len(keys)} and {len(values)}")
     if node.is_string(0):
-        places = places_of_strings(node, list(keys))
+        places = indices_of_strings(node, list(keys))
     else:
-        places = places_of_numbers(node, node[0], keys.astype(node.type(0).dtype.to_numpy()))
+        places = indices_of_values(node, node[0], keys.astype(node.type(0).dtype.to_numpy()))
     if values.dtype == object:
-        return chosen_strings(node, places, list(values), _default(node, values))
-    return chosen_numbers(node, places, values, _default(node, values))
+        return select_strings(node, places, list(values), _default(node, values))
+    return select_values(node, places, values, _default(node, values))
 
 
 def _keys_or_values(node: Node, what: str) -> np.ndarray:
@@ -171,7 +171,7 @@ def _default(node: Node, values: np.ndarray) -> Any:
     return node.attr.int("default_int64", -1) if values.dtype.kind in "iu" else node.attr.float("default_float", -0.0)
 
 
-def places_of_strings(node: Node, keys: Sequence[str]) -> Any:
+def indices_of_strings(node: Node, keys: Sequence[str]) -> Any:
     kind = Kind("i64", node.any_value(0).kind.shape)
     return _ssa(node, node.host("mirlo.string.lookup", node.object(0), results=[kind], keys=list(keys), default=-1))
 
@@ -180,7 +180,7 @@ def _ssa(node: Node, values: Sequence[Any]) -> Any:
     return node.builder.ssa(values[0])
 
 
-def places_of_numbers(node: Node, x: Any, keys: np.ndarray) -> Any:
+def indices_of_values(node: Node, x: Any, keys: np.ndarray) -> Any:
     """Return the last index of each element among the keys, or -1."""
     kept, last = np.unique(keys[::-1], return_index=True)
     found = node.emit("find_sorted", x, node.constant(kept, type_of(x)))
@@ -189,12 +189,12 @@ def places_of_numbers(node: Node, x: Any, keys: np.ndarray) -> Any:
     return node.emit("gather", node.constant(places, "i64"), found, axis=0)
 
 
-def chosen_numbers(node: Node, places: Any, values: np.ndarray, default: Any) -> Any:
+def select_values(node: Node, places: Any, values: np.ndarray, default: Any) -> Any:
     table = np.concatenate([values, np.array([default], values.dtype)])
     return node.emit("gather", node.constant(table), places, axis=0)
 
 
-def chosen_strings(node: Node, places: Any, words: Sequence[str], default: str | None) -> Any:
+def select_strings(node: Node, places: Any, words: Sequence[str], default: str | None) -> Any:
     """Return the words at these indices; -1 is the default."""
     table = strings("", np.array([*words, *([] if default is None else [default])], dtype=object))
     kind = Kind(STRING, _shape_text(places))

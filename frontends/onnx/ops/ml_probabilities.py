@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.frontends.onnx.loops import Round
+from mirlo.frontends.onnx.loops import LoopIteration
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.runtime_sizes import as_value
 from mirlo.frontends.onnx.values import AnyValue, TensorValue, constant
 
-_MAX_ROUNDS = 100
+_MAX_ITERATIONS = 100
 _TOLERANCE = 0.005
 """Divided by the number of classes: the residual at which a row is done."""
-_LEAST = 1e-7
+_MIN_PROBABILITY = 1e-7
 """No comparison is more certain than 1 less this."""
 
 
@@ -28,7 +28,7 @@ def pair_probabilities(node: Node, scores: Any, a: Sequence[float], b: Sequence[
     """Return the probability that the first class of each pair wins, [N, pairs], from the scores of the pairs."""
     shifted = node.emit("add", node.emit("multiply", scores, node.constant(a, "f32")), node.constant(b, "f32"))
     probability = node.emit("sigmoid", node.emit("negative", shifted))
-    return node.emit("clip", probability, min=_LEAST, max=float(np.float32(1) - np.float32(_LEAST)))
+    return node.emit("clip", probability, min=_MIN_PROBABILITY, max=float(np.float32(1) - np.float32(_MIN_PROBABILITY)))
 
 
 def class_probabilities(node: Node, wins: Any, classes: int) -> Any:
@@ -53,8 +53,8 @@ def class_probabilities(node: Node, wins: Any, classes: int) -> Any:
         goes_on = node.emit("greater", opened, node.constant(0, "i64"))
         return as_value(goes_on), [as_value(node.emit("where", is_open, swept, p))], []
 
-    limit = constant("", np.array(_MAX_ROUNDS, np.int64))
-    (found,) = node.builder.repeat(Round(make), limit, None, [as_value(start)])
+    limit = constant("", np.array(_MAX_ITERATIONS, np.int64))
+    (found,) = node.builder.repeat(LoopIteration(make), limit, None, [as_value(start)])
     return node.builder.ssa(found)
 
 
@@ -99,5 +99,5 @@ def _sweep(node: Node, matrix: Any, classes: int, p: Any, product: Any, form: An
         return going, [as_value(p), as_value(product), as_value(form)], []
 
     limit = constant("", np.array(classes, np.int64))
-    found = node.builder.repeat(Round(make), limit, None, [as_value(p), as_value(product), as_value(form)])
+    found = node.builder.repeat(LoopIteration(make), limit, None, [as_value(p), as_value(product), as_value(form)])
     return node.builder.ssa(found[0])

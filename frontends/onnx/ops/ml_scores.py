@@ -9,7 +9,7 @@ import numpy as np
 
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.ops.ml import chosen_numbers, chosen_strings
+from mirlo.frontends.onnx.ops.ml import select_strings, select_values
 
 PROBIT_A, PROBIT_B = 0.147, 2 / (np.pi * 0.147)
 """Winitzki's approximation of the inverse of erf."""
@@ -85,5 +85,5 @@ def _two(node: Node, scores: Any, transform: str, mirrored: bool) -> Any:
 def labelled(node: Node, places: Any, labels: Sequence[Any]) -> Any:
     """Return the labels of the classes at these places."""
     if isinstance(labels[0], str):
-        return chosen_strings(node, places, labels, None)[0]
-    return chosen_numbers(node, places, np.array(labels, np.int64), labels[0])
+        return select_strings(node, places, labels, None)[0]
+    return select_values(node, places, np.array(labels, np.int64), labels[0])

@@ -85,7 +85,7 @@ def svm_classifier(node: Node) -> Any:
     if a and len(a) != len(pairs):
         raise NodeError(f"attribute 'prob_a' must have {len(pairs)} numbers, one for two classes each, got {len(a)}")
     scores = _pair_scores(node, x, sizes, pairs)
-    chosen = labelled(node, _most_votes(node, scores, pairs, len(labels)), labels)
+    chosen = labelled(node, _vote(node, scores, pairs, len(labels)), labels)
     if a:
         wins = pair_probabilities(node, scores, a, b)
         return chosen, transformed(node, class_probabilities(node, wins, len(labels)), transform)
@@ -136,7 +136,7 @@ def _pair_scores(node: Node, x: Any, sizes: Sequence[int], pairs: Sequence[tuple
     return node.emit("add", node.emit("matmul", near, node.constant(matrix)), node.constant(rho, "f32"))
 
 
-def _most_votes(node: Node, scores: Any, pairs: Sequence[tuple[int, int]], classes: int) -> Any:
+def _vote(node: Node, scores: Any, pairs: Sequence[tuple[int, int]], classes: int) -> Any:
     """Return the index of the class that most comparisons are for."""
     firsts, seconds = (np.eye(classes, dtype=np.float32)[[pair[i] for pair in pairs]] for i in range(2))
     won = node.emit("cast", node.emit("greater", scores, node.constant(0, "f32")), dtype="f32")

@@ -8,7 +8,7 @@ import numpy as np
 
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.runtime_sizes import bind, by_axis, numbers, shape_vector, unless, vector
+from mirlo.frontends.onnx.runtime_sizes import bind, by_axis, i64_constant, shape_vector, unless, vector
 
 
 def squeeze_of_run_time(node: Node) -> Any:
@@ -16,22 +16,22 @@ def squeeze_of_run_time(node: Node) -> Any:
     left, dims = x.rank - count, shape_vector(node, node.type(0).shape)
     if left < 0:
         raise NodeError(f"input 'axes' is a list of {count} numbers, but {x} has {x.rank} axes")
-    kept, place, once = _kept(node, x.rank)
-    here = node.emit("equal", place, numbers(node, np.arange(1, left + 1)[:, None]))
-    shape = node.emit("reduce_sum", node.emit("where", here, dims, numbers(node, 0)), axes=[1])
-    ones = node.emit("reduce_all", node.emit("logical_or", kept, node.emit("equal", dims, numbers(node, 1))))
+    kept, place, once = _kept_axes(node, x.rank)
+    here = node.emit("equal", place, i64_constant(node, np.arange(1, left + 1)[:, None]))
+    shape = node.emit("reduce_sum", node.emit("where", here, dims, i64_constant(node, 0)), axes=[1])
+    ones = node.emit("reduce_all", node.emit("logical_or", kept, node.emit("equal", dims, i64_constant(node, 1))))
     return _reshaped(node, node.emit("logical_and", ones, once), shape, f"must name {count} dims of {x} that are 1")
 
 
 def unsqueeze_of_run_time(node: Node) -> Any:
     x, count = node.type(0), _count(node)
     rank = x.rank + count
-    kept, place, once = _kept(node, rank)
+    kept, place, once = _kept_axes(node, rank)
     column = node.emit("reshape", place, shape=(rank, 1))
-    here = node.emit("equal", column, numbers(node, np.arange(1, x.rank + 1)))
-    dims = node.emit("where", here, shape_vector(node, x.shape), numbers(node, 0)) if x.rank else None
-    old = node.emit("reduce_sum", dims, axes=[1]) if dims is not None else numbers(node, np.zeros(rank))
-    shape = node.emit("where", kept, old, numbers(node, 1))
+    here = node.emit("equal", column, i64_constant(node, np.arange(1, x.rank + 1)))
+    dims = node.emit("where", here, shape_vector(node, x.shape), i64_constant(node, 0)) if x.rank else None
+    old = node.emit("reduce_sum", dims, axes=[1]) if dims is not None else i64_constant(node, np.zeros(rank))
+    shape = node.emit("where", kept, old, i64_constant(node, 1))
     return _reshaped(node, once, shape, f"must name {count} axes of a tensor of rank {rank}")
 
 
@@ -42,24 +42,24 @@ def _count(node: Node) -> int:
     return count
 
 
-def _kept(node: Node, rank: int) -> tuple[Any, Any, Any]:
+def _kept_axes(node: Node, rank: int) -> tuple[Any, Any, Any]:
     """Return, for each axis, whether it is not listed and its rank among those (0 if listed).
 
     The third result is whether the list has no duplicates.
     """
     count = _count(node)
-    listed = by_axis(node, numbers(node, np.ones(count)), vector(node, 1), rank)
-    kept = node.emit("equal", listed, numbers(node, 0))
-    before = numbers(node, np.tril(np.ones((rank, rank))))
+    listed = by_axis(node, i64_constant(node, np.ones(count)), vector(node, 1), rank)
+    kept = node.emit("equal", listed, i64_constant(node, 0))
+    before = i64_constant(node, np.tril(np.ones((rank, rank))))
     counted = node.emit("multiply", node.emit("cast", kept, dtype="i64"), before)
-    place = node.emit("where", kept, node.emit("reduce_sum", counted, axes=[1]), numbers(node, 0))
+    place = node.emit("where", kept, node.emit("reduce_sum", counted, axes=[1]), i64_constant(node, 0))
     named = node.emit("reduce_sum", node.emit("cast", node.emit("logical_not", kept), dtype="i64"))
-    return kept, place, node.emit("equal", named, numbers(node, count))
+    return kept, place, node.emit("equal", named, i64_constant(node, count))
 
 
 def _reshaped(node: Node, fits: Any, shape: Any, what: str) -> Any:
     what = f"input 'axes' {what}"
     if type_of(shape).shape != (0,):
         return node.emit("reshape", node[0], shape=bind(node, unless(node, fits, shape), what))
-    bind(node, node.emit("reshape", unless(node, fits, numbers(node, 0)), shape=(1,)), what)
+    bind(node, node.emit("reshape", unless(node, fits, i64_constant(node, 0)), shape=(1,)), what)
     return node.emit("reshape", node[0], shape=())

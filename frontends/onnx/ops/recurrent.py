@@ -10,13 +10,13 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.loops import Round, from_the_end
+from mirlo.frontends.onnx.loops import LoopIteration, from_the_end
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value
 from mirlo.frontends.onnx.values import AnyValue, TensorValue
 
-MOST_STEPS = 128
+MAX_UNROLLED_STEPS = 128
 """Most unrolled time steps: a loop is at most a tenth slower, and compiles in the time of one step."""
 
 # activation, in lower case: relax operator, then default alpha and beta if it has them
@@ -186,7 +186,7 @@ def _layer(
     functions = _functions(node, defaults, count)
     initial = [_initial(node, 5 + i, batch_first, (count, batch, hidden)) for i in range(states)]
     lengths = node.emit("expand_dims", node[4], axes=[1]) if node.has(4) else None
-    run = _loop if not isinstance(length, int) or length > MOST_STEPS else _unroll if length else _no_steps
+    run = _loop if not isinstance(length, int) or length > MAX_UNROLLED_STEPS else _unroll if length else _no_steps
     outputs: list[Any] = []
     finals: list[list[Any]] = [[] for _ in range(states)]
     for at in range(count):
@@ -290,7 +290,7 @@ def _loop(
         return going, list(map(as_value, made)), [as_value(output)]
 
     count = as_value(as_scalar(node, length))
-    loop = Round(make, backwards=[backwards])
+    loop = LoopIteration(make, backwards=[backwards])
     *made, rows, _ = node.builder.repeat(loop, count, None, list(map(as_value, states)), length)
     return rows, tuple(map(node.builder.ssa, made))
 

@@ -9,18 +9,18 @@ import numpy as np
 
 from mirlo.dialects.core import dims as D
 from mirlo.frontends.onnx.declared import (
+    axes_as_bits,
     axes_set,
-    axes_that_make,
+    candidate_axes,
     count_of,
     declared_shape,
-    is_one_of,
-    number_of,
+    is_candidate,
     required,
 )
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import bind, by_axis, numbers, shape_vector, unless, vector
+from mirlo.frontends.onnx.runtime_sizes import bind, by_axis, i64_constant, shape_vector, unless, vector
 
 REDUCTIONS = {
     "ReduceSum": "reduce_sum", "ReduceMean": "reduce_mean", "ReduceProd": "reduce_prod", "ReduceL1": "reduce_l1",
@@ -61,15 +61,15 @@ def _reduce_of_run_time(node: Node, shape: Sequence[int]) -> Any:
     keepdims = node.attr.bool("keepdims", 1)
     node.attr.ignore("noop_with_empty_axes")
     x = node.type(0)
-    candidates = axes_that_make(x, count_of(node, 1), shape, keepdims)
+    candidates = candidate_axes(x, count_of(node, 1), shape, keepdims)
     if not candidates:
         raise NodeError(f"no {node.type(1).elements} axes of {x} leave the declared shape {list(shape)}")
     found = axes_set(node, 1, x.rank)
     made = _reduced(node, candidates[0], keepdims)
     for axes in candidates[1:]:
-        is_meant = node.emit("equal", found, node.constant(number_of(axes), "i64"))
+        is_meant = node.emit("equal", found, node.constant(axes_as_bits(axes), "i64"))
         made = node.emit("where", is_meant, _reduced(node, axes, keepdims), made)
-    return required(node, is_one_of(node, found, candidates), "input 'axes' names other axes", made)
+    return required(node, is_candidate(node, found, candidates), "input 'axes' names other axes", made)
 
 
 def _reduce_along(node: Node) -> Any:
@@ -80,10 +80,10 @@ def _reduce_along(node: Node) -> Any:
     (count,) = type_of(axes).shape
     if not isinstance(count, int):
         raise NodeError(f"input 'axes' is a list of {count} numbers: how many there are must be known")
-    marks = by_axis(node, numbers(node, np.ones(count)), axes, rank)
-    reduced = node.emit("greater", marks, numbers(node, 0))
-    sizes, ones = shape_vector(node, x.shape), numbers(node, np.ones(rank))
-    named = node.emit("equal", node.emit("reduce_sum", marks), numbers(node, count))
+    marks = by_axis(node, i64_constant(node, np.ones(count)), axes, rank)
+    reduced = node.emit("greater", marks, i64_constant(node, 0))
+    sizes, ones = shape_vector(node, x.shape), i64_constant(node, np.ones(rank))
+    named = node.emit("equal", node.emit("reduce_sum", marks), i64_constant(node, count))
     outer = unless(node, named, node.emit("where", reduced, ones, sizes))
     bounds = [D.maximum(dim, 1) for dim in x.shape]
     kept = bind(node, outer, "input 'axes' must name axes of the input", bounds)

@@ -14,7 +14,7 @@ from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_sizes, bind, numbers, positions
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_sizes, bind, i64_constant, positions
 
 ROI, SCALES, SIZES = 1, 2, 3
 WIDE = "f64"
@@ -187,7 +187,7 @@ def _weighted(node: Node, x: Any, axis: _Axis, at: Any, mode: str) -> Any:
         distance = node.emit("multiply", distance, node.emit("minimum", axis.scale, _number(node, 1)))
     weights = _cubic(node, distance) if mode == "cubic" else _linear(node, distance)
     edge = as_scalar(node, axis.size - 1)
-    nearest = node.emit("minimum", node.emit("maximum", around, numbers(node, 0)), edge)
+    nearest = node.emit("minimum", node.emit("maximum", around, i64_constant(node, 0)), edge)
     if node.attr.bool("exclude_outside", 0):
         is_inside = node.emit("cast", node.emit("equal", nearest, around), dtype=WIDE)
         weights = node.emit("multiply", weights, is_inside)

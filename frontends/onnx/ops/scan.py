@@ -11,9 +11,9 @@ import numpy as np
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.loops import Round, from_the_end
+from mirlo.frontends.onnx.loops import LoopIteration, from_the_end
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.ops.control import MOST_ROUNDS, stacked
+from mirlo.frontends.onnx.ops.control import MAX_UNROLLED_ITERATIONS, stacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, vector
 from mirlo.frontends.onnx.values import AnyValue, TensorValue
@@ -59,7 +59,7 @@ def scan(node: Node) -> Any:
     output_backwards = _per_value(node, "scan_output_directions", results)
     carried = [node.any_value(i) for i in range(states)]
     length = _length(sequences)
-    if not isinstance(length, int) or not 0 < length <= MOST_ROUNDS:
+    if not isinstance(length, int) or not 0 < length <= MAX_UNROLLED_ITERATIONS:
         made = _rounds(node, body, carried, sequences, as_value(as_scalar(node, length)), length, output_backwards)
         return [*made[:states], *map(_with_axis, [node] * results, made[states:], output_axes)]
     collected: list[list[AnyValue]] = [[] for _ in range(results)]
@@ -95,7 +95,7 @@ def _rounds(
         return going, made[: len(carried)], made[len(carried) :]
 
     *made, _ = node.builder.repeat(
-        Round(
+        LoopIteration(
             make,
             carried=body.input[: len(carried)],
             collected=body.output[len(carried) :],
@@ -151,13 +151,13 @@ def batched_scan(node: Node) -> Any:
         made = _rounds(node, body, carried, own, rounds, longest, [0] * (len(body.output) - states))
         return going, [], [each if isinstance(each, TensorValue) else as_value(each) for each in made]
 
-    *made, _ = node.builder.repeat(Round(make), as_value(as_scalar(node, batch)), None, [], batch)
+    *made, _ = node.builder.repeat(LoopIteration(make), as_value(as_scalar(node, batch)), None, [], batch)
     return made
 
 
 def _lengths(node: Node, longest: Dim, batch: Dim) -> list[int] | None:
     """Return the trip count of each sequence of the batch; None if it is data-dependent or large."""
-    if not isinstance(longest, int) or not isinstance(batch, int) or not 0 < longest <= MOST_ROUNDS:
+    if not isinstance(longest, int) or not isinstance(batch, int) or not 0 < longest <= MAX_UNROLLED_ITERATIONS:
         return None
     if not node.has(0):
         return [longest] * batch

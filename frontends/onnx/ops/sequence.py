@@ -16,7 +16,7 @@ from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, TensorValue, constant
 from mirlo.runtime.kinds import OPTIONAL, STRING, Kind, sequence_of
 
-MOST_PIECES = 4096
+MAX_SPLITS = 4096
 
 
 @converter("SequenceConstruct")
@@ -108,7 +108,7 @@ def split_to_sequence(node: Node) -> Any:
         return _split_at_run_time(node, found, axis, keepdims)
     x = node.type(0)
     _require_axis(axis, x.rank)
-    sizes = _piece_sizes(node, x.shape[axis])
+    sizes = _split_sizes(node, x.shape[axis])
     pieces = node.emit("split", node[0], axis=axis, sizes=sizes) if len(sizes) > 1 else (node[0],)
     if not node.has(1) and not keepdims:
         pieces = tuple(node.emit("squeeze", piece, axes=[axis]) for piece in pieces)
@@ -141,16 +141,16 @@ def _split_at_run_time(node: Node, found: AnyValue, axis: int, keepdims: bool) -
     )
 
 
-def _piece_sizes(node: Node, size: Dim) -> tuple[Dim, ...]:
+def _split_sizes(node: Node, size: Dim) -> tuple[Dim, ...]:
     """Return given sizes, or as many pieces of one given size as there are, or pieces of one."""
     if node.has(1) and node.type(1).rank == 1:
         return node.dims(1)
     piece = int(node.scalar(1, 1))
     if not isinstance(size, int) or piece < 1:
         raise NodeError(f"a dim of {size} cannot be split into pieces of {piece}: the size must be known")
-    if size // piece > MOST_PIECES:
+    if size // piece > MAX_SPLITS:
         raise NodeError(
-            f"a dim of {size} in pieces of {piece} makes more than {MOST_PIECES} pieces, which is not supported"
+            f"a dim of {size} in pieces of {piece} makes more than {MAX_SPLITS} pieces, which is not supported"
         )
     return (piece,) * (size // piece) + ((size % piece,) if size % piece else ())
 

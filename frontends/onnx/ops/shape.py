@@ -15,11 +15,11 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import OPERAND_RUNS
 from mirlo.frontends.onnx.declared import (
     axes_set,
-    axes_that_make,
+    candidate_axes,
     count_of,
     declared_shape,
     equals,
-    is_one_of,
+    is_candidate,
     required,
 )
 from mirlo.frontends.onnx.dimensions import quotient
@@ -33,13 +33,13 @@ from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.reshaping import Undivided, reshaped
 from mirlo.frontends.onnx.runtime_sizes import (
     expand_dims,
+    infer_remaining_dim,
     pad_of_any_size,
     reshape_dims,
     shape_vector,
     slice_of_run_time,
     split_of_run_time,
     vector,
-    with_rest,
 )
 from mirlo.frontends.onnx.values import TensorValue, as_dim
 
@@ -70,7 +70,7 @@ def reshape(node: Node) -> Any:
     try:
         dims = reshaped(x, node.dims(1), node.attr.bool("allowzero", 0))
     except Undivided as error:
-        dims = with_rest(node, x, error.shape)
+        dims = infer_remaining_dim(node, x, error.shape)
     return node.emit("reshape", node[0], shape=dims)
 
 
@@ -106,7 +106,7 @@ def squeeze(node: Node) -> Any:
     shape = declared_shape(node, 1)
     if shape is not None:
         x, count = node.type(0), count_of(node, 1)
-        candidates = [axes for axes in axes_that_make(x, count, shape, False) if all(x.shape[i] == 1 for i in axes)]
+        candidates = [axes for axes in candidate_axes(x, count, shape, False) if all(x.shape[i] == 1 for i in axes)]
         return _with_axes(node, x.rank, candidates, shape)
     if node.has(1) and node.value(1).known is None:
         return squeeze_of_run_time(node)
@@ -129,7 +129,7 @@ def unsqueeze(node: Node) -> Any:
     shape = declared_shape(node, 1)
     if shape is not None:
         made, count = node.type(0).with_shape(shape), count_of(node, 1)
-        candidates = axes_that_make(made, count, node.type(0).static_shape, False)
+        candidates = candidate_axes(made, count, node.type(0).static_shape, False)
         candidates = [axes for axes in candidates if all(shape[i] == 1 for i in axes)]
         return _with_axes(node, len(shape), candidates, shape)
     if node.has(1) and node.value(1).known is None:
@@ -144,7 +144,7 @@ def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: 
     """Add or remove unit dims at run-time axes: return the declared shape if the axes make it."""
     if not candidates:
         raise NodeError(f"no {node.type(1).elements} axes make the declared shape {list(shape)} of {node.type(0)}")
-    is_made = is_one_of(node, axes_set(node, 1, rank), candidates)
+    is_made = is_candidate(node, axes_set(node, 1, rank), candidates)
     return required(node, is_made, "input 'axes' names other axes", node.emit("reshape", node[0], shape=shape))
 
 
@@ -247,14 +247,14 @@ def split(node: Node) -> Any:
     if count != len(node.outputs):
         raise NodeError(f"attribute 'num_outputs' is {count}, but the node has {len(node.outputs)} outputs")
     if sizes is None and not isinstance(size, int) and node.opset >= 18 and quotient(size, count) is None:
-        return _open_parts(node, axis % x.rank, count)
+        return _dynamic_splits(node, axis % x.rank, count)
     if sizes is None:
-        sizes = _equal_parts(size, count, node.opset >= 18)
+        sizes = _equal_splits(size, count, node.opset >= 18)
     results = node.emit("split", node[0], axis=axis, sizes=tuple(sizes))
     return results if isinstance(results, tuple) else (results,)
 
 
-def _equal_parts(size: Dim, count: int, may_differ: bool) -> list[Dim]:
+def _equal_splits(size: Dim, count: int, may_differ: bool) -> list[Dim]:
     part = quotient(size, count)
     if part is not None:
         return [part] * count
@@ -286,7 +286,7 @@ def slice_arguments(node: Node) -> tuple[Sequence[Dim], Sequence[Dim], list[int]
     return starts, ends, axes, steps
 
 
-def _open_parts(node: Node, axis: int, count: int) -> tuple[Any, ...]:
+def _dynamic_splits(node: Node, axis: int, count: int) -> tuple[Any, ...]:
     """Return parts of one size that depends on a symbol, the last ones smaller."""
     x = node.type(0)
     part = D.ceildiv(x.shape[axis], count)

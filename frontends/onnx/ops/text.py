@@ -86,7 +86,7 @@ def _weighted(node: Node, counts: Any, mode: str, columns: np.ndarray, size: int
     return node.emit("multiply", counts, node.constant(weights))
 
 
-MOST_WEIGHTS = 1 << 26
+MAX_WEIGHTS = 1 << 26
 
 
 @converter("MelWeightMatrix", since=17)
@@ -96,7 +96,7 @@ def mel_weights(node: Node) -> Any:
     numbers = [node.value(i) for i in range(5)]
     if all(value.is_constant for value in numbers):
         bins, length, rate, low, high = (node.scalar(i) for i in range(5))
-        if bins < 1 or length < 1 or bins * (length // 2 + 1) > MOST_WEIGHTS:
+        if bins < 1 or length < 1 or bins * (length // 2 + 1) > MAX_WEIGHTS:
             raise NodeError(f"inputs 'num_mel_bins' and 'dft_length' must be sizes, got {bins} and {length}")
         return node.constant(_mel_matrix(int(bins), int(length), rate, low, high), dtype)
     declared = node.declared(0)

@@ -15,7 +15,7 @@ from mirlo.frontends.onnx.runtime_sizes import nonzero_of, positions
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Distinct:
     """For each distinct element its first position and count; for each element the index of its distinct one."""
 
     first: Any
@@ -33,7 +33,7 @@ def unique(node: Node) -> Any:
     if axis is None:
         flat = node.emit("reshape", node[0], shape=(x.elements,)) if x.rank != 1 else node[0]
         order = node.emit("argsort", flat, axis=0)
-        found = _found(node, node.emit("gather", flat, order, axis=0), order, x.elements)
+        found = _find_distinct(node, node.emit("gather", flat, order, axis=0), order, x.elements)
         source, axis = flat, 0
     else:
         if not -x.rank <= axis < x.rank:
@@ -46,18 +46,18 @@ def unique(node: Node) -> Any:
             width = width if i == axis else dim * width
         rows = node.emit("reshape", front, shape=(count, width))
         order = node.emit("argsort_rows", rows)
-        found = _found(node, node.emit("gather", rows, order, axis=0), order, count)
+        found = _find_distinct(node, node.emit("gather", rows, order, axis=0), order, count)
     if not is_sorted:
         found = _in_order_of_appearance(node, found)
     values = node.emit("gather", source, found.first, axis=axis)
     return (values, found.inverse, found.counts) if of_microsoft else (values, found.first, found.inverse, found.counts)
 
 
-def _found(node: Node, ordered: Any, order: Any, count: Dim) -> _Found:
+def _find_distinct(node: Node, ordered: Any, order: Any, count: Dim) -> _Distinct:
     """Return the distinct elements, or rows, of sorted ones."""
     if count == 0:
         none = node.constant(np.zeros(0, np.int64))
-        return _Found(none, none, none)
+        return _Distinct(none, none, none)
     number = positions(node, count)
     zero, one = (node.constant(np.int64(value)) for value in (0, 1))
     before = node.emit("gather", ordered, node.emit("maximum", node.emit("subtract", number, one), zero), axis=0)
@@ -76,11 +76,11 @@ def _found(node: Node, ordered: Any, order: Any, count: Dim) -> _Found:
     first = node.emit("gather", order, starts, axis=0)
     ones = node.emit("full", shape=(count,), value=1, dtype="i64")
     empty = node.emit("multiply", first, zero)
-    return _Found(first, inverse, node.emit("scatter_elements", empty, group, ones, axis=0, reduction="add"))
+    return _Distinct(first, inverse, node.emit("scatter_elements", empty, group, ones, axis=0, reduction="add"))
 
 
-def _in_order_of_appearance(node: Node, found: _Found) -> _Found:
+def _in_order_of_appearance(node: Node, found: _Distinct) -> _Distinct:
     order = node.emit("argsort", found.first, axis=0)
     place = node.emit("argsort", order, axis=0)
     first, counts = (node.emit("gather", values, order, axis=0) for values in (found.first, found.counts))
-    return _Found(first, node.emit("gather", place, found.inverse, axis=0), counts)
+    return _Distinct(first, node.emit("gather", place, found.inverse, axis=0), counts)

@@ -15,7 +15,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, simple, type_of
 from mirlo.frontends.onnx.ops.windows import kernel_shape, per_dim
 from mirlo.frontends.onnx.registry import CONVERTERS, converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, numbers, shape_vector, unless, vector
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, shape_vector, unless, vector
 
 CONVERTERS.add("", "Det", 1, simple("det"))
 
@@ -53,8 +53,8 @@ def _col2im_of_any_size(node: Node) -> Any:
         raise NodeError(f"inputs must be [N, rows, columns] and two lists of one length, got {x}, {count} and {other}")
     attributes = _col2im_attributes(node, count)
     pads = attributes["padding"]
-    around = numbers(node, [pads[i] + pads[count + i] for i in range(count)])
-    one, strides, dilations = (numbers(node, each) for each in (1, attributes["strides"], attributes["dilations"]))
+    around = i64_constant(node, [pads[i] + pads[count + i] for i in range(count)])
+    one, strides, dilations = (i64_constant(node, each) for each in (1, attributes["strides"], attributes["dilations"]))
     image, window = sizes
     reach = node.emit("add", node.emit("multiply", node.emit("subtract", window, one), dilations), one)
     steps = node.emit("floor_divide", node.emit("subtract", node.emit("add", image, around), reach), strides)
@@ -63,9 +63,9 @@ def _col2im_of_any_size(node: Node) -> Any:
     rows, given = (as_scalar(node, dim) for dim in x.shape[1:])
     fits = node.emit("stack", [
         node.emit("equal", columns, given),
-        node.emit("equal", node.emit("mod", rows, elements), numbers(node, 0)),
+        node.emit("equal", node.emit("mod", rows, elements), i64_constant(node, 0)),
         node.emit("reduce_all", node.emit("greater_equal", node.emit("concat", sizes, axis=0), one)),
-        node.emit("reduce_all", node.emit("greater_equal", steps, numbers(node, 0))),
+        node.emit("reduce_all", node.emit("greater_equal", steps, i64_constant(node, 0))),
     ], axis=0)  # fmt: skip
     what = f"inputs 'image_shape' and 'block_shape' do not fit the input {x}"
     made = bind(node, unless(node, fits, node.emit("concat", sizes, axis=0)), what)
@@ -149,7 +149,7 @@ def max_unpool(node: Node) -> Any:
     places, values = (node.emit("reshape", node[i], shape=(D.product(x.shape),)) for i in (1, 0))
     made = node.emit("reshape", node.emit("scatter_elements", zeros, places, values, axis=0), shape=pooled)
     if shape != pooled:
-        made = node.emit("pad_at", made, numbers(node, [0] * x.rank), node.constant(0, x), shape=shape)
+        made = node.emit("pad_at", made, i64_constant(node, [0] * x.rank), node.constant(0, x), shape=shape)
     if declared is None:
         return made
     return required(node, equals(node, 2, declared), "input 'output_shape' is another", made)
@@ -170,7 +170,7 @@ def _unpooled_shape(node: Node, pooled: Sequence[Dim], declared: Sequence[int] |
         fits = node.emit("greater_equal", given, shape_vector(node, pooled))
         what = f"input 'output_shape' does not hold what was pooled, {shape_text(pooled)}"
         return bind(node, unless(node, fits, given), what)
-    if len(shape) != len(pooled) or any(D.known(partial(lt, a, b)) for a, b in zip(shape, pooled, strict=True)):
+    if len(shape) != len(pooled) or any(D.is_certain(partial(lt, a, b)) for a, b in zip(shape, pooled, strict=True)):
         raise NodeError(f"input 'output_shape' is {list(shape)}, which does not hold what was pooled, {list(pooled)}")
     return tuple(shape)
 

@@ -77,7 +77,7 @@ def constant_condition(op: ir.OpView, b: Rewriter) -> Any:
 
 
 @simplify("relax.cast")
-def useless_cast(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
+def identity_cast(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Remove a cast to the type of its operand."""
     return op.x if op.x.type == op.output.type else decline("the type changes")
 

@@ -48,8 +48,8 @@ def attention(op: ir.OpView, b: Rewriter) -> Any:
     if rank not in (3, 4):
         return decline("attention is of tensors of rank 3 or 4", rank=rank)
     value = _swapped(op.rhs, b) if op.transpose_rhs else op.rhs
-    query = _moved_factor(scores.query, scores, b)
-    keys = _moved_factor(scores.keys, scores, b)
+    query = _move_scale(scores.query, scores, b)
+    keys = _move_scale(scores.keys, scores, b)
     key = keys if scores.transposed else _swapped(keys, b)
     if len({kind_of(v).dtype for v in (query, key, value)}) != 1 or any(
         kind_of(v).shape[: rank - 2] != kind_of(op.output).shape[: rank - 2] for v in (query, key, value)
@@ -116,7 +116,7 @@ def _scores(value: Any, b: Rewriter) -> _Scores | Decline:
             if product.transpose_lhs or product.out_dtype is not None:
                 return decline("the query is transposed, or the scores are summed up in another type")
             return _Scores(product.lhs, product.rhs, bool(product.transpose_rhs), scale, masks)
-        step = _factor(value, b)
+        step = _split_scale(value, b)
         if step is not None:
             value, factor = step
             scale *= factor
@@ -130,7 +130,7 @@ def _scores(value: Any, b: Rewriter) -> _Scores | Decline:
         masks.append(mask)
 
 
-def _factor(value: Any, b: Rewriter) -> tuple[Any, float] | None:
+def _split_scale(value: Any, b: Rewriter) -> tuple[Any, float] | None:
     """Return a value as another one times a constant."""
     product, quotient = defining(value, "relax.multiply"), defining(value, "relax.divide")
     if product is not None:
@@ -176,11 +176,11 @@ def _leads_to_product(value: Any, depth: int = 0) -> bool:
     return any(_leads_to_product(v, depth + 1) for v in step.operation.operands if v.type == value.type)
 
 
-def _moved_factor(value: Any, scores: _Scores, b: Rewriter) -> Any:
+def _move_scale(value: Any, scores: _Scores, b: Rewriter) -> Any:
     """Return an operand of the product without its scale, which moves to the scale of the scores."""
     swapped = defining(value, "relax.permute")
     inner = swapped.x if swapped is not None else value
-    step = _factor(inner, b)
+    step = _split_scale(inner, b)
     if step is None or not only_use(inner) or not beside(inner, b):
         return value
     scores.scale *= step[1]

@@ -78,7 +78,7 @@ def _product(value: ir.Value, x: Any, b: Rewriter, depth: int = 0) -> _Product:
         return _Product(number)
     parts: list[tuple[ir.Value, int]] = []
     if depth < _DEEPEST:
-        parts = _parts(value, b)
+        parts = _factors_of(value, b)
     if not parts:
         return _Product(others=[value])
     made = _Product()
@@ -92,7 +92,7 @@ def _product(value: ir.Value, x: Any, b: Rewriter, depth: int = 0) -> _Product:
     return made
 
 
-def _parts(value: ir.Value, b: Rewriter) -> list[tuple[ir.Value, int]]:
+def _factors_of(value: ir.Value, b: Rewriter) -> list[tuple[ir.Value, int]]:
     """Return the operands of a product, quotient or power, with their exponents."""
     if (product := defining(value, "relax.multiply")) is not None:
         return [(product.lhs, 1), (product.rhs, 1)]

@@ -103,7 +103,7 @@ def sink_through_reduction(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     rank = len(inner.axes)
     axes = sorted(axis % rank for axis in (op.axes if op.axes is not None else range(rank)))
     made = b.emit(type(op), inner.x, axes=sorted(inner.axes[axis] for axis in axes), keepdims=op.keepdims)
-    return _permuted_rest(made, inner, axes, op.keepdims, b)
+    return _permute_remaining(made, inner, axes, op.keepdims, b)
 
 
 @layout("relax.argmax", "relax.argmin")
@@ -114,10 +114,10 @@ def sink_through_arg_reduction(op: ir.OpView, b: Rewriter) -> Any:
         return decline("the operand is no layout permute")
     axis = op.axis % len(inner.axes)
     made = b.emit(type(op), inner.x, **{**op.attribute_values(), "axis": inner.axes[axis]})
-    return _permuted_rest(made, inner, [axis], op.keepdims, b)
+    return _permute_remaining(made, inner, [axis], op.keepdims, b)
 
 
-def _permuted_rest(made: ir.Value, inner: ir.OpView, reduced: list[int], keepdims: bool, b: Rewriter) -> ir.Value:
+def _permute_remaining(made: ir.Value, inner: ir.OpView, reduced: list[int], keepdims: bool, b: Rewriter) -> ir.Value:
     """Return the result of a reduction with its dims in their order without the permute."""
     if keepdims:
         return permuted(made, list(inner.axes), b)

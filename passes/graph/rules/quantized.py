@@ -54,7 +54,7 @@ def quantized_matmul(op: ir.OpView, b: Rewriter) -> Any:
     columns = rank - (2 if op.transpose_rhs else 1)
     if _differs_along_sum(left, right, columns, rank):
         return decline("a scale differs along an axis that is summed up")
-    total = _matmul_sums(op, left, right, b)
+    total = _matmul_i32(op, left, right, b)
     if isinstance(total, Decline) or left.scale is None:
         return total
     return _scaled(total, (left.scale * right.scale).reshape(-1), b)
@@ -72,7 +72,7 @@ def quantized_conv(op: ir.OpView, b: Rewriter) -> Any:
     out_axis, *_ = kernel_axes(op.kernel_layout, kind_of(op.weight).rank)
     if _differs_along_sum(data, weight, out_axis, kind_of(op.weight).rank):
         return decline("a scale differs along an axis that is summed up")
-    total = _conv_sums(op, data, weight, b)
+    total = _conv_i32(op, data, weight, b)
     if isinstance(total, Decline) or data.scale is None:
         return total
     made = _scaled(total, (data.scale * weight.scale).reshape(-1), b, op)
@@ -103,8 +103,8 @@ def _dequantized(value: ir.Value, b: Rewriter) -> QuantizedValue | Decline:
         return decline("an operand is not dequantized")
     if kind_of(op.x).dtype.name not in BYTES or op.block:
         return decline("an operand is not int8 with a scale per tensor or channel", operand=str(kind_of(op.x)))
-    scale = _known(op.scale, b)
-    zero = None if op.zero_point is None else _known(op.zero_point, b)
+    scale = _constant_array(op.scale, b)
+    zero = None if op.zero_point is None else _constant_array(op.zero_point, b)
     if scale is None or (op.zero_point is not None and zero is None):
         return decline("a scale or zero point is computed at run time")
     rank = kind_of(op.x).rank
@@ -120,7 +120,7 @@ def _centred(value: ir.Value, b: Rewriter) -> QuantizedValue | Decline:
     wide = value
     if op is not None:
         wide, zero = op.lhs, op.rhs
-        known = _known(zero, b)
+        known = _constant_array(zero, b)
         if known is not None:
             zero = known.astype(np.int64) if known.any() else None
         elif kind_of(zero).rank:
@@ -143,7 +143,7 @@ def _differs_along_sum(left: QuantizedValue, right: QuantizedValue, columns: int
 
 def _without_zero(weight: QuantizedValue, b: Rewriter) -> QuantizedValue:
     """Return constant weights with the zero point subtracted, if the result fits int8."""
-    array = _known(weight.value, b)
+    array = _constant_array(weight.value, b)
     if array is None or (weight.zero is not None and not isinstance(weight.zero, np.ndarray)):
         return weight
     kind = kind_of(weight.value)
@@ -156,29 +156,33 @@ def _without_zero(weight: QuantizedValue, b: Rewriter) -> QuantizedValue:
     return replace(weight, value=b.constant(centred.astype(np.int8), kind.with_dtype("i8"), name), zero=None)
 
 
-def _matmul_sums(op: Any, left: QuantizedValue, right: QuantizedValue, b: Rewriter) -> Any:
+def _matmul_i32(op: Any, left: QuantizedValue, right: QuantizedValue, b: Rewriter) -> Any:
     """Return the sums of products in i32."""
     attributes = {"transpose_lhs": op.transpose_lhs, "transpose_rhs": op.transpose_rhs}
-    zeros = [_one_number(q.zero) for q in (left, right)]
+    zeros = [_scalar_zero_point(q.zero) for q in (left, right)]
     if any(isinstance(zero, Decline) for zero in zeros):
         return next(zero for zero in zeros if isinstance(zero, Decline))
     total = b.emit(OPS["matmul"], left.value, right.value, out_dtype=I32, **attributes)
     if zeros[0] is not None:
-        sums = _sums(right.value, -1 if op.transpose_rhs else -2, -2, b)
-        total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _number(zeros[0], b)))
+        sums = _sum_i32(right.value, -1 if op.transpose_rhs else -2, -2, b)
+        total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _zero_point_value(zeros[0], b)))
     if zeros[1] is not None:
-        sums = _sums(left.value, -2 if op.transpose_lhs else -1, -1, b)
+        sums = _sum_i32(left.value, -2 if op.transpose_lhs else -1, -1, b)
         if zeros[0] is not None:
             depth = kind_of(left.value).static_shape[-2 if op.transpose_lhs else -1]
-            whole = b.emit(OPS["multiply"], _number(np.int64(depth), b), _number(zeros[0], b))
+            whole = b.emit(OPS["multiply"], _zero_point_value(np.int64(depth), b), _zero_point_value(zeros[0], b))
             sums = b.emit(OPS["subtract"], sums, whole)
-        total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _number(zeros[1], b)))
+        total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _zero_point_value(zeros[1], b)))
     return total
 
 
-def _conv_sums(op: Any, data: QuantizedValue, weight: QuantizedValue, b: Rewriter) -> Any:
+def _conv_i32(op: Any, data: QuantizedValue, weight: QuantizedValue, b: Rewriter) -> Any:
     """Return the sums of products in i32, plus the bias if it is i32 too."""
-    zero, array, weight_zero = _one_number(data.zero), _known(weight.value, b), _one_number(weight.zero)
+    zero, array, weight_zero = (
+        _scalar_zero_point(data.zero),
+        _constant_array(weight.value, b),
+        _scalar_zero_point(weight.zero),
+    )
     found = next((z for z in (zero, weight_zero) if isinstance(z, Decline)), None)
     if found is not None:
         return found
@@ -206,7 +210,7 @@ def _conv_sums(op: Any, data: QuantizedValue, weight: QuantizedValue, b: Rewrite
     shape = tuple(1 if i == out_axis else size for i, size in enumerate(array.shape))
     ones = b.constant(np.ones(shape, np.int8), TensorType.of(shape, "i8"), "ones")
     sums = b.emit(OPS["conv"], x, ones, **attributes)
-    return b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _number(weight_zero, b)))
+    return b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _zero_point_value(weight_zero, b)))
 
 
 def _bordered(op: Any, x: Any, zero: Any, b: Rewriter) -> Any:
@@ -218,13 +222,13 @@ def _bordered(op: Any, x: Any, zero: Any, b: Rewriter) -> Any:
     return b.emit(OPS["pad"], x, pads=pads, mode="constant", value=float(zero)) if any(pads) else x
 
 
-def _sums(value: Any, axis: int, kept: int, b: Rewriter) -> Any:
+def _sum_i32(value: Any, axis: int, kept: int, b: Rewriter) -> Any:
     """Return sums along an axis in i32, keeping a dim of 1 at position `kept`."""
     kind = kind_of(value)
     shape = list(kind.static_shape)
     del shape[axis % kind.rank]
     shape.insert(kept % kind.rank, 1)
-    array = _known(value, b)
+    array = _constant_array(value, b)
     if array is not None:
         made = array.astype(np.int64).sum(axis=axis).astype(np.int32).reshape(shape)
         return b.constant(made, TensorType.of(tuple(shape), "i32"), f"{b.name_of(value)}.sums")
@@ -233,7 +237,7 @@ def _sums(value: Any, axis: int, kept: int, b: Rewriter) -> Any:
     return b.emit(OPS["reshape"], summed, shape=tuple(shape))
 
 
-def _one_number(zero: Any) -> Any:
+def _scalar_zero_point(zero: Any) -> Any:
     """Return a zero point of a whole tensor: None, a number, or a value."""
     if not isinstance(zero, np.ndarray):
         return zero
@@ -241,7 +245,7 @@ def _one_number(zero: Any) -> Any:
     return first if (zero == first).all() else decline("a zero point differs along an axis")
 
 
-def _number(zero: Any, b: Rewriter) -> Any:
+def _zero_point_value(zero: Any, b: Rewriter) -> Any:
     if isinstance(zero, np.integer):
         return b.constant(np.full((), zero, np.int32), TensorType.of((), "i32"))
     return zero
@@ -266,14 +270,14 @@ def _spread(zero: np.ndarray, rank: int, axis: int) -> np.ndarray:
     return zero if zero.ndim == 0 else zero.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
-def _known(value: Any, b: Rewriter) -> np.ndarray | None:
+def _constant_array(value: Any, b: Rewriter) -> np.ndarray | None:
     """Return the array of a constant, or of one that is cast or reshaped."""
     if is_constant(value):
         return b.array(value)
     cast = defining(value, "relax.cast")
     if cast is not None:
-        inner = _known(cast.x, b)
+        inner = _constant_array(cast.x, b)
         return None if inner is None else inner.astype(kind_of(value).dtype.to_numpy())
     reshape = defining(value, "relax.reshape")
-    inner = None if reshape is None else _known(reshape.x, b)
+    inner = None if reshape is None else _constant_array(reshape.x, b)
     return None if inner is None or not kind_of(value).is_static else inner.reshape(kind_of(value).static_shape)

@@ -13,7 +13,7 @@ from mirlo.dialects.relax.elementwise import UNARY
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of
 from mirlo.passes.rules import decline, recognize
 
-_KEEPS_HALVES = tuple(f"relax.{name}" for name in (*UNARY, "cast"))
+_HALF_PRESERVING = tuple(f"relax.{name}" for name in (*UNARY, "cast"))
 _DEEPEST = 12
 
 
@@ -21,13 +21,13 @@ _DEEPEST = 12
 def rotary_embedding(op: ir.OpView, b: Rewriter) -> Any:
     """Replace x * cos + concat(-second half of x, first half of x) * sin with tables of two equal halves."""
     for straight, crossed in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        for turned, sin in _factors(crossed):
+        for turned, sin in _match_rotation(crossed):
             x = _rotated(turned)
             if x is None or not beside(crossed, b) or x.type != op.output.type:
                 continue
             if kind_of(x).rank != 4:
                 return decline("rotary embedding is of tensors of rank 4", rank=kind_of(x).rank)
-            cos = next((table for value, table in _factors(straight) if value == x), None)
+            cos = next((table for value, table in _match_rotation(straight) if value == x), None)
             if cos is None:
                 return decline("the other term is no product with what is rotated")
             if not (_has_equal_halves(cos, b) and _has_equal_halves(sin, b)):
@@ -39,7 +39,7 @@ def rotary_embedding(op: ir.OpView, b: Rewriter) -> Any:
     return decline("no term is a product with the turned halves of a tensor")
 
 
-def _factors(value: ir.Value) -> Iterator[tuple[Any, Any]]:
+def _match_rotation(value: ir.Value) -> Iterator[tuple[Any, Any]]:
     product = defining(value, "relax.multiply")
     if product is not None:
         yield product.lhs, product.rhs
@@ -100,7 +100,7 @@ def _has_equal_halves(value: Any, b: Rewriter, depth: int = 0) -> bool:
     name = value.owner.name if hasattr(value.owner, "operands") else ""
     if depth > _DEEPEST:
         return False
-    if name in _KEEPS_HALVES:
+    if name in _HALF_PRESERVING:
         return _has_equal_halves(value.owner.operands[0], b, depth + 1)
     if name in ("relax.expand_dims", "relax.squeeze", "relax.reshape", "relax.gather"):
         source = value.owner.operands[0]

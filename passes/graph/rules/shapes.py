@@ -17,7 +17,7 @@ def unit_dims_as_reshape(op: ir.OpView, b: Rewriter) -> ir.Value:
 
 
 @simplify("relax.reshape")
-def useless_reshape(op: ir.OpView, b: Rewriter) -> Any:
+def identity_reshape(op: ir.OpView, b: Rewriter) -> Any:
     """Remove a reshape to the shape of its operand."""
     return op.x if op.x.type == op.output.type else decline("the shape changes")
 
@@ -32,7 +32,7 @@ def reshape_of_reshape(op: ir.OpView, b: Rewriter) -> Any:
 
 
 @simplify("relax.permute")
-def useless_permute(op: ir.OpView, b: Rewriter) -> Any:
+def identity_permute(op: ir.OpView, b: Rewriter) -> Any:
     """Remove an identity permute."""
     return op.x if tuple(op.axes) == tuple(range(len(op.axes))) else decline("the order changes")
 

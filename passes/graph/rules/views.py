@@ -47,7 +47,7 @@ def sink_through_binary(op: ir.OpView, b: Rewriter) -> Any:
             continue
         source, target = kind_of(inner.x).shape, kind_of(value).shape
         other = (op.rhs, op.lhs)[position]
-        shape = narrowed(kind_of(other).shape, source, target)
+        shape = unbroadcast_shape(kind_of(other).shape, source, target)
         if shape is None:
             continue
         if shape != kind_of(other).shape:
@@ -81,11 +81,11 @@ def raising(value: ir.Value) -> Any | None:
     return found if fits else None
 
 
-def narrowed(other: tuple[Dim, ...], source: Shape, target: Shape) -> Shape | None:
+def unbroadcast_shape(other: tuple[Dim, ...], source: Shape, target: Shape) -> Shape | None:
     """Return the shape in which an operand that broadcasts to `target` broadcasts to `source` element for element."""
     if len(other) > len(target):
         return None
-    runs = _factors(source, target)
+    runs = _equal_runs(source, target)
     if runs is None:
         return None
     full = (1,) * (len(target) - len(other)) + tuple(other)
@@ -103,7 +103,7 @@ def narrowed(other: tuple[Dim, ...], source: Shape, target: Shape) -> Shape | No
     return tuple(made)
 
 
-def _factors(source: Shape, target: Shape) -> list[tuple[slice, slice]] | None:
+def _equal_runs(source: Shape, target: Shape) -> list[tuple[slice, slice]] | None:
     """Return the smallest runs of dims on both sides with equal element counts; None if symbols prevent it."""
     found, i, j = [], 0, 0
     while i < len(source) or j < len(target):

@@ -14,7 +14,7 @@ from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.legalize.rules.shape import moved
 from mirlo.passes.rules import legalize
 
-FEW = 4
+MAX_SELECT_OPERANDS = 4
 """Most operands that are joined by selects in one block, which fuses; more are copied one after the other."""
 
 
@@ -71,16 +71,16 @@ def inside(index: Expr, size: Dim, mode: str, is_near: bool = False) -> Expr:
     if mode == "edge":
         return clamp(index, 0, constant(size, INDEX) - 1)
     if mode == "wrap":
-        return index % _at_least_one(size)
+        return index % _clamp_to_one(size)
     if is_near and isinstance(size, int):
         last = constant(size - 1, INDEX)
         return last - abs_(last - abs_(index))
-    period = _at_least_one((size - 1) * 2)
+    period = _clamp_to_one((size - 1) * 2)
     place = index % period
     return minimum(place, period - place)
 
 
-def _at_least_one(size: Dim) -> Expr:
+def _clamp_to_one(size: Dim) -> Expr:
     return constant(max(size, 1), INDEX) if isinstance(size, int) else maximum(constant(size, INDEX), 1)
 
 
@@ -103,7 +103,7 @@ def concat(op: ir.OpView, b: Any) -> Any:
 
         return p.compute(output, element, name="concat")
 
-    if len(xs) <= FEW:
+    if len(xs) <= MAX_SELECT_OPERANDS:
         return b.call_prim(body, *xs)
     return _copied(op, b, xs, axis, _starts([shape_of(x)[axis] for x in xs]))
 
@@ -121,7 +121,7 @@ def stack(op: ir.OpView, b: Any) -> ir.Value:
 
         return p.compute(output, element, name="stack")
 
-    if len(xs) <= FEW:
+    if len(xs) <= MAX_SELECT_OPERANDS:
         return b.call_prim(body, *xs)
     return _copied(op, b, xs, axis, range(len(xs)), new_axis=True)
 

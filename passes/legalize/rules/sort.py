@@ -12,11 +12,11 @@ from mirlo.dialects.tir.compute import Expr, ExprLike, LoopBuilder, constant, mi
 from mirlo.passes.legalize.helpers import shape_of, short_name
 from mirlo.passes.rules import legalize
 
-Before = Callable[[Expr, Expr], Expr]
+Comparator = Callable[[Expr, Expr], Expr]
 """Returns whether an element comes strictly before another."""
 
 
-def order(descending: bool) -> Before:
+def order(descending: bool) -> Comparator:
     def larger(a: Expr, b: Expr) -> Expr:
         return (a > b) | (a.differs(a) & b.equals(b)) if a.dtype.is_float else a > b
 
@@ -57,7 +57,7 @@ def sort(op: Any, b: Any) -> Any:
     return b.call_loops(body, op.x)
 
 
-def merge_sort(loops: LoopBuilder, rows: KeyedRow, spare: KeyedRow, size: int, before: Before) -> None:
+def merge_sort(loops: LoopBuilder, rows: KeyedRow, spare: KeyedRow, size: int, before: Comparator) -> None:
     """Sort the first `size` of `rows` bottom up, with `spare` as scratch memory of the same size."""
     width = loops.variable(1, "index")
     for _ in loops.while_(lambda: width.get() < size):
@@ -72,7 +72,7 @@ def merge_sort(loops: LoopBuilder, rows: KeyedRow, spare: KeyedRow, size: int, b
 
 
 def _merge(
-    loops: LoopBuilder, source: KeyedRow, target: KeyedRow, low: Expr, middle: Expr, high: Expr, before: Before
+    loops: LoopBuilder, source: KeyedRow, target: KeyedRow, low: Expr, middle: Expr, high: Expr, before: Comparator
 ) -> None:
     left, right = loops.variable(low, "index"), loops.variable(middle, "index")
     for i in loops.range(low, high):
@@ -122,7 +122,7 @@ def topk(op: Any, b: Any) -> Any:
 class Heap:
     """A binary heap with its worst element at the root; of equal elements the later is worse."""
 
-    def __init__(self, loops: LoopBuilder, size: int, element: Any, before: Before):
+    def __init__(self, loops: LoopBuilder, size: int, element: Any, before: Comparator):
         self.loops = loops
         self.kept = KeyedRow(loops, size, element)
         self.before = before

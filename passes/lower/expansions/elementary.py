@@ -45,7 +45,7 @@ def flip_sign(b: ValueBuilder, x: Num, sign: Num) -> Num:
     return b.from_bits(b.bits(x) ^ sign, x.kind)
 
 
-def keep_small(b: ValueBuilder, x: Num, result: Num) -> Num:
+def identity_near_zero(b: ValueBuilder, x: Num, result: Num) -> Num:
     """Return `result`, but x where f(x) rounds to x; keeps the sign of zero."""
     return b.select(b.abs(x) < 2.0 ** -(x.format.fraction // 2 + 1), x, result)
 

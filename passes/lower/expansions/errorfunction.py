@@ -119,7 +119,7 @@ def _erf_below_one(b: ValueBuilder, x: Num) -> Num:
 
 
 @elementary("erf", "f64")
-def erf_in_two_parts(b: ValueBuilder, x: Num) -> Num:
+def erf_piecewise(b: ValueBuilder, x: Num) -> Num:
     large = 1.0 - _erfc_of_positive(b, b.abs(x))
     return b.select(b.abs(x) < 1.0, _erf_below_one(b, x), b.copysign(large, x))
 
@@ -131,5 +131,5 @@ def erfc(b: ValueBuilder, x: Num) -> Num:
 
 
 @elementary("erfc", "f64")
-def erfc_in_two_parts(b: ValueBuilder, x: Num) -> Num:
+def erfc_piecewise(b: ValueBuilder, x: Num) -> Num:
     return b.select(b.abs(x) < 0.5, 1.0 - _erf_below_one(b, x), erfc(b, x))

@@ -68,15 +68,15 @@ EXP2_F32 = (0.00132646039, 0.00967157632, 0.055507347, 0.240222409, 0.693147004,
 
 def reduce_exp(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
     """Return r and n with x = r + n · ln 2; only the low bits of the integer n are valid."""
-    r, _, n = reduce_exp_whole(b, x)
+    r, _, n = reduce_exp_with_exponent(b, x)
     return r, n
 
 
-def reduce_exp_whole(b: ValueBuilder, x: Num) -> tuple[Num, Num, Num]:
+def reduce_exp_with_exponent(b: ValueBuilder, x: Num) -> tuple[Num, Num, Num]:
     """Return the result of `reduce_exp`, with n also as a float."""
     constants = EXP[x.kind]
-    shifted = b.multiply_add(x, LOG2_E, x.format.magic)
-    n = shifted - x.format.magic
+    shifted = b.multiply_add(x, LOG2_E, x.format.rounding_constant)
+    n = shifted - x.format.rounding_constant
     r = b.multiply_add(n, -constants.ln2_low, b.multiply_add(n, -constants.ln2_high, x))
     return r, n, b.bits(shifted)
 

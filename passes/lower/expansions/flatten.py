@@ -10,7 +10,7 @@ from mirlo.dialects.tir.intrinsics import emit
 from mirlo.passes.lower.values import ValueBuilder
 from mirlo.passes.rules import decline, intrinsic
 
-ONE_DIMENSION_ONLY = ("fmod", "remainder")
+FLATTENED = ("fmod", "remainder")
 
 
 def is_flat(op: Any) -> bool:
@@ -18,8 +18,8 @@ def is_flat(op: Any) -> bool:
     return not isinstance(op.type, ir.VectorType) or op.type.rank == 1
 
 
-@intrinsic(*ONE_DIMENSION_ONLY, priority=1)
-def as_one_dimension(op: Any, b: ValueBuilder) -> Any:
+@intrinsic(*FLATTENED, priority=1)
+def lower_flattened(op: Any, b: ValueBuilder) -> Any:
     """Lower through a vector of one dimension."""
     if is_flat(op):
         return decline("the operands are not vectors of several dimensions")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirlo.passes.lower.expansions.elementary import INFINITY, elementary, sign_bit
-from mirlo.passes.lower.expansions.reduction import HALF_PI_PARTS
+from mirlo.passes.lower.expansions.reduction import HALF_PI_TERMS
 from mirlo.passes.lower.values import Num, ValueBuilder
 
 # (asin s - s) / s³ in s² for |s| ≤ ½, (atan q - q) / q³ in q² for |q| ≤ √2 - 1
@@ -59,14 +59,14 @@ def _asin_core(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
 
 @elementary("asin")
 def asin(b: ValueBuilder, x: Num) -> Num:
-    high, low, _ = HALF_PI_PARTS[x.kind]
+    high, low, _ = HALF_PI_TERMS[x.kind]
     large, angle = _asin_core(b, x)
     return b.copysign(b.select(large, high - (angle + angle - low), angle), x)
 
 
 @elementary("acos")
 def acos(b: ValueBuilder, x: Num) -> Num:
-    high, low, _ = HALF_PI_PARTS[x.kind]
+    high, low, _ = HALF_PI_TERMS[x.kind]
     large, angle = _asin_core(b, x)
     double = angle + angle
     of_large = b.select(x < 0.0, 2.0 * high - (double - 2.0 * low), double)

@@ -12,7 +12,7 @@ from mirlo.passes.lower.values import Num, ValueBuilder
 
 TWO_OVER_PI = 0.6366197723675814
 
-HALF_PI_PARTS = {
+HALF_PI_TERMS = {
     "f32": (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
     "f64": (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
 }
@@ -38,7 +38,7 @@ def reduce_by_half_pi(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
 
     r is NaN for infinite x.
     """
-    r, quadrant = _by_parts(b, x)
+    r, quadrant = _reduce_by_terms(b, x)
     large = b.abs(x) >= 2.0 ** LARGE_EXPONENT[x.kind]
 
     def exact() -> list[Num]:
@@ -52,11 +52,11 @@ def reduce_by_half_pi(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
     return b.select(b.abs(x) < INFINITY, r, NAN), quadrant
 
 
-def _by_parts(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
-    shifted = b.multiply_add(x, TWO_OVER_PI, x.format.magic)
-    n = shifted - x.format.magic
+def _reduce_by_terms(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
+    shifted = b.multiply_add(x, TWO_OVER_PI, x.format.rounding_constant)
+    n = shifted - x.format.rounding_constant
     r = x
-    for part in HALF_PI_PARTS[x.kind]:
+    for part in HALF_PI_TERMS[x.kind]:
         r = b.fma(n, -part, r)
     return r, b.bits(shifted)
 
@@ -70,12 +70,12 @@ def _by_bits(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
         significand, position = (b.extend(n, "i64", signed=False) for n in (significand, position))
     # |x| = significand · 2^(position + first - fraction)
     before = form.fraction - first
-    r, quadrant = (_turn_f32 if x.kind == "f32" else _turn_f64)(b, significand, position, before)
+    r, quadrant = (_fraction_f32 if x.kind == "f32" else _fraction_f64)(b, significand, position, before)
     sign = sign_bit(b, x)
     return b.from_bits(b.bits(r) ^ sign, x.kind), b.select(sign.differs(0), -quadrant, quadrant)
 
 
-def _turn_f32(b: ValueBuilder, significand: Num, position: Num, before: int) -> tuple[Num, Num]:
+def _fraction_f32(b: ValueBuilder, significand: Num, position: Num, before: int) -> tuple[Num, Num]:
     words = _words(b, position, before, index_bits=2, count=3)
     turns = (significand * words[0] << 32) + significand * words[1] + (significand * words[2] >> 32)
     quadrant, rest = _nearest_quarter(turns)
@@ -83,7 +83,7 @@ def _turn_f32(b: ValueBuilder, significand: Num, position: Num, before: int) -> 
     return r, b.truncate(quadrant, "i32")
 
 
-def _turn_f64(b: ValueBuilder, significand: Num, position: Num, before: int) -> tuple[Num, Num]:
+def _fraction_f64(b: ValueBuilder, significand: Num, position: Num, before: int) -> tuple[Num, Num]:
     words = _words(b, position, before, index_bits=5, count=6)
     mask = (1 << 32) - 1
     upper, lower = significand >> 32, significand & mask

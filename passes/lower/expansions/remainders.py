@@ -35,7 +35,7 @@ def _divide(b: ValueBuilder, top: Num, bottom: Num, difference: Num) -> Num:
 
 def _to_int(b: ValueBuilder, x: Num) -> Num:
     """Convert a small float with an integer value to an integer."""
-    return b.bits(x + x.format.magic) - b.bits(b.constant(x.kind, x.format.magic))
+    return b.bits(x + x.format.rounding_constant) - b.bits(b.constant(x.kind, x.format.rounding_constant))
 
 
 def _undefined(b: ValueBuilder, x: Num, y: Num, result: Num) -> Num:

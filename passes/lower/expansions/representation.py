@@ -48,7 +48,11 @@ def ldexp(op: Any, b: ValueBuilder) -> Decline | Num:
     # Beyond this, every value overflows or underflows.
     limit = 2 * (x.format.bias + x.format.fraction)
     n = _resized(b, _clamped(b, n, limit), x.format.int_kind)
-    total = _clamped(b, n + b.bits(e + x.format.magic) - b.bits(b.constant(x.kind, x.format.magic)), limit // 2 + 4)
+    total = _clamped(
+        b,
+        n + b.bits(e + x.format.rounding_constant) - b.bits(b.constant(x.kind, x.format.rounding_constant)),
+        limit // 2 + 4,
+    )
     result = b.copysign(scale(b, m, total), x)
     return b.select((size < INFINITY) & (size > 0.0), result, x)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.passes.lower.expansions.elementary import elementary, flip_sign, keep_small
+from mirlo.passes.lower.expansions.elementary import elementary, flip_sign, identity_near_zero
 from mirlo.passes.lower.expansions.reduction import reduce_by_half_pi
 from mirlo.passes.lower.values import Num, ValueBuilder
 
@@ -42,7 +42,7 @@ def sin_and_cos(b: ValueBuilder, r: Num) -> tuple[Num, Num]:
     return sin, cos
 
 
-def _turned(b: ValueBuilder, r: Num, quadrant: Num) -> Num:
+def _sin_in_quadrant(b: ValueBuilder, r: Num, quadrant: Num) -> Num:
     """Return sin(r + quadrant · π/2)."""
     sin, cos = sin_and_cos(b, r)
     value = b.select((quadrant & 1).differs(0), cos, sin)
@@ -52,13 +52,13 @@ def _turned(b: ValueBuilder, r: Num, quadrant: Num) -> Num:
 @elementary("sin")
 def sin(b: ValueBuilder, x: Num) -> Num:
     r, quadrant = reduce_by_half_pi(b, x)
-    return keep_small(b, x, _turned(b, r, quadrant))
+    return identity_near_zero(b, x, _sin_in_quadrant(b, r, quadrant))
 
 
 @elementary("cos")
 def cos(b: ValueBuilder, x: Num) -> Num:
     r, quadrant = reduce_by_half_pi(b, x)
-    return _turned(b, r, quadrant + 1)
+    return _sin_in_quadrant(b, r, quadrant + 1)
 
 
 @elementary("tan")
@@ -66,4 +66,4 @@ def tan(b: ValueBuilder, x: Num) -> Num:
     r, quadrant = reduce_by_half_pi(b, x)
     sin, cos = sin_and_cos(b, r)
     odd = (quadrant & 1).differs(0)
-    return keep_small(b, x, b.select(odd, -cos, sin) / b.select(odd, sin, cos))
+    return identity_near_zero(b, x, b.select(odd, -cos, sin) / b.select(odd, sin, cos))

@@ -8,7 +8,7 @@ from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import Decline, decline, intrinsic
 
-NARROW = ("f16", "bf16")
+WIDENED_TYPES = ("f16", "bf16")
 BY_BITS = ("abs", "copysign", "nextafter")
 """Intrinsics with a rule on the bit patterns of every format."""
 
@@ -17,7 +17,7 @@ _WIDENED = [row.name for row in INTRINSICS.values() if row.operands != "int" and
 
 @intrinsic(*_WIDENED, priority=-1)
 def compute_in_f32(op: Any, b: ValueBuilder) -> Decline | Num:
-    if op.dtype not in NARROW:
+    if op.dtype not in WIDENED_TYPES:
         return decline("widens only 16-bit floats", dtype=op.dtype)
     wide = [b.convert(x, "f32") if x.is_float else x for x in op.nums]
     value: Num = b.call(op.name, *wide)

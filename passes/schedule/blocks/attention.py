@@ -17,9 +17,9 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.attention_mask import Bound, Scaling, bounds_of, number_of, scaling_of
+from mirlo.passes.schedule.blocks.attention_mask import Bound, Scaling, bounds_of, float_constant, scaling_of
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
-from mirlo.passes.schedule.blocks.contraction.body import Factor, take_apart
+from mirlo.passes.schedule.blocks.contraction.body import ProductInput, match_multiply_add
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group
 from mirlo.passes.schedule.blocks.space import BlockInstance
 
@@ -36,7 +36,7 @@ class Read:
     place: BlockInstance
     """The block of the contraction, used for this operand only."""
     operand: OperandView
-    factor: Factor
+    factor: ProductInput
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class _Finder:
         sums = [b for b in self.group.blocks if b.is_reduction]
         if len(sums) != REDUCTIONS:
             return decline("not two products and a softmax", reductions=len(sums))
-        products = [take_apart(block) for block in (sums[0], sums[3])]
+        products = [match_multiply_add(block) for block in (sums[0], sums[3])]
         for product in products:
             if isinstance(product, Decline):
                 return product
@@ -355,7 +355,7 @@ class _Finder:
             return False
         return list(place.dims(operand)) == [self._along(loop) for loop in loops]
 
-    def _read(self, block: BlockView, axes: Sequence[int], factor: Factor) -> Read:
+    def _read(self, block: BlockView, axes: Sequence[int], factor: ProductInput) -> Read:
         return Read(self._place(block, axes, [factor.result]), factor.operand, factor)
 
     def _roles(self, first: Sequence[Read]) -> tuple[Read, Read]:
@@ -377,13 +377,13 @@ def _guarded(value: ir.Value) -> ir.Value | None:
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.select":
         return None
     test, yes, no = value.owner.operation.operands
-    if number_of(no) != 0.0 or isinstance(test.owner, ir.Block):
+    if float_constant(no) != 0.0 or isinstance(test.owner, ir.Block):
         return None
     comparison = test.owner.operation
     if comparison.name != "arith.cmpf" or comparison.attributes["predicate"].value != _ABOVE:
         return None
     left, right = comparison.operands
-    return yes if left == yes and number_of(right) == float("-inf") else None
+    return yes if left == yes and float_constant(right) == float("-inf") else None
 
 
 def _is_weight(block: BlockView, masked: ir.Value, peaks: set[ir.Value]) -> bool:

@@ -39,7 +39,7 @@ def bounds_of(place: BlockInstance, key_loop: int) -> Iterator[Bound]:
     value = place.block.yielded[0]
     while not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.select":
         condition, yes, no = value.owner.operation.operands
-        if number_of(no) != float("-inf"):
+        if float_constant(no) != float("-inf"):
             return
         yield from _limits(place, condition, key_loop)
         value = yes
@@ -70,19 +70,19 @@ def scaling_of(block: BlockView, scores: ir.Value) -> Scaling | None:
     value = block.yielded[0]
     while not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.select":
         _, yes, no = value.owner.operation.operands
-        if number_of(no) != float("-inf") or len(list(yes.uses)) != 1:
+        if float_constant(no) != float("-inf") or len(list(yes.uses)) != 1:
             return None
         value = yes
     if len(arguments) != 1 or isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.mulf":
         return None
     left, right = value.owner.operation.operands
-    score, factor = (left, number_of(right)) if left == arguments[0] else (right, number_of(left))
+    score, factor = (left, float_constant(right)) if left == arguments[0] else (right, float_constant(left))
     if score != arguments[0] or len(list(score.uses)) != 1 or factor is None or factor <= 0:
         return None
     return Scaling(value, factor)
 
 
-def number_of(value: ir.Value) -> float | None:
+def float_constant(value: ir.Value) -> float | None:
     """Return the float constant that a value is, or None."""
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.constant":
         return None

@@ -22,7 +22,7 @@ def arithmetic(name: str, a: IndexExpr, b: IndexExpr, extents: Sequence[Dim]) ->
         return a - b
     if name == "arith.muli" and (a.is_constant or b.is_constant):
         return a * b.constant if b.is_constant else b * a.constant
-    if name == "arith.floordivsi" and b.is_constant and D.known(lambda: b.constant > 0):
+    if name == "arith.floordivsi" and b.is_constant and D.is_certain(lambda: b.constant > 0):
         return floor_divide(a, b.constant, extents)
     if name in EXTREMES:
         maximum = larger(a, b, extents)

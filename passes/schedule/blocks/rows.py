@@ -158,7 +158,7 @@ def find_rows(group: BlockGroup) -> RowGroup | Decline:
             return added
     rows = group.blocks[0].domain[:count]
     for walk in walks:
-        refusal = _place(walk, rows, group)
+        refusal = _place_walk(walk, rows, group)
         if refusal is not None:
             return refusal
     return _merge_rows(RowGroup(group, rows, walks))
@@ -235,7 +235,7 @@ def _standing(block: BlockView) -> BlockInstance:
     return placed(block, [i if size != 1 else None for i, size in enumerate(block.domain)], block.domain)
 
 
-def _place(walk: Walk, rows: tuple[Dim, ...], group: BlockGroup) -> Decline | None:
+def _place_walk(walk: Walk, rows: tuple[Dim, ...], group: BlockGroup) -> Decline | None:
     extents = (*rows, *walk.own)
     places = []
     for i, block in enumerate(walk.blocks):
@@ -250,7 +250,7 @@ def _place(walk: Walk, rows: tuple[Dim, ...], group: BlockGroup) -> Decline | No
     walk.space = space
     if len(space.extents) == start:
         return None
-    return _worth(walk, space, start, group) if walk.reductions else _storable(space)
+    return _require_profitable(walk, space, start, group) if walk.reductions else _storable(space)
 
 
 def _ordered(space: Space, start: int) -> Space:
@@ -270,7 +270,7 @@ def _ordered(space: Space, start: int) -> Space:
     return space.order([*range(start), *(start + i for i in order)])
 
 
-def _worth(walk: Walk, space: Space, start: int, group: BlockGroup) -> Decline | None:
+def _require_profitable(walk: Walk, space: Space, start: int, group: BlockGroup) -> Decline | None:
     """Decline vector reductions with a stride, and groups of nothing but reductions that are too short."""
     axis, extent = len(space.extents) - 1, space.extents[-1]
     rows = D.estimate_dim(D.product(space.extents[:start]))

@@ -201,7 +201,7 @@ class BlockInstance:
         unsure = []
         for dim, size in zip(self.dims(operand), operand.shape, strict=True):
             low, high = self._range(dim)
-            if not D.known(partial(_is_within, low, high, size)):
+            if not D.is_certain(partial(_is_within, low, high, size)):
                 unsure.append((dim, size))
         return unsure
 
@@ -215,7 +215,7 @@ class BlockInstance:
         """Return whether every element that is read is out of bounds."""
         for dim, size in self.outside_tests(operand):
             low, high = self._range(dim)
-            if D.known(partial(_is_beyond, low, high, size)):
+            if D.is_certain(partial(_is_beyond, low, high, size)):
                 return True
         return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace as changed
 
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
-from mirlo.passes.schedule.words.loops import fresh, remove_empty
+from mirlo.passes.schedule.words.loops import remove_empty, unique_loop_name
 from mirlo.passes.schedule.words.regions import Region, needed_region, written_region
 from mirlo.passes.schedule.words.tree import (
     LETTERS,
@@ -15,11 +15,11 @@ from mirlo.passes.schedule.words.tree import (
     Root,
     ScheduleBuffer,
     ScheduleError,
-    adopt,
     around,
     axis_name,
     leaves_of,
     replace,
+    set_children,
 )
 
 
@@ -91,7 +91,7 @@ def cache_read(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, scope: str) 
         raise ScheduleError(f"cache_read: '{leaf.name}' does not read '{buffer.name}'")
     if any(access.outside is not None for access in accesses):
         raise ScheduleError(f"cache_read: '{leaf.name}' reads '{buffer.name}' beyond its edges")
-    _require_apart("cache_read", leaf, buffer, "writes")
+    _require_separate_loops("cache_read", leaf, buffer, "writes")
     copy = _copy_of(root, buffer, scope)
     for access in accesses:
         access.buffer = copy
@@ -105,7 +105,7 @@ def cache_write(root: Root, leaf: BlockLeaf, scope: str) -> BlockLeaf:
     buffer = _single_output(leaf)
     if leaf.part != "whole":
         raise ScheduleError(f"cache_write: '{leaf.name}' is decomposed already")
-    _require_apart("cache_write", leaf, buffer, "reads")
+    _require_separate_loops("cache_write", leaf, buffer, "reads")
     copy = _copy_of(root, buffer, scope)
     for access in leaf.writes:
         access.buffer = copy
@@ -126,7 +126,7 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
         raise ScheduleError(f"decompose_reduction: '{before[0].name}', of the reduction, is around '{loop.name}'")
     chain = around(leaf)
     inside = [other for other in chain[chain.index(loop) :] if other.name not in reduced]
-    names = {other.name: fresh(root, f"{other.name}_start") for other in inside}
+    names = {other.name: unique_loop_name(root, f"{other.name}_start") for other in inside}
     values = {old: loop_index(new) for old, new in names.items()}
     zero = {name: number(0) for name in reduced}
     guards = [(index.replace(values), bound) for index, bound in leaf.guards if not index.variables() & reduced]
@@ -137,7 +137,7 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
     node: Loop | BlockLeaf = start
     for other in reversed(inside):
         outer = Loop(names[other.name], other.extent)
-        adopt(outer, [node])
+        set_children(outer, [node])
         node = outer
     parent = loop.parent
     assert parent is not None
@@ -146,7 +146,7 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
     return start
 
 
-def _require_apart(word: str, leaf: BlockLeaf, buffer: ScheduleBuffer, field: str) -> None:
+def _require_separate_loops(word: str, leaf: BlockLeaf, buffer: ScheduleBuffer, field: str) -> None:
     """Require that no loop contains both writers and readers of a buffer that is copied whole."""
     nest = around(leaf)[0] if around(leaf) else leaf
     for other in leaves_of(nest):
@@ -192,7 +192,7 @@ def _move(root: Root, leaf: BlockLeaf, loop: Loop, axes: list[int], region: list
     for axis, extent in enumerate(leaf.domain):
         letter = LETTERS[axis] if axis < len(LETTERS) else str(axis)
         start, size = region[axes.index(axis)] if axis in axes else (IndexExpr(), extent)
-        name = fresh(root, f"{leaf.name}_{letter}")
+        name = unique_loop_name(root, f"{leaf.name}_{letter}")
         while name in {other.name for other in made}:
             name += "_"
         made.append(Loop(name, size))
@@ -200,9 +200,9 @@ def _move(root: Root, leaf: BlockLeaf, loop: Loop, axes: list[int], region: list
         _guard(leaf, leaf.at[axis], extent, [*around(loop), loop, *made])
     node: Loop | BlockLeaf = leaf
     for outer in reversed(made):
-        adopt(outer, [node])
+        set_children(outer, [node])
         node = outer
-    adopt(loop, [*loop.body, node] if at_end else [node, *loop.body])
+    set_children(loop, [*loop.body, node] if at_end else [node, *loop.body])
 
 
 def _guard(leaf: BlockLeaf, index: IndexExpr, extent: int, loops: list[Loop]) -> None:
@@ -238,12 +238,12 @@ def _copy_leaf(root: Root, name: str, source: ScheduleBuffer, target: ScheduleBu
 
 
 def _nest(root: Root, leaf: BlockLeaf) -> Loop | BlockLeaf:
-    names = [fresh(root, f"{leaf.name}_{LETTERS[i]}") for i in range(len(leaf.domain))]
+    names = [unique_loop_name(root, f"{leaf.name}_{LETTERS[i]}") for i in range(len(leaf.domain))]
     leaf.at = [loop_index(name) for name in names]
     node: Loop | BlockLeaf = leaf
     for name, extent in reversed(list(zip(names, leaf.domain, strict=True))):
         outer = Loop(name, extent)
-        adopt(outer, [node])
+        set_children(outer, [node])
         node = outer
     return node
 

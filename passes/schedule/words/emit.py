@@ -14,7 +14,7 @@ from mirlo.passes.schedule.loops import attribute_constant, clone_body
 from mirlo.passes.schedule.vectors import splat, vector_body
 from mirlo.passes.schedule.words.blocks import decompose
 from mirlo.passes.schedule.words.index import emit_index
-from mirlo.passes.schedule.words.memory import Placed, place_all
+from mirlo.passes.schedule.words.memory import Placed, allocate_buffers
 from mirlo.passes.schedule.words.tree import (
     BOUND,
     VECTORIZED,
@@ -36,7 +36,7 @@ def emit(root: Root, schedule: dict[str, Any]) -> Any:
         if leaf.is_reduction and leaf.part == "whole":
             decompose(root, leaf, next(loop for loop in around(leaf) if loop.name in leaf.reduce_loops()))
     function = BufferFunction(root.view)
-    emitter = _Emitter(place_all(root, function))
+    emitter = _Emitter(allocate_buffers(root, function))
 
     def body() -> None:
         for node in root.body:

@@ -13,16 +13,16 @@ from mirlo.passes.schedule.words.tree import (
     Loop,
     Root,
     ScheduleError,
-    adopt,
     around,
     leaves_of,
     replace,
+    set_children,
 )
 
 
 def split(root: Root, loop: Loop, factors: Sequence[int | None]) -> list[Loop]:
     """Split a loop into a nest. One factor may be None: it is inferred; iterations past the end are skipped."""
-    require_plain(loop)
+    require_serial(loop)
     known = math.prod(factor for factor in factors if factor is not None)
     open_factors = [factor for factor in factors if factor is None]
     if len(open_factors) > 1 or any(f is not None and f < 1 for f in factors) or len(factors) < 2:
@@ -30,12 +30,12 @@ def split(root: Root, loop: Loop, factors: Sequence[int | None]) -> list[Loop]:
     extents = [factor if factor is not None else -(-loop.extent // known) for factor in factors]
     if math.prod(extents) < loop.extent:
         raise ScheduleError(f"split of '{loop.name}': {' * '.join(map(str, extents))} is less than its {loop.extent}")
-    made = [Loop(fresh(root, f"{loop.name}_{i}"), extent) for i, extent in enumerate(extents)]
+    made = [Loop(unique_loop_name(root, f"{loop.name}_{i}"), extent) for i, extent in enumerate(extents)]
     value, step = IndexExpr(), 1
     for part in reversed(made):
         value, step = value + loop_index(part.name) * step, step * part.extent
     substitute(loop, {loop.name: value}, (value, loop.extent) if step > loop.extent else None)
-    return nest_in_place(loop, made)
+    return replace_by_nest(loop, made)
 
 
 def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
@@ -44,12 +44,12 @@ def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
         if outer.body != [inner]:
             raise ScheduleError(f"fuse: '{inner.name}' is not the only thing in '{outer.name}'")
     for loop in loops:
-        require_plain(loop)
+        require_serial(loop)
     for leaf in leaves_of(loops[-1]):
         reduced = [loop.name for loop in loops if loop.name in leaf.reduce_loops()]
         if reduced and len(reduced) < len(loops):
             raise ScheduleError(f"fuse: '{reduced[0]}' is a loop of the reduction '{leaf.name}', others are not")
-    fused = Loop(fresh(root, "_".join((loops[0].name, loops[-1].name.rsplit("_", 1)[-1]))), 1)
+    fused = Loop(unique_loop_name(root, "_".join((loops[0].name, loops[-1].name.rsplit("_", 1)[-1]))), 1)
     values: dict[str, IndexExpr] = {}
     rest = loop_index(fused.name)
     for loop in reversed(loops):
@@ -59,7 +59,7 @@ def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
     substitute(loops[0], values, None)
     inside = loops[-1].body
     replace(loops[0], [fused])
-    adopt(fused, inside)
+    set_children(fused, inside)
     return fused
 
 
@@ -86,8 +86,8 @@ def reorder(loops: Sequence[Loop]) -> None:
     parent.body[at] = new[0]
     new[0].parent = parent
     for outer, inner in zip(new, new[1:], strict=False):
-        adopt(outer, [inner])
-    adopt(new[-1], inside)
+        set_children(outer, [inner])
+    set_children(new[-1], inside)
 
 
 def _require_order_is_free(span: Sequence[Loop], loops: Sequence[Loop]) -> None:
@@ -110,11 +110,11 @@ def set_kind(loop: Loop, kind: str, thread: str | None = None) -> None:
                     f"'{loop.name}' is a loop of the reduction '{leaf.name}', whose rounds depend on one another; "
                     "split the reduction with rfactor, or take another loop"
                 )
-    require_plain(loop)
+    require_serial(loop)
     loop.kind, loop.thread = kind, thread
 
 
-def require_plain(loop: Loop) -> None:
+def require_serial(loop: Loop) -> None:
     if loop.tensorized is not None:
         raise ScheduleError(f"'{loop.name}' is computed by '{loop.tensorized.name}' and has no loops any more")
     if loop.kind != SERIAL:
@@ -130,16 +130,16 @@ def substitute(node: Loop, values: dict[str, IndexExpr], guard: tuple[IndexExpr,
             leaf.guards.append(guard)
 
 
-def nest_in_place(loop: Loop, made: list[Loop]) -> list[Loop]:
+def replace_by_nest(loop: Loop, made: list[Loop]) -> list[Loop]:
     inside = loop.body
     replace(loop, [made[0]])
     for outer, inner in zip(made, made[1:], strict=False):
-        adopt(outer, [inner])
-    adopt(made[-1], inside)
+        set_children(outer, [inner])
+    set_children(made[-1], inside)
     return made
 
 
-def fresh(root: Root, base: str) -> str:
+def unique_loop_name(root: Root, base: str) -> str:
     """Return a loop name that is not in use."""
     taken = {loop.name for loop in root.loops()}
     name, count = base, 0

@@ -14,7 +14,7 @@ from mirlo.passes.schedule.words.regions import region_of
 from mirlo.passes.schedule.words.tree import BlockLeaf, Loop, Root, ScheduleBuffer, ScheduleError, around
 
 LOCAL = "local"
-MOST_LOCAL = 1 << 18
+MAX_STACK_BYTES = 1 << 18
 """Most bytes of a buffer on the stack."""
 
 
@@ -35,7 +35,7 @@ class Placed:
         return outer + [modulo(inside[d], tiles[d]) for d in self.buffer.order if d in tiles]
 
 
-def place_all(root: Root, function: BufferFunction) -> dict[int, Placed]:
+def allocate_buffers(root: Root, function: BufferFunction) -> dict[int, Placed]:
     """Allocate all buffers that blocks access; return them by identity."""
     placed = {}
     for buffer in root.buffers:
@@ -69,7 +69,7 @@ def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, Any]], functio
     if not buffer.scope:
         return Placed(buffer, function.scratch(memory, buffer.element), start)
     size = math.prod(memory) * element_bytes(buffer.element)
-    if size > MOST_LOCAL:
+    if size > MAX_STACK_BYTES:
         raise ScheduleError(
             f"'{buffer.name}' is {size} bytes, too many for the stack: compute it further in, or give it no scope"
         )

@@ -12,7 +12,7 @@ from mirlo.passes.rules import nearest
 from mirlo.passes.schedule.words import blocks, loops
 from mirlo.passes.schedule.words.show import show
 from mirlo.passes.schedule.words.tensorize import TensorIntrin
-from mirlo.passes.schedule.words.trace import Said, Trace
+from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import (
     BOUND,
     PARALLEL,
@@ -118,7 +118,7 @@ class Schedule:
 
         Iterations past the end do nothing.
         """
-        return self._said("split", (loop, tuple(factors)), [
+        return self._record("split", (loop, tuple(factors)), [
             made.name for made in loops.split(self._root, self._loop(loop), list(factors))
         ])  # fmt: skip
 
@@ -126,12 +126,12 @@ class Schedule:
         """Fuse perfectly nested loops into one."""
         if len(names) < 2:
             raise ScheduleError("fuse: expected two loops or more")
-        return self._said("fuse", names, loops.fuse(self._root, [self._loop(name) for name in names]).name)
+        return self._record("fuse", names, loops.fuse(self._root, [self._loop(name) for name in names]).name)
 
     def reorder(self, *names: str) -> None:
         """Reorder the loops of a nest."""
         loops.reorder([self._loop(name) for name in names])
-        self._said("reorder", names, None)
+        self._record("reorder", names, None)
 
     def tile(self, names: Sequence[str], sizes: Sequence[int]) -> list[str]:
         """Split each loop by its size and move the inner loops inside: outer loops, then inner ones."""
@@ -157,24 +157,24 @@ class Schedule:
     def bind(self, loop: str, thread: str) -> None:
         """Bind a loop to an axis of the hardware, such as `threadIdx.x`, on targets that have it."""
         loops.set_kind(self._loop(loop), BOUND, thread)
-        self._said("bind", (loop, thread), None)
+        self._record("bind", (loop, thread), None)
 
     # Blocks
 
     def compute_at(self, block: str, loop: str) -> None:
         """Compute the part of a block that one iteration of a loop reads at the start of the iteration."""
         blocks.compute_at(self._root, self._leaf(block), self._loop(loop))
-        self._said("compute_at", (block, loop), None)
+        self._record("compute_at", (block, loop), None)
 
     def reverse_compute_at(self, block: str, loop: str) -> None:
         """Compute the part of a block that is ready at the end of an iteration of a loop."""
         blocks.reverse_compute_at(self._root, self._leaf(block), self._loop(loop))
-        self._said("reverse_compute_at", (block, loop), None)
+        self._record("reverse_compute_at", (block, loop), None)
 
     def compute_inline(self, block: str) -> None:
         """Inline a block into its readers."""
         blocks.inline(self._root, self._leaf(block))
-        self._said("compute_inline", (block,), None)
+        self._record("compute_inline", (block,), None)
 
     def cache_read(self, block: str, buffer: str | int, scope: str = "") -> str:
         """Let a block read a copy of a buffer (its name, or the index of the block's operand).
@@ -184,7 +184,9 @@ class Schedule:
         leaf = self._leaf(block)
         source = leaf.reads[buffer].buffer if isinstance(buffer, int) and buffer < len(leaf.reads) else None
         source = source or self._buffer(str(buffer))
-        return self._said("cache_read", (block, buffer, scope), blocks.cache_read(self._root, leaf, source, scope).name)
+        return self._record(
+            "cache_read", (block, buffer, scope), blocks.cache_read(self._root, leaf, source, scope).name
+        )
 
     def cache_write(self, block: str, scope: str = "") -> str:
         """Let a block write a copy of its result.
@@ -192,7 +194,7 @@ class Schedule:
         Return the name of the block that copies the result back, which `reverse_compute_at` moves inwards.
         """
         made = blocks.cache_write(self._root, self._leaf(block), scope)
-        return self._said("cache_write", (block, scope), made.name)
+        return self._record("cache_write", (block, scope), made.name)
 
     def pack(self, buffer: str, order: Sequence[int] = (), tiles: Sequence[Sequence[int]] = ()) -> None:
         """Store a buffer that is no parameter in another order of its dims, slowest first, with tiled dims.
@@ -209,12 +211,12 @@ class Schedule:
             raise ScheduleError(f"pack: expected tiles as (dim, size), found {list(tiles)}")
         found.order = tuple(order) or found.order
         found.tiles = {dim: size for dim, size in tiles}
-        self._said("pack", (buffer, tuple(order), tuple(map(tuple, tiles))), None)
+        self._record("pack", (buffer, tuple(order), tuple(map(tuple, tiles))), None)
 
     def decompose_reduction(self, block: str, loop: str) -> str:
         """Store the initial values of a reduction before a loop; return the name of the block that does so."""
         made = blocks.decompose(self._root, self._leaf(block), self._loop(loop))
-        return self._said("decompose_reduction", (block, loop), made.name)
+        return self._record("decompose_reduction", (block, loop), made.name)
 
     def tensorize(self, loop: str, intrinsic: str) -> None:
         """Replace a loop by a tensor intrinsic whose description the loop must match."""
@@ -222,10 +224,10 @@ class Schedule:
         if found is None:
             raise ScheduleError(f"tensorize: there is no intrinsic '{intrinsic}'{nearest(intrinsic, INTRINSICS)}")
         node = self._loop(loop)
-        loops.require_plain(node)
+        loops.require_serial(node)
         with self._root.view.op.context:
             node.tensorized = found.bind(node)
-        self._said("tensorize", (loop, intrinsic), None)
+        self._record("tensorize", (loop, intrinsic), None)
 
     # The schedule as a whole
 
@@ -260,15 +262,15 @@ class Schedule:
 
     # Internals
 
-    def _said(self, word: str, arguments: tuple[Any, ...], made: Any) -> Any:
+    def _record(self, word: str, arguments: tuple[Any, ...], made: Any) -> Any:
         # `tile` records the split and reorder that it calls.
-        self.trace.words.append(Said(word, arguments))
+        self.trace.words.append(PrimitiveCallRecord(word, arguments))
         return made
 
     def _kind(self, word: str, loop: str, kind: str) -> None:
         assert kind != SERIAL
         loops.set_kind(self._loop(loop), kind)
-        self._said(word, (loop,), None)
+        self._record(word, (loop,), None)
 
     def _loop(self, name: str) -> Loop:
         found = {loop.name: loop for loop in self._root.loops()}

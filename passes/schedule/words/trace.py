@@ -13,21 +13,21 @@ VERSION = 1
 
 
 @dataclass(frozen=True)
-class Said:
+class PrimitiveCallRecord:
     """One primitive with its arguments: names of blocks and loops, integers."""
 
     word: str
     arguments: tuple[Any, ...]
 
     def __str__(self) -> str:
-        return f"s.{self.word}({', '.join(repr(_plain(argument)) for argument in self.arguments)})"
+        return f"s.{self.word}({', '.join(repr(_as_json(argument)) for argument in self.arguments)})"
 
 
 @dataclass
 class Trace:
     """All primitives, in order."""
 
-    words: list[Said] = field(default_factory=list)
+    words: list[PrimitiveCallRecord] = field(default_factory=list)
 
     def __str__(self) -> str:
         """Return a Python function that applies the primitives."""
@@ -38,7 +38,7 @@ class Trace:
         return iter(self.words)
 
     def as_json(self) -> dict[str, Any]:
-        return {"version": VERSION, "words": [[said.word, *map(_plain, said.arguments)] for said in self.words]}
+        return {"version": VERSION, "words": [[said.word, *map(_as_json, said.arguments)] for said in self.words]}
 
     def save(self, path: str | Path) -> None:
         Path(path).write_text(json.dumps(self.as_json(), indent=1) + "\n")
@@ -52,7 +52,7 @@ class Trace:
         for entry in found["words"]:
             if not isinstance(entry, list) or not entry or not isinstance(entry[0], str):
                 raise ScheduleError(f"{what}: expected a word and its arguments, found {entry}")
-            said.append(Said(entry[0], tuple(tuple(a) if isinstance(a, list) else a for a in entry[1:])))
+            said.append(PrimitiveCallRecord(entry[0], tuple(tuple(a) if isinstance(a, list) else a for a in entry[1:])))
         return Trace(said)
 
     @staticmethod
@@ -66,7 +66,7 @@ class Trace:
         return Trace.from_json(found, str(path))
 
 
-def _plain(argument: Any) -> Any:
+def _as_json(argument: Any) -> Any:
     if isinstance(argument, (list, tuple)):
-        return [_plain(item) for item in argument]
+        return [_as_json(item) for item in argument]
     return str(argument) if isinstance(argument, str) else argument

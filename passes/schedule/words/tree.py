@@ -155,7 +155,7 @@ def extents_of(loops: list[Loop]) -> dict[str, int]:
     return {loop.name: loop.extent for loop in loops}
 
 
-def adopt(parent: Loop | Root, children: list[Loop | BlockLeaf]) -> None:
+def set_children(parent: Loop | Root, children: list[Loop | BlockLeaf]) -> None:
     parent.body = children
     for child in children:
         child.parent = parent
@@ -166,7 +166,7 @@ def replace(old: Loop | BlockLeaf, new: list[Loop | BlockLeaf]) -> None:
     parent = old.parent
     assert parent is not None
     at = parent.body.index(old)
-    adopt(parent, [*parent.body[:at], *new, *parent.body[at + 1 :]])
+    set_children(parent, [*parent.body[:at], *new, *parent.body[at + 1 :]])
 
 
 def build(function: Any) -> Root:
@@ -181,7 +181,7 @@ def build(function: Any) -> Root:
         for made, output in zip(outputs, block.outputs, strict=True):
             buffers[output.value] = _buffer(made, output.value, output.value in view.returned)
     root = Root(view, list(buffers.values()))
-    adopt(root, [_nest(name, block, buffers) for name, block in zip(names, view.blocks, strict=True)])
+    set_children(root, [_nest(name, block, buffers) for name, block in zip(names, view.blocks, strict=True)])
     return root
 
 

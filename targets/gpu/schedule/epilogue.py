@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess
-from mirlo.passes.schedule.blocks.contraction.body import narrowed, widened
+from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, widened
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
@@ -114,7 +114,7 @@ def epilogue_results(
 ) -> dict[ir.Value, ir.Value]:
     """Return the epilogue's results for one accumulator, by tensor; `read` are operands loaded before."""
     result = contraction.block.outputs[0]
-    made: dict[Any, Any] = {result.value: narrowed(total, result.element_type)}
+    made: dict[Any, Any] = {result.value: convert_accumulator(total, result.element_type)}
     for stage in contraction.stages:
         env: dict[ir.Value, ir.Value] = {}
         for axis, (argument, form) in enumerate(zip(stage.block.index_arguments, stage.indices, strict=True)):

@@ -13,7 +13,7 @@ from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess, analyze
-from mirlo.passes.schedule.blocks.contraction.body import Factor
+from mirlo.passes.schedule.blocks.contraction.body import ProductInput
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.loops import index
@@ -28,7 +28,7 @@ class ProductOperand:
     """One operand of the product: what it reads, and the axes that only it has."""
 
     access: TensorAccess
-    factor: Factor
+    factor: ProductInput
     axes: tuple[LoopAxis, ...]
 
     @property
@@ -133,7 +133,7 @@ def always_inside(form: IndexExpr, size: Dim, extents: Mapping[int, Dim]) -> boo
         low, high = form.range(extents)
         return bool(low >= 0 and high < size)
 
-    return D.known(fits)
+    return D.is_certain(fits)
 
 
 def inside(value: ir.Value, size: Dim) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mirlo.passes.lower.expansions.exponential import EXP2_F32, LN_2, exp_reduced, reduce_exp_whole
+from mirlo.passes.lower.expansions.exponential import EXP2_F32, LN_2, exp_reduced, reduce_exp_with_exponent
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import Decline, decline, intrinsic
 from mirlo.targets.llvm.intrinsics.x86 import can_scale, fraction_to_nearest, limited_size, scale_by_power
@@ -31,7 +31,7 @@ def _scaled(*kinds: str) -> Callable[[Callable[[ValueBuilder, Num], Num]], Any]:
 
 def _exp(b: ValueBuilder, x: Num) -> Num:
     # Scaling handles overflow, underflow and NaN by n; the polynomial only needs an r for which it is positive.
-    r, whole, _ = reduce_exp_whole(b, x)
+    r, whole, _ = reduce_exp_with_exponent(b, x)
     return scale_by_power(b, exp_reduced(b, limited_size(b, r, 0.5)), whole)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mirlo.passes.lower.expansions.flatten import as_one_dimension, is_flat
+from mirlo.passes.lower.expansions.flatten import is_flat, lower_flattened
 from mirlo.passes.lower.values import ValueBuilder
 from mirlo.passes.rules import decline, intrinsic
 
@@ -26,4 +26,4 @@ def saturating(op: Any, b: ValueBuilder) -> Any:
     return b.emit(NATIVE[op.name], op.dtype, *op.nums)
 
 
-intrinsic(*NATIVE, target="llvm", priority=1)(as_one_dimension)
+intrinsic(*NATIVE, target="llvm", priority=1)(lower_flattened)

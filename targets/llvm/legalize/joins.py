@@ -14,7 +14,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.dialects.tir.compute.storage import emit
 from mirlo.passes.legalize.helpers import shape_of
-from mirlo.passes.legalize.rules.slice import FEW
+from mirlo.passes.legalize.rules.slice import MAX_SELECT_OPERANDS
 from mirlo.passes.rules import decline, legalize
 from mirlo.passes.schedule.vectors import flat
 from mirlo.targets.llvm.schedule.chunks import chunks, plus
@@ -32,7 +32,7 @@ def concat(op: Any, b: Any) -> Any:
     output = shape_of(op.output)
     axis = op.axis % len(output)
     xs = [x for x in op.xs if shape_of(x)[axis] != 0]
-    if len(xs) <= FEW or 0 in output:
+    if len(xs) <= MAX_SELECT_OPERANDS or 0 in output:
         return decline("few operands are joined in a block that fuses", operands=len(xs))
     return _joined(b, xs, axis, output)
 
@@ -41,7 +41,7 @@ def concat(op: Any, b: Any) -> Any:
 def stack(op: Any, b: Any) -> Any:
     """Copy the run of each operand, as concatenation does."""
     output = shape_of(op.output)
-    if len(op.xs) <= FEW or 0 in output:
+    if len(op.xs) <= MAX_SELECT_OPERANDS or 0 in output:
         return decline("few operands are joined in a block that fuses", operands=len(op.xs))
     return _joined(b, list(op.xs), op.axis % len(output), output)
 

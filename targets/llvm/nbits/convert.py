@@ -18,7 +18,7 @@ from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.relax.constant import Constant
 from mirlo.passes.fuse.kinds import KIND, FusionKind
 from mirlo.passes.graph.activations import ACTIVATIONS, REQUESTED
-from mirlo.passes.graph.constants import constant_reader, is_at_hand, make_later
+from mirlo.passes.graph.constants import constant_reader, emit_deferred_constant, is_available
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -140,7 +140,7 @@ def match_weights(matmul: Any, session: Any) -> PackedWeights | Decline | None:
         return decline("blocks are no power of two from 16", block=op.block)
     if kind.dtype.name not in _WEIGHTS or kind_of(op.scale).dtype.name not in _SCALES:
         return decline("weights or scales are of another type", operand=str(kind), scale=str(kind_of(op.scale)))
-    if not is_at_hand(_source(op.x), session) or not is_at_hand(op.scale, session):
+    if not is_available(_source(op.x), session) or not is_available(op.scale, session):
         return decline("the weights or their scales are computed at run time")
     if matmul.transpose_lhs or kind_of(matmul.lhs).rank < 2 or matmul.out_dtype is not None:
         return decline("the left operand is transposed or a vector, or a type of the result is given")
@@ -186,7 +186,7 @@ def _zeros(op: Any, session: Any) -> Any:
     value = op.zero_point
     cut = defining(value, "relax.strided_slice")
     source = _source(value if cut is None else cut.x)
-    if not is_at_hand(source, session):
+    if not is_available(source, session):
         return decline("the zero points are computed at run time")
     if not kind_of(value).dtype.is_integer:
         return value
@@ -324,7 +324,7 @@ class _Converter:
             if key in self.panels:
                 return Constant.make(param=self.panels[key], result_types=[kind])
             name = f"{b.name_of(_source(weights.values))}.panels"
-            made = make_later(packer(layout, weights, b.session), kind, b.session, name)
+            made = emit_deferred_constant(packer(layout, weights, b.session), kind, b.session, name)
         self.panels[key] = made.owner.opview.param
         return made
 

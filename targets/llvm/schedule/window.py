@@ -101,7 +101,7 @@ class _VectorEmitter:
         reduced = {output.value for output in self.reduction.block.outputs}
         self.frame = LoopNestState(memory, outputs - 1, made, reduced=reduced)
         self.reduce_extents = space.extents[outputs:]
-        self.written_out = D.known(lambda: D.product(self.reduce_extents) <= _UNROLLED)
+        self.written_out = D.is_certain(lambda: D.product(self.reduce_extents) <= _UNROLLED)
         masked = can_mask(space.places, group.machine)
         self.chunks = chunks(space.extents[outputs - 1], lanes, self._unroll(group.machine), masked)
 

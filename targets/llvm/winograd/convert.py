@@ -13,12 +13,12 @@ from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.relax.infer_windows import padding_pairs
 from mirlo.passes.fuse.kinds import KIND, FusionKind
-from mirlo.passes.graph.constants import constant_reader, is_at_hand, is_constant, make_later
+from mirlo.passes.graph.constants import constant_reader, emit_deferred_constant, is_available, is_constant
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
 from mirlo.passes.legalize.strategies import STRATEGIES
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.tuned import operations_named, take_tuned
+from mirlo.passes.schedule.tuned import operations_named, pop_choices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.winograd.cost import direct_cycles, winograd_cycles
@@ -91,7 +91,7 @@ class Winograd(Pass):
         if self.tile not in (0, *INPUT):
             raise PassError(f"winograd: 'tile' must be one of 0, {', '.join(map(str, INPUT))}; got {self.tile}")
         convs = operations_named(op, ["relax.conv"])
-        measured = [take_tuned(conv).get(WINOGRAD) for conv in convs]
+        measured = [pop_choices(conv).get(WINOGRAD) for conv in convs]
         wanted = session.options.get(STRATEGIES)
         if wanted is not None and (not isinstance(wanted, dict) or "relax.conv" in wanted):
             return  # a strategy requested by the user is applied
@@ -177,7 +177,7 @@ def choose(
     found = find_strategies(conv, machine, largest)
     if isinstance(found, Decline):
         return found
-    if not is_at_hand(conv.weight, b.session):
+    if not is_available(conv.weight, b.session):
         return decline("the array of the weight is not at hand")
     way = next((way for way in found.ordered if way.m == measured), found.own)
     if way.m:
@@ -195,7 +195,7 @@ def rewritten(conv: ir.OpView, tiling: Tiling, b: Rewriter, functions: _Function
     kind = TensorType.of((planes, tiling.channels, tiling.out_channels), "f32")
     name = f"{b.name_of(conv.weight)}.winograd"
     with ir.InsertionPoint(b.op), b.op.location:
-        weight = make_later(lambda: transformed_weight(read(), tiling.m), kind, b.session, name)
+        weight = emit_deferred_constant(lambda: transformed_weight(read(), tiling.m), kind, b.session, name)
     shape = tiling.transformed(tiling.channels)
     made = functions.call(input_function, tiling, conv.x, shape, FusionKind.OPAQUE, b)
     made = b.emit(OPS["reshape"], made, shape=(planes, tiles, tiling.channels))

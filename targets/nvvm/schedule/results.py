@@ -177,7 +177,7 @@ def row_store_type(roles: Roles) -> Any:
     form = row_major(access.dims, access.shape)
     others = [factor for axis, factor in form.terms.items() if axis != last.id]
     numbers = (*others, form.constant, last.extent)
-    whole = D.known(lambda: form.terms.get(last.id) == 1 and all(number % count == 0 for number in numbers))
+    whole = D.is_certain(lambda: form.terms.get(last.id) == 1 and all(number % count == 0 for number in numbers))
     return kind if whole else None
 
 

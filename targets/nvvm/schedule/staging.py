@@ -52,7 +52,7 @@ def _is_vectorizable(side: ProductOperand, axes: Any, count: int) -> bool:
     position, last = side.position, axes[-1]
     others = [factor for axis, factor in position.terms.items() if axis != last.id]
     numbers = (*others, position.constant, last.extent)
-    return D.known(lambda: position.stride(last) == 1 and all(number % count == 0 for number in numbers))
+    return D.is_certain(lambda: position.stride(last) == 1 and all(number % count == 0 for number in numbers))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.contraction.body import Factor
+from mirlo.passes.schedule.blocks.contraction.body import ProductInput
 from mirlo.targets.nvvm.options import Options
 
 ROWS, COLUMNS, DEPTH_BYTES = 16, 8, 32
@@ -72,7 +72,7 @@ _STORED = {"f16": F16, "bf16": BF16}
 _EXTENDED = {"arith.extsi": S8, "arith.extui": U8}
 
 
-def format_of(factor: Factor, element: ir.Type, options: Options) -> Format | Decline:
+def format_of(factor: ProductInput, element: ir.Type, options: Options) -> Format | Decline:
     """Return the format of an operand, from what the body does to its elements before multiplying them."""
     found = _format(factor, element)
     if isinstance(found, Decline):
@@ -84,7 +84,7 @@ def format_of(factor: Factor, element: ir.Type, options: Options) -> Format | De
     return found
 
 
-def _format(factor: Factor, element: ir.Type) -> Format | Decline:
+def _format(factor: ProductInput, element: ir.Type) -> Format | Decline:
     kind, names = str(element), [op.name for op in factor.body_ops]
     if kind in _STORED:
         others = [name for name in names if name != "arith.extf"]
@@ -98,7 +98,7 @@ def _format(factor: Factor, element: ir.Type) -> Format | Decline:
     return decline("matrix units take f16, bf16, bytes, 8-bit floats and, where asked for, f32", type=kind)
 
 
-def _float8(factor: Factor) -> Format | Decline:
+def _float8(factor: ProductInput) -> Format | Decline:
     """Return the format that bytes are decoded from, by evaluating the body on each of them."""
     made = _decoded(factor)
     for form in FLOATS8:
@@ -117,7 +117,7 @@ _BINARY = {
 }  # fmt: skip
 
 
-def _decoded(factor: Factor) -> np.ndarray | None:
+def _decoded(factor: ProductInput) -> np.ndarray | None:
     """Return the body's value for each byte; None if it contains unknown operations."""
     values: dict[Any, np.ndarray] = {factor.argument: np.arange(256, dtype=np.uint8)}
     with np.errstate(all="ignore"):

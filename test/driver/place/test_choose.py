@@ -18,8 +18,8 @@ from mirlo.driver.models import open_model
 from mirlo.driver.place import measure
 from mirlo.driver.place.choose import Problem, choose
 from mirlo.driver.place.decision import Decision
-from mirlo.driver.place.known import Known, KnownError
-from mirlo.driver.place.survey import place
+from mirlo.driver.place.store import PlacementStore, PlacementStoreError
+from mirlo.driver.place.survey import place_parts
 from mirlo.extend import CodeGenerator, Target, is_op, register_target
 from mirlo.passes.byoc.restrict import as_text
 from mirlo.passes.byoc.target_list import Targets
@@ -102,7 +102,7 @@ class Fake:
                 (op.operation.name, "llvm") for op in opened.module.body.operations[0].regions[0].blocks[0].operations
             ]
         else:
-            survey = place(opened, targets, as_text(nodes) if nodes is not None else "")
+            survey = place_parts(opened, targets, as_text(nodes) if nodes is not None else "")
             where = [(node.operator, survey.target_of(node.id)) for node in survey.placement.nodes]
         seconds = sum(self.milliseconds.get(found, 0.0) for found in where) / 1000
         return _Run(seconds, 2.0 if self.wrong and self.wrong in dict(where).values() else 1.0)
@@ -123,7 +123,7 @@ class _Run:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "ROUND_SECONDS", 0.0)
+    monkeypatch.setattr(measure, "MIN_ROUND_SECONDS", 0.0)
     monkeypatch.setattr(measure, "PAUSE", 0.0)
 
 
@@ -197,7 +197,7 @@ def test_an_error_of_everything_is_told() -> None:
 
 
 def test_measurements_are_kept(tmp_path: Path) -> None:
-    known = Known(tmp_path / "deep" / "placement.json")
+    known = PlacementStore(tmp_path / "deep" / "placement.json")
     first = _choose(Fake({("relax.exp", "llvm"): 2}), known=known)
     again = Fake({})
     second = _choose(again, known=known)
@@ -212,8 +212,10 @@ def test_measurements_are_kept(tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "placement.json").write_text('{"version": 1, "entries": [')
-    with pytest.raises(KnownError, match=r"placement\.json' holds no measurements of placements: .*; delete it"):
-        _choose(Fake({}), known=Known(tmp_path / "placement.json"))
+    with pytest.raises(
+        PlacementStoreError, match=r"placement\.json' holds no measurements of placements: .*; delete it"
+    ):
+        _choose(Fake({}), known=PlacementStore(tmp_path / "placement.json"))
 
 
 def test_estimates_count_transfers() -> None:

@@ -111,9 +111,15 @@ def test_gathered_tables(kind: str, bits: int, zeros: bool, block: int) -> None:
         if zeros:
             tensors.append(packed("z", kind, RANDOM.integers(0, 16, (rows, blocks))))
     made = node(
-        "GatherBlockQuantized", "w i s z" if zeros else "w i s", "y", domain="com.microsoft", block_size=block, bits=bits,
-        gather_axis=0, quantize_axis=1,
-    )  # fmt: skip
+        "GatherBlockQuantized",
+        "w i s z" if zeros else "w i s",
+        "y",
+        domain="com.microsoft",
+        block_size=block,
+        bits=bits,
+        gather_axis=0,
+        quantize_axis=1,
+    )
     model = build([made], {"i": (I64, ["b", "n"])}, constants, tensors)
     check(model, 1e-6, RANDOM.integers(0, rows, (2, 3)))
 

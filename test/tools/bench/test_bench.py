@@ -19,7 +19,7 @@ from mirlo.runtime.errors import MirloError
 from mirlo.tools.bench import plot, report
 from mirlo.tools.bench.kernels import RooflineLimits, RooflineMeasurement
 from mirlo.tools.bench.measure import EngineRow, ModelRow, _difference, model_name
-from mirlo.tools.bench.peak import make_copy, make_peak
+from mirlo.tools.bench.peak import copy_loop, peak_loop
 from mirlo.tools.bench.processes import EngineError, Process
 from mirlo.tools.bench.results import Results, markdown, text_lines
 
@@ -88,11 +88,11 @@ def test_limits_are_measured_by_the_threads_of_models(threads: int) -> None:
     machine.measure((1 << 15, 1 << 17))
     machine.measure((1 << 17,))
     found = machine._bytes[1 << 17]
-    peak, copy = make_peak(threads), make_copy(1 << 15, 3, threads)
+    peak, copy = peak_loop(threads), copy_loop(1 << 15, 3, threads)
     copy()
     peak.run()
     assert len(machine._flops) == 2 == len(found) and all(x > 0 for x in [*machine._flops, *found])
-    assert peak.flops == threads * make_peak(1).flops
+    assert peak.flops == threads * peak_loop(1).flops
 
 
 def test_tables_show_gaps_where_there_are_any() -> None:

@@ -51,14 +51,14 @@ def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: s
             node.attribute.extend(kept)
     values = [value for value in proto.graph.input if value.name not in known]
     zeros = {value.name: _zeros(value, shapes) for value in values}
-    module = torch.compile(_with_known_shapes(onnx2torch.convert(proto).eval()), backend="inductor")
+    module = torch.compile(_with_constant_shapes(onnx2torch.convert(proto).eval()), backend="inductor")
     made = InductorModel(module, list(zeros), [value.name for value in proto.graph.output])
     made.bind(zeros)
     made.run()
     return made
 
 
-def _with_known_shapes(module: Any) -> Any:
+def _with_constant_shapes(module: Any) -> Any:
     """Make constant shapes of reshapes explicit: otherwise the compiler sees a data-dependent shape."""
     graph = module.graph
     for node in list(graph.nodes):

@@ -66,7 +66,7 @@ def _window(pool: ValuePool, spatial: tuple[int, ...], dilated: bool = True) -> 
     return attributes if all(r <= dim for r, dim in zip(reach, padded, strict=True)) else None
 
 
-def _sees_input(attributes: dict[str, Any], axis: int, dim: int) -> bool:
+def _overlaps_input(attributes: dict[str, Any], axis: int, dim: int) -> bool:
     """Whether each window has a place in the input, of a size of `dim` along this axis."""
     kernel, stride = attributes["kernel_shape"][axis], attributes["strides"][axis]
     if "pads" not in attributes:
@@ -112,7 +112,7 @@ def pool_window(pool: ValuePool) -> NodeDraft | None:
     if attributes is None:
         return None
     # What an implementation makes of windows that lie in the padding alone is its own affair.
-    if not all(_sees_input(attributes, i, dim) for i, dim in enumerate(x.shape[2:])):
+    if not all(_overlaps_input(attributes, i, dim) for i, dim in enumerate(x.shape[2:])):
         return None
     if operator == "AveragePool":
         attributes["count_include_pad"] = pool.number(0, 1)

@@ -77,7 +77,7 @@ def power(pool: ValuePool) -> NodeDraft | None:
 
 
 @plans()
-def least_and_most(pool: ValuePool) -> NodeDraft:
+def min_and_max(pool: ValuePool) -> NodeDraft:
     x = pool.any(kinds="ffiu")
     more = [pool.broadcastable(x) for _ in range(pool.number(1, 2))]
     return NodeDraft(pool.choice(("Max", "Min")), (x, *more), is_exact=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mirlo.tools.fuzz.operators import plans
-from mirlo.tools.fuzz.pool import MOST_ELEMENTS, GraphValue, NodeDraft, ValuePool
+from mirlo.tools.fuzz.pool import MAX_ELEMENTS, GraphValue, NodeDraft, ValuePool
 
 
 def _ints(pool: ValuePool, values: object) -> GraphValue:
@@ -206,7 +206,7 @@ def one_hot(pool: ValuePool) -> NodeDraft:
 def resize(pool: ValuePool) -> NodeDraft | None:
     x = pool.floats(4, 4, dtype=np.float32)
     sizes = [x.shape[0], x.shape[1], pool.choice((1, 2, 4, 7)), pool.choice((1, 3, 6, 8))]
-    if np.prod(sizes) > MOST_ELEMENTS or 1 in sizes[2:]:
+    if np.prod(sizes) > MAX_ELEMENTS or 1 in sizes[2:]:
         return None
     mode = pool.choice(("nearest", "linear"))
     attributes = {"mode": mode, "coordinate_transformation_mode": pool.choice(("half_pixel", "asymmetric"))}

@@ -7,7 +7,7 @@ import numpy as np
 from mirlo.tools.fuzz.operators import plans
 from mirlo.tools.fuzz.pool import GraphValue, NodeDraft, ValuePool
 
-SUMS = ("ReduceSum", "ReduceMean", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp")
+SUM_REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp")
 
 
 def axes_of(pool: ValuePool, x: GraphValue) -> list[int]:
@@ -19,7 +19,7 @@ def axes_of(pool: ValuePool, x: GraphValue) -> list[int]:
 
 @plans(3)
 def reduce(pool: ValuePool) -> NodeDraft:
-    operator = pool.choice((*SUMS, "ReduceMax", "ReduceMin"))
+    operator = pool.choice((*SUM_REDUCTIONS, "ReduceMax", "ReduceMin"))
     x = pool.floats(1, 4)
     axes = pool.constant(np.array(axes_of(pool, x), np.int64)) if pool.chance(0.9) else None
     inputs = (x, axes) if axes is not None else (x,)

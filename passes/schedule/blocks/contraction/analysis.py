@@ -19,7 +19,7 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.block import REDUCE
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, take_apart
+from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, match_multiply_add
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, divisors, form_of, moving
 
 
@@ -98,7 +98,7 @@ def analyze(blocks: Sequence[BlockView], kept: Collection[ir.Value]) -> Contract
         return decline("not exactly one reduction", reductions=sum(b.is_reduction for b in blocks))
     if not block.is_reduction:
         return decline("computes something before the contraction", block=block.name)
-    product = take_apart(block)
+    product = match_multiply_add(block)
     if isinstance(product, Decline):
         return product
     if 0 in block.domain:
@@ -111,7 +111,7 @@ def analyze(blocks: Sequence[BlockView], kept: Collection[ir.Value]) -> Contract
 
 def is_product(block: BlockView) -> bool:
     """Return whether a block is a contraction of two tensors with reuse of both: worth a register tile."""
-    product = take_apart(block)
+    product = match_multiply_add(block)
     if isinstance(product, Decline) or product.lhs.operand == product.rhs.operand:
         return False
     left, right = (moving(factor.operand.map) for factor in (product.lhs, product.rhs))

@@ -17,7 +17,7 @@ MULTIPLIES = ("arith.mulf", "arith.muli")
 
 
 @dataclass(frozen=True)
-class Factor:
+class ProductInput:
     """An operand of the product, and the casts that the body applies to its element before multiplying."""
 
     operand: OperandView
@@ -39,13 +39,13 @@ class Factor:
 class MultiplyAdd:
     """The two operands of a multiply-and-add body."""
 
-    lhs: Factor
-    rhs: Factor
+    lhs: ProductInput
+    rhs: ProductInput
     accumulate_type: Any
     """Type of the accumulator: that of the block, but f32 for half-precision floats."""
 
 
-def take_apart(block: BlockView) -> MultiplyAdd | Decline:
+def match_multiply_add(block: BlockView) -> MultiplyAdd | Decline:
     """Match the product that a block accumulates."""
     if len(block.outputs) != 1 or not block.is_reduction:
         return decline("not a reduction with one output")
@@ -61,7 +61,7 @@ def take_apart(block: BlockView) -> MultiplyAdd | Decline:
         return decline("the body adds something else than a product")
     factors = []
     for value in multiply.operands:
-        factor = _factor(block, value)
+        factor = _match_operand(block, value)
         if isinstance(factor, Decline):
             return factor
         factors.append(factor)
@@ -79,7 +79,7 @@ def _definition(value: ir.Value) -> ir.Operation | None:
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
-def _factor(block: BlockView, value: ir.Value) -> Factor | Decline:
+def _match_operand(block: BlockView, value: ir.Value) -> ProductInput | Decline:
     needed: set[ir.Value] = {value}
     for op in reversed(block.body_ops):
         if any(result in needed for result in op.results):
@@ -91,7 +91,7 @@ def _factor(block: BlockView, value: ir.Value) -> Factor | Decline:
     if operand.is_opaque:
         return decline("an operand is read by the body itself (a gather)")
     ops = tuple(op for op in block.body_ops if any(result in needed for result in op.results))
-    return Factor(operand, argument, ops, value)
+    return ProductInput(operand, argument, ops, value)
 
 
 def emit_init(block: BlockView, kind: ir.Type) -> ir.Attribute:
@@ -113,7 +113,7 @@ def widened(value: Any, kind: ir.Type) -> ir.Value:
     return _cast("arith.extf", value, kind)
 
 
-def narrowed(value: ir.Value, kind: ir.Type) -> ir.Value:
+def convert_accumulator(value: ir.Value, kind: ir.Type) -> ir.Value:
     """Convert an accumulator to the element type of the result."""
     return _cast("arith.truncf", value, kind)
 

@@ -13,7 +13,7 @@ from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.attention_mask import Bound
-from mirlo.passes.schedule.blocks.contraction.body import narrowed, widened
+from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, widened
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import index
@@ -109,7 +109,7 @@ class Work:
         """Return the epilogue's results for an element, by tensor."""
         found = self.found
         (product,) = found.value.place.block.outputs
-        held = {found.total: total, found.weighted: narrowed(weighted, product.element_type)}
+        held = {found.total: total, found.weighted: convert_accumulator(weighted, product.element_type)}
         return self._chain(found.after, held, loops)
 
     @property

@@ -138,7 +138,7 @@ class Code:
         parallel: bool = False,
     ) -> list[Any]:
         """Loop over the tiles of a span: `body(i, *carried)` with the loop's index, or an integer for a single tile."""
-        if D.known(lambda: 0 < span.stop - span.start <= span.size):
+        if D.is_certain(lambda: 0 < span.stop - span.start <= span.size):
             return list(body(span.start, *carried) or ())
         loop = scf.ForOp(self.index(span.start), self.index(span.stop), self.index(span.size), list(carried))
         if parallel:
@@ -156,7 +156,7 @@ class Code:
         Threads divide them as one loop, so that no thread has the smaller tiles for itself, unless they are kept
         `apart`.
         """
-        is_one = len(parts) == 2 and D.known(lambda: parts[1].stop - parts[1].start <= parts[1].size)
+        is_one = len(parts) == 2 and D.is_certain(lambda: parts[1].stop - parts[1].start <= parts[1].size)
         if not parallel or apart or not is_one:
             for number, span in enumerate(parts):
                 self.loop(span, lambda i, number=number: body(i, number), parallel=parallel)

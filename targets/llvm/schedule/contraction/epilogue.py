@@ -7,7 +7,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.blocks.contraction.body import count_operations, narrowed
+from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, count_operations
 from mirlo.passes.schedule.vectors import lane_indices, splat, vector_body
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
@@ -87,7 +87,7 @@ class Epilogue:
         """Emit the elementwise blocks and stores of one vector of accumulators; `seen` caches loads."""
         contraction = self.plan.contraction
         result = contraction.block.outputs[0]
-        values = {result.value: narrowed(total, result.element_type)}
+        values = {result.value: convert_accumulator(total, result.element_type)}
         for s, stage in enumerate(contraction.stages):
             env: dict[Any, Any] = {}
             for a, (argument, cursor) in enumerate(zip(stage.block.index_arguments, places.indices[s], strict=True)):

@@ -8,7 +8,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.passes.schedule.blocks.contraction.body import Factor, MultiplyAdd
+from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, fuse
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
@@ -45,7 +45,7 @@ class DotGroup:
     """Stride along K of the column operand, if it is not stored in groups."""
 
 
-def kind_of_group(product: MultiplyAdd, rows: Factor, columns: Factor, machine: Machine) -> DotGroup | None:
+def kind_of_group(product: MultiplyAdd, rows: ProductInput, columns: ProductInput, machine: Machine) -> DotGroup | None:
     """Select the instruction for products of these operands, if the machine has one."""
     if isinstance(product.accumulate_type, ir.F32Type):
         is_bf16 = all(_widened_by(factor, ("arith.extf",)) is not None for factor in (rows, columns)) and all(
@@ -64,7 +64,7 @@ def kind_of_group(product: MultiplyAdd, rows: Factor, columns: Factor, machine: 
     return DotGroup(2, "vpmaddwd", unsigned[1], unsigned[0], widens=True) if "i16" in machine.dots else None
 
 
-def _widened_by(factor: Factor, casts: Sequence[str]) -> str | None:
+def _widened_by(factor: ProductInput, casts: Sequence[str]) -> str | None:
     """Return the cast that an element undergoes before the product, if it is the only operation."""
     if not factor.body_ops:
         return "none" if factor.result == factor.argument and "arith.extf" in casts else None

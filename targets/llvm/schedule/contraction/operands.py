@@ -13,7 +13,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
-from mirlo.passes.schedule.blocks.contraction.body import Factor
+from mirlo.passes.schedule.blocks.contraction.body import ProductInput
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
 
 
@@ -48,7 +48,7 @@ class WindowIndex:
 class ContractionOperand:
     """An operand of the contraction, as the kernel reads it."""
 
-    factor: Factor
+    factor: ProductInput
     access: TensorAccess
     form: IndexExpr
     """Position in the buffer that the kernel reads: the operand, or its padded copy."""
@@ -69,7 +69,7 @@ class ContractionOperand:
 
 
 def plan_operand(
-    factor: Factor,
+    factor: ProductInput,
     access: TensorAccess,
     axes: Sequence[LoopAxis],
     guarded: Collection[int] = (),
@@ -87,7 +87,7 @@ def plan_operand(
     ranges = [dim.range(extents) for dim in access.dims]
     # Accesses that depend on dynamic sizes may be out of bounds, unless the operand declares that it has no padding.
     beyond = [
-        low < 0 or not D.known(partial(operator.lt, high, size))
+        low < 0 or not D.is_certain(partial(operator.lt, high, size))
         for (low, high), size in zip(ranges, access.shape, strict=True)
     ]
     if not any(beyond):

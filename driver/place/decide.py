@@ -12,7 +12,7 @@ from mirlo.driver.request import CompileRequest
 from mirlo.passes.byoc.target_list import Targets
 
 
-def decide_alone(request: CompileRequest, targets: Targets) -> Decision:
+def decide_placement(request: CompileRequest, targets: Targets) -> Decision:
     """Decide where the nodes of a model go, as the request says, without compiling the model."""
     assert targets.host is not None
     opened = open_model(request.model, request.shapes)

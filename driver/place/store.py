@@ -14,11 +14,11 @@ from mirlo.runtime.errors import MirloError
 VERSION = 1
 
 
-class KnownError(MirloError):
+class PlacementStoreError(MirloError):
     """A file that holds no measurements of placements, or cannot be read or written."""
 
 
-class Known:
+class PlacementStore:
     """Decisions by the key of a model, its targets and this machine. Several processes may add to one file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -37,7 +37,7 @@ class Known:
             temporary.write_text(json.dumps({"version": VERSION, "entries": entries}) + "\n", encoding="utf-8")
             os.replace(temporary, self.path)
         except OSError as error:
-            raise KnownError(f"cannot write '{self.path}': {error.strerror or error}") from error
+            raise PlacementStoreError(f"cannot write '{self.path}': {error.strerror or error}") from error
 
     def _read(self) -> dict[str, dict[str, Any]]:
         if not self.path.exists():
@@ -48,7 +48,9 @@ class Known:
             if not all(isinstance(entry, dict) for entry in entries.values()):
                 raise TypeError("its entries are not objects")
         except OSError as error:
-            raise KnownError(f"cannot read '{self.path}': {error.strerror or error}") from error
+            raise PlacementStoreError(f"cannot read '{self.path}': {error.strerror or error}") from error
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise KnownError(f"'{self.path}' holds no measurements of placements: {error}; delete it") from error
+            raise PlacementStoreError(
+                f"'{self.path}' holds no measurements of placements: {error}; delete it"
+            ) from error
         return entries
