@@ -23,7 +23,7 @@ from mirlo.passes.rules import nearest
 from mirlo.passes.schedule.schedule import SCHEDULES, check_given
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.session import Session
-from mirlo.passes.targets import CompileOptions, Target, TargetError, find_target
+from mirlo.passes.targets import CompileOptions, Target
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.compiled_program import CompiledProgram
 
@@ -152,17 +152,9 @@ class Compiler:
 
 def _host_of(request: CompileRequest, targets: Targets) -> tuple[Target, CompileOptions]:
     """Return the target that compiles what no code generator takes, with its options."""
-    host = targets.host
-    if host is None:
-        raise TargetError(
-            f"target '{targets.names[-1]}' compiles parts of models: name what compiles the rest, '{targets},llvm'"
-        )
-    target = find_target(host.name)
-    if target.pipeline is None or target.emit is None:
-        raise TargetError(f"target '{target.name}' makes no code: it has no pipeline or no emitter")
-    if host.options and not target.takes_options:
-        raise TargetError(f"target '{target.name}' takes no options, found '{host}'")
-    return target, request.options(target.name, host.options)
+    target = targets.host_target
+    assert targets.host is not None
+    return target, request.options(target.name, targets.host.options)
 
 
 def _precision_passes(dtype: str | None, recorded: str | None) -> str:

@@ -18,7 +18,7 @@ from mirlo.driver.tune.inside import time_inside
 from mirlo.driver.tune.measure import Local, Measurer
 from mirlo.driver.tune.ranking import promising, rank_correlation
 from mirlo.driver.tune.tasks import TuningTask, tasks_of
-from mirlo.passes.targets import TargetError
+from mirlo.passes.byoc.target_list import Targets
 
 MAX_TIME_RATIO = 0.97
 """A choice is kept if it takes less than this part of the time, in both measurements."""
@@ -105,9 +105,8 @@ def tune(
 
 def tuned_request(request: CompileRequest) -> CompileRequest:
     """Search for the time that a request gives; the request with what the usual database then holds."""
-    target = request.single_target
-    if target is None or request.tune_seconds is None:
-        raise TargetError("tune: a number of seconds is for one target; run 'mirlo tune' for that which makes kernels")
+    assert request.tune_seconds is not None
+    target = str(Targets.parse(request.target))
     database = Database(default_database())
     tune(
         request.model, database, target=target, threads=request.threads, shapes=request.shapes,
@@ -128,6 +127,11 @@ class _Search:
     start: float
     seconds: float
     report: TuningReport = field(default_factory=lambda: TuningReport(0))
+
+    @property
+    def host(self) -> str:
+        """Return the target that makes the kernels, with its options."""
+        return str(Targets.parse(self.target).host)
 
     def run(self, operators: bool, share: float) -> None:
         """Search through the operators of the model, or through its kernels, for a share of the whole time."""
@@ -169,7 +173,7 @@ class _Search:
             if position and time.monotonic() > until:
                 break
             self.tell(f"timing @{task.function}")
-            waiting.append((self.timer.ratios(task, (), self.target, self.threads).microseconds * task.calls, task))
+            waiting.append((self.timer.ratios(task, (), self.host, self.threads).microseconds * task.calls, task))
         waiting.sort(key=lambda entry: -entry[0])
         whole = sum(cost for cost, _ in waiting) or 1.0
         found: list[tuple[TuningTask, Tuned]] = []
@@ -182,7 +186,7 @@ class _Search:
             whole -= cost
             own = cost / task.calls
             result = replace(
-                search(task, self.timer, self.target, self.threads, part, self.tell, own), operator=operators
+                search(task, self.timer, self.host, self.threads, part, self.tell, own), operator=operators
             )
             self._keep(task, result)
             found.append((task, result))

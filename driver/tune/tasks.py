@@ -11,6 +11,7 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.tir.view import is_tensor_form, prim_functions
 from mirlo.driver.clone import clone_with
 from mirlo.driver.models import open_model, require_sizes
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.locations import node_of
 from mirlo.passes.pipeline import Pipeline
@@ -23,7 +24,7 @@ from mirlo.passes.schedule.tuned import (
     operations_named,
     tuning_key,
 )
-from mirlo.passes.targets import CompileOptions, Target, TargetError, find_target
+from mirlo.passes.targets import CompileOptions, Target, TargetError
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,13 @@ class TuningPoint:
         return self.step.operators.split()
 
 
-def points_of(target: str, options: CompileOptions) -> tuple[list[str], list[TuningPoint]]:
-    """Return the steps of a target's pipeline as text, and the points among them at which choices are applied."""
-    chosen = find_target(target)
+def points_of(targets: Targets, options: CompileOptions) -> tuple[list[str], list[TuningPoint]]:
+    """Return the steps of a pipeline as text, and the points among them at which choices are applied."""
+    chosen = targets.host_target
+    target = chosen.name
     if chosen.pipeline is None or chosen.space is None:
         raise TargetError(f"target '{target}' has nothing to tune: it offers no choices for its kernels")
-    pipeline = Pipeline(chosen.pipeline(options))
+    pipeline = Pipeline(targets.pipeline(options.threads))
     points = [TuningPoint(at, step) for at, step in enumerate(pipeline) if isinstance(step, ApplyTuning)]
     if not points:
         raise TargetError(f"target '{target}' has nothing to tune: its pipeline has no pass '{ApplyTuning.name}'")
@@ -79,12 +81,16 @@ def tasks_of(
 
     Entries of `database` for operators are applied before there are kernels. Known tasks have no prediction.
     """
-    options = CompileOptions(target, threads)
-    steps, points = points_of(target, options)
+    targets = Targets.parse(target)
+    chosen = targets.host_target
+    assert targets.host is not None
+    target = chosen.name
+    options = CompileOptions(target, threads, target_options=targets.host.options)
+    steps, points = points_of(targets, options)
     found = [point for point in points if bool(point.operators) == operators]
     if not found:
         return [], 0
-    point, chosen = found[0], find_target(target)
+    point = found[0]
     opened = open_model(model, shapes)
     module, session = opened.module, opened.session
     require_sizes(module, target)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.passes.options import quote, split_list
-from mirlo.passes.targets import TargetError, find_target
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.targets import HOST, CompileOptions, Target, TargetError, find_target
 
 if TYPE_CHECKING:
     from mirlo.passes.byoc.codegen import CodeGenerator
@@ -69,6 +70,32 @@ class Targets:
     def names(self) -> tuple[str, ...]:
         """Return the names of all targets in order."""
         return tuple(target.name for target in self._all)
+
+    @property
+    def host_target(self) -> Target:
+        """Return the target that compiles what no code generator takes; raise an error if there is none."""
+        if self.host is None:
+            raise TargetError(
+                f"target '{self.names[-1]}' compiles parts of models: name what compiles the rest, '{self},llvm'"
+            )
+        target = find_target(self.host.name)
+        if target.pipeline is None or target.emit is None:
+            raise TargetError(f"target '{target.name}' makes no code: it has no pipeline or no emitter")
+        if self.host.options and not target.takes_options:
+            raise TargetError(f"target '{target.name}' takes no options, found '{self.host}'")
+        return target
+
+    def pipeline(self, threads: int = 1, opt_level: int = 2) -> str:
+        """Return all passes that compile a model for these targets, as text."""
+        target = self.host_target
+        assert self.host is not None
+        assert target.pipeline is not None
+        options = CompileOptions(target.name, threads, opt_level, self.host.options)
+        return ",".join(filter(None, [self.steps(), *map(str, Pipeline(target.pipeline(options)))]))
+
+    def or_host(self) -> Targets:
+        """Return the list with the usual host, where the last target compiles parts of models only."""
+        return self if self.host is not None else Targets(self.generators, Chosen(HOST))
 
     @property
     def _all(self) -> tuple[Chosen, ...]:

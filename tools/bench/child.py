@@ -40,14 +40,14 @@ class Child:
     model: Any
 
     def load(
-        self, engine: str, model: str, threads: int, shapes: Mapping[str, list[int]], cache: str | None
+        self, engine: str, model: str, threads: int, shapes: Mapping[str, list[int]], cache: str | None, **own: str
     ) -> dict[str, Any]:
         start = time.perf_counter()
         module = importlib.import_module(f"mirlo.tools.bench.engines.{engine}")
         imported = time.perf_counter() - start
         before = resident()
         start = time.perf_counter()
-        self.model = module.load(model, threads, shapes, cache)
+        self.model = module.load(model, threads, shapes, cache, **own)
         seconds = time.perf_counter() - start
         found = {"version": self.model.version, "seconds": seconds, "imported": imported}
         return {**found, "before": before, "peak": peak()}

@@ -44,6 +44,8 @@ class MeasurementOptions:
     """The interpreters of engines that are not installed in this one."""
     seed: int = 0
     kernels: bool = True
+    target: str | None = None
+    """What Mirlo compiles for; None for its usual target."""
 
 
 @dataclass
@@ -148,7 +150,8 @@ def _start(
         try:
             process = stack.enter_context(Process(name, settings.pythons.get(name), threads))
             given: Mapping[str, Any] = {key: list(value) for key, value in settings.shapes.items()} if own else sizes
-            order = {"engine": name, "model": str(model), "threads": threads, "shapes": given}
+            order: dict[str, Any] = {"engine": name, "model": str(model), "threads": threads, "shapes": given}
+            order |= {"target": settings.target} if own and settings.target is not None else {}
             loaded = dict(process.ask("load", **order, cache=None))
             if own:
                 facts = dict(process.ask("make_inputs", seed=settings.seed, path=str(inputs), dims=settings.dims))

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.targets import CompileOptions, find_target
 from mirlo.tools.bisect.nodes import Tell
 from mirlo.tools.bisect.submodel import Submodel
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
@@ -54,11 +54,9 @@ def first_departing_pass(part: Submodel, expected: Mapping[str, Any], settings: 
 
 def _steps(settings: TrialOptions) -> list[str]:
     """Return the passes of the pipeline as text."""
-    chosen = find_target(settings.target)
     if settings.pipeline is not None:
         return [str(step) for step in Pipeline(settings.pipeline)]
-    assert chosen.pipeline is not None
-    return [str(step) for step in Pipeline(chosen.pipeline(CompileOptions(settings.target, settings.threads)))]
+    return [str(step) for step in Pipeline(Targets.parse(settings.target).pipeline(settings.threads))]
 
 
 def _text(steps: Sequence[str], chosen: Sequence[int]) -> str:

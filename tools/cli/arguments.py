@@ -7,7 +7,7 @@ from typing import Any
 
 from mirlo.tools.cli.measuring import add_bench, add_cache, add_cache_flags
 from mirlo.tools.cli.search_arguments import add_searches
-from mirlo.tools.cli.values import Shapes, add_cost, add_input, add_shapes, natural, positive, sizes
+from mirlo.tools.cli.values import Shapes, add_cost, add_input, add_shapes, add_target, natural, positive, sizes
 
 __all__ = ["Arguments", "Shapes", "make_parser"]
 
@@ -19,6 +19,7 @@ class Arguments(argparse.Namespace):
     model: str
     output: str | None
     target: str | None
+    given: str | None
     threads: int | None
     shape: list[tuple[str, tuple[int | str, ...]]]
     pipeline: str | None
@@ -114,7 +115,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_shapes(info)
     check = _add(commands, "check", "tell which nodes of an ONNX model can be compiled, which cannot and why")
     check.add_argument("model", metavar="MODEL.onnx", help="the model")
-    check.add_argument("--target", metavar="NAME", help="what to compile it for (default: llvm)")
+    add_target(check)
     check.add_argument("--json", action="store_true", help="print JSON, with every node")
     add_shapes(check)
     importing = _add(commands, "import", "turn an ONNX model into IR")
@@ -186,7 +187,7 @@ def _add_explain(commands: Any) -> None:
     parser.add_argument(
         "subject", metavar="NAME|MODEL", help="an operator, an intrinsic (tir.exp), 'schedule', or the file of a model"
     )
-    parser.add_argument("--target", metavar="NAME", help="whose rules come first (default: llvm)")
+    add_target(parser)
     parser.add_argument("--node", metavar="NAME", help="tell about this node of the model only")
     parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run would use (default: 1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -196,7 +197,8 @@ def _add_explain(commands: Any) -> None:
 
 def _add_check_target(commands: Any) -> None:
     parser = _add(commands, "check-target", "compare what a target computes with numpy, operator by operator")
-    parser.add_argument("target", metavar="TARGET", help="the target to check")
+    parser.add_argument("given", metavar="TARGET", nargs="?", help="the target to check, as --target takes it")
+    add_target(parser)
     parser.add_argument(
         "--operator",
         metavar="NAME",
@@ -211,14 +213,7 @@ def _add_check_target(commands: Any) -> None:
 
 def _add_compilation(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("compilation")
-    group.add_argument(
-        "--targets",
-        "--target",
-        dest="target",
-        metavar="NAME,...",
-        help="what to make code for (default: llvm, this machine's CPU); with several, the first ones' code generators "
-        "take what they can, the last one compiles the rest: 'onednn,llvm'. Options of one: 'c{compiler=clang},llvm'",
-    )
+    add_target(group)
     add_cost(group)
     group.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
     add_shapes(group)

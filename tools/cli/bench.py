@@ -24,6 +24,10 @@ def execute(arguments: Arguments) -> None:
         require_file(model)
         if is_compiled(model):
             raise CommandError(f"{model} is compiled already: others cannot run it; name the model that it is from")
+    if arguments.target is not None:
+        from mirlo.passes.byoc.target_list import Targets
+
+        Targets.parse(arguments.target)
     report = Path(arguments.report) if arguments.report else None
     if report is not None:
         check_path(report)
@@ -52,6 +56,7 @@ def run(arguments: Arguments) -> Results:
         pythons=dict(arguments.python),
         seed=arguments.seed,
         kernels=bool(arguments.kernels),
+        target=arguments.target,
     )
     rows = []
     with Progress("bench", arguments.verbose) as progress:

@@ -43,18 +43,22 @@ def execute(arguments: Arguments) -> None:
 def _refused(check: ModelCheck, target: str) -> list[LegalizationRecord]:
     """Return the operators that no legalization of the target takes."""
     from mirlo.dialects.bindings import ir
+    from mirlo.passes.byoc.target_list import Targets
     from mirlo.passes.legalize.conversion import LegalizationRecord
     from mirlo.passes.pipeline import PassFailed, Pipeline
     from mirlo.passes.session import Session
-    from mirlo.passes.targets import find_target
 
-    find_target(target)
+    targets = Targets.parse(target).or_host()
+    host = targets.host_target.name
+    divided = f"{targets.dividing()}," if targets.generators else ""
     session = Session(check.params)
     with check.module.context as context, ir.Location.unknown():
         # The records contain all that the diagnostics would.
         handler = context.attach_diagnostic_handler(lambda found: True)
         try:
-            Pipeline(f"builtin.module(simplify,remove-dead,legalize{{target={target}}})").run(check.module, session)
+            Pipeline(f"builtin.module({divided}simplify,remove-dead,legalize{{target={host}}})").run(
+                check.module, session
+            )
         except PassFailed as failure:
             records = [note for note in session.notes if isinstance(note, LegalizationRecord) and note.rule is None]
             if not records:

@@ -12,11 +12,13 @@ from mirlo.tools.cli.progress import Progress
 
 def execute(arguments: Arguments) -> None:
     """Check the target and print the matrix; wrong results and failures are an error."""
-    from mirlo.passes.targets import find_target
+    from mirlo.passes.byoc.target_list import Targets
     from mirlo.tools.conformance.check import FAILED, WRONG, check_target
     from mirlo.tools.conformance.matrix import as_json, markdown, text_lines
 
-    target = find_target(arguments.target or "").name
+    if (arguments.target is None) == (arguments.given is None):
+        raise CommandError("which target? mirlo check-target TARGET, or --target TARGET")
+    target = str(Targets.parse(arguments.target or arguments.given or "").or_host())
     wanted = _operator_names(arguments.operator)
     with Progress(f"checking {target}", arguments.verbose) as progress:
         matrix = check_target(target, wanted, lambda done, count: progress(f"{done} of {count}"))

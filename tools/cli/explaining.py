@@ -26,7 +26,10 @@ def _explain_rules(arguments: Arguments) -> None:
 
     if arguments.node or arguments.shape or arguments.dim:
         raise CommandError("--node, --shape and --dim are for models")
-    chains = rule_chains(arguments.subject, arguments.target or "llvm")
+    from mirlo.passes.byoc.target_list import Targets
+
+    targets = Targets.parse(arguments.target or "llvm")
+    chains = [chain for name in targets.names for chain in rule_chains(arguments.subject, name)]
     if arguments.json:
         print(json.dumps([chain_json(chain) for chain in chains], indent=2))
     else:

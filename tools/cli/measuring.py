@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from mirlo.tools.cli.values import add_dims, add_shape
+from mirlo.tools.cli.values import add_dims, add_shape, add_target
 
 Add = Callable[[Any, str, str], argparse.ArgumentParser]
 MAX_GAP_MS = 60_000.0
@@ -61,6 +61,7 @@ def add_bench(commands: Any, add: Add, positive: Callable[[str], int]) -> argpar
         "--python", metavar="NAME=PATH", type=interpreter_of, action="append", default=[],
         help="the Python in whose environment an engine is installed",
     )  # fmt: skip
+    add_target(parser)
     add_shape(parser)
     add_dims(parser, "the size with which a dynamic dim runs; the model is compiled for any")
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="of the random inputs (default: 0)")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mirlo.tools.cli.measuring import add_cache_flags
-from mirlo.tools.cli.values import add_cost, add_input, add_shapes, natural, positive
+from mirlo.tools.cli.values import add_cost, add_input, add_shapes, add_target, natural, positive
 from mirlo.tools.fuzz.modes import MODES
 
 Add = Callable[[Any, str, str], argparse.ArgumentParser]
@@ -38,7 +38,7 @@ def _add_bisect(commands: Any, add: Add) -> None:
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="the folder for what reproduces it (default: MODEL-bisect, here)"
     )
-    parser.add_argument("--target", metavar="NAME", help="what to make code for (default: llvm)")
+    add_target(parser)
     parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
     parser.add_argument("--pipeline", metavar="TEXT", help="passes to run instead of the target's")
     add_shapes(parser)
@@ -52,7 +52,7 @@ def _add_fuzz(commands: Any, add: Add) -> None:
     length.add_argument("--count", metavar="N", type=positive, default=100, help="how many (default: 100)")
     length.add_argument("--minutes", metavar="M", type=positive, help="as many as there is time for")
     parser.add_argument("--seed", metavar="S", type=natural, default=0, help="the first seed (default: 0)")
-    parser.add_argument("--target", metavar="NAME", help="what to make code for (default: llvm)")
+    add_target(parser)
     parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
     parser.add_argument("--processes", metavar="N", type=positive, default=1, help="processes at a time (default: 1)")
     parser.add_argument("--timeout", metavar="S", type=positive, default=120, help="seconds for one (default: 120)")
@@ -65,7 +65,7 @@ def _add_tune(commands: Any, add: Add) -> None:
     parser.add_argument("model", metavar="MODEL", nargs="?", help="an ONNX model, or IR; none: print what was found")
     parser.add_argument("--seconds", metavar="S", type=positive, default=60, help="time to spend (default: 60)")
     parser.add_argument("--database", metavar="FILE", help="where to keep what is found (default: with the cache)")
-    parser.add_argument("--target", metavar="NAME", help="what to make code for (default: llvm)")
+    add_target(parser)
     parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
     parser.add_argument("--ray", metavar="ADDRESS", help="time kernels on a Ray cluster; 'local' starts one here")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -75,10 +75,7 @@ def _add_tune(commands: Any, add: Add) -> None:
 def _add_partition(commands: Any, add: Add) -> None:
     parser = add(commands, "partition", "tell which parts of a model go to which target, and why; makes no code")
     parser.add_argument("model", metavar="MODEL", help="an ONNX model, or IR")
-    parser.add_argument(
-        "--targets", "--target", dest="target", metavar="NAME,...", required=True,
-        help="code generators in the order of their priority, then what compiles the rest: 'onednn,llvm'",
-    )  # fmt: skip
+    add_target(parser, required=True)
     parser.add_argument(
         "--report", dest="reports", metavar="FILE", action="append", default=[],
         help="write all that is known to a file: .html, .json, .txt; may be given several times",

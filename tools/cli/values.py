@@ -19,6 +19,19 @@ def add_input(parser: Any) -> None:
     )
 
 
+def add_target(parser: Any, required: bool = False) -> None:
+    """`--target`, as `mirlo.compile` takes it: a name, or a list, with options in braces."""
+    parser.add_argument(
+        "--target",
+        "--targets",
+        dest="target",
+        metavar="NAME,...",
+        required=required,
+        help="what to make code for (default: llvm, this machine's CPU); with several, the first ones' code generators "
+        "take what they can, the last one compiles the rest: 'onednn,llvm'. Options of one: 'c{compiler=clang},llvm'",
+    )
+
+
 def add_cost(parser: Any) -> None:
     parser.add_argument(
         "--cost",

@@ -14,6 +14,7 @@ from mirlo.driver.build import build
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.driver.strategies import StrategyRecord
 from mirlo.driver.tune.database import open_database
+from mirlo.passes.byoc.records import Placement
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.locations import describe, names_of
@@ -35,6 +36,8 @@ class ExplainedNode:
     kernels: list[str] = field(default_factory=list)
     tuned: dict[str, int] = field(default_factory=dict)
     """What measurements chose for one of its operators."""
+    given_to: list[str] = field(default_factory=list)
+    """The patterns of code generators that took operators of it."""
 
 
 @dataclass
@@ -86,19 +89,20 @@ def explain_model(
 
     `tune` says which database of measured choices is used, as for `mirlo.compile`.
     """
-    from mirlo.passes.targets import CompileOptions, TargetError, find_target
+    from mirlo.passes.byoc.target_list import Targets
+    from mirlo.passes.targets import CompileOptions
 
-    chosen = find_target(target)
-    if chosen.pipeline is None:
-        raise TargetError(f"target '{target}' makes no code: it has no pipeline")
+    targets = Targets.parse(target).or_host()
+    host = targets.host_target
+    assert targets.host is not None
     opened = open_model(model, shapes)
     module, session = opened.module, opened.session
-    require_sizes(module, target)
+    require_sizes(module, host.name)
     session.options["legalize"] = dict(legalize or {})
     session.options[TUNING] = open_database(tune)
-    options = CompileOptions(target, threads)
+    options = CompileOptions(host.name, threads, target_options=targets.host.options)
     session.options["strategies"] = bind_strategies(strategies, options, session, build)
-    pipeline = Pipeline(opened.pipeline or chosen.pipeline(options))
+    pipeline = Pipeline(opened.pipeline or targets.pipeline(threads))
     watch = _Watch()
     failure = None
     with module.context, ir.Location.unknown():
@@ -196,6 +200,18 @@ def _assemble(
         elif isinstance(note, TuningRecord):
             for name in note.nodes:
                 nodes.setdefault(name, ExplainedNode(name)).tuned |= note.values
+        elif isinstance(note, Placement):
+            _note_taken(note, nodes)
     memory = [note for note in notes if isinstance(note, MemoryRecord)]
     measured = [note for note in notes if isinstance(note, StrategyRecord)]
     return Explanation(target, list(nodes.values()), list(kernels.values()), memory, measured, failure)
+
+
+def _note_taken(placement: Placement, nodes: dict[str, ExplainedNode]) -> None:
+    """Note the patterns of code generators at the nodes that they took."""
+    for taken in placement.taken:
+        for at in taken.nodes:
+            node = placement.nodes[at]
+            for name in node.names or (node.place,):
+                given = nodes.setdefault(name, ExplainedNode(name)).given_to
+                given += [taken.pattern] if taken.pattern not in given else []

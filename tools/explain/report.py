@@ -49,7 +49,9 @@ def _node(node: ExplainedNode, failed: bool) -> Iterator[str]:
         yield f"  measured best: {_choices(node.tuned)}"
     for record in node.operators:
         yield from _operator(record)
-    if not node.operators and failed:
+    if node.given_to:
+        yield f"  taken by a code generator, as {', '.join(node.given_to)}"
+    elif not node.operators and failed:
         yield "  nothing is known of it: the compilation failed"
     elif not node.operators:
         how = "it is part of what others compute" if node.kernels else "it was simplified away, or its result is known"

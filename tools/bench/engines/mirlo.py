@@ -56,7 +56,9 @@ def _import_compiler() -> None:
 _import_compiler()
 
 
-def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> MirloModel:
+def load(
+    model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None, target: str = "llvm"
+) -> MirloModel:
     """Compile; `cache` is the folder of the cache, or None."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -64,5 +66,5 @@ def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: s
         name = version("mirlo")
     except PackageNotFoundError:
         name = "checkout"
-    executable = compile_model(model, threads=threads, shapes=shapes or None, cache=cache or False)
+    executable = compile_model(model, target, threads=threads, shapes=shapes or None, cache=cache or False)
     return MirloModel(executable, name)
