@@ -10,8 +10,8 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import NotForThisMachine
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.params import ParameterStore
-from mirlo.runtime.program_file import part_row
-from mirlo.runtime.specialized import parts_of
+from mirlo.runtime.program_file import artifact_row
+from mirlo.runtime.specialized import read_builds
 from mirlo.runtime.unloaded import UnloadedModel
 
 LOADER = "fat"
@@ -60,7 +60,7 @@ def save_fat(path: str | os.PathLike[str], builds: Sequence[Artifact], store: Pa
     """Write builds of a model, and the weights of all of them, to one file."""
     rows, code = [], []
     for build in builds:
-        row, own = part_row(build)
+        row, own = artifact_row(build)
         rows.append(row)
         code.append(own)
     names = {spec.name: spec for build in builds for spec in build.params}
@@ -77,4 +77,4 @@ def fat_of(
     path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore, device: int | None = None
 ) -> FatExecutable:
     """Return the model in a file that was read."""
-    return choose(parts_of(path, artifact, store), store, device)
+    return choose(read_builds(path, artifact, store), store, device)
