@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mirlo.dialects.bindings import ir
 from mirlo.passes.figures import Figures
 from mirlo.passes.targets import CompileOptions, Target
+
+if TYPE_CHECKING:
+    from mirlo.dialects.bindings import ir
 
 
 def _pipeline(options: Any = None) -> str:
