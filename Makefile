@@ -69,6 +69,12 @@ test-emulated: $(VENV)/ready
 	$(BIN)/python test/targets/nvvm/emulated_models.py --chip sm_90a
 	$(BIN)/python test/targets/nvvm/emulated_matrix.py --chip sm_90a
 
+# On an emulated AArch64 (qemu-user-static, gcc-aarch64-linux-gnu): all operators of target llvm, then models. Minutes;
+# `make test` has a sample.
+test-arm: $(VENV)/ready
+	$(BIN)/python test/support/emulated_aarch64.py
+	MIRLO_ARM_MODELS=1 $(BIN)/pytest -q -rs test/targets/llvm/library -k aarch64
+
 bench-gpu: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,cuda]'
 	$(BIN)/python -m benchmarks.gpu --cache $(MODELS)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import emulated_aarch64
 import numpy as np
 import onnx
 import pytest
@@ -22,7 +25,6 @@ from mirlo.targets.c.compiler import find_compiler
 from mirlo.targets.llvm.library.build import link_model
 from mirlo.targets.llvm.library.description import LibraryError, describe
 from mirlo.targets.llvm.library.sources import RUN_TIME, model_header, run_time_files
-from mirlo.targets.llvm.processor import host_processor
 
 pytestmark = needs_c_compiler
 RNG = np.random.default_rng(0)
@@ -183,20 +185,16 @@ def test_models_without_a_library_say_why() -> None:
         describe(made.artifact, _store(made), "m")
 
 
-QEMU = "qemu-aarch64-static"
+needs_emulator = pytest.mark.skipif(bool(emulated_aarch64.missing()), reason=emulated_aarch64.missing() or "there is")
 
 
-@pytest.mark.skipif(
-    shutil.which(QEMU) is None or shutil.which("aarch64-linux-gnu-gcc") is None,
-    reason="there is no emulated AArch64: install qemu-user-static and gcc-aarch64-linux-gnu",
-)
-@pytest.mark.skipif(host_processor().arch == "aarch64", reason="this machine is an AArch64")
+@needs_emulator
 @pytest.mark.parametrize("name", MODELS)
 def test_programs_for_aarch64_under_emulation(name: str, tmp_path: Path) -> None:
     make, inputs = MODELS[name]
     program = make_program(
-        make(), tmp_path, "aarch64-linux-gnu-gcc", "llvm{cpu=neoverse-n1 triple=aarch64-linux-gnu}", threads=2,
-        flags=["-static"], runner=[QEMU],
+        make(), tmp_path, emulated_aarch64.COMPILER, emulated_aarch64.TARGET, threads=2, flags=["-static"],
+        runner=[emulated_aarch64.EMULATOR],
     )  # fmt: skip
     expected = mirlo.compile(make(), cache=False, jobs=1).run(inputs).values()
     for found, wanted in zip(program.run(inputs), expected, strict=True):
@@ -204,3 +202,29 @@ def test_programs_for_aarch64_under_emulation(name: str, tmp_path: Path) -> None
             np.testing.assert_array_equal(found, wanted)
         else:
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@needs_emulator
+def test_operators_on_an_emulated_aarch64() -> None:
+    """A sample of `make test-arm`."""
+    names = ["relax.matmul", "relax.conv", "relax.softmax", "relax.max_pool", "tir.exp", "tir.pow"]
+    done = subprocess.run(
+        [sys.executable, emulated_aarch64.__file__, *names], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ", 0 wrong, 0 failed" in done.stdout
+
+
+@needs_emulator
+@pytest.mark.skipif("MIRLO_ARM_MODELS" not in os.environ, reason="part of `make test-arm`")
+@pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "bert_base", "gpt2", "vit_base"])
+def test_reduced_models_on_an_emulated_aarch64(name: str, tmp_path: Path) -> None:
+    path = reduced(name, tmp_path)
+    executable = mirlo.compile(path, threads=2, cache=False)
+    inputs = executable.random_inputs(0)
+    program = make_program(
+        path, tmp_path, emulated_aarch64.COMPILER, emulated_aarch64.TARGET, threads=2, flags=["-static"],
+        runner=[emulated_aarch64.EMULATOR], weights="embed",
+    )  # fmt: skip
+    for found, wanted in zip(program.run(inputs, 1, 1), executable.run(inputs).values(), strict=True):
+        assert np.abs(found - wanted).max() <= 1e-6 * np.abs(wanted).max()
