@@ -31,6 +31,8 @@ class _Scores:
     transposed: bool
     scale: float = 1.0
     masks: list[Any] = field(default_factory=list)
+    is_expanded: bool = False
+    """Whether the product is expanded in the dims of the batch before the masks are added."""
 
 
 @recognize("relax.matmul")
@@ -51,6 +53,9 @@ def attention(op: ir.OpView, b: Rewriter) -> Any:
     query = _move_scale(scores.query, scores, b)
     keys = _move_scale(scores.keys, scores, b)
     key = keys if scores.transposed else _swapped(keys, b)
+    if scores.is_expanded:
+        batch = tuple(kind_of(op.output).shape[: rank - 2])
+        query, key = (b.emit(OPS["expand"], v, shape=batch + tuple(kind_of(v).shape[rank - 2 :])) for v in (query, key))
     if len({kind_of(v).dtype for v in (query, key, value)}) != 1 or any(
         kind_of(v).shape[: rank - 2] != kind_of(op.output).shape[: rank - 2] for v in (query, key, value)
     ):
@@ -106,7 +111,7 @@ def _weights(value: ir.Value, b: Rewriter) -> Any | Decline:
 def _scores(value: Any, b: Rewriter) -> _Scores | Decline:
     """Decompose scores from the last operation up to the product."""
     masks: list[Any] = []
-    scale, shape = 1.0, kind_of(value).shape
+    scale, shape, is_expanded = 1.0, kind_of(value).shape, False
     while True:
         if not only_use(value) or not beside(value, b):
             return decline("scores are used by something else")
@@ -115,7 +120,12 @@ def _scores(value: Any, b: Rewriter) -> _Scores | Decline:
         if (product := defining(value, "relax.matmul")) is not None:
             if product.transpose_lhs or product.out_dtype is not None:
                 return decline("the query is transposed, or the scores are summed up in another type")
-            return _Scores(product.lhs, product.rhs, bool(product.transpose_rhs), scale, masks)
+            return _Scores(product.lhs, product.rhs, bool(product.transpose_rhs), scale, masks, is_expanded)
+        expanded = _expanded_batch(value)
+        if expanded is not None:
+            value, is_expanded = expanded, True
+            shape = kind_of(value).shape
+            continue
         step = _split_scale(value, b)
         if step is not None:
             value, factor = step
@@ -123,11 +133,22 @@ def _scores(value: Any, b: Rewriter) -> _Scores | Decline:
             continue
         if scale != 1.0:
             return decline("a factor stands after something else than the product")
+        if is_expanded:
+            return decline("scores are expanded between two masks")
         found = _masked(value, shape, b)
         if found is None:
             return decline("scores are no product with a factor and a mask", operation=_name(value))
         value, mask = found
         masks.append(mask)
+
+
+def _expanded_batch(value: Any) -> Any | None:
+    """Return the matrices of which a value is the expansion in the dims of the batch."""
+    expand = defining(value, "relax.expand")
+    if expand is None:
+        return None
+    source, target = kind_of(expand.x).shape, kind_of(value).shape
+    return expand.x if len(source) == len(target) and source[-2:] == target[-2:] else None
 
 
 def _split_scale(value: Any, b: Rewriter) -> tuple[Any, float] | None:
@@ -169,6 +190,9 @@ def _leads_to_product(value: Any, depth: int = 0) -> bool:
     """Return whether a value is a matrix product up to scales and masks, to tell scores from masks in a sum."""
     if defining(value, "relax.matmul") is not None:
         return True
+    inner = _expanded_batch(value)
+    if inner is not None:
+        return depth <= 4 and _leads_to_product(inner, depth + 1)
     steps = (defining(value, name) for name in ("relax.add", "relax.multiply", "relax.divide", "relax.where"))
     step = next((op for op in steps if op is not None), None)
     if step is None or depth > 4:

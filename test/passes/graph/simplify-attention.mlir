@@ -134,3 +134,21 @@ func.func @declined(%q: tensor<1x2x6x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tens
   %10 = "relax.matmul"(%9, %v) : (tensor<1x2x6x6xf32>, tensor<1x2x6x16xf32>) -> tensor<1x2x6x16xf32>
   return %2, %5, %4, %10 : tensor<1x2x6x16xf32>, tensor<1x2x6x16xf32>, tensor<1x2x6x6xf32>, tensor<1x2x6x16xf32>
 }
+
+// The batch of a mask has another name than that of the scores, and either may be 1: query and key are expanded instead.
+// CHECK-LABEL: func.func @mask_of_another_batch(
+// CHECK-DAG:     %[[Q:.*]] = "relax.expand"(%arg0) {shape = ["N", 2, "s", 8]}
+// CHECK-DAG:     %[[K:.*]] = "relax.expand"(%arg1) {shape = ["N", 2, "s", 8]}
+// CHECK-DAG:     %[[V:.*]] = "relax.expand"(%arg2) {shape = ["N", 2, "s", 8]}
+// CHECK-DAG:     %[[M:.*]] = "relax.expand"(%arg3) {shape = ["N", 1, 1, "s"]}
+// CHECK:         "relax.attention"(%[[Q]], %[[K]], %[[V]], %[[M]])
+func.func @mask_of_another_batch(%q: tensor<?x2x?x8xf32, #relax.dims<["n", 2, "s", 8]>>, %k: tensor<?x2x?x8xf32, #relax.dims<["n", 2, "s", 8]>>, %v: tensor<?x2x?x8xf32, #relax.dims<["n", 2, "s", 8]>>, %m: tensor<?x1x1x?xf32, #relax.dims<["m", 1, 1, "s"]>>) -> tensor<?x2x?x8xf32, #relax.dims<["N", 2, "s", 8]>> {
+  %0 = "relax.matmul"(%q, %k) {transpose_rhs = true} : (tensor<?x2x?x8xf32, #relax.dims<["n", 2, "s", 8]>>, tensor<?x2x?x8xf32, #relax.dims<["n", 2, "s", 8]>>) -> tensor<?x2x?x?xf32, #relax.dims<["n", 2, "s", "s"]>>
+  %1 = "relax.expand"(%0) {shape = ["N", 2, "s", "s"]} : (tensor<?x2x?x?xf32, #relax.dims<["n", 2, "s", "s"]>>) -> tensor<?x2x?x?xf32, #relax.dims<["N", 2, "s", "s"]>>
+  %2 = "relax.expand"(%m) {shape = ["N", 1, 1, "s"]} : (tensor<?x1x1x?xf32, #relax.dims<["m", 1, 1, "s"]>>) -> tensor<?x1x1x?xf32, #relax.dims<["N", 1, 1, "s"]>>
+  %3 = "relax.add"(%1, %2) : (tensor<?x2x?x?xf32, #relax.dims<["N", 2, "s", "s"]>>, tensor<?x1x1x?xf32, #relax.dims<["N", 1, 1, "s"]>>) -> tensor<?x2x?x?xf32, #relax.dims<["N", 2, "s", "s"]>>
+  %4 = "relax.softmax"(%3) : (tensor<?x2x?x?xf32, #relax.dims<["N", 2, "s", "s"]>>) -> tensor<?x2x?x?xf32, #relax.dims<["N", 2, "s", "s"]>>
+  %5 = "relax.expand"(%v) {shape = ["N", 2, "s", 8]} : (tensor<?x2x?x8xf32, #relax.dims<["n", 2, "s", 8]>>) -> tensor<?x2x?x8xf32, #relax.dims<["N", 2, "s", 8]>>
+  %6 = "relax.matmul"(%4, %5) : (tensor<?x2x?x?xf32, #relax.dims<["N", 2, "s", "s"]>>, tensor<?x2x?x8xf32, #relax.dims<["N", 2, "s", 8]>>) -> tensor<?x2x?x8xf32, #relax.dims<["N", 2, "s", 8]>>
+  return %6 : tensor<?x2x?x8xf32, #relax.dims<["N", 2, "s", 8]>>
+}
