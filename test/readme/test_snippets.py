@@ -101,7 +101,7 @@ def test_paths_exist() -> None:
     assert shipped <= folders
 
 
-@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in DOCS.glob("*.md"))])
+@pytest.mark.parametrize("page", ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.glob("**/*.md"))])
 def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for link, section in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", text):
