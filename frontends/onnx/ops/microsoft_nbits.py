@@ -118,7 +118,7 @@ def _grouped(node: Node, weights: Any, scales: Any, zeros: Any) -> Any:
 
 @converter("GatherBlockQuantized", domain=DOMAIN)
 def gather_block_quantized(node: Node) -> Any:
-    """Gather rows of a quantized table together with their scales and zero points. Indices outside give zeros."""
+    """Gather rows of a quantized table together with their scales and zero points."""
     data, axis = node.type(0), node.attr.int("gather_axis", 0)
     quantized_axis, block = node.attr.int("quantize_axis", 1), node.attr.int("block_size", 128)
     bits = node.attr.int("bits", 4)

@@ -428,7 +428,8 @@ class FloatKernel(ProductKernel):
             for i in range(size):
                 self.put(accumulators, C.offset(first, i), made[i * PAIR : (i + 1) * PAIR])
 
-        size = C.index(TILE_ROWS)
-        whole = C.times(create("arith.divui", count.type, count, size), size)
-        C.loop(C.index(0), whole, lambda i: rows(i, TILE_ROWS), step=TILE_ROWS)
-        C.loop(whole, count, lambda i: rows(i, 1))
+        done = C.index(0)
+        for size in (TILE_ROWS, 4, 2, 1):
+            stop = C.times(create("arith.divui", count.type, count, C.index(size)), C.index(size))
+            C.loop(done, stop, lambda i, size=size: rows(i, size), step=size)
+            done = stop

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from onnx_models import F32, I64, make_model, node
 
 import mirlo
+from mirlo.frontends.onnx.importer import import_model
 
 RANDOM = np.random.default_rng(0)
 FOUR = {"u4": TensorProto.UINT4, "i4": TensorProto.INT4}
@@ -74,15 +75,9 @@ def test_packed_tensors_are_not_expanded() -> None:
     tensors = [packed("w", "u4", RANDOM.integers(0, 16, (512, 512)))]
     nodes = [node("DequantizeLinear", "w s", "r", axis=0, block_size=32), node("MatMul", "x r", "y")]
     model = build(nodes, {"x": (F32, ["m", 512])}, {"s": np.ones((16, 512), np.float32)}, tensors)
-    module, store = mirlo.import_onnx(model) if hasattr(mirlo, "import_onnx") else _imported(model)
+    module, store = import_model(model)
     assert store.nbytes == 512 * 512 // 2 + 16 * 512 * 4
     assert "relax.unpack" in str(module)
-
-
-def _imported(model: Any) -> tuple[Any, Any]:
-    from mirlo.frontends.onnx.importer import import_model
-
-    return import_model(model)
 
 
 GATHERED = [
@@ -110,16 +105,9 @@ def test_gathered_tables(kind: str, bits: int, zeros: bool, block: int) -> None:
         tensors.append(packed("w", kind, RANDOM.integers(0, 16, (rows, columns))))
         if zeros:
             tensors.append(packed("z", kind, RANDOM.integers(0, 16, (rows, blocks))))
-    made = node(
-        "GatherBlockQuantized",
-        "w i s z" if zeros else "w i s",
-        "y",
-        domain="com.microsoft",
-        block_size=block,
-        bits=bits,
-        gather_axis=0,
-        quantize_axis=1,
-    )
+    names = "w i s z" if zeros else "w i s"
+    attributes = {"block_size": block, "bits": bits, "gather_axis": 0, "quantize_axis": 1}
+    made = node("GatherBlockQuantized", names, "y", domain="com.microsoft", **attributes)
     model = build([made], {"i": (I64, ["b", "n"])}, constants, tensors)
     check(model, 1e-6, RANDOM.integers(0, rows, (2, 3)))
 
