@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx import dimensions
 from mirlo.frontends.onnx.dimensions import Undecided
@@ -194,7 +195,8 @@ def _cast(node: Node, wanted: DType) -> np.ndarray:
     data = known_elements(node, 0)
     node.attr.ignore("saturate", "round_mode")  # they concern low-precision types, which are not folded here
     if data.dtype == object:
-        if wanted is not node.type(0).dtype:
+        is_length = wanted.name == "i32" and data.size == 1 and _is_dim(data.reshape(-1)[0])
+        if wanted is not node.type(0).dtype and not is_length:
             raise Undecided
         return data
     if not (wanted.is_integer or wanted.is_bool or wanted.name in ("f64", "f32", "f16", "bf16")):
@@ -202,6 +204,11 @@ def _cast(node: Node, wanted: DType) -> np.ndarray:
     if data.dtype.kind == "f" and not wanted.is_float and not np.isfinite(data).all():
         raise Undecided
     return data.astype(wanted.to_numpy())
+
+
+def _is_dim(element: Any) -> bool:
+    """Return whether an element is a dim of an input, which fits 32 bits where its number of elements does."""
+    return isinstance(element, SymbolicDim) and element.is_symbol
 
 
 @folder("Where")

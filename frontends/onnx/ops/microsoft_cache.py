@@ -14,9 +14,10 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.attention import split_heads
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, positions
+from mirlo.frontends.onnx.values import as_dim
 
 DOMAIN = "com.microsoft"
-PAST_KEY, PAST_VALUE, LAST_PLACE, TOTAL, COS, SIN, POSITIONS, BIAS = 3, 4, 5, 6, 7, 8, 9, 10
+PAST_KEY, PAST_VALUE, LAST_PLACE, TOTAL, COS, SIN, POSITIONS, BIAS, SINK = range(3, 12)
 HIDDEN = -1e9
 
 
@@ -26,6 +27,8 @@ class _TokenPositions:
 
     first: Any
     each: Any
+    last: Any
+    """The last position of each sequence after this step: [batch, 1]."""
 
 
 @converter("GroupQueryAttention", domain=DOMAIN)
@@ -33,11 +36,12 @@ def group_query_attention(node: Node) -> Any:
     """Attend new tokens to the cache and, causally, to each other.
 
     Inputs: query (or all three, packed), key, value, cache of keys and of values, the last used position of each
-    sequence after this step, the maximum length, cos and sin of the rotation by position, positions, bias of scores.
+    sequence after this step, the maximum length, cos and sin of the rotation by position, positions, bias of scores,
+    sinks of the heads. The cache afterwards has as many rows as before, unless the longest sequence needs more.
     """
     heads, kv_heads = node.attr.int("num_heads"), node.attr.int("kv_num_heads")
-    for name, plain in (("softcap", 0.0), ("smooth_softmax", 0), ("qk_output", 0)):
-        if name in node.attr and node.attr.plain(name) != plain:
+    for name in ("qk_output", "sliding_window_cache"):
+        if name in node.attr and node.attr.plain(name) != 0:
             raise NodeError(f"attribute '{name}' = {node.attr.plain(name)} is not supported")
     query, key, value = _projected(node, heads, kv_heads)
     batch, _, length, size = type_of(query).shape
@@ -54,7 +58,7 @@ def group_query_attention(node: Node) -> Any:
     else:
         node.ignore(TOTAL)
     mask = _mask(node, places, type_of(key).shape[2], type_of(query))
-    result = node.emit("attention", query, key, value, mask, scale=node.attr.float("scale", 0.0) or None)
+    result = _attended(node, query, key, value, mask)
     rows = node.emit("permute", result, axes=(0, 2, 1, 3))
     return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value
 
@@ -80,7 +84,44 @@ def _token_positions(node: Node, batch: Dim, length: Dim) -> _TokenPositions:
         first = node.emit("maximum", first, node.constant(np.int64(0)))
     else:
         first = node.emit("full", shape=(batch, 1), value=0.0, dtype="i64")
-    return _TokenPositions(first, node.emit("add", first, node.emit("expand_dims", positions(node, length), axes=[0])))
+    each = node.emit("add", first, node.emit("expand_dims", positions(node, length), axes=[0]))
+    return _TokenPositions(first, each, last)
+
+
+def _attended(node: Node, query: Any, key: Any, value: Any, mask: Any) -> Any:
+    """Attend; with capped scores or sinks as products and a softmax over the scores."""
+    scale, cap = node.attr.float("scale", 0.0), node.attr.float("softcap", 0.0)
+    is_smooth = node.attr.int("smooth_softmax", 0) == 1
+    if cap < 0:
+        raise NodeError(f"attribute 'softcap' must not be negative, got {cap}")
+    if not cap and not is_smooth and not node.has(SINK):
+        return node.emit("attention", query, key, value, mask, scale=scale or None)
+    batch, heads, length, size = type_of(query).shape
+    _, kv_heads, keys, _ = type_of(key).shape
+    kind = type_of(query)
+    if not isinstance(size, int) or not isinstance(heads, int):
+        raise NodeError(f"the heads and their size must be known, got {kind}")
+    scaled = node.emit("multiply", query, node.constant(scale or size**-0.5, kind))
+    group = heads // kv_heads
+    rows = node.emit("reshape", scaled, shape=(batch, kv_heads, group * length, size))
+    products = node.emit("matmul", rows, key, transpose_rhs=True)
+    scores = node.emit("reshape", products, shape=(batch, heads, length, keys))
+    if cap:
+        bound = node.constant(cap, kind)
+        scores = node.emit("multiply", node.emit("tanh", node.emit("divide", scores, bound)), bound)
+    scores = node.emit("add", scores, mask)
+    if is_smooth or node.has(SINK):
+        sink = node.constant(np.zeros((1, 1, 1, 1)), kind)
+        if node.has(SINK):
+            sink = node.emit("reshape", node[SINK], shape=(1, heads, 1, 1))
+        column = node.emit("expand", sink, shape=(batch, heads, length, 1))
+        weights = node.emit("softmax", node.emit("concat", [column, scores], axis=3), axis=3)
+        weights = node.emit("split", weights, axis=3, sizes=[1, keys])[1]
+    else:
+        weights = node.emit("softmax", scores, axis=3)
+    weights = node.emit("reshape", weights, shape=(batch, kv_heads, group * length, keys))
+    made = node.emit("matmul", weights, value)
+    return node.emit("reshape", made, shape=(batch, heads, length, type_of(value).shape[3]))
 
 
 def _rotated(node: Node, x: Any, places: _TokenPositions) -> Any:
@@ -92,13 +133,15 @@ def _rotated(node: Node, x: Any, places: _TokenPositions) -> Any:
 def _cache_length(node: Node, length: Dim) -> Dim:
     """Return the cache length afterwards: unchanged, or that of the longest sequence.
 
-    If it is dynamic, it has room for the new tokens.
+    If that length is known at run time only, it has room for the new tokens.
     """
     before = node.type(PAST_KEY).shape[2]
     declared = node.declared(1)
     if node.value(TOTAL).is_constant:
         return D.maximum(before, int(node.scalar(TOTAL)))
-    node.ignore(TOTAL)
+    total = node.value(TOTAL)
+    if total.is_symbolic and total.known is not None:
+        return D.maximum(before, as_dim(total.known.reshape(-1)[0]))
     return declared[2] if declared is not None and len(declared) == 4 else before + length
 
 
@@ -119,8 +162,11 @@ def _mask(node: Node, places: _TokenPositions, keys: Dim, query: Any) -> Any:
     """Return what is added to the scores: [batch, 1, length, keys]."""
     column = node.emit("expand_dims", positions(node, keys), axes=[0, 1, 2])
     own = node.emit("expand_dims", places.each, axes=[1, 3])
-    seen = node.emit("less_equal", column, own)
-    window = node.attr.int("local_window_size", -1)
+    is_causal, window = node.attr.bool("causal", 1), node.attr.int("local_window_size", -1)
+    bound = own if is_causal else node.emit("expand_dims", places.last, axes=[1, 3])
+    seen = node.emit("less_equal", column, bound)
+    if window > 0 and not is_causal:
+        raise NodeError("attribute 'local_window_size' needs 'causal' to be 1")
     if window > 0:
         start = node.emit("subtract", own, node.constant(np.int64(window)))
         seen = node.emit("logical_and", seen, node.emit("greater", column, start))

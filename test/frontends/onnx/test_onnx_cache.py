@@ -19,7 +19,7 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def compare(given: dict[str, Any], used: list[int] | None = None, **attributes: Any) -> None:
-    names = ["query", "key", "value", "past_key", "past_value", "last", "total", "cos", "sin"]
+    names = ["query", "key", "value", "past_key", "past_value", "last", "total", "cos", "sin", "", "", "sink"]
     listed = [name if name in given else "" for name in names]
     node = helper.make_node(
         "GroupQueryAttention", listed, ["y", "present_key", "present_value"], domain="com.microsoft",
@@ -118,3 +118,72 @@ def test_lengths_of_run_time(rotary: int) -> None:
             np.testing.assert_allclose(
                 found[name], wanted, rtol=2e-4, atol=2e-5, err_msg=f"{name} {batch} {new} {past}"
             )
+
+
+@pytest.mark.parametrize("attributes", ({"softcap": 2.0}, {"smooth_softmax": 1}, {"softcap": 3.0, "smooth_softmax": 1}))
+def test_scores(attributes: dict[str, Any]) -> None:
+    compare(qkv(5) | {"last": np.int32([4, 4]), "total": np.int32(5)}, **attributes)
+    compare(qkv(1) | cache(6) | {"last": np.int32([6, 4]), "total": np.int32(7)}, **attributes)
+
+
+def test_sinks_of_heads() -> None:
+    compare(qkv(5) | {"last": np.int32([4, 4]), "total": np.int32(5), "sink": numbers(HEADS)})
+    compare(qkv(1) | cache(9) | {"last": np.int32([6, 4]), "total": np.int32(7), "sink": numbers(HEADS)}, softcap=4.0)
+
+
+def test_scores_of_all_tokens() -> None:
+    compare(qkv(5) | {"last": np.int32([4, 4]), "total": np.int32(5)}, causal=0)
+
+
+@pytest.mark.parametrize("name", ("qk_output", "sliding_window_cache"))
+def test_refused(name: str) -> None:
+    node = helper.make_node(
+        "GroupQueryAttention", ["q", "k", "v", "", "", "last", "total"], ["y"], domain="com.microsoft", num_heads=2,
+        kv_num_heads=2, **{name: 1},
+    )  # fmt: skip
+    kinds = {"q": (1, [1, 3, 32]), "k": (1, [1, 3, 32]), "v": (1, [1, 3, 32]), "last": (6, [1]), "total": (6, [])}
+    inputs = [helper.make_tensor_value_info(name, *kind) for name, kind in kinds.items()]
+    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", 1, None)])
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    with pytest.raises(mirlo.MirloError, match=f"attribute '{name}' = 1 is not supported"):
+        mirlo.compile(helper.make_model(graph, opset_imports=imports, ir_version=8))
+
+
+def test_cache_with_room() -> None:
+    """The cache keeps its capacity; its rows beyond the longest sequence are not read."""
+    shapes: dict[str, Any] = {
+        "query": ["b", "s", HEADS * SIZE], "key": ["b", "s", KV_HEADS * SIZE], "value": ["b", "s", KV_HEADS * SIZE],
+        "past_key": ["b", KV_HEADS, "p", SIZE], "past_value": ["b", KV_HEADS, "p", SIZE], "mask": ["b", "t"],
+    }  # fmt: skip
+    names = ["query", "key", "value", "past_key", "past_value", "last", "total"]
+    nodes = [
+        helper.make_node("ReduceSum", ["mask", "one"], ["sum"], keepdims=0),
+        helper.make_node("Sub", ["sum", "one"], ["less"]),
+        helper.make_node("Cast", ["less"], ["last"], to=6),
+        helper.make_node("Shape", ["mask"], ["shape"]),
+        helper.make_node("Gather", ["shape", "first"], ["length"], axis=0),
+        helper.make_node("Cast", ["length"], ["total"], to=6),
+        helper.make_node(
+            "GroupQueryAttention", names, ["y", "present_key", "present_value"], domain="com.microsoft",
+            num_heads=HEADS, kv_num_heads=KV_HEADS,
+        ),
+    ]  # fmt: skip
+    inputs = [helper.make_tensor_value_info(name, 7 if name == "mask" else 1, shape) for name, shape in shapes.items()]
+    outputs = [helper.make_tensor_value_info(name, 1, None) for name in nodes[-1].output]
+    constants = [helper.make_tensor("one", 7, [1], [1]), helper.make_tensor("first", 7, [], [1])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, constants)
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=8)
+    session, compiled = onnxruntime.InferenceSession(model.SerializeToString()), mirlo.compile(model)
+    for new, past, capacity in ((5, 0, 16), (1, 5, 16), (1, 6, 16), (1, 6, 6), (4, 0, 0), (3, 7, 10)):
+        made = [numbers(1, new, n * SIZE, seed=i) for i, n in enumerate((HEADS, KV_HEADS, KV_HEADS))]
+        given = dict(zip(("query", "key", "value"), made, strict=True))
+        for name in ("past_key", "past_value"):
+            given[name] = np.full((1, KV_HEADS, capacity, SIZE), 7, np.float32)
+            given[name][:, :, :past] = numbers(1, KV_HEADS, past, SIZE, seed=past)
+        given["mask"] = np.ones((1, past + new), np.int64)
+        found = compiled.run(given)
+        for name, wanted in zip(nodes[-1].output, session.run(None, given), strict=True):
+            valid = slice(None) if name == "y" else np.s_[:, :, : past + new]
+            assert found[name].shape == wanted.shape, (name, new, past, capacity)
+            np.testing.assert_allclose(found[name][valid], wanted[valid], rtol=2e-4, atol=2e-5)
