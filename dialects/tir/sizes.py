@@ -72,9 +72,9 @@ class SizeEmitter:
         index = ir.IndexType.get()
         if isinstance(dim, int):
             return emit_constant(dim, index)
-        total = None
+        total: Any = None
         for atoms, factor in dim.terms:
-            term = None if factor == 1 and atoms else self.emit(factor)
+            term: Any = None if factor == 1 and atoms else self.emit(factor)
             for atom in atoms:
                 value = self._atom(atom)
                 term = value if term is None else create("arith.muli", index, term, value)

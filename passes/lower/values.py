@@ -19,6 +19,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.core.value import FLOAT_PREDICATES, INT_PREDICATES
 from mirlo.dialects.tir import intrinsics as tir_intrinsics
 from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.compute.expr import Expr
@@ -26,10 +27,6 @@ from mirlo.dialects.tir.compute.loops import LoopBuilder, stack_buffer
 from mirlo.dialects.tir.compute.storage import emit, held
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.passes.lower.num import Num, Number
-
-# Predicates of arith.cmpf and arith.cmpi as their enumeration values. `ne` is true for NaN, as in Python.
-_FLOAT_PREDICATES = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5, "ne": 13, "unordered": 14}
-_INT_PREDICATES = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
 
 
 class IndexValue:
@@ -197,7 +194,7 @@ class ValueBuilder:
 
     def compare(self, predicate: str, x: Num, y: Number) -> Num:
         """Return an i1 Num; float comparisons are ordered (false for NaN), except 'ne' and 'unordered'."""
-        table, op = (_FLOAT_PREDICATES, "arith.cmpf") if x.is_float else (_INT_PREDICATES, "arith.cmpi")
+        table, op = (FLOAT_PREDICATES, "arith.cmpf") if x.is_float else (INT_PREDICATES, "arith.cmpi")
         if predicate not in table:
             kinds = "floats" if x.is_float else "integers"
             raise ValueError(f"compare '{predicate}' of {kinds}: expected one of {', '.join(table)}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import arith, ir, memref, scf
 from mirlo.dialects.core.dtypes import dtype_of_mlir
+from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.memory.function_builder import FunctionBuilder
 from mirlo.passes.memory.storage_assignment import FROM_ELEMENTS, SELECT
 from mirlo.passes.memory.timeline import is_tensor
@@ -56,7 +57,7 @@ def _loaded(stored: ir.Value, wanted: ir.Type) -> ir.Value:
     if stored.type == wanted:
         return stored
     zero = arith.ConstantOp(stored.type, ir.IntegerAttr.get(stored.type, 0)).result
-    return arith.CmpIOp(arith.CmpIPredicate.ne, stored, zero).result
+    return compare("ne", stored, zero)
 
 
 def _store_all(planned: FunctionBuilder, op: Any) -> None:

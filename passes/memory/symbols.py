@@ -15,6 +15,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.sizes import SizeEmitter
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.passes.memory.extents import FloatSizes, NonnegativeDim, SizeProduct
@@ -182,13 +183,13 @@ class FunctionSymbols:
                 found = code
                 for i, check in reversed(list(enumerate(self.checks))):
                     left, right = load_or_emit(self, sizes, record, check.left), sizes.emit(check.right)
-                    fails = compare("ne" if check.is_equality else "sgt", left, right)
+                    fails = compare("ne" if check.is_equality else "gt", left, right)
                     code = arith.SelectOp(fails, emit_constant(-1 - i, ir.IndexType.get()), code).result
                     found = arith.SelectOp(fails, left, found).result
                 values, index = FloatSizes(sizes), ir.IndexType.get()
                 for extent in reversed(self.extents):
                     product = extent.emit(values)
-                    fails = compare("sgt", product, emit_constant(extent.limit, index))
+                    fails = compare("gt", product, emit_constant(extent.limit, index))
                     number = emit_constant(-1 - self.text_number(extent.text), index)
                     code = arith.SelectOp(fails, number, code).result
                     found = arith.SelectOp(fails, product, found).result
@@ -203,10 +204,6 @@ class FunctionSymbols:
 def load_or_emit(symbols: FunctionSymbols, sizes: SizeEmitter, record: Any, dim: Dim) -> Any:
     """Return the value of an input's dim: loaded from the record, not computed."""
     return load_word(record, symbols.slot(dim)) if str(dim) in symbols.inputs else sizes.emit(dim)
-
-
-def compare(predicate: str, left: ir.Value, right: ir.Value) -> ir.Value:
-    return arith.CmpIOp(getattr(arith.CmpIPredicate, predicate), left, right).result
 
 
 def load_word(record: ir.Value, slot: int) -> ir.Value:

@@ -23,6 +23,7 @@ from mirlo.dialects.tir.buffers import (
 )
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.extents import EXTENTS, add_extents, extents_of
+from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.sizes import bind_symbols
 from mirlo.dialects.tir.view import PRIM_FUNC, PrimView
 from mirlo.passes.schedule.loops import for_loop, index, load, store
@@ -131,12 +132,11 @@ class BufferFunction:
         loops = [loop for loop in loops if not _is_constant(loop.operands[1])]
         if not loops:
             return
-        i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-        greater = ir.IntegerAttr.get(i64, 4)
+        i1 = ir.IntegerType.get_signless(1)
         with ir.InsertionPoint(loops[0]):
             full = []
             for shape in shapes:
-                dims = [create("arith.cmpi", i1, index(d), index(0), predicate=greater) for d in shape]
+                dims = [compare("gt", index(d), index(0)) for d in shape]
                 full.append(reduce(partial(create, "arith.andi", i1), dims))
             is_full = reduce(partial(create, "arith.ori", i1), full)
         for loop in loops:

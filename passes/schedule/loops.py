@@ -13,6 +13,7 @@ from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.buffers import PARALLEL as PARALLEL
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.sizes import buffer_indices, size_of
 
 
@@ -87,14 +88,14 @@ def attribute_constant(attribute: Any) -> ir.Value:
 
 def all_inside(indices: Sequence[ir.Value], shape: Sequence[Dim], ranges: Sequence[tuple[int, int]]) -> Any:
     """Emit an i1: all indices are in bounds; None if their ranges prove it."""
-    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
+    i1 = ir.IntegerType.get_signless(1)
     condition = None
     for value, size, (low, high) in zip(indices, shape, ranges, strict=True):
         tests = []
         if not D.is_certain(partial(le, 0, low)):
-            tests.append(create("arith.cmpi", i1, value, index(0), predicate=ir.IntegerAttr.get(i64, 5)))
+            tests.append(compare("ge", value, index(0)))
         if not D.is_certain(partial(lt, high, size)):
-            tests.append(create("arith.cmpi", i1, value, index(size), predicate=ir.IntegerAttr.get(i64, 2)))
+            tests.append(compare("lt", value, index(size)))
         for test in tests:
             condition = test if condition is None else create("arith.andi", i1, condition, test)
     return condition

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import INT_PREDICATES
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.host import FORMATS, OPERATIONS, compute
 from mirlo.targets.gpu.program import HostInstruction, Step, Value
@@ -13,8 +14,8 @@ _CASTS = {
     "arith.extsi": "sext", "arith.trunci": "sext", "arith.index_cast": "sext", "arith.extui": "zext",
     "arith.index_castui": "zext",
 }  # fmt: skip
-_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
-"""Predicates of `arith.cmpi`, by number."""
+_PREDICATES = [name if len(name) == 3 or name in ("eq", "ne") else f"s{name}" for name in INT_PREDICATES]
+"""Predicates of `arith.cmpi`, by number, as host instructions name them."""
 
 
 class HostIntegers:

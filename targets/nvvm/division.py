@@ -8,6 +8,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, register_pass
 
@@ -16,7 +17,6 @@ _LOOPS = ("scf.for", "scf.while", "scf.parallel")
 _SCALED_BEYOND = 2.0**100
 """Divisors beyond this, or below its inverse, are scaled first: their reciprocals may be zero or infinite."""
 _NEARER = 2.0**64
-_LESS, _GREATER, _UNORDERED = 4, 2, 14
 
 
 @register_pass
@@ -56,8 +56,8 @@ def _share(divisor: ir.Value, divisions: list[ir.Operation]) -> None:
         divisor = _wide(divisor)
         size = create("math.absf", f32, divisor)
         nearer, farther = (emit_constant(number, f32) for number in (1 / _NEARER, _NEARER))
-        scale = create("arith.select", f32, _compare(size, 1 / _SCALED_BEYOND, _LESS), farther, emit_constant(1.0, f32))
-        scale = create("arith.select", f32, _compare(size, _SCALED_BEYOND, _GREATER), nearer, scale)
+        scale = create("arith.select", f32, compare("lt", size, 1 / _SCALED_BEYOND), farther, emit_constant(1.0, f32))
+        scale = create("arith.select", f32, compare("gt", size, _SCALED_BEYOND), nearer, scale)
         # Move the sign to the dividend: only then is the remainder of a zero dividend right.
         scale = create("math.copysign", f32, scale, divisor)
         scaled = create("arith.mulf", f32, divisor, scale)
@@ -66,7 +66,8 @@ def _share(divisor: ir.Value, divisions: list[ir.Operation]) -> None:
     for op in divisions:
         with ir.InsertionPoint(op), op.location:
             top = create("arith.mulf", f32, _wide(op.operands[0]), scale)
-            near = found = create("arith.mulf", f32, top, reciprocal)
+            near = create("arith.mulf", f32, top, reciprocal)
+            found: ir.Value = near
             kind = op.results[0].type
             if kind != f32:
                 found = create("arith.truncf", kind, near)
@@ -93,13 +94,7 @@ def _corrected(near: ir.Value, top: ir.Value, divisor: ir.Value, negative: ir.Va
     over = create("math.fma", f32, near, divisor, create("arith.negf", f32, top))
     exact = create("math.fma", f32, over, negative, near)
     # For zero and infinite divisors, and on overflow, the product is the quotient.
-    return create("arith.select", f32, _compare(exact, exact, _UNORDERED), near, exact)
-
-
-def _compare(value: ir.Value, other: float | ir.Value, predicate: int) -> ir.Value:
-    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-    peer = emit_constant(other, value.type) if isinstance(other, float) else other
-    return create("arith.cmpf", i1, value, peer, predicate=ir.IntegerAttr.get(i64, predicate))
+    return create("arith.select", f32, compare("unordered", exact, exact), near, exact)
 
 
 def _behind(value: ir.Value) -> ir.InsertionPoint:

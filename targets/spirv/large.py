@@ -9,6 +9,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.tir.buffers import UNBOUNDED, element_bytes
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import index
@@ -16,7 +17,6 @@ from mirlo.targets.gpu.program import Copy, Launch, LaunchProgram, Range
 
 LIMIT = 1 << 27
 """Bytes that every Vulkan device can bind."""
-_EQUAL = 0
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,7 @@ def _choose(op: Any, parts: list[Any], number: int, which: Any, there: Any) -> A
 
     if number == len(parts) - 1:
         return access()
-    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-    here = create("arith.cmpi", i1, which, index(number), predicate=ir.IntegerAttr.get(i64, _EQUAL))
+    here = compare("eq", which, index(number))
     branch = scf.IfOp(here, [r.type for r in op.results], has_else=True)
     with ir.InsertionPoint(branch.then_block):
         made = access()

@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr
 from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
-from mirlo.dialects.tir.scalars import create, emit_constant
+from mirlo.dialects.tir.scalars import compare, create, emit_constant
 
 _FLOAT_OPS = {"add": "addf", "sub": "subf", "mul": "mulf", "div": "divf", "max": "maximumf", "min": "minimumf"}
 _CONTRACTED = ("addf", "subf", "mulf")
@@ -18,9 +18,6 @@ _INT_OPS = {
 }  # fmt: skip
 _SIGNED_OPS = {"div": "divsi", "floordiv": "floordivsi", "max": "maxsi", "min": "minsi", "shr": "shrsi"}
 _UNSIGNED_OPS = {"div": "divui", "floordiv": "divui", "max": "maxui", "min": "minui", "shr": "shrui", "mod": "remui"}
-_FLOAT_PREDICATES = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5, "ne": 13}
-_SIGNED_PREDICATES = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5}
-_UNSIGNED_PREDICATES = {"eq": 0, "ne": 1, "lt": 6, "le": 7, "gt": 8, "ge": 9}
 
 
 def scalar_type(element: DType) -> ir.Type:
@@ -98,17 +95,11 @@ class BodyEmitter:
 
     def _float_mod(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """Emit a remainder, exact for large quotients, numpy's for infinities; a zero has the divisor's sign."""
-        i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-        zero = emit_constant(0.0, a.type)
-
-        def compared(predicate: str, value: ir.Value) -> ir.Value:
-            number = ir.IntegerAttr.get(i64, _FLOAT_PREDICATES[predicate])
-            return create("arith.cmpf", i1, value, zero, predicate=number)
-
+        i1, zero = ir.IntegerType.get_signless(1), emit_constant(0.0, a.type)
         rest = emit_intrinsic("fmod", a, b)
-        crosses = create("arith.xori", i1, compared("lt", rest), compared("lt", b))
+        crosses = create("arith.xori", i1, compare("lt", rest, zero), compare("lt", b, zero))
         moved = create("arith.select", a.type, crosses, create("arith.addf", a.type, rest, b), rest)
-        return create("arith.select", a.type, compared("eq", rest), emit_intrinsic("copysign", zero, b), moved)
+        return create("arith.select", a.type, compare("eq", rest, zero), emit_intrinsic("copysign", zero, b), moved)
 
     def _emit_neg(self, expr: Expr, a: ir.Value) -> ir.Value:
         if expr.dtype.is_float:
@@ -116,12 +107,8 @@ class BodyEmitter:
         return create("arith.subi", a.type, emit_constant(0, a.type), a)
 
     def _emit_cmp(self, expr: Expr, a: ir.Value, b: ir.Value) -> ir.Value:
-        i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-        element = expr.args[0].dtype
-        if element.is_float:
-            return create("arith.cmpf", i1, a, b, predicate=ir.IntegerAttr.get(i64, _FLOAT_PREDICATES[expr.data]))
-        table = _UNSIGNED_PREDICATES if element.is_unsigned else _SIGNED_PREDICATES
-        return create("arith.cmpi", i1, a, b, predicate=ir.IntegerAttr.get(i64, table[expr.data]))
+        is_unsigned = expr.args[0].dtype.is_unsigned and expr.data not in ("eq", "ne")
+        return compare(f"u{expr.data}" if is_unsigned else expr.data, a, b)
 
     def _emit_select(self, expr: Expr, condition: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
         return create("arith.select", a.type, condition, a, b)
@@ -163,11 +150,7 @@ def convert(value: ir.Value, source: DType, target: DType) -> Any:
 
 
 def _to_bool(value: ir.Value, source: DType) -> ir.Value:
-    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-    zero = emit_constant(0, value.type)
-    if source.is_float:
-        return create("arith.cmpf", i1, value, zero, predicate=ir.IntegerAttr.get(i64, 13))
-    return create("arith.cmpi", i1, value, zero, predicate=ir.IntegerAttr.get(i64, 1))
+    return compare("ne", value, emit_constant(0, value.type))
 
 
 def _float_to_float(value: ir.Value, result: ir.Type) -> ir.Value:

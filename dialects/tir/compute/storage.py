@@ -9,6 +9,7 @@ from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.tir.compute.emit import BodyEmitter, create, emit_constant
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr
 from mirlo.dialects.tir.compute.narrow import decode_float, encode_float, is_coded, wrap_integer
+from mirlo.dialects.tir.scalars import compare
 
 CODE = DTYPES["i32"]
 
@@ -17,8 +18,7 @@ def from_storage(value: ir.Value, element: DType) -> ir.Value:
     """Convert a loaded element to the scalar that is computed with."""
     if element is BOOL:
         zero = emit_constant(0, value.type)
-        i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-        return create("arith.cmpi", i1, value, zero, predicate=ir.IntegerAttr.get(i64, 1))
+        return compare("ne", value, zero)
     if element is INDEX:
         return create("arith.index_cast", ir.IndexType.get(), value)
     if is_coded(element):

@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.loops import attribute_constant, index
 from mirlo.passes.schedule.vectors import is_vector, lane_mask, mask_of, splat
 
@@ -35,7 +36,6 @@ Test = tuple[IndexExpr, Any]
 
 LONGEST_STRIDE = 4
 """Largest stride for which whole vectors are loaded and shuffled; larger strides are gathered."""
-_SIGNED_LESS, _SIGNED_AT_LEAST = 2, 5
 
 
 def steps(first: ir.Value, step: Dim, lanes: int) -> Any:
@@ -136,7 +136,7 @@ def _read_steps(
     kind = ir.VectorType.get([point.lanes], buffer.type.element_type)
     if step == 1 and mask is None:
         return create("vector.load", kind, buffer, first)
-    if step == 1:
+    if step == 1 and mask is not None:
         return create("vector.maskedload", kind, buffer, first, mask, _filler(kind, filler))
     return _gather(point, buffer, first, _offsets(step, point.lanes), mask, filler)
 
@@ -208,18 +208,12 @@ def _mask(point: LanePoint, lanes: list[bool], tests: Sequence[Test]) -> ir.Valu
 def _inside(point: LanePoint, dim: IndexExpr, size: Dim) -> ir.Value:
     """Emit 0 ≤ dim < size: per lane, or once for all lanes."""
     value = point.index(dim)
-    i64 = ir.IntegerType.get_signless(64)
-    kind: ir.Type
-    if is_vector(value):
-        kind = ir.VectorType.get([point.lanes], ir.IntegerType.get_signless(1))
-    else:
-        kind = ir.IntegerType.get_signless(1)
 
-    def test(predicate: int, bound: Dim) -> ir.Value:
+    def test(predicate: str, bound: Dim) -> ir.Value:
         limit = splat(index(bound), point.lanes) if is_vector(value) else index(bound)
-        return create("arith.cmpi", kind, value, limit, predicate=ir.IntegerAttr.get(i64, predicate))
+        return compare(predicate, value, limit)
 
-    return _both(test(_SIGNED_AT_LEAST, 0), test(_SIGNED_LESS, size))
+    return _both(test("ge", 0), test("lt", size))
 
 
 def _both(a: ir.Value | None, b: ir.Value) -> ir.Value:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.loops import attribute_constant
 from mirlo.passes.schedule.vectors import is_vector, splat
@@ -93,9 +94,7 @@ class Combiner:
         """Return the element of the output: combined with the initial value, in the storage type."""
         start = attribute_constant(self.init)
         if self.is_bool:
-            zero = emit_constant(0, start.type)
-            i64 = ir.IntegerType.get_signless(64)
-            start = create("arith.cmpi", self.element, start, zero, predicate=ir.IntegerAttr.get(i64, 1))
+            start = compare("ne", start, 0)
         total = self.combine(start, scalar)
         return create("arith.extui", self.init.type, total) if self.is_bool else total
 

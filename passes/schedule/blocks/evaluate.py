@@ -248,7 +248,7 @@ class Iteration:
             return self.find(self.frame.made[operand.value][1])
         if operand.value in self.frame.reduced:
             return self.find(operand.value)
-        if place.always_outside(operand):
+        if operand.outside is not None and place.always_outside(operand):
             return create("arith.constant", operand.element_type, value=operand.outside)
         slot = self.frame.memory.slot(operand.value)
         where = place.flat(operand, slot.strides)

@@ -8,7 +8,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref, scf, vector
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder
 from mirlo.dialects.tir.loops import For
-from mirlo.dialects.tir.scalars import create, emit_constant
+from mirlo.dialects.tir.scalars import compare, create, emit_constant
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
 from mirlo.passes.schedule.vectors import splat, vector_body
@@ -88,11 +88,7 @@ class _Emitter:
         for index, bound in leaf.guards:
             if index.range(extents)[1] < bound:
                 continue
-            test = create(
-                "arith.cmpi", ir.IntegerType.get_signless(1), emit_index(index, values),
-                emit_constant(bound, ir.IndexType.get()),
-                predicate=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 2),
-            )  # fmt: skip
+            test = compare("lt", emit_index(index, values), bound)
             condition = test if condition is None else create("arith.andi", test.type, condition, test)
         if condition is None:
             body()
@@ -145,18 +141,11 @@ class _Emitter:
 
     def inside(self, at: list[IndexExpr], access: BufferAccess, values: Values) -> Any:
         """Emit whether an index is within the bounds of the tensor."""
-        flag, kind = ir.IntegerType.get_signless(1), ir.IndexType.get()
-        i64 = ir.IntegerType.get_signless(64)
+        flag = ir.IntegerType.get_signless(1)
         condition = create("arith.constant", flag, value=ir.BoolAttr.get(True))
         for index, size in zip(at, access.buffer.shape, strict=True):
             # An unsigned comparison also covers negative indices.
-            test = create(
-                "arith.cmpi",
-                flag,
-                emit_index(index, values),
-                emit_constant(size, kind),
-                predicate=ir.IntegerAttr.get(i64, 6),
-            )
+            test = compare("ult", emit_index(index, values), size)
             condition = create("arith.andi", flag, condition, test)
         return condition
 

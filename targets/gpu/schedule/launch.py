@@ -10,6 +10,7 @@ from mirlo.dialects.bindings import gpu, ir, memref, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.loops import index
 
 THREADS = 128
@@ -126,14 +127,12 @@ def multiply(a: ir.Value, factor: Dim) -> Any:
 
 def less(a: Any, limit: Dim) -> ir.Value:
     """Return whether a non-negative index is below a limit."""
-    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-    return create("arith.cmpi", i1, a, index(limit), predicate=ir.IntegerAttr.get(i64, 6))
+    return compare("ult", a, index(limit))
 
 
 def equal(a: ir.Value, number: int) -> ir.Value:
     """Return whether an index equals a number."""
-    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-    return create("arith.cmpi", i1, a, index(number), predicate=ir.IntegerAttr.get(i64, 0))
+    return compare("eq", a, index(number))
 
 
 def clamp_index(value: Any, extent: Dim, step: int) -> Any:

@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess, analyze
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput
@@ -138,5 +138,4 @@ def always_inside(form: IndexExpr, size: Dim, extents: Mapping[int, Dim]) -> boo
 
 def inside(value: ir.Value, size: Dim) -> Any:
     """Return 0 <= value < size as one unsigned comparison."""
-    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-    return create("arith.cmpi", i1, value, index(size), predicate=ir.IntegerAttr.get(i64, 6))
+    return compare("ult", value, index(size))

@@ -10,14 +10,11 @@ import numpy as np
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import PARALLEL
-from mirlo.dialects.tir.scalars import create, emit_constant
+from mirlo.dialects.tir.scalars import compare, create, emit_constant
 from mirlo.dialects.tir.sizes import size_of
 from mirlo.targets.llvm.intrinsics.x86 import call_dot, call_permute
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE
-
-_LESS = 2
-_EQUAL = 0
 
 
 def vector(kind: Any, lanes: int = COLUMNS) -> Any:
@@ -49,7 +46,7 @@ def times(a: Any, b: Any) -> Any:
 
 
 def equals(a: Any, b: Any) -> Any:
-    return create("arith.cmpi", integer(1), a, b, predicate=ir.IntegerAttr.get(integer(64), _EQUAL))
+    return compare("eq", a, b)
 
 
 def smaller(a: Any, b: Any) -> Any:

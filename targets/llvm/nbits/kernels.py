@@ -15,7 +15,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Buffer, LoopBuilder, LoopFunction
-from mirlo.dialects.tir.scalars import create
+from mirlo.dialects.tir.scalars import compare, create
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits import code as C
 from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE, PanelLayout
@@ -179,9 +179,7 @@ class ProductKernel:
             C.store_vector(value, self.out, at)
             return
         left = create("arith.subi", first.type, C.index(columns), first)
-        is_whole = create(
-            "arith.cmpi", C.integer(1), left, C.index(COLUMNS), predicate=ir.IntegerAttr.get(C.integer(64), 5)
-        )
+        is_whole = compare("ge", left, C.index(COLUMNS))
 
         def some() -> None:
             count = create("arith.maxsi", left.type, left, C.index(0))

@@ -6,15 +6,13 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Buffer, LoopBuilder
-from mirlo.dialects.tir.scalars import create
+from mirlo.dialects.tir.scalars import compare, create
 from mirlo.passes.legalize.helpers import tensor_type
 from mirlo.passes.rules import decline, legalize
 from mirlo.targets.llvm.nbits import code as C
 from mirlo.targets.llvm.nbits.layout import COLUMNS
 
 INFINITY = float("inf")
-_ORDERED_LESS = 4
-_ORDERED_GREATER = 2
 
 
 @legalize("relax.quantize_rows", target="llvm", name="vectors")
@@ -66,7 +64,7 @@ def _block(op: Any, flat: list[Any], row: Any, k: Any, count: Any, depth: int, b
     unit = float(127 * 256 ** (digits - 1))
     place = C.add(C.times(k, count), row)
     _store(C.both("divf", top, _float(unit)), scales, place)
-    is_finite = C.both("andi", _compare(top, INFINITY, _ORDERED_LESS), _compare(top, 0.0, _ORDERED_GREATER))
+    is_finite = C.both("andi", compare("lt", top, INFINITY), compare("gt", top, 0.0))
     inverse = C.splat(C.both("divf", _float(unit), top))
     finite = create("vector.broadcast", C.vector(C.integer(1)), is_finite)
     zero = C.constant(0.0, C.f32())
@@ -93,12 +91,6 @@ def _block(op: Any, flat: list[Any], row: Any, k: Any, count: Any, depth: int, b
 
 def _float(value: float) -> Any:
     return create("arith.constant", C.f32(), value=ir.FloatAttr.get(C.f32(), value))
-
-
-def _compare(value: Any, other: float, predicate: int) -> Any:
-    return create(
-        "arith.cmpf", C.integer(1), value, _float(other), predicate=ir.IntegerAttr.get(C.integer(64), predicate)
-    )
 
 
 def _store(value: Any, buffer: Any, position: Any) -> None:

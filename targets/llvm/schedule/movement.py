@@ -15,6 +15,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.access import shuffle
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
@@ -252,8 +253,7 @@ class TransposedSweep:
         kind = ir.IndexType.get()
         address = create("memref.extract_aligned_pointer_as_index", kind, self.along.memory.slot(output.value).buffer)
         beyond = create("arith.andi", kind, address, index(LINE_BYTES - 1))
-        equal = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
-        return create("arith.cmpi", ir.IntegerType.get_signless(1), beyond, index(0), predicate=equal)
+        return compare("eq", beyond, index(0))
 
 
 def _write(writes: Sequence[tuple[Iteration, BlockInstance, OperandView, Any]], past_caches: int = 0) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.buffers import ALIGNMENT
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.llvm.schedule.chunks import plus
 
@@ -177,9 +178,7 @@ def _loop(extent: int, step: int, body: Callable[[Any], None], parallel: bool = 
 
 
 def _when_less(value: ir.Value, bound: int, emit: Callable[[], None]) -> None:
-    less = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 2)
-    flag = ir.IntegerType.get_signless(1)
-    branch = scf.IfOp(create("arith.cmpi", flag, value, index(bound), predicate=less))
+    branch = scf.IfOp(compare("lt", value, index(bound)))
     with ir.InsertionPoint(branch.then_block):
         emit()
         scf.YieldOp([])

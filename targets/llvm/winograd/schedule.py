@@ -9,7 +9,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
-from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.scalars import Value, compare, create
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
@@ -177,14 +177,12 @@ class _Arithmetic:
         """Return quotient and remainder."""
         if isinstance(a, int):
             return a // divisor, a % divisor
-        kind = ir.IndexType.get()
-        return tuple(create(f"arith.{name}", kind, a, self.code.index(divisor)) for name in ("divui", "remui"))
+        quotient = Value(a).divide_unsigned(self.code.index(divisor))
+        return quotient, Value(a).remainder_unsigned(self.code.index(divisor))
 
     def inside(self, a: ir.Value, size: Dim) -> Any:
         """Return 0 <= a < size: one unsigned comparison."""
-        i64 = ir.IntegerType.get_signless(64)
-        i1 = ir.IntegerType.get_signless(1)
-        return create("arith.cmpi", i1, self.value(a), self.code.index(size), predicate=ir.IntegerAttr.get(i64, 6))
+        return compare("ult", self.value(a), self.code.index(size))
 
     def both(self, a: ir.Value, b: ir.Value) -> ir.Value:
         return create("arith.andi", a.type, a, b)

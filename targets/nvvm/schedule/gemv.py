@@ -200,7 +200,7 @@ class _WarpPerLine(_Kernel):
     def _across(self, vector: Any) -> Any:
         """Sum a vector pairwise."""
         kind = vector.type.element_type
-        values = [
+        values: list[ir.Value] = [
             create("vector.extract", kind, vector, static_position=ir.DenseI64ArrayAttr.get([i]))
             for i in range(self.plan.vector)
         ]

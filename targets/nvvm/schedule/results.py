@@ -100,7 +100,7 @@ class WarpRowStores:
             across = self._held(self.roles.columns, add(column, add(own, i)))
             values = {**batch, **values_of(self.roles.rows.axes, line), **values_of(self.roles.columns.axes, across)}
             read = None
-            if also is not None:
+            if also is not None and there is not None:
                 number_of = ir.DenseI64ArrayAttr.get([i])
                 read = (also, create("vector.extract", self._kind, there, static_position=number_of))
             made.append(epilogue_results(contraction, self.memory, values, total, read)[value])

@@ -154,7 +154,7 @@ class _Kernel:
         loads = [*loads, *more]
         zero = self._start()
         kind = ir.VectorType.get([2, 2], zero.type)
-        start = [create("vector.broadcast", kind, zero)] * (tile.down * tile.across)
+        start: list[ir.Value] = [create("vector.broadcast", kind, zero)] * (tile.down * tile.across)
         bytes_ = left.size * self.formats.rows.bytes + right.size * self.formats.columns.bytes
         stages = min(STAGES, self.most_shared // bytes_, max(2, -(-roles.depth // self.steps)))
         if stages > 1 and all(load.copy is not None for load in loads):

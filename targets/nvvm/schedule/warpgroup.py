@@ -14,6 +14,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
@@ -272,7 +273,7 @@ class _Kernel:
             pieces.copy(first, numbers, multiply(slot, self.slot_bytes // size))
             copies.commit()
             self._arrived(later)
-            with only(_compare(first, later * self.step, _MIN_COMPUTE_CAPABILITY)):
+            with only(compare("uge", first, index(later * self.step))):
                 self.ring.full.arrive(self.ring.before(slot, later))
             return self.ring.following(slot, turn)
 
@@ -356,11 +357,3 @@ class _Kernel:
             for down, across, (half, i) in places:
                 total = totals[len(places) * j + PAIR * half + i]
                 finisher.store(add(row, down), add(column, add(across, j * COLUMNS)), total)
-
-
-_MIN_COMPUTE_CAPABILITY = 9
-
-
-def _compare(value: Any, other: int, predicate: int) -> Any:
-    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-    return create("arith.cmpi", i1, value, index(other), predicate=ir.IntegerAttr.get(i64, predicate))

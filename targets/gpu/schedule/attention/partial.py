@@ -90,7 +90,7 @@ class PartialResults:
         for value in peaks:
             peak = larger(peak, value)
         shift = above(peak)
-        held = [emit_constant(0.0, self.kind)] * 2
+        held: list[ir.Value] = [emit_constant(0.0, self.kind)] * 2
         for line, value in zip(lines, peaks, strict=True):
             held = self._with_part(line, value, shift, column, held)
         return held

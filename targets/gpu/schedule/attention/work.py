@@ -10,6 +10,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
+from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.attention_mask import Bound
@@ -21,7 +22,6 @@ from mirlo.targets.gpu.schedule.launch import split
 
 Loops = Mapping[int, Any]
 """The index of each known loop."""
-_GREATER = 2
 
 
 class Work:
@@ -156,7 +156,7 @@ class Work:
         low, high = self.row(first), self.row(last)
         crosses = None
         for loop in rows[:-1]:
-            other = _compare("arith.cmpi", 1, low[loop], high[loop])
+            other = compare("ne", low[loop], high[loop])
             crosses = other if crosses is None else create("arith.ori", other.type, crosses, other)
         for loop in rows:
             rises = (limit.coefficient(loop) or 0) > 0
@@ -180,7 +180,7 @@ def hidden(kind: ir.Type) -> Any:
 def above(peak: ir.Value) -> ir.Value:
     """Return the row maximum to subtract from scores: zero if no key is visible."""
     zero = emit_constant(0.0, peak.type)
-    return create("arith.select", peak.type, _compare("arith.cmpf", _GREATER, peak, hidden(peak.type)), peak, zero)
+    return create("arith.select", peak.type, compare("gt", peak, hidden(peak.type)), peak, zero)
 
 
 def weight(score: ir.Value, shift: ir.Value) -> Any:
@@ -198,8 +198,3 @@ def plus(a: ir.Value, b: ir.Value) -> Any:
 
 def times(a: ir.Value, b: ir.Value) -> ir.Value:
     return create("arith.mulf", a.type, a, b)
-
-
-def _compare(name: str, predicate: int, a: ir.Value, b: ir.Value) -> ir.Value:
-    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-    return create(name, i1, a, b, predicate=ir.IntegerAttr.get(i64, predicate))

@@ -12,6 +12,7 @@ from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import PARALLEL
@@ -162,10 +163,9 @@ class Code:
                 self.loop(span, lambda i, number=number: body(i, number), parallel=parallel)
             return
         main, rest = parts
-        flag, less = ir.IntegerType.get_signless(1), ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 2)
 
         def either(i: ir.Value) -> None:
-            branch = scf.IfOp(create("arith.cmpi", flag, i, self.index(main.stop), predicate=less), [], has_else=True)
+            branch = scf.IfOp(compare("lt", i, self.index(main.stop)), [], has_else=True)
             for number, block in enumerate((branch.then_block, branch.else_block)):
                 with ir.InsertionPoint(block):
                     body(i if number == 0 else rest.start, number)

@@ -11,7 +11,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import buffer_bytes
-from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.parallel import PRIVATE_BYTES
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
@@ -83,8 +83,7 @@ class ContractionEmitter:
         """Return whether an index is 0: a bool, or a value."""
         if isinstance(value, int):
             return value == 0
-        equal = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
-        return create("arith.cmpi", ir.IntegerType.get_signless(1), value, self.code.index(0), predicate=equal)
+        return compare("eq", value, self.code.index(0))
 
     def _row_blocks(self, places: TileCursors) -> None:
         """Emit all rows at once, or block by block."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.loops import PARALLEL
 
 SMALLER = (9, 7, 5, 4, 3, 2, 1)
@@ -15,7 +16,6 @@ SMALLER = (9, 7, 5, 4, 3, 2, 1)
 SMALLER_OF_MANY = (7, 5, 3, 2, 1)
 """Sizes where further loops go over the rows, as in convolutions: LLVM takes half a second for a kernel with all of
 `SMALLER`, and the rest is small beside whole tiles."""
-_GREATER, _AT_LEAST = 4, 5
 """Predicates of `arith.cmpi`: signed greater than, signed at least."""
 
 
@@ -58,8 +58,8 @@ def open_tiles(count: ir.Value, size: int, smaller: Sequence[int] = SMALLER) -> 
         rest = _op("subi", count, at)
         whole = _op("divui", rest, step)
         left = _op("subi", rest, _op("muli", whole, step))
-        tiles = _op("addi", whole, _flag(_GREATER, left, following))
-        length = _op("muli", _op("muli", tiles, step), _flag(_AT_LEAST, count, own))
+        tiles = _op("addi", whole, _flag("gt", left, following))
+        length = _op("muli", _op("muli", tiles, step), _flag("ge", count, own))
         stop = _op("addi", at, length)
         found.append(OpenTiles(own, at, stop, _op("subi", count, step) if own > 1 else None))
         at = _op("minsi", stop, count)
@@ -74,8 +74,7 @@ def _op(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
     return create(f"arith.{name}", a.type, a, b)
 
 
-def _flag(predicate: int, a: ir.Value, limit: int) -> ir.Value:
+def _flag(predicate: str, a: ir.Value, limit: int) -> ir.Value:
     """Emit 1 if a comparison holds, else 0."""
-    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-    test = create("arith.cmpi", i1, a, _constant(limit), predicate=ir.IntegerAttr.get(i64, predicate))
+    test = compare(predicate, a, limit)
     return create("arith.select", a.type, test, _constant(1), _constant(0))

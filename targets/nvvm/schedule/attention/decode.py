@@ -227,7 +227,8 @@ class DecodeKernel:
         peak = fold(larger, own)
         scale = emit_constant(self.factor * LOG2_E, self.f32)
         away = times(above(peak), emit_constant(-self.factor * LOG2_E, self.f32))
-        total = weighted = emit_constant(0.0, self.f32)
+        zero: ir.Value = emit_constant(0.0, self.f32)
+        total, weighted = zero, zero
         for line, value in zip(lines, own, strict=True):
             share = exp2(fma(value, scale, away))
             total = fma(share, memref.LoadOp(totals, [line]).result, total)

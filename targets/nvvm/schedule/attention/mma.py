@@ -250,7 +250,7 @@ class MmaKernel:
         """Return fragments of a tile of scores: for each row fragment one per 8 keys."""
         tile = self.tile
         zero = create("vector.broadcast", ir.VectorType.get([2, 2], self.f32), emit_constant(0.0, self.f32))
-        sums = [[zero] * (tile.keys // COLUMNS) for _ in range(tile.rows)]
+        sums: list[list[ir.Value]] = [[zero] * (tile.keys // COLUMNS) for _ in range(tile.rows)]
         right = RhsReader(self.lane, self.keys, 0, STEP)
         for step in range(0, self.depth, 2 * STEP):
             for j in range(tile.keys // COLUMNS):

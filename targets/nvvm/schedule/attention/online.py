@@ -12,6 +12,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times
 from mirlo.targets.gpu.schedule.launch import add
@@ -67,9 +68,7 @@ def _in_tile(end: ir.Value, first: ir.Value, keys: int) -> ir.Value:
 
 def _above(count: ir.Value, number: int) -> ir.Value:
     """Return whether a count is above a number."""
-    i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-    greater = ir.IntegerAttr.get(i64, 4)
-    return create("arith.cmpi", i1, count, emit_constant(number, count.type), predicate=greater)
+    return compare("gt", count, number)
 
 
 @dataclass(frozen=True)
