@@ -50,8 +50,26 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
 
 def _key_of(request: CompileRequest) -> CacheKey | Uncacheable:
     target = request.single_target
-    if target is None:
-        return Uncacheable("models for several targets are not kept whole")
-    return cache_key(
-        request.cache, request.model, declared_target(target.partition("{")[0].strip()), request.key_options()
-    )
+    if target is not None:
+        name = target.partition("{")[0].strip()
+        return cache_key(request.cache, request.model, declared_target(name), request.key_options())
+    return _key_of_list(request)
+
+
+def _key_of_list(request: CompileRequest) -> CacheKey | Uncacheable:
+    """Return the key for several targets: what their code generators are is part of it."""
+    from mirlo.driver.model_cache import extended
+    from mirlo.passes.byoc.target_list import Targets
+
+    if request.placement == "measured":
+        return Uncacheable("placement is measured anew")
+    targets = Targets.parse(request.target)
+    if targets.host is None:
+        return Uncacheable("no target compiles the rest")  # an error, which the compilation tells
+    for chosen in targets.generators:
+        added = extended(declared_target(chosen.name))
+        if added is not None:
+            return Uncacheable(added)
+    generators = [[str(chosen), chosen.generator.fingerprint()] for chosen in targets.generators]
+    options = {**request.key_options(), "target": str(targets.host), "generators": generators}
+    return cache_key(request.cache, request.model, targets.host_target, options)

@@ -32,6 +32,9 @@ def execute(arguments: Arguments) -> None:
     if wrong:
         sys.stdout.flush()
         raise CommandError(f"target '{target}' fails {wrong} checks")
+    if matrix.unreached:
+        sys.stdout.flush()
+        raise CommandError(f"no case took {len(matrix.unreached)} rules of target '{target}': nothing is known of them")
 
 
 def _operator_names(given: list[str]) -> list[str] | None:

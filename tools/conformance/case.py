@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -54,6 +55,11 @@ class Draw:
 
     kind: DType
     random: np.random.Generator
+    tile: int = 1
+    """What sizes of drawn arrays are multiples of, except 1."""
+
+    def _sizes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(size if size <= 1 else -(-size // self.tile) * self.tile for size in shape)
 
     @property
     def is_float(self) -> bool:
@@ -61,7 +67,7 @@ class Draw:
 
     def array(self, *shape: int, low: float = -3, high: float = 3) -> np.ndarray:
         """Numbers from low to high; for unsigned integers none below zero."""
-        numpy_type = self.kind.to_numpy()
+        numpy_type, shape = self.kind.to_numpy(), self._sizes(shape)
         if self.is_float:
             return self.random.uniform(low, high, shape).astype(numpy_type)
         if self.kind.is_bool:
@@ -79,6 +85,7 @@ class Draw:
 
     def permuted(self, *shape: int) -> np.ndarray:
         """Numbers that all differ, in any order, small enough for every type."""
+        shape = self._sizes(shape)
         count = int(np.prod(shape))
         return (
             (self.random.permutation(count) - (0 if self.kind.kind == "uint" else count // 2))
@@ -102,6 +109,15 @@ class CaseTable:
 
     def add(self, name: str, kinds: tuple[str, ...], maker: Maker) -> None:
         self.makers.setdefault(name, []).append((maker, kinds))
+
+    def tiled_cases(self, operator: str, kind: str, tile: int) -> list[OperatorCase]:
+        """Return the cases of an operator whose sizes can be multiples of a tile's."""
+        found = []
+        for maker, kinds in self.makers.get(operator, ()):
+            draw = Draw(dtype(kind), np.random.default_rng(tile), tile)
+            with np.errstate(all="ignore"), contextlib.suppress(ValueError, IndexError):  # it has sizes of its own
+                found += [maker(draw)] if kind in kinds else []
+        return found
 
     def cases(self, operator: str, kind: str) -> list[OperatorCase]:
         """Return the cases of an operator for an element type; they are always the same."""

@@ -6,6 +6,7 @@ import importlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ import numpy as np
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.lower.formats import FORMATS
+from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Attempt, Rule
 from mirlo.tools.conformance.case import COLUMNS, TABLE, TOLERANCE, OperatorCase, wide
 from mirlo.tools.conformance.errors import relative_error, ulp_errors
 from mirlo.tools.conformance.meanings import FLOAT, INTEGER, WIDE, wrapped
@@ -61,6 +64,8 @@ class Matrix:
 
     target: str
     entries: tuple[MatrixEntry, ...]
+    unreached: tuple[Rule, ...] = ()
+    """The rules of the target that no case took: nothing is known of them."""
 
     def count(self, status: str) -> int:
         return sum(v.status == status for entry in self.entries for v in entry.verdicts.values())
@@ -71,6 +76,7 @@ def names() -> list[str]:
     for module in ("elementwise", "arrays", "networks", "vision", "dynamic"):
         importlib.import_module(f"mirlo.tools.conformance.{module}")
     operators = [f"relax.{name}" for name in sorted(OPS) if f"relax.{name}" not in NOT_COMPUTED]
+    operators += sorted(name for name in TABLE.makers if "." in name)  # of plug-ins
     return operators + [f"tir.{name}" for name in INTRINSICS]
 
 
@@ -86,12 +92,56 @@ def check_target(target: str, only: Iterable[str] | None = None, tell: Tell | No
                 programs.append(program)
                 judges.append((name, kind, judge))
     outcomes = run(programs, target, lambda done: tell(done, len(programs)) if tell else None)
+    own = own_rules(target, wanted, schedules=only is None)
+    reached = {rule for outcome in outcomes for rule in outcome.rules}
+    declines = [attempt for outcome in outcomes for attempt in outcome.declines]
+    for rule in [rule for rule in own if rule not in reached]:
+        for name, kind, judge, outcome in _search(rule, declines, target):
+            judges.append((name, kind, judge))
+            outcomes.append(outcome)
+            reached |= outcome.rules
     found: dict[str, dict[str, list[SupportVerdict]]] = {name: {} for name in wanted}
     with np.errstate(all="ignore"):
         for (name, kind, judge), outcome in zip(judges, outcomes, strict=True):
             found[name].setdefault(kind, []).append(judge(outcome))
     entries = [MatrixEntry(name, {kind: _worst(v) for kind, v in kinds.items()}) for name, kinds in found.items()]
-    return Matrix(target, tuple(entries))
+    return Matrix(target, tuple(entries), tuple(rule for rule in own if rule not in reached))
+
+
+def own_rules(target: str, names: Iterable[str], schedules: bool) -> list[Rule]:
+    """Return the rules of a target, and of the code generators before it, for these operators and intrinsics."""
+    listed, wanted = Targets.parse(target).names, set(names)
+    rules = [rule for rule in LEGALIZE if rule.subject in wanted]
+    rules += [rule for rule in INTRINSIC if f"tir.{rule.subject}" in wanted or rule.subject in wanted]
+    rules += list(SCHEDULE) if schedules else []
+    return [rule for rule in rules if rule.target in listed]
+
+
+TILES = (4, 8, 16, 32, 64, 128)
+"""Multiples of sizes that are tried for a rule that declines all usual cases."""
+MAX_TILE = 256
+
+
+def _search(
+    rule: Rule, declines: Sequence[Attempt], target: str
+) -> Iterable[tuple[str, str, Callable[[ProgramOutcome], SupportVerdict], ProgramOutcome]]:
+    """Look for cases that a rule takes: sizes that are multiples of what its declines name, or of usual tiles."""
+    if rule.kind != "legalize":
+        return
+    facts = [value for attempt in declines if attempt.rule == rule for value in attempt.decline.facts.values()]
+    named = [value for value in facts if isinstance(value, int) and 1 < value <= MAX_TILE]
+    short = rule.subject.removeprefix("relax.")
+    found = False
+    for tile in dict.fromkeys([*named, *TILES]):
+        if found:
+            return
+        for kind in COLUMNS:
+            for case in TABLE.tiled_cases(short, kind, tile):
+                program = operator_program(short, case)
+                outcome = run([program], target, lambda done: None)[0]
+                if rule in outcome.rules:
+                    yield rule.subject, kind, partial(_judge, case=case), outcome
+                    found = True
 
 
 def _worst(verdicts: Sequence[SupportVerdict]) -> SupportVerdict:
@@ -104,6 +154,7 @@ def _checks(name: str) -> Iterable[tuple[str, TestProgram, Callable[[ProgramOutc
     if space == "tir":
         yield from _intrinsic_checks(short)
         return
+    short = short if space == "relax" else name
     for kind in COLUMNS:
         for case in TABLE.cases(short, kind):
             yield kind, operator_program(short, case), lambda outcome, case=case: _judge(outcome, case)  # type: ignore[misc]

@@ -7,6 +7,7 @@ from typing import Any
 
 from mirlo.tools.conformance.case import COLUMNS
 from mirlo.tools.conformance.check import DECLINED, FAILED, OK, WRONG, Matrix, MatrixEntry, SupportVerdict
+from mirlo.tools.explain.rules import rule_json, short_position
 
 MARKS = {OK: "ok", DECLINED: "declined", WRONG: "WRONG", FAILED: "FAILED"}
 
@@ -25,7 +26,7 @@ def text_lines(matrix: Matrix) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [("", *COLUMNS)]
     rows += [(entry.name, *(_cell(entry.verdicts.get(kind)) for kind in COLUMNS)) for entry in matrix.entries]
     yield from columns(rows)
-    notes = list(_notes(matrix))
+    notes = [*_unreached(matrix), *_notes(matrix)]
     if notes:
         yield ""
         yield from notes
@@ -35,6 +36,11 @@ def text_lines(matrix: Matrix) -> Iterator[str]:
 
 def _cell(verdict: SupportVerdict | None) -> str:
     return MARKS[verdict.status] if verdict is not None else "-"
+
+
+def _unreached(matrix: Matrix) -> Iterator[str]:
+    for rule in matrix.unreached:
+        yield f"{rule.subject}: not reached: no case took rule '{rule.name}' at {short_position(rule)}"
 
 
 def _notes(matrix: Matrix) -> Iterator[str]:
@@ -79,6 +85,7 @@ def as_json(matrix: Matrix) -> dict[str, Any]:
     return {
         "target": matrix.target,
         "totals": {status: matrix.count(status) for status in (OK, DECLINED, WRONG, FAILED)},
+        "unreached": [rule_json(rule) | {"subject": rule.subject} for rule in matrix.unreached],
         "entries": {
             entry.name: {
                 kind: {"status": v.status, "error": v.error, "detail": v.detail} for kind, v in entry.verdicts.items()

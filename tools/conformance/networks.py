@@ -25,6 +25,12 @@ def _matmul_transposed(draw: Draw) -> OperatorCase:
     return case(x, y, transpose_lhs=True, transpose_rhs=True, expected=expected)
 
 
+@operator("matmul", kinds=_SUMMED)
+def _matmul_of_matrices(draw: Draw) -> OperatorCase:
+    x, y = draw.array(6, 16), draw.array(16, 11)
+    return case(x, y, expected=wide(x) @ wide(y))
+
+
 @operator("matmul", kinds=("i8", "u8"))
 def _matmul_of_bytes(draw: Draw) -> OperatorCase:
     x, y = draw.array(5, 16, low=-100, high=100), draw.array(16, 11, low=-100, high=100)

@@ -9,14 +9,24 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.dialects.context import make_context
+from mirlo.dialects.context import EXTRA_DIALECTS, make_context
 from mirlo.dialects.core.dtypes import dtype_of_numpy
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.tir.compute import PrimBuilder, call
-from mirlo.driver.compile import compile as compile_
+from mirlo.driver.build import build
+from mirlo.driver.compiler import Compiler
+from mirlo.driver.model_cache import open_cache
+from mirlo.driver.request import CompileRequest
+from mirlo.driver.tune.database import open_database
+from mirlo.passes.legalize.conversion import LegalizationRecord
+from mirlo.passes.lower.intrinsics import IntrinsicChoice
+from mirlo.passes.rules import Attempt, Rule
+from mirlo.passes.schedule.schedule import ScheduleRecord
+from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.executable import Executable
 from mirlo.tools.conformance.case import OperatorCase
 
 BATCH = 40
@@ -40,6 +50,18 @@ class ProgramOutcome:
 
     results: tuple[np.ndarray, ...] = ()
     error: str | None = None
+    rules: frozenset[Rule] = frozenset()
+    """The rules that were taken by this program, or by one that was compiled with it."""
+    declines: tuple[Attempt, ...] = ()
+    """The rules that declined, likewise."""
+
+
+def operator_class(name: str) -> Any:
+    """Return the class of an operator: of relax, or by its full name one of a plug-in."""
+    if name in OPS:
+        return OPS[name]
+    found = {full: cls for dialect in EXTRA_DIALECTS for full, cls in dialect.operations.items()}
+    return found[name]
 
 
 def operator_program(operator: str, case: OperatorCase) -> TestProgram:
@@ -50,7 +72,7 @@ def operator_program(operator: str, case: OperatorCase) -> TestProgram:
         given = [
             [next(rest) for _ in o] if isinstance(o, list) else None if o is None else next(rest) for o in case.operands
         ]
-        made = OPS[operator].make(*given, **case.attributes)
+        made = operator_class(operator).make(*given, **case.attributes)
         return list(made) if isinstance(made, tuple) else [made]
 
     return TestProgram(operator, case.arrays, emit)
@@ -103,10 +125,18 @@ def _run_single(program: TestProgram, target: str) -> ProgramOutcome:
 def _run_batch(programs: Sequence[TestProgram], target: str) -> list[ProgramOutcome]:
     with make_context(), ir.Location.unknown():
         module, counts = module_of(programs)
-        executable = compile_(module, target)
+        request = CompileRequest(module, target, cache=open_cache(True), tuning=open_database(True))
+        compiled, session = Compiler(request, build).run()
+        assert isinstance(compiled, Artifact)
+        executable = Executable(compiled, session.params)
+    records = [
+        note for note in session.notes if isinstance(note, (LegalizationRecord, IntrinsicChoice, ScheduleRecord))
+    ]
+    rules = frozenset(note.rule for note in records if note.rule is not None)
+    declines = tuple(attempt for note in records for attempt in note.attempts)
     made = executable(*(array for program in programs for array in program.arrays))
     outputs = iter(made if isinstance(made, (tuple, list)) else [made])
-    return [ProgramOutcome(tuple(next(outputs) for _ in range(count))) for count in counts]
+    return [ProgramOutcome(tuple(next(outputs) for _ in range(count)), None, rules, declines) for count in counts]
 
 
 def module_of(programs: Sequence[TestProgram]) -> tuple[ir.Module, list[int]]:

@@ -1,0 +1,98 @@
+"""`mirlo check-target` cannot call a rule ok that no case took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mirlo.extend import (
+    LEGALIZE,
+    DialectOp,
+    Pipeline,
+    Target,
+    TensorType,
+    decline,
+    elementwise,
+    find_target,
+    legalize,
+    operand,
+    register_dialect,
+    register_target,
+    result,
+)
+from mirlo.testing import Draw, case, conformance_case
+from mirlo.tools.cli import main
+from mirlo.tools.conformance.case import TABLE
+
+OWN = register_dialect("unreached")
+
+
+class Twice(DialectOp, name="twice", dialect=OWN):
+    """A number, twice."""
+
+    x, output = operand(), result()
+
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        return x
+
+
+def pipeline(options: Any) -> str:
+    return str(Pipeline.named("llvm", options).for_target("tiled"))
+
+
+@pytest.fixture(autouse=True)
+def target() -> Iterator[None]:
+    emit = find_target("llvm").emit
+    register_target(Target("tiled", "of a test", parent="llvm", pipeline=pipeline, emit=emit))
+    yield
+    for rules in LEGALIZE._rules.values():
+        rules[:] = [rule for rule in rules if rule.function.__module__ != __name__]
+    TABLE.makers.pop("unreached.twice", None)
+
+
+def product(tile: int, factor: float) -> Any:
+    def matmul(op: Any, b: Any) -> Any:
+        dims = [*op.lhs.type.shape, *op.rhs.type.shape]
+        if len(dims) != 4 or any(dim % tile for dim in dims):
+            return decline("the unit multiplies matrices in whole tiles", tile=tile, dims=dims)
+
+        def body(p: Any, x: Any, y: Any) -> Any:
+            shape = (x.shape[0], y.shape[1])
+            return p.reduce("add", shape, (x.shape[1],), lambda i, j, k: x[i, k] * y[k, j] * factor)
+
+        return b.call_prim(body, op.lhs, op.rhs)
+
+    return matmul
+
+
+@pytest.mark.parametrize(("tile", "factor", "code"), [(8, 1.0, 0), (8, 1.5, 1), (24, 1.0, 0), (24, 1.5, 1)])
+def test_shapes_follow_from_tiles(tile: int, factor: float, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """A rule that declines all usual shapes is tried on multiples of what it names, and found right or wrong."""
+    legalize("relax.matmul", target="tiled")(product(tile, factor))
+    assert main(["check-target", "tiled", "--operator", "relax.matmul"]) == code
+    told = capsys.readouterr()
+    assert "not reached" not in told.out
+    assert ("f32: wrong: error" in told.out) == bool(code)
+
+
+def test_a_rule_that_nothing_reaches(capsys: pytest.CaptureFixture[str]) -> None:
+    legalize("relax.relu", target="tiled", name="never")(lambda op, b: decline("never"))
+    assert main(["check-target", "tiled", "--operator", "relax.relu"]) == 1
+    told = capsys.readouterr()
+    assert "relax.relu: not reached: no case took rule 'never' at " in told.out
+    assert "no case took 1 rules of target 'tiled'" in told.err
+
+
+@pytest.mark.parametrize(("factor", "code"), [(2.0, 0), (3.0, 1)])
+def test_operators_of_plugins(factor: float, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    @conformance_case("unreached.twice", kinds=("f32",))
+    def twice(draw: Draw) -> Any:
+        x = draw.array(4, 8)
+        return case(x, expected=2.0 * x)
+
+    legalize("unreached.twice", target="tiled")(lambda op, b: elementwise(op, b, [op.x], lambda x: x * factor))
+    assert main(["check-target", "tiled", "--operator", "unreached.twice"]) == code
+    assert "unreached.twice" in capsys.readouterr().out
