@@ -18,6 +18,9 @@ import numpy as np
 RIGHT, WRONG, REFUSED, NOT_COMPILED, NOT_RUN, DISPUTED = (
     "right", "wrong", "call refused", "not compiled", "not run by ONNX Runtime", "disputed",
 )  # fmt: skip
+REFERENCE_DONE = "reference done"
+"""A line of output after which a crash is Mirlo's, not ONNX Runtime's."""
+
 CALLS = 30
 SECONDS = 0.6
 TOLERANCE = 2e-4
@@ -96,6 +99,7 @@ def judge(path: Path) -> Judgement:
         expected = [reference.run(None, each) for each in given]
     except Exception as error:  # ONNX Runtime's errors share no class below Exception
         return Judgement(NOT_RUN, _line(error))
+    print(REFERENCE_DONE, flush=True)
     start = time.process_time()
     try:
         compiled: Any = mirlo.compile(str(path), cache=False, jobs=1)

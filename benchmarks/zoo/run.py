@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .entry import Variant
+from .judge import NOT_RUN, REFERENCE_DONE
 
 NOT_EXPORTED, CRASHED, TIMED_OUT = "not exported", "crashed", "timed out"
 BAD = ("wrong", "call refused", "not compiled", CRASHED, TIMED_OUT)
@@ -87,6 +88,8 @@ class Run:
         code, output, errors = self._process("benchmarks.zoo.judge", str(path))
         if code == 0:
             return {**row, **json.loads(output.splitlines()[-1])}
+        if REFERENCE_DONE not in output and code is not None:
+            return {**row, "status": NOT_RUN, "reason": f"ONNX Runtime ends the process: {_last(errors, code)}"}
         status = TIMED_OUT if code is None else CRASHED
         return {**row, "status": status, "reason": _last(errors, code)}
 
