@@ -87,7 +87,8 @@ ENTRIES = (
         "hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 3, 4],
         "decoder_hidden_size": 16}, True),
     _image("DPTForDepthEstimation", "DPTConfig", {
-        **VIT, "num_hidden_layers": 4, "backbone_out_indices": [0, 1, 2, 3], "neck_hidden_sizes": [8, 8, 16, 16], "fusion_hidden_size": 16}),
+        **VIT, "num_hidden_layers": 4, "backbone_out_indices": [0, 1, 2, 3],
+        "neck_hidden_sizes": [8, 8, 16, 16], "fusion_hidden_size": 16}),
     _image("DepthAnythingForDepthEstimation", "DepthAnythingConfig", {
         "backbone_config": {"model_type": "dinov2", **SMALL, "image_size": 64, "patch_size": 8,
                             "num_hidden_layers": 4, "out_indices": [1, 2, 3, 4], "reshape_hidden_states": False},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def _check(model: Any, *arrays: np.ndarray, steps: int = 0) -> None:
     assert np.abs(found.astype(np.int64) - expected).max() <= steps
 
 
-def _network(kind: str) -> Any:
+def _network(kind: str, image_shape: Sequence[int | str]) -> Any:
     """Quantized convolutions with a residual add, and a classifier, in the form of QuantizeLinear, DequantizeLinear."""
     dtype, onnx_type, zero = KINDS[kind]
     random, constants, nodes = np.random.default_rng(6), {}, []
@@ -80,14 +81,16 @@ def _network(kind: str) -> Any:
     nodes.append(helper.make_node("MatMul", [through_bytes("g", 1 / 128), weight("h.w", (16, 10), 1)], ["h"]))
     through_bytes("h", 1 / 128)
     nodes.pop()
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])
-    return _model(nodes, [x], [helper.make_tensor_value_info("h.bytes", onnx_type, [1, 10])], constants)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, image_shape)
+    y = helper.make_tensor_value_info("h.bytes", onnx_type, [image_shape[0], 10])
+    return _model(nodes, [x], [y], constants)
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_quantize_and_dequantize(kind: str) -> None:
+@pytest.mark.parametrize("image_shape", [(1, 3, 16, 16), ("n", 3, 16, 16), ("n", 3, "h", "w")])
+def test_quantize_and_dequantize(kind: str, image_shape: tuple[int | str, ...]) -> None:
     x = np.random.default_rng(7).standard_normal((1, 3, 16, 16)).astype(np.float32)
-    _check(_network(kind), x, steps=1)
+    _check(_network(kind, image_shape), x, steps=1)
 
 
 @pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("u8", "u8"), ("i8", "i8")])
@@ -120,12 +123,15 @@ def test_zero_point_of_run_time() -> None:
 
 
 @pytest.mark.parametrize(("zero_x", "zero_w"), [(0, 0), (131, 0), (131, 2)])
-def test_conv_integer(zero_x: int, zero_w: int) -> None:
+@pytest.mark.parametrize("image_shape", [(1, 4, 9, 9), ("n", 4, "h", "w")])
+def test_conv_integer(zero_x: int, zero_w: int, image_shape: tuple[int | str, ...]) -> None:
     # ONNX Runtime takes weights without a sign here.
     constants = {"w": _random(np.uint8, 8, 4, 3, 3), "zx": np.array(zero_x, np.uint8), "zw": np.array(zero_w, np.uint8)}
     node = helper.make_node("ConvInteger", ["x", "w", "zx", "zw"], ["y"], pads=[1] * 4, strides=[2, 2])
-    inputs = [helper.make_tensor_value_info("x", TensorProto.UINT8, [1, 4, 9, 9])]
-    model = _model([node], inputs, [helper.make_tensor_value_info("y", TensorProto.INT32, [1, 8, 5, 5])], constants)
+    inputs = [helper.make_tensor_value_info("x", TensorProto.UINT8, image_shape)]
+    model = _model(
+        [node], inputs, [helper.make_tensor_value_info("y", TensorProto.INT32, ["a", 8, "b", "c"])], constants
+    )
     _check(model, _random(np.uint8, 1, 4, 9, 9))
 
 

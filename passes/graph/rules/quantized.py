@@ -67,8 +67,8 @@ def quantized_conv(op: ir.OpView, b: Rewriter) -> Any:
     if isinstance(found, Decline):
         return found
     data, weight = found
-    if not (kind_of(op.x).is_static and kind_of(op.weight).is_static):
-        return decline("an operand's size is known at run time only")
+    if not kind_of(op.weight).is_static:
+        return decline("the size of the weights is known at run time only")
     out_axis, *_ = kernel_axes(op.kernel_layout, kind_of(op.weight).rank)
     if _differs_along_sum(data, weight, out_axis, kind_of(op.weight).rank):
         return decline("a scale differs along an axis that is summed up")

@@ -58,6 +58,22 @@ func.func @image(%x: tensor<1x1x4x4xui8>) -> tensor<1x1x4x4xf32> {
 
 // -----
 
+// The same of images whose number and size are known at run time.
+// CHECK-LABEL: func.func @dynamic_image(
+// CHECK:         %[[X:.*]] = "relax.pad"(%arg0) {pads = array<i64: 0, 0, 1, 1, 0, 0, 1, 1>, value = 3.000000e+00 : f64}
+// CHECK:         "relax.conv"(%[[X]], %{{.*}}, %{{.*}}) {{.*}}out_dtype = i32{{.*}} -> tensor<?x1x?x4xi32, #relax.dims<["n", 1, "h", 4]>>
+func.func @dynamic_image(%x: tensor<?x1x?x4xui8, #relax.dims<["n", 1, "h", 4]>>) -> tensor<?x1x?x4xf32, #relax.dims<["n", 1, "h", 4]>> {
+  %s = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %z = "relax.constant"() {value = dense<3> : tensor<ui8>} : () -> tensor<ui8>
+  %w = "relax.constant"() {value = dense<2> : tensor<1x1x3x3xi8>} : () -> tensor<1x1x3x3xi8>
+  %0 = "relax.dequantize"(%x, %s, %z) : (tensor<?x1x?x4xui8, #relax.dims<["n", 1, "h", 4]>>, tensor<f32>, tensor<ui8>) -> tensor<?x1x?x4xf32, #relax.dims<["n", 1, "h", 4]>>
+  %1 = "relax.dequantize"(%w, %s) : (tensor<1x1x3x3xi8>, tensor<f32>) -> tensor<1x1x3x3xf32>
+  %2 = "relax.conv"(%0, %1) {padding = array<i64: 1, 1, 1, 1>} : (tensor<?x1x?x4xf32, #relax.dims<["n", 1, "h", 4]>>, tensor<1x1x3x3xf32>) -> tensor<?x1x?x4xf32, #relax.dims<["n", 1, "h", 4]>>
+  return %2 : tensor<?x1x?x4xf32, #relax.dims<["n", 1, "h", 4]>>
+}
+
+// -----
+
 // A scale for each product of a sum cannot leave it.
 // CHECK-LABEL: func.func @along_the_sum(
 // CHECK:         "relax.matmul"({{.*}}) : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
