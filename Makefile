@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test lint typecheck lit pytest coverage docs package bench test-gpu test-emulated bench-gpu kit format clean
+.PHONY: run test lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@path=$$($(BIN)/python -m benchmarks.models $(MODEL) --cache $(MODELS)) && $(BIN)/mirlo run "$$path" --profile

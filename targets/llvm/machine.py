@@ -53,7 +53,8 @@ class Machine:
     """Bytes of the shared L3 cache; 0 if there is none."""
     dots: tuple[str, ...] = ()
     """Dot products that one instruction accumulates in each lane: `u8xi8`, four of unsigned and signed int8 (VNNI),
-    `i16`, two of 16-bit integers, and `bf16`, two."""
+    `i8xi8`, four of int8 that are both signed or both unsigned (AArch64), `i16`, two of 16-bit integers, and `bf16`,
+    two."""
     chosen: Choices = field(default=Choices(), repr=False)
     """Measured choices for the current kernel."""
 

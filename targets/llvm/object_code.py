@@ -12,6 +12,7 @@ from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.registry import PassError
 from mirlo.targets.llvm import packed, runtime_calls
 from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks
+from mirlo.targets.llvm.intrinsics.arm import missing_arm_instruction
 from mirlo.targets.llvm.intrinsics.x86 import missing_instruction
 from mirlo.targets.llvm.machine_code import CodeSettings, generate
 from mirlo.targets.llvm.pipeline import lower_to_llvm
@@ -45,7 +46,7 @@ class EntryInterface:
 
 def compile_text(text: str, settings: CodeSettings, entry: EntryInterface | None = None) -> bytes:
     """Compile the text of a unit, parsed in the current context, to an object file or another form of code."""
-    lacked = missing_instruction(text, settings.processor)
+    lacked = missing_instruction(text, settings.processor) or missing_arm_instruction(text, settings.processor)
     if lacked is not None:
         raise PassError(
             f"LLVM has no instruction for '{lacked[0]}' on '{settings.processor.cpu}', which lacks {lacked[1]}: the "

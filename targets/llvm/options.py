@@ -144,6 +144,8 @@ def _preset(processor: Processor) -> str:
 
 def _dots(processor: Processor) -> tuple[str, ...]:
     """Return the dot products of a processor for vectors of its machine's size."""
+    if processor.arch == ARM and processor.has("dotprod"):
+        return ("i8xi8",)
     if processor.arch != X86:
         return ()
     narrow = _preset(processor) == "avx2"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from libraries import FLAGS, SOURCE, Program
 
+from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.inputs import bind
 from mirlo.runtime.unloaded import UnloadedModel
 from mirlo.targets.llvm.library.build import link_model
@@ -36,16 +37,20 @@ def missing() -> str:
 
 def install() -> None:
     """Let models for other machines run when they are called."""
-    UnloadedModel.__call__ = _call  # type: ignore[method-assign]
+    UnloadedModel.__call__ = call  # type: ignore[method-assign]
 
 
-def _call(model: UnloadedModel, *arrays: Any, **named: Any) -> Any:
+def call(model: UnloadedModel, *arrays: Any, **named: Any) -> Any:
+    """Run a model for AArch64 in place of `UnloadedModel.__call__`."""
     given = bind(model.inputs, arrays, named)
     folder = _folder()
     link_model(model.artifact, model._store, folder / "libmodel.so", "model")
     program = Program(model.artifact, folder, _runner(), (EMULATOR, "-L", SYSTEM))
     inputs = {spec.name: np.asarray(array) for spec, array in zip(model.inputs, given, strict=True)}
-    results = program.run(inputs, 1, 1)
+    try:
+        results = program.run(inputs, 1, 1)
+    except AssertionError as failure:  # a case that ends the process is one that fails, not the end of all checks
+        raise ArtifactError(f"the program failed: {failure}") from None
     return results[0] if len(results) == 1 else tuple(results)
 
 

@@ -32,7 +32,7 @@ class Program:
         """Run the model on these inputs; return its outputs."""
         with (self.folder / "inputs").open("wb") as file:
             for spec in self.artifact.inputs:
-                array = np.ascontiguousarray(inputs[spec.name])
+                array = np.asarray(inputs[spec.name], order="C")
                 file.write(np.array(array.shape, np.int64).tobytes() + array.tobytes())
         done = self.start(threads, calls, *more)
         assert done.returncode == 0, done.stderr

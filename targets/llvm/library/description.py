@@ -99,6 +99,14 @@ def describe(artifact: Artifact, store: ParameterStore, name: str, weights: str 
     )  # fmt: skip
 
 
+def type_code(dtype: str) -> int | None:
+    """Return DLPack's code of an element type; integers of a few bits are bytes, one for each."""
+    code = ELEMENT_TYPES[dtype].dlpack_code
+    if code is None and dtype[0] in "iu":
+        return ELEMENT_TYPES[f"{dtype[0]}8"].dlpack_code
+    return code
+
+
 def library_name(text: str) -> str:
     """Return the identifier of a model with this name."""
     name = c_identifier(text)
@@ -130,10 +138,10 @@ def _digest(weights: Sequence[Weight]) -> bytes:
 
 def _require_supported(artifact: Artifact) -> None:
     for spec in (*artifact.inputs, *artifact.outputs):
-        if ELEMENT_TYPES[spec.dtype].dlpack_code is None:
+        if type_code(spec.dtype) is None:
             raise LibraryError(
                 f"'{c_comment(spec.name)}' has elements of type {spec.dtype}, which DLPack packs and Mirlo does not: "
-                "cast it to i8 or u8 in the model"
+                "cast it to another type in the model"
             )
     for external in artifact.externals:
         raise LibraryError(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from mirlo.runtime.artifact import TensorSpec
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.threads import SYMBOL as PARALLEL
-from mirlo.targets.llvm.library.description import Description
+from mirlo.targets.llvm.library.description import Description, type_code
 
 ABI = 1
 """Version of the structures in `mirlo.h`."""
@@ -136,7 +136,7 @@ def _value(made: _Constants, description: Description, spec: TensorSpec, is_late
         word = description.sizes.word(dim) if isinstance(dim, str) else None
         assert isinstance(dim, int) or word is not None  # `Executable` checks it too
         dims.append(f"i64 {dim if word is None else -word}")
-    dtype = f"%dtype {{ i8 {kind.dlpack_code}, i8 {kind.dlpack_bits}, i16 1 }}"
+    dtype = f"%dtype {{ i8 {type_code(spec.dtype)}, i8 {kind.dlpack_bits}, i16 1 }}"
     return (
         f"%value {{ ptr {made.text(spec.name)}, {dtype}, i32 {len(dims)}, ptr {made.array('i64', dims)}, "
         f"i32 {int(is_late)} }}"

@@ -12,6 +12,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.targets.llvm.intrinsics.arm import DOTS, call_arm_dot
 from mirlo.targets.llvm.intrinsics.x86 import call_dot
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
@@ -90,7 +91,8 @@ class GroupedTiles(Tiles):
     def _dot(self, total: ir.Value, row: ir.Value, columns: ir.Value) -> ir.Value:
         # The unsigned operand comes first, if the instruction distinguishes them.
         first, second = (columns, row) if self.group.unsigned_columns else (row, columns)
-        return call_dot(self.group.instruction, total, first, second)
+        call = call_arm_dot if self.group.instruction in DOTS else call_dot
+        return call(self.group.instruction, total, first, second)
 
     def _groups_of_columns(self, at: Cursor, piece: ColumnVector) -> ir.Value:
         lanes = piece.lanes * self.group.size

@@ -25,14 +25,14 @@ class DotGroup:
 
     size: int
     instruction: str
-    """`vpdpbusd`, `vpmaddwd` or `vdpbf16ps`."""
+    """`vpdpbusd`, `vpmaddwd` or `vdpbf16ps`; `sdot` or `udot` on AArch64."""
     unsigned_columns: bool = False
     """Whether the columns are unsigned; `vpdpbusd` takes one unsigned and one signed operand."""
     unsigned_rows: bool = False
     widens: bool = False
     """Whether int8 is extended to int16 in registers, or, for rows that are read several times, in a copy."""
     flips: bool = False
-    """Whether the rows' sign bit is flipped, because both operands are signed, or both unsigned.
+    """Whether the rows' sign bit is flipped, because the instruction takes no operands of these signs.
 
     That adds 128 to each element, or subtracts it; its contribution to the accumulators is computed as one more row
     of the tile.
@@ -59,6 +59,10 @@ def kind_of_group(product: MultiplyAdd, rows: ProductInput, columns: ProductInpu
     if not all(casts) or any(factor.argument.type != i8 for factor in (rows, columns)):
         return None
     unsigned = [cast == "arith.extui" for cast in casts]
+    if "i8xi8" in machine.dots:
+        # Both operands are signed or both are not: rows of the other kind have their sign bit flipped.
+        instruction = "udot" if unsigned[1] else "sdot"
+        return DotGroup(4, instruction, unsigned[1], unsigned[0], flips=unsigned[0] != unsigned[1])
     if "u8xi8" in machine.dots:
         return DotGroup(4, "vpdpbusd", unsigned[1], unsigned[0], flips=unsigned[0] == unsigned[1])
     return DotGroup(2, "vpmaddwd", unsigned[1], unsigned[0], widens=True) if "i16" in machine.dots else None

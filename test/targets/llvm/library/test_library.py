@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,11 +21,15 @@ from onnx_models import F32, make_model, node
 from reduced_models import reduced
 
 import mirlo
+from mirlo.driver.code import compile_code
 from mirlo.runtime.artifact import load
+from mirlo.runtime.unloaded import UnloadedModel
 from mirlo.targets.c.compiler import find_compiler
 from mirlo.targets.llvm.library.build import link_model
 from mirlo.targets.llvm.library.description import LibraryError, describe
+from mirlo.targets.llvm.library.objects import processor_of, whole_code
 from mirlo.targets.llvm.library.sources import RUN_TIME, model_header, run_time_files
+from mirlo.targets.llvm.machine_code import CodeSettings
 
 pytestmark = needs_c_compiler
 RNG = np.random.default_rng(0)
@@ -202,6 +207,40 @@ def test_programs_for_aarch64_under_emulation(name: str, tmp_path: Path) -> None
             np.testing.assert_array_equal(found, wanted)
         else:
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def _products(signs: str, k: int, is_constant: bool) -> tuple[onnx.ModelProto, list[np.ndarray], np.ndarray]:
+    """Return a model of int8 products, its inputs, and the sums."""
+    types = {"u": onnx.TensorProto.UINT8, "i": onnx.TensorProto.INT8}
+    ranges = {"u": (0, 256, np.uint8), "i": (-128, 128, np.int8)}
+    x, w = (
+        RNG.integers(*ranges[sign][:2], shape).astype(ranges[sign][2])
+        for sign, shape in zip(signs, ((5, k), (k, 33)), strict=True)
+    )
+    inputs = {"x": (types[signs[0]], x.shape)} | ({} if is_constant else {"w": (types[signs[1]], w.shape)})
+    model = make_model([node("MatMulInteger", "x w", "y")], inputs, ["y"], {"w": w} if is_constant else {})
+    return model, [x] if is_constant else [x, w], x.astype(np.int32) @ w.astype(np.int32)
+
+
+@needs_emulator
+@pytest.mark.parametrize("signs", ["ui", "ii", "uu", "iu"])
+def test_products_of_int8_on_an_emulated_aarch64(signs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(UnloadedModel, "__call__", emulated_aarch64.call)
+    for k, is_constant in ((70, True), (7, False)):
+        model, arrays, expected = _products(signs, k, is_constant)
+        made = mirlo.compile(model, emulated_aarch64.TARGET, cache=False, jobs=1)
+        np.testing.assert_array_equal(made(*arrays), expected)
+
+
+@pytest.mark.parametrize(("cpu", "signs", "instruction"), [
+    ("neoverse-n1", "ui", b"sdot"), ("neoverse-n1", "uu", b"udot"), ("cortex-a72", "ui", None),
+])  # fmt: skip
+def test_dot_products_of_aarch64(cpu: str, signs: str, instruction: bytes | None) -> None:
+    target = f"llvm{{cpu={cpu} triple=aarch64-linux-gnu}}"
+    artifact, _ = compile_code(_products(signs, 64, True)[0], target, form="llvm-ir", cache=False)
+    code = whole_code(artifact, CodeSettings(processor_of(artifact), form="asm"))
+    found = set(re.findall(rb"\b[su]dot\b", code))
+    assert found == ({instruction} if instruction else set())
 
 
 @needs_emulator
