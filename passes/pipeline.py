@@ -180,7 +180,7 @@ class Pipeline:
         if not count:
             raise PipelineError(_no_such_step(name, self.names()))
         if occurrence is None and count > 1:
-            raise PipelineError(f"pass '{name}' occurs {count} times: say which with occurrence=0 to {count - 1}")
+            raise PipelineError(f"pass '{name}' occurs {count} times: select one with occurrence=0 to {count - 1}")
         if occurrence is not None and not 0 <= occurrence < count:
             raise PipelineError(f"pass '{name}' occurs {count} times, there is no occurrence {occurrence}")
         return occurrence or 0

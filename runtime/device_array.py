@@ -94,7 +94,7 @@ class DeviceArray:
         if dl_device is not None and tuple(dl_device) != self.memory.device:
             raise BufferError(f"the array is on {self.device}, not on DLPack device {tuple(dl_device)}: use numpy()")
         if copy:
-            raise BufferError("the array is handed over where it lies: copy what from_dlpack gives")
+            raise BufferError("the array cannot be copied on export: copy the result of from_dlpack")
         wanted = LEGACY_STREAM if stream is None else int(stream)
         if wanted == 0:
             raise BufferError("stream 0 may mean two streams: 1 is the legacy default stream, 2 that of the thread")

@@ -115,7 +115,7 @@ def _encoded_dims(mlir_type: ir.Type, encoding: ir.Attribute, sizes: list[Dim]) 
         raise ValueError(f"{mlir_type} has {len(sizes)} dims, but its encoding lists {len(shape)}")
     for i, (dim, size) in enumerate(zip(shape, sizes, strict=True)):
         if isinstance(size, int) != isinstance(dim, int) or (isinstance(size, int) and dim != size):
-            raise ValueError(f"dim {i} of {mlir_type} is {size}, but its encoding says {dim}")
+            raise ValueError(f"dim {i} of {mlir_type} is {size}, but its encoding has {dim}")
     return shape
 
 

@@ -55,7 +55,7 @@ class Attention(RelaxOp, name="attention"):
         require_equal_dims(key.shape[1], value.shape[1], f"the heads of key {key} and value {value}")
         require_equal_dims(key.shape[2], value.shape[2], f"the lengths of key {key} and value {value}")
         if at_end and not causal:
-            raise OpError("at_end says where the bound of a causal attention is, but causal is false")
+            raise OpError("at_end applies to a causal attention only: set causal, or leave at_end out")
         shared = key.shape[1]
         if isinstance(heads, int) and isinstance(shared, int) and (shared == 0 or heads % shared):
             raise OpError(f"the {heads} heads of the query must be a multiple of the {shared} heads of key and value")

@@ -101,10 +101,10 @@ def define_intrinsic(
     if result in (SAME,) and not operands:
         raise DialectError(f"intrinsic '{full}' has no operand that its result could be the same as")
     if pure and result is None:
-        raise DialectError(f"intrinsic '{full}' has no result: say pure=False, or it would have no effect")
+        raise DialectError(f"intrinsic '{full}' has no result, so it would be removed: declare it with pure=False")
     row = OwnIntrinsic(full, tuple(_LETTERS[letter] for letter in operands), result, pure, doc)
     if OWN.get(full, row) != row:
-        raise DialectError(f"intrinsic '{full}' is declared already, in another way")
+        raise DialectError(f"intrinsic '{full}' is already declared, with another signature")
     if full not in OWN:
         OWN[full] = row
         _define(dialect, name, row)

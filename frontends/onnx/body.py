@@ -117,7 +117,7 @@ class Body:
 
     def ssa(self, value: AnyValue) -> Any:
         if not isinstance(value, TensorValue):
-            raise NodeError(f"'{value.name}' is {value}, where a tensor is needed")
+            raise NodeError(f"'{value.name}' is {value}, expected a tensor")
         return self.any_ssa(value)
 
     def any_ssa(self, value: AnyValue) -> Any:

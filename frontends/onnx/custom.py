@@ -57,7 +57,7 @@ def onnx_operator(
     if (prim_func is None) == (packed is None):
         raise TypeError("onnx_operator needs either prim_func=, a prim function, or packed=, a name at run time")
     if packed is not None and infer is None:
-        raise TypeError(f"onnx_operator: infer= must say what '{packed}' returns")
+        raise TypeError(f"onnx_operator: '{packed}' needs infer=, which returns the types of its results")
     defaults = dict(attributes or {})
     made: WeakKeyDictionary[Any, dict[Any, tuple[str, list[TensorType]]]] = WeakKeyDictionary()
 

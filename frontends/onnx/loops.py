@@ -142,7 +142,7 @@ def _imported(
         value.region = body.depth
     condition, results, collected = round_.make(count, going, given)
     if not isinstance(condition, TensorValue):
-        raise NodeError(f"the body's condition is {condition}, where a tensor is needed")
+        raise NodeError(f"the body's condition is {condition}, expected a tensor")
     return condition, results, collected
 
 

@@ -126,14 +126,14 @@ class Node:
         """Return a required input that is a tensor."""
         found = self.any_value(index)
         if not isinstance(found, TensorValue):
-            raise NodeError(f"input '{self.input_name(index)}' is {found}, where a tensor is needed")
+            raise NodeError(f"input '{self.input_name(index)}' is {found}, expected a tensor")
         return found
 
     def sequence(self, index: int) -> ListValue | ObjectValue:
         """Return a required input that is a sequence."""
         found = self.any_value(index)
         if found.kind.name != SEQUENCE or isinstance(found, (TensorValue, OptionalValue)):
-            raise NodeError(f"input '{self.input_name(index)}' is {found}, where a sequence is needed")
+            raise NodeError(f"input '{self.input_name(index)}' is {found}, expected a sequence")
         return found
 
     def is_string(self, index: int) -> bool:

@@ -96,7 +96,7 @@ def _check_types(sig: Signature, inputs: Sequence[AnyValue | None]) -> None:
         name = sig.input_name(i)
         if formal.allowed and found.onnx_type not in formal.allowed:
             allowed = ", ".join(sorted(t[7:-1] for t in formal.allowed if t.startswith("tensor(")))
-            raise NodeError(f"input '{name}' is {found}; {sig.operator} takes here: {allowed or 'no tensor'}")
+            raise NodeError(f"input '{name}' is {found}; {sig.operator} accepts: {allowed or 'no tensor'}")
         if formal.variadic and not formal.homogeneous:
             continue
         first = bound.setdefault(formal.type_name, (name, found))

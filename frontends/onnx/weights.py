@@ -93,9 +93,7 @@ class Weights:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
         if not location:
-            raise OnnxImportError(
-                f"{what} says that its data is in another file, but not in which ('location' is missing)"
-            )
+            raise OnnxImportError(f"{what} has external data, but no 'location'")
         buffer = self._file(location, what)
         offset = _count(entries.get("offset", "0"), "offset", what)
         size = _count(entries.get("length", str(max(len(buffer) - offset, 0))), "length", what)

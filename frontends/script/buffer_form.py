@@ -115,7 +115,7 @@ class BufferForm(Interpreter):
 
     def _statement_Assign(self, node: Any) -> None:
         if len(node.targets) != 1:
-            raise self.error(node, "one target at a time: a = b = c has no meaning here")
+            raise self.error(node, "assign to one target at a time: a = b = c is not supported")
         target = node.targets[0]
         if isinstance(target, ast.Subscript):
             self._store(target, self.value(node.value), node.value)

@@ -84,7 +84,7 @@ class Expressions:
         if is_number(value) and like is not None:
             return self.lifted(value, like, node)
         if is_number(value):
-            raise self.error(node, "this number has no type of its own: say which, for instance T.f32(...)")
+            raise self.error(node, "a number needs a type: write T.f32(...), for example")
         raise self.error(node, f"expected a scalar, found {kind_of(value)}")
 
     def lifted(self, value: Expr | float, element: DType, node: Any) -> Expr:
@@ -318,7 +318,7 @@ class Expressions:
             return yes if condition else no
         chosen = self.condition(condition, test)
         if not isinstance(yes, Expr) and not isinstance(no, Expr):
-            raise self.error(node, "two numbers have no type: say which for one of them, for instance T.f32(...)")
+            raise self.error(node, "one of two numbers needs a type: write T.f32(...), for example")
         a, b = self.matched(yes, no, node)
         return self._checked(node, lambda: select(chosen, a, b))
 
@@ -345,7 +345,7 @@ class Expressions:
         if isinstance(node, ast.Slice) or (
             isinstance(node, ast.Tuple) and any(isinstance(e, ast.Slice) for e in node.elts)
         ):
-            raise self.error(node, "slices have no meaning here: index single elements")
+            raise self.error(node, "slices are not supported: index single elements")
         values = self.flat(self.value(node))
         if len(values) != len(buffer.shape):
             raise self.error(

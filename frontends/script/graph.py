@@ -73,7 +73,7 @@ class GraphInterpreter(GraphCalls):
     def _value_Subscript(self, node: Any) -> Any:
         owner = self.value(node.value)
         if isinstance(owner, GraphTensor):
-            raise self.error(node, "a tensor is not indexed here: use R.strided_slice or R.gather")
+            raise self.error(node, "a tensor cannot be indexed: use R.strided_slice or R.gather")
         if isinstance(owner, Word):
             return self.annotation(node)[0]
         return super()._value_Subscript(node)

@@ -134,7 +134,7 @@ class Interpreter(Expressions):
         values = self.arguments(node, row.arity, row.arity)
         first = next((v for v in values if isinstance(v, Expr)), None)
         if first is None:
-            raise self.error(node, f"T.{name} of numbers has no type: say which, for instance T.f32(...)")
+            raise self.error(node, f"T.{name} of numbers needs a type: write T.f32(...), for example")
         integer = DTYPES["i32"] if row.operands == "float_int" else None
         made = []
         for value, kind, argument in zip(values, row.operand_kinds, node.args, strict=True):

@@ -364,7 +364,7 @@ def _shape(reader: Interpreter, node: Any) -> Any:
                 raise reader.error(element, f"a dim is a number or a symbol of T.dims, found {kind_of(dim)}")
             dims.append(dim)
     if sum(isinstance(dim, ShapeSymbol) for dim in dims) > 1:
-        raise reader.error(node, "one symbol of T.shapes in a shape, not two: where one ends is not known")
+        raise reader.error(node, "expected at most one symbol of T.shapes in a shape: two have no boundary")
     return tuple(dims)
 
 

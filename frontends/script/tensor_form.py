@@ -114,7 +114,7 @@ class TensorForm(Interpreter):
         """Bind the names of one `for` and return its indices."""
         loop = header(self, node)
         if loop.kind not in ("grid", "serial", "range") or loop.step != 1 or any(low != 0 for low in loop.lower):
-            raise NotRegular(f"there is a loop of kind T.{loop.kind} that asks for an order or a part")
+            raise NotRegular(f"there is a loop of kind T.{loop.kind} that requires an order or a part")
         if not all(isinstance(extent, int) for extent in loop.upper):
             raise NotRegular("a bound of a loop is computed")
         made = [LoopVariable(extent) for extent in loop.upper]

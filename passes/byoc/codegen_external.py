@@ -42,7 +42,7 @@ class CodegenExternal(Pass):
 
     def __post_init__(self) -> None:
         if self.options and self.target is None:
-            raise ValueError("'options' are those of one code generator: say which with 'target'")
+            raise ValueError("'options' belong to one code generator: name it with 'target'")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         require_target(op.operation, self.target or "")

@@ -134,7 +134,7 @@ class Partition(Pass):
 def tables_of(targets: Sequence[str]) -> dict[str, list[PatternEntry]]:
     """Return the patterns of targets named with options; the last target may take the rest of the model."""
     if not targets:
-        raise PassError("'partition' needs the option 'targets': who gets parts of the model")
+        raise PassError("'partition' needs the option 'targets': the code generators that may take parts of the model")
     tables: dict[str, list[PatternEntry]] = {}
     for i, text in enumerate(targets):
         target, options = split_options(text)

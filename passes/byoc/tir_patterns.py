@@ -150,7 +150,7 @@ def contraction(
     wanted = None if axes is None else _canonical(axes)
     for letter in (*(multiples or ()), *(extents or ())):
         if axes is None or letter not in axes:
-            raise PatternError(f"the size of axis '{letter}' is asked for, which is not in axes={axes!r}")
+            raise PatternError(f"the size of axis '{letter}' is constrained, but it is not in axes={axes!r}")
 
     def accept(node: BlockNode, view: PrimView) -> Sequence[int] | Decline:
         if not view.blocks or not is_multiply_add(view.blocks[0]):

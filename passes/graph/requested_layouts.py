@@ -42,7 +42,7 @@ class RequestedLayouts:
         if self.callback is not None:
             answer = self.callback(op)
             return answer if isinstance(answer, Decline) else layouts_of(name, answer)
-        return self.layouts.get(name) or decline("no layout is wanted for it here")
+        return self.layouts.get(name) or decline("no layout is requested for it")
 
 
 CHANNELS_LAST = RequestedLayouts({"relax.conv": Layouts("N*C", "*IO")}, is_default=True)

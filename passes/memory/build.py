@@ -146,7 +146,7 @@ class PlannedFunction:
                 return self.early.emit(dim)
         unknown = sorted(D.symbols_of(dim) - set(self.values))
         if unknown:
-            raise PassError(f"the size {dim} is asked for before anything tells what '{unknown[0]}' is")
+            raise PassError(f"the size {dim} is needed before '{unknown[0]}' is known")
         return SizeEmitter(self.values).emit(dim)
 
     @contextmanager

@@ -77,7 +77,7 @@ def accepts(op: Any) -> bool | Decline:
         if kind is None:
             return decline("C works on tensors", found=str(value.type))
         if kind.dtype.name not in C_TYPES:
-            return decline("C has no such element type", dtype=kind.dtype.name)
+            return decline("C has no type for these elements", dtype=kind.dtype.name)
         if any(dim is D.UNKNOWN for dim in kind.shape):
             return decline("a dim that nothing is known about", type=str(kind))
     name = op.operation.name

@@ -95,7 +95,7 @@ def _expression(node: Any) -> str:
         return sides if isinstance(node.op, ast.Mult) else f"({sides})"
     if isinstance(node, ast.Call):
         return f"mirlo_{node.func.id}({', '.join(map(_expression, node.args))})"  # type: ignore[attr-defined]
-    raise ValueError(f"a dim that C cannot say: {ast.unparse(node)}")
+    raise ValueError(f"a dim that C cannot express: {ast.unparse(node)}")
 
 
 def product(dims: list[str]) -> str:

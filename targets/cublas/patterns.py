@@ -49,7 +49,7 @@ def product_check(match: Match, f8: bool = False) -> Any:
     left, right = (value.type for value in node.operands)
     result = node.type
     if left is None or right is None or result is None or not (left.is_static and right.is_static):
-        return decline("the library is told sizes when compiling: they are open")
+        return decline("the library needs static sizes")
     turned = tuple(bool(node.attribute(name)) for name in ("transpose_lhs", "transpose_rhs"))
     for refusal in (_types(left, right, result, f8), _shapes(left, right, result, turned)):
         if refusal is not None:
@@ -73,7 +73,7 @@ def _epilogue(match: Match, left: TensorType, result: TensorType) -> Any:
         if kind is None or not kind.is_static or kind.dtype != result.dtype:
             return decline("what is added is of another type, or its size is open", added=str(kind))
     if "bias" in match and not is_along_columns(match["bias"].type, result):
-        return decline("what is added does not lie along the columns", bias=str(match["bias"].type))
+        return decline("the added tensor is not a row of columns", bias=str(match["bias"].type))
     if "added" in match:
         kind = match["added"].type
         if kind is None or kind.shape != result.shape or is_along_columns(kind, result):
@@ -86,13 +86,13 @@ def _types(left: TensorType, right: TensorType, result: TensorType, f8: bool) ->
     names = [kind.dtype.name for kind in (left, right, result)]
     if names[0] in FLOATS8 and names[1] in FLOATS8:
         if not f8:
-            return decline("products of 8-bit floats are asked for by cublas{f8}, for GPUs from sm_89 on")
+            return decline("products of 8-bit floats need the option cublas{f8} and a GPU from sm_89 on")
         if names[:2] == ["f8e5m2"] * 2:
             return decline("the library multiplies no two factors of e5m2")
     elif names[0] != names[1] or names[0] not in RESULTS:
         return decline("the library multiplies factors of one type", lhs=names[0], rhs=names[1])
     if names[2] not in RESULTS[names[0]]:
-        return decline("the library has no such result of these factors", factors=names[0], result=names[2])
+        return decline("no such result type for these operands", factors=names[0], result=names[2])
     return None
 
 
@@ -110,7 +110,7 @@ def _shapes(left: TensorType, right: TensorType, result: TensorType, turned: tup
         apart = 4 if left.dtype.name in BYTES else 16
         depth = left.static_shape[-2 if turned[0] else -1]
         if turned != (False, True):
-            return decline("factors of 8 bits lie along the sums: the second one transposed, the first one not")
+            return decline("8-bit operands must be contiguous along K: transpose the second one, not the first one")
         if any(size % apart for size in (rows, columns, depth)):
             return decline(f"sizes of products of 8 bits are multiples of {apart} for the library", rows=rows,
                            columns=columns, depth=depth)  # fmt: skip

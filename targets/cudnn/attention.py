@@ -42,7 +42,7 @@ def check(op: Any) -> Any:
     """Decline attention that the library does not compute."""
     query, key, value = (kind_of(x) for x in (op.query, op.key, op.value))
     if not all(x.is_static for x in (query, key, value)):
-        return decline("the library is told sizes when compiling: they are open")
+        return decline("the library needs static sizes")
     if query.dtype.name not in ATTENTION_DTYPES:
         return decline("the library has attention in 16 bits only", dtype=query.dtype.name)
     sizes = (query.static_shape[3], value.static_shape[3])
@@ -70,7 +70,7 @@ def _bound(causal: bool, at_end: bool, queries: int, keys: int) -> int | None | 
 
 def _mask_check(mask: TensorType, query: TensorType, key: TensorType, bound: int | None) -> Any:
     if not mask.is_static:
-        return decline("the library is told sizes when compiling: that of the mask is open")
+        return decline("the library needs a mask of static size")
     if mask.dtype != query.dtype:
         return decline("the library adds a mask, it does not choose by one", mask=mask.dtype.name)
     if bound:

@@ -34,7 +34,7 @@ def check(match: Match) -> Any:
     node = match.nodes[0]
     x, weight, result = match["x"].type, match["weight"].type, node.type
     if x is None or weight is None or result is None or not (x.is_static and result.is_static):
-        return decline("the library is told sizes when compiling: they are open")
+        return decline("the library needs static sizes")
     if x.rank not in (4, 5):
         return decline("the library convolves images and volumes", rank=x.rank)
     if x.dtype.name not in DTYPES or {x.dtype, weight.dtype, result.dtype} != {x.dtype}:
@@ -57,5 +57,5 @@ def check(match: Match) -> Any:
         if not is_own and bias.rank >= x.rank - axis and bias.static_shape[axis - x.rank] == channels:
             return True
         if not is_own:
-            return decline("what is added does not lie along the channels", bias=bias.shape)
+            return decline("the added tensor is not a row of channels", bias=bias.shape)
     return True

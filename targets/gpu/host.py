@@ -256,7 +256,7 @@ class Straight:
         return False
 
     def _never(self, *given: Any) -> Any:
-        raise ArtifactError("the program of the model reads from the device where it says that it does not")
+        raise ArtifactError("the program of the model reads from the device although it declares that it does not")
 
     read = write = allocate = _never
 

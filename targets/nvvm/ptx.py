@@ -179,7 +179,7 @@ def check_selected(text: str, linked: Collection[str] = ()) -> None:
         if name in linked:
             continue
         if not name.startswith("llvm."):
-            raise PassError(f"a kernel calls '{name}', which nobody defines on the GPU")
+            raise PassError(f"a kernel calls '{name}', which is not defined on the GPU")
         if not _INTRINSICS.match(name):
             raise PassError(f"NVIDIA GPUs have no code for '{name}'")
 

@@ -214,7 +214,7 @@ def view(node: BlockNode) -> Any:
     if node.name != "relax.split":
         return True
     found = [str(size) for size in node.attribute("sizes") if not isinstance(size, int)]
-    return decline("pieces whose sizes only a call knows", found=", ".join(found)) if found else True
+    return decline("parts of dynamic size", found=", ".join(found)) if found else True
 
 
 def _window_rank(node: BlockNode) -> Any:
@@ -231,7 +231,7 @@ def _follows(node: BlockNode, value: BlockValue, match: Match) -> Any:
         return decline(f"both operands of {node.name} are the result that it follows")
     (other,) = others
     if other.node is not None and match.mask >> other.node.index & 1:
-        return decline(f"the other operand of {node.name} is made on the way to the first one")
+        return decline(f"the other operand of {node.name} is computed between the two")
     if _shape(node.results[0]) != _shape(value):
         return decline(f"{node.name} broadcasts the result that it follows", to=_shape(node.results[0]))
     if node.name == "relax.divide" and other is node.operands[0]:

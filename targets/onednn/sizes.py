@@ -50,7 +50,7 @@ def _evaluate(node: ast.expr, sizes: Mapping[str, int]) -> int:
     if isinstance(node, (ast.Name, ast.Attribute)):
         name = ast.unparse(node)
         if name not in sizes:
-            raise UndeterminedSize(f"the tensors of the call do not tell the size '{name}'")
+            raise UndeterminedSize(f"the tensors of the call do not determine the size '{name}'")
         return sizes[name]
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_evaluate(node.operand, sizes)

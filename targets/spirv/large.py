@@ -69,7 +69,7 @@ def _with_parts(step: Launch, splits: list[SplitParameter]) -> Launch:
 
 def _parts(whole: Range, size: int) -> list[Range]:
     if not isinstance(whole.offset, int) or not isinstance(whole.size, int):
-        raise PassError(f"a buffer of more than {LIMIT} bytes lies where sizes of run time tell, and cannot be split")
+        raise PassError(f"a buffer of more than {LIMIT} bytes has a run-time offset, and cannot be split")
     return [whole.part(at, min(size, whole.size - at)) for at in range(0, whole.size, size)]
 
 

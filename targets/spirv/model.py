@@ -60,7 +60,7 @@ class VulkanModel:
             )
         if self.device.limits.minStorageBufferOffsetAlignment > 64:
             raise DeviceError(
-                f"the device '{self.device.name}' wants buffers aligned to "
+                f"the device '{self.device.name}' needs buffers aligned to "
                 f"{self.device.limits.minStorageBufferOffsetAlignment} bytes; memory is planned for 64"
             )
 

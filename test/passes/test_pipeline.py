@@ -139,7 +139,7 @@ def test_nothing_is_left_of_an_emptied_nesting():
 
 def test_occurrences():
     pipeline = Pipeline("cse,func.func(cse),canonicalize,cse")
-    with pytest.raises(PipelineError, match="pass 'cse' occurs 3 times: say which with occurrence=0 to 2"):
+    with pytest.raises(PipelineError, match="pass 'cse' occurs 3 times: select one with occurrence=0 to 2"):
         pipeline.remove("cse")
     assert str(pipeline.copy().remove("cse", occurrence=1)) == "builtin.module(cse,canonicalize,cse)"
     assert str(pipeline.copy().remove("cse", occurrence=2)) == "builtin.module(cse,func.func(cse),canonicalize)"

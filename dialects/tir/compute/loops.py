@@ -105,7 +105,7 @@ class LoopBuilder:
     @property
     def _function(self) -> LoopFunction:
         if self._owner is None:
-            raise TypeError("no memory can be made here: list what you need where the statements begin (scratch=)")
+            raise TypeError("memory cannot be allocated here: list it where the statements begin (scratch=)")
         return self._owner
 
     def range(

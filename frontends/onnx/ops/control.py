@@ -99,11 +99,11 @@ def _compiled(
         return list(node.builder.repeat(body, limit, going, carried))
     if limit is None:
         raise NodeError(
-            f"output '{body.output[1 + len(carried)].name}' of the body is collected from each round, but nothing says "
-            "how many rounds there are at most: give input 'M'"
+            f"output '{body.output[1 + len(carried)].name}' of the body is collected in each iteration, but the "
+            "trip count has no upper bound: add input 'M'"
         )
     most = node.emit("maximum", scalar(node, 0), node.constant(np.int64(0)))
-    (room,) = bind(node, node.emit("reshape", most, shape=(1,)), "the number of rounds")
+    (room,) = bind(node, node.emit("reshape", most, shape=(1,)), "the number of iterations")
     *made, used = node.builder.repeat(body, limit, going, carried, room)
     (count,) = bind(node, node.emit("reshape", used, shape=(1,)), "the number of rounds that were made", [room])
     return [*made[: len(carried)], *(_first(node, rows, count) for rows in made[len(carried) :])]

@@ -79,7 +79,7 @@ def _skip_sum(node: Node, bias: int) -> Any:
 
 def _with_sum(node: Node, result: Any, total: Any) -> Any:
     if node.has_output(1) or node.has_output(2):
-        raise NodeError("training is not supported: the mean or the deviation is asked for; export for inference")
+        raise NodeError("training is not supported: mean and deviation are outputs; export the model for inference")
     return result, None, None, total
 
 

@@ -126,7 +126,7 @@ def _checked(forest: Forest) -> Forest:
                 if not waiting[following]:
                     ready.append(following)
     if seen < count:
-        raise NodeError("the trees have a circle: a way leads back to the node that it came from")
+        raise NodeError("the trees have a cycle: a branch leads back to one of its ancestors")
     return forest
 
 

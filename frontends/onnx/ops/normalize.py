@@ -52,7 +52,7 @@ def batch_normalization(node: Node) -> Any:
     if node.opset >= 14 and node.attr.bool("training_mode", 0):
         return _batch_statistics(node)
     if node.attr.bool("training_mode", 0) or any(node.has_output(i) for i in range(1, 5)):
-        raise NodeError("training is not supported: the statistics of a batch are asked for; export for inference")
+        raise NodeError("training is not supported, and the statistics of the batch are outputs: export for inference")
     if not node.attr.bool("spatial", 1):
         raise NodeError("attribute 'spatial' must be 1, got 0")
     node.attr.ignore("momentum", "is_test")  # they concern the update of running statistics in training

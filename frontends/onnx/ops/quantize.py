@@ -21,7 +21,7 @@ def quantize_linear(node: Node) -> Any:
         raise NodeError("attribute 'saturate' must be 1, got 0")
     node.attr.ignore("precision")  # the division is in f32 or better
     if node.has(2) and node.type(2).dtype is not wanted:
-        raise NodeError(f"attribute 'output_dtype' says {wanted}, but input 'y_zero_point' is {node.type(2)}")
+        raise NodeError(f"attribute 'output_dtype' is {wanted}, but input 'y_zero_point' is {node.type(2)}")
     return node.emit("quantize", node[0], *_scale(node), **_granularity(node), dtype=wanted)
 
 

@@ -147,11 +147,9 @@ def _split_sizes(node: Node, size: Dim) -> tuple[Dim, ...]:
         return node.dims(1)
     piece = int(node.scalar(1, 1))
     if not isinstance(size, int) or piece < 1:
-        raise NodeError(f"a dim of {size} cannot be split into pieces of {piece}: the size must be known")
+        raise NodeError(f"a dim of {size} cannot be split into parts of {piece}: fix it with shapes=")
     if size // piece > MAX_SPLITS:
-        raise NodeError(
-            f"a dim of {size} in pieces of {piece} makes more than {MAX_SPLITS} pieces, which is not supported"
-        )
+        raise NodeError(f"a dim of {size} in parts of {piece} has more than {MAX_SPLITS} parts, which is not supported")
     return (piece,) * (size // piece) + ((size % piece,) if size % piece else ())
 
 

@@ -27,7 +27,7 @@ from mirlo.passes.rules import Decline, decline, layout
 def as_convolution(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Replace a transposed convolution with constant weight and no dilations by a convolution and a permute."""
     if not (b.given or CHANNELS_LAST).is_default or op.data_layout != "NC*":
-        return decline("its layout is chosen by somebody else", data=op.data_layout)
+        return decline("its layout was chosen before", data=op.data_layout)
     x, weight, out = (kind_of(v) for v in (op.x, op.weight, op.output))
     if not (x.is_static and out.is_static and weight.dtype.is_float) or 0 in (*x.static_shape, *out.static_shape):
         return decline("a shape is known at run time only, or the numbers are no floats")

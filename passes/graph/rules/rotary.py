@@ -36,7 +36,7 @@ def rotary_embedding(op: ir.OpView, b: Rewriter) -> Any:
             if any(table is None for table in tables) or kind_of(tables[0]).shape != kind_of(tables[1]).shape:
                 return decline("the tables differ between heads, or from each other")
             return b.emit(OPS["rotary_embedding"], x, *tables)
-    return decline("no term is a product with the turned halves of a tensor")
+    return decline("no term is a product with the rotated halves of a tensor")
 
 
 def _match_rotation(value: ir.Value) -> Iterator[tuple[Any, Any]]:

@@ -97,7 +97,7 @@ def reshape_of_slice(op: ir.OpView, b: Rewriter) -> Any:
         return decline("the reshape does not cut the axis of the slice")
     total, begin = whole.static_shape[axis], range(whole.static_shape[axis])[slice(inner.begin[0], inner.end[0])].start
     if piece == 0 or total % piece or begin % piece:
-        return decline("the slice does not begin between pieces", begin=begin, piece=piece)
+        return decline("the slice does not begin at the start of an operand", begin=begin, piece=piece)
     pieces = b.emit(OPS["reshape"], inner.x, shape=(*before, total // piece, piece, *after))
     first, count = begin // piece, target.static_shape[axis]
     return b.emit(OPS["strided_slice"], pieces, axes=[axis], begin=[first], end=[first + count], strides=[1])

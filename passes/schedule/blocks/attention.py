@@ -288,7 +288,7 @@ class _Finder:
             if operand.value not in self.loops:
                 continue
             if operand.value not in known or not self._same(place, operand, self.loops[operand.value]):
-                return decline("a block reads another element than the one computed here", block=block.name)
+                return decline("a block reads a value of the group at another index", block=block.name)
         self.loops[block.outputs[0].value] = written
         return place
 

@@ -286,7 +286,7 @@ def _require_profitable(walk: Walk, space: Space, start: int, group: BlockGroup)
             return decline("the reduction does not run along memory", block=place.block.name, step=step)
     lanes = group.machine.lanes(widest_bytes(space.places, axis))
     if D.estimate_dim(extent) < lanes and any(_is_window(place, operand, start) for place, operand in inputs):
-        return decline("windows are too narrow for vectors", elements=extent)
+        return decline("windows are too small for vectors", elements=extent)
     if isinstance(extent, int) and fitting(lanes, extent) < min(lanes, 4) and not computes:
         return decline("the innermost loop of a row is too short for vectors", elements=extent)
     return _storable(space)

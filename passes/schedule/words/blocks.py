@@ -152,8 +152,8 @@ def _require_separate_loops(word: str, leaf: BlockLeaf, buffer: ScheduleBuffer, 
     for other in leaves_of(nest):
         if other is not leaf and any(access.buffer is buffer for access in getattr(other, field)):
             raise ScheduleError(
-                f"{word}: '{other.name}' {field} '{buffer.name}' in the same loops as '{leaf.name}'; say {word} before "
-                "blocks are moved together"
+                f"{word}: '{other.name}' {field} '{buffer.name}' in the same loops as '{leaf.name}'; apply "
+                f"{word} before moving blocks together"
             )
 
 

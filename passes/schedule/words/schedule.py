@@ -245,7 +245,7 @@ class Schedule:
         trace = given if isinstance(given, Trace) else Trace.load(given)
         for said in trace:
             if said.word not in WORDS:
-                raise ScheduleError(f"there is no word '{said.word}'{nearest(said.word, WORDS)}")
+                raise ScheduleError(f"there is no primitive '{said.word}'{nearest(said.word, WORDS)}")
             try:
                 inspect.signature(getattr(self, said.word)).bind(*said.arguments)
             except TypeError as error:

@@ -110,7 +110,7 @@ def _in_step(space: Space, group: BlockGroup) -> Decline | None:
     for place in space.places:
         for operand in place.block.inputs:
             if operand.value in written and place.dims(operand) != written[operand.value]:
-                return decline("a block reads another element than the one computed here", block=place.block.name)
+                return decline("a block reads a value of the group at another index", block=place.block.name)
         for output in place.block.outputs:
             written[output.value] = place.dims(output)
     return None

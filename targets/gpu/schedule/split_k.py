@@ -84,7 +84,7 @@ def divide(roles: Roles, parts: int) -> SplitK | Decline:
         return decline("the sums do not start from zero")
     axis = next((axis for axis in roles.sums if axis.extent % parts == 0), None)
     if axis is None or parts < 2:
-        return decline("no axis of the sums has so many equal parts", parts=parts)
+        return decline("no reduction axis can be divided into this many equal parts", parts=parts)
     first = max(contraction.extents) + 1
     part, rest = LoopAxis(first, parts, False), LoopAxis(first + 1, axis.extent // parts, True)
 

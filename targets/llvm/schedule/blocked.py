@@ -65,9 +65,9 @@ def plan_blocked(view: Any, group: BlockGroup, threads: int = 1) -> BlockedPlan 
     if weights not in rows.group.kept:
         return decline("the second contraction does not take its rows from what is between")
     if any(value in made for value in view.returned):
-        return decline("what lies between the contractions is returned")
+        return decline("a value between the contractions is an output")
     if any(o.value not in made for block in rows.group.blocks for o in block.inputs):
-        return decline("what lies between the contractions reads another tensor")
+        return decline("a block between the contractions reads another tensor")
     *outer, width = dims_of(weights.type)
     if len(rows.rows) > 1 or D.product(list(rows.rows)) != D.product(outer):
         return decline("rows between the contractions are not one loop", loops=len(rows.rows))

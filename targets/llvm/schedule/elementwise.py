@@ -122,7 +122,7 @@ def _require_elementwise(space: Space, group: BlockGroup) -> Decline | None:
     for place in space.places:
         for operand in place.block.inputs:
             if operand.value in outputs and place.dims(operand) != outputs[operand.value]:
-                return decline("a value computed here is read at another place", block=place.block.name)
+                return decline("a value of the group is read at another index", block=place.block.name)
         outputs.update({o.value: place.dims(o) for o in place.block.outputs})
     return None
 

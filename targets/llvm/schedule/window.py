@@ -196,7 +196,7 @@ def plan_window(group: BlockGroup) -> WindowPlan | Decline:
     for place in space.drop_units().places:
         for operand in place.block.inputs:
             if operand.value in made and place.dims(operand) != made[operand.value]:
-                return decline("a value computed here is read at another place", block=place.block.name)
+                return decline("a value of the group is read at another index", block=place.block.name)
         made.update({o.value: place.dims(o) for o in place.block.outputs})
     space = _ordered(space, outputs)
     found = [_arranged(part, outputs) for part in split_at_conditions(space, range(outputs - 2, -1, -1), outputs)]

@@ -183,9 +183,9 @@ def choose(
     if way.m:
         return way.tiling
     if measured == 0:
-        return decline("the direct way was measured to be faster")
+        return decline("direct convolution was measured to be faster")
     figures = {"winograd": round(found.tiled.cycles), "direct": round(found.direct.cycles)}
-    return decline("the direct way is expected to be as fast", **figures)
+    return decline("direct convolution is expected to be as fast", **figures)
 
 
 def rewritten(conv: ir.OpView, tiling: Tiling, b: Rewriter, functions: _Functions) -> ir.Value:

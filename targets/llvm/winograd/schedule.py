@@ -83,7 +83,7 @@ def _group(kernel: Any, context: Any, name: str) -> BlockGroup | Decline:
         return group
     block = group.blocks[0]
     if block.name != name or len(block.reduce) != 2 or block.domain[block.reduce[0]] - 2 not in INPUT:
-        return decline("the first block is no such transform", block=block.name)
+        return decline("the first block is not a Winograd transform", block=block.name)
     return group
 
 
@@ -104,7 +104,7 @@ def _place_blocks(group: BlockGroup) -> list[BlockInstance] | Decline:
     for place in Space(extents, tuple(places)).drop_units().places:
         for operand in place.block.inputs:
             if operand.value in made and place.dims(operand) != made[operand.value]:
-                return decline("a value computed here is read at another place", block=place.block.name)
+                return decline("a value of the group is read at another index", block=place.block.name)
         made.update({output.value: place.dims(output) for output in place.block.outputs})
     return places
 

@@ -41,10 +41,10 @@ def gathered(roles: Roles, side: ProductOperand, form: Format) -> GatheredOperan
     if form is TF32:
         return decline("threads do not round what they copy, as the copying engine does", type=form.name)
     if not with_whole_vectors(roles, side, roles.sums, form.vector):
-        return decline("steps of the sums do not lie side by side, 16 bytes at a time")
+        return decline("the operand is not contiguous along K in 16-byte vectors")
     outside = side.access.outside
     if outside is not None and outside.value != 0:
-        return decline("what lies beyond the edges is not zero", outside=str(outside))
+        return decline("padding is not zero", outside=str(outside))
     return GatheredOperand(roles, side, form)
 
 

@@ -139,14 +139,14 @@ def mapped(roles: Roles, side: ProductOperand, form: Format) -> MappedOperand | 
     if side.access.outside is not None:
         return decline("a factor is read beyond its edges")
     if position.constant:
-        return decline("a factor does not begin where its tensor does")
+        return decline("an operand does not begin at the start of its tensor")
     along_k, along_lines = _stride(roles.sums, position), _stride(side.axes, position)
     if along_k is None or along_lines is None:
         return decline("a factor is no matrix in memory: its lines or sums have several distances")
     if along_k != 1 and along_lines != 1:
-        return decline("neither lines nor sums of a factor lie side by side")
+        return decline("an operand is contiguous neither along rows nor along K")
     if along_k != 1 and form.bytes != 2:
-        return decline("lines of a factor lie side by side, which warpgroups only multiply in 16 bits", type=what)
+        return decline("an operand is not contiguous along K, which warpgroups support only in 16 bits", type=what)
     pitch = along_lines if along_k == 1 else along_k
     batch = tuple((axis, position.terms[axis.id]) for axis in roles.batch if position.terms.get(axis.id))
     distances = [pitch, *(stride for _, stride in batch)]

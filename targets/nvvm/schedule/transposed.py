@@ -144,11 +144,11 @@ def plan_transpose(group: BlockGroup) -> TransposePlan | Decline:
         return decline("what is written has no long lines")
     outputs = [(place, output) for place in places for output in place.block.outputs]
     if any(place.flat(output).coefficient(last) != 1 for place, output in outputs):
-        return decline("outputs do not all lie along the same loop")
+        return decline("outputs are not all contiguous along the same loop")
     found = [(axis, _transposed_operands(points, axis)) for axis in range(last) if extents[axis] >= SHORTEST]
     along, across = max(found, key=lambda pair: len(pair[1]), default=(0, []))
     if not across:
-        return decline("no operand lies along another loop")
+        return decline("no operand is contiguous along another loop")
     for edge in EDGES:
         blocks = (
             prod(extents) // extents[last] // extents[along] * -(-extents[last] // edge) * -(-extents[along] // edge)

@@ -95,7 +95,7 @@ def _format(factor: ProductInput, element: ir.Type) -> Format | Decline:
         return _EXTENDED[names[0]]
     if kind == "i8" and str(factor.result.type) == "f32":
         return _float8(factor)
-    return decline("matrix units take f16, bf16, bytes, 8-bit floats and, where asked for, f32", type=kind)
+    return decline("matrix units multiply f16, bf16, int8, 8-bit floats and, on request, f32", type=kind)
 
 
 def _float8(factor: ProductInput) -> Format | Decline:

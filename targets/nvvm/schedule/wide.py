@@ -36,7 +36,7 @@ def plan_wide_points(group: BlockGroup) -> PointsPlan | Decline:
         return plan
     width = _width(plan)
     if width == 1:
-        return decline("no elements lie side by side, or they are few")
+        return decline("elements are not contiguous, or there are few")
     return replace(plan, width=width, runs=_runs(plan, width))
 
 

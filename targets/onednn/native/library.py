@@ -75,7 +75,7 @@ def _install_hint() -> str:
 def _load() -> Library:
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise OneDnnError(
-            f"target 'onednn' runs on Linux on x86-64, where oneDNN's wheels are made for; "
+            f"target 'onednn' runs on Linux on x86-64, for which oneDNN's wheels are built; "
             f"this is {sys.platform} on {platform.machine()}"
         )
     path = _find()
@@ -100,7 +100,7 @@ def _load() -> Library:
         threads = handle.omp_set_num_threads, handle.omp_get_max_threads
     except AttributeError:
         raise OneDnnError(
-            f"the oneDNN library at {path} cannot be told how many threads to use: it is not a build for OpenMP. "
+            f"the oneDNN library at {path} has no setting for the number of threads: it is not a build for OpenMP. "
             f"Install {' or '.join(WHEELS)} in its place"
         ) from None
     if version < OLDEST or version[0] != 3:

@@ -161,7 +161,7 @@ func.func @rotary_embedding_8(%x: tensor<2x8x4x64xi32>, %cos: tensor<2x8x4x64xi3
 // -----
 
 func.func @attention_at_end(%query: tensor<2x8x4x64xf32>, %key: tensor<2x8x5x64xf32>, %value: tensor<2x8x5x64xf32>) {
-  // expected-error@+1 {{'relax.attention' op at_end says where the bound of a causal attention is, but causal is false}}
+  // expected-error@+1 {{'relax.attention' op at_end applies to a causal attention only: set causal, or leave at_end out}}
   %0 = "relax.attention"(%query, %key, %value) {at_end = true} : (tensor<2x8x4x64xf32>, tensor<2x8x5x64xf32>, tensor<2x8x5x64xf32>) -> tensor<2x8x4x64xf32>
   return
 }

@@ -113,7 +113,7 @@ func.func @exp_9(%x: tensor<?x2xf32, #relax.dims<["n"]>>) {
 // -----
 
 func.func @exp_10(%x: tensor<?xf32, #relax.dims<[3]>>) {
-  // expected-error@+1 {{'relax.exp' op dim 0 of tensor<?xf32, #relax.dims<[3]>> is ?, but its encoding says 3}}
+  // expected-error@+1 {{'relax.exp' op dim 0 of tensor<?xf32, #relax.dims<[3]>> is ?, but its encoding has 3}}
   %0 = "relax.exp"(%x) : (tensor<?xf32, #relax.dims<[3]>>) -> tensor<?xf32, #relax.dims<[3]>>
   return
 }

@@ -186,7 +186,9 @@ def test_collecting_as_many_rounds_as_there_are() -> None:
 
 
 def test_collecting_without_a_most_number_of_rounds_is_refused() -> None:
-    with pytest.raises(OnnxImportError, match="'double' of the body is collected from each round, but nothing says"):
+    with pytest.raises(
+        OnnxImportError, match="'double' of the body is collected in each iteration, but the trip count"
+    ):
         mirlo.compile(collecting("_ go x"))
 
 

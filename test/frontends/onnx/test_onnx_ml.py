@@ -137,7 +137,7 @@ def test_hostile_trees_are_refused() -> None:
     inner = next(i for i, mode in enumerate(trees["nodes_modes"]) if mode != "LEAF")
     circle = trees | {"nodes_truenodeids": list(trees["nodes_truenodeids"])}
     circle["nodes_truenodeids"][inner] = trees["nodes_nodeids"][inner]
-    with pytest.raises(OnnxImportError, match="the trees have a circle"):
+    with pytest.raises(OnnxImportError, match="the trees have a cycle"):
         mirlo.compile(model("TreeEnsembleRegressor", {"x": X}, {"y": 1}, 3, n_targets=1, **circle))
     lost = trees | {"nodes_falsenodeids": list(trees["nodes_falsenodeids"])}
     lost["nodes_falsenodeids"][inner] = 999

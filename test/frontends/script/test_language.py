@@ -192,7 +192,7 @@ def block_in_loops(x: T.Buffer[(4, 6), T.f32], y: T.Out[(4,), T.f32]):
 def test_block_with_computed_axes() -> None:
     np.testing.assert_allclose(_run(block_in_loops, X, out=TensorType.of((4,), "f32")), X.sum(1) + 1, rtol=1e-5)
     why = block_in_loops.why_loops(TensorType.of((4, 6), "f32"))
-    assert why == "there is a loop of kind T.unrolled that asks for an order or a part"
+    assert why == "there is a loop of kind T.unrolled that requires an order or a part"
 
 
 @mirlo.prim_func

@@ -23,7 +23,7 @@ func.func @llama(%x: tensor<1x4x8x16xf32>, %angles: tensor<1x8x8xf32>) -> tensor
 
 // Tables of which nothing is known, and halves the other way round.
 // WHY:           rotary_embedding: the halves of the tables are not known to be equal
-// WHY:           rotary_embedding: no term is a product with the turned halves of a tensor
+// WHY:           rotary_embedding: no term is a product with the rotated halves of a tensor
 // CHECK-LABEL: func.func @declined(
 // CHECK-NOT:     "relax.rotary_embedding"
 // CHECK:         return

@@ -256,7 +256,7 @@ def test_an_error_in_a_compilation_names_the_function():
     [
         ("{", "is not a saved schedule"),
         ('{"version": 9}', "version 1"),
-        ('{"version": 1, "words": [["jump"]]}', "no word 'jump'"),
+        ('{"version": 1, "words": [["jump"]]}', "no primitive 'jump'"),
     ],
 )
 def test_a_damaged_file_is_an_error(tmp_path: Path, text: str, message: str):

@@ -214,9 +214,9 @@ DECLINED = {
         "32x48xf32",
         "transpose_rhs = true",
         "cublas",
-        "asked for by cublas{f8}",
+        "need the option cublas{f8}",
     ),
-    "bytes": ("32x64xi8", "64x48xi8", "32x48xi32", "", "cublas", "factors of 8 bits lie along the sums"),
+    "bytes": ("32x64xi8", "64x48xi8", "32x48xi32", "", "cublas", "8-bit operands must be contiguous along K"),
     "odd bytes": ("32x63xi8", "48x63xi8", "32x48xi32", "transpose_rhs = true", "cublas", "multiples of 4"),
     "unsigned": ("32x64xui8", "48x64xi8", "32x48xi32", "transpose_rhs = true", "cublas", "factors of one type"),
     "part of a batch": (

@@ -33,7 +33,7 @@ func.func @declined(%x: tensor<1x7x7x512xf32>, %k: tensor<3x3x512x512xf32>, %y: 
     -> (tensor<1x7x7x512xf32>, tensor<1x7x7x512xf32>, tensor<1x4x4x512xf32>, tensor<1x7x7x32xf32>) {
   %w = "relax.constant"() {value = dense<0.5> : tensor<3x3x512x512xf32>} : () -> tensor<3x3x512x512xf32>
   %v = "relax.constant"() {value = dense<0.5> : tensor<3x3x24x32xf32>} : () -> tensor<3x3x24x32xf32>
-  // WHY: stays direct: the direct way is expected to be as fast (winograd={{[0-9]+}}, direct={{[0-9]+}})
+  // WHY: stays direct: direct convolution is expected to be as fast (winograd={{[0-9]+}}, direct={{[0-9]+}})
   %0 = "relax.conv"(%x, %w) {padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<1x7x7x512xf32>, tensor<3x3x512x512xf32>) -> tensor<1x7x7x512xf32>
   // WHY: stays direct: the weight is computed at run time
   %1 = "relax.conv"(%x, %k) {padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<1x7x7x512xf32>, tensor<3x3x512x512xf32>) -> tensor<1x7x7x512xf32>

@@ -45,7 +45,7 @@ def test_intrinsics_without_code_are_named(name: str) -> None:
 
 
 def test_functions_that_nobody_defines_are_named() -> None:
-    with pytest.raises(PassError, match="a kernel calls 'expf', which nobody defines on the GPU"):
+    with pytest.raises(PassError, match="a kernel calls 'expf', which is not defined on the GPU"):
         assemble("declare float @expf(float)", find_chip("sm_80"))
 
 

@@ -229,7 +229,7 @@ class _Builder:
             made.stages.append(EpilogueBlock(stage, indices, reads))
             self._note_outputs(stage, indices, produced)
         made.writes = [(value, TensorAccess(value, dims)) for value, dims in produced.items() if value in self.kept]
-        return made if made.writes else decline("nobody reads what it computes")
+        return made if made.writes else decline("its result is unused")
 
     def _divisors(self) -> list[set[int]]:
         """Return the divisors that the maps apply to each axis."""

@@ -121,7 +121,7 @@ def plan_decode(found: AttentionBlocks, options: Options) -> DecodePlan | Declin
         if any(op.name != "arith.extf" for op in read.factor.body_ops):
             return decline("the factors are computed from their elements")
         if not _is_vectorizable(read, loop, teams.vector):
-            return decline("a factor does not lie 16 bytes side by side", shape=read.operand.shape)
+            return decline("an operand is not contiguous in 16-byte vectors", shape=read.operand.shape)
         if read.operand.element_type != found.key.operand.element_type:
             return decline("the factors have different types", type=str(read.operand.element_type))
     blocks = BlockProperties(rows, teams.keys, found.value_size, options.chip.units, together=RESIDENT_BLOCKS)
@@ -143,7 +143,7 @@ def _common_form(found: AttentionBlocks, options: Options) -> Format | Decline:
         if form.bytes != 2 or form != (forms or [form])[0]:
             return decline("the factors are not all f16 or all bf16", type=form.name)
         if not _is_vectorizable(read, loop, form.vector):
-            return decline("a factor does not lie 16 bytes side by side", shape=read.operand.shape)
+            return decline("an operand is not contiguous in 16-byte vectors", shape=read.operand.shape)
         forms.append(form)
     return forms[0]
 

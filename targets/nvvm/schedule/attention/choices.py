@@ -16,7 +16,7 @@ from mirlo.targets.nvvm.schedule.attention.mma import WarpAttentionTile
 WARPS, ROWS, KEYS, PARTS = "warps", "rows", "keys", "parts"
 GROUPS, STAGES = "groups", "stages"
 """Choices for warpgroups; without them, `mma.sync` is used."""
-DECLINED_BY_TUNING = decline("measurements found it slower than another way")
+DECLINED_BY_TUNING = decline("another strategy was measured to be faster")
 MIN_STAGES = 2
 MAX_PERSISTENT_REGISTERS = 208
 """Most registers per thread for values kept between tiles; the rest is for values in flight."""

@@ -147,9 +147,9 @@ def mapped_read(
     if flat.divisions:
         return decline("the loops of a factor are no dims of its tensor", shape=read.operand.shape)
     if not flat.is_numeric:
-        return decline("where a factor lies is known at run time only", shape=read.operand.shape)
+        return decline("the offset of an operand is known only at run time", shape=read.operand.shape)
     if flat.coefficient(across) != 1:
-        return decline("the numbers of a head do not lie side by side", shape=read.operand.shape)
+        return decline("the elements of a head are not contiguous", shape=read.operand.shape)
     pitch = uniform_pitch(found, read, down)
     if pitch is None:
         return decline("rows of a factor are not the same distance apart", shape=read.operand.shape)
