@@ -32,6 +32,18 @@ static size_t bytes_of(const DLTensor *tensor) {
   return count;
 }
 
+/* A packed function of the caller: the sums of rows; -1 in the first element makes it fail. */
+static int row_sums(DLTensor **tensors, int64_t count) {
+  const float *x = (const float *)((char *)tensors[0]->data + tensors[0]->byte_offset);
+  float *y = (float *)((char *)tensors[1]->data + tensors[1]->byte_offset);
+  if (count != 2 || x[0] == -1) return 7;
+  for (int64_t i = 0; i < tensors[0]->shape[0]; ++i) {
+    y[i] = 0;
+    for (int64_t j = 0; j < tensors[0]->shape[1]; ++j) y[i] += x[i * tensors[0]->shape[1] + j];
+  }
+  return 0;
+}
+
 static void require(int holds, const char *what) {
   if (holds) return;
   fprintf(stderr, "%s\n", what);
@@ -98,6 +110,9 @@ int main(int count, char **arguments) {
   options.size = sizeof options;
   options.allocate = count_allocation;
   options.release = release;
+  mirlo_function functions[] = {{"test.row_sums", row_sums}};
+  options.functions = functions;
+  options.function_count = 1;
   options.weights_path = count > 5 ? arguments[5] : NULL;
 #ifdef MODEL
   int status = mirlo_create(&MODEL, &options, &model, error, sizeof error);

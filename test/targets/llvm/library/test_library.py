@@ -21,6 +21,7 @@ from onnx_models import F32, make_model, node
 from reduced_models import reduced
 
 import mirlo
+from mirlo import R
 from mirlo.driver.code import compile_code
 from mirlo.runtime.artifact import load
 from mirlo.runtime.unloaded import UnloadedModel
@@ -116,6 +117,35 @@ def test_wrong_tensors_are_errors(tmp_path: Path) -> None:
     (tmp_path / "inputs").write_bytes(content)
     done = program.start()
     assert done.returncode == 1 and "'x': dim 1 is 41, expected 40" in done.stderr
+
+
+@mirlo.script
+def calls_rows(x: R.Tensor[(4, 6), R.f32]):
+    return R.call_dps_packed("test.row_sums", x, out=R.Tensor[(4,), R.f32])
+
+
+@mirlo.script
+def calls_nothing(x: R.Tensor[(4, 6), R.f32]):
+    return R.call_dps_packed("test.none", x, out=R.Tensor[(4,), R.f32])
+
+
+def test_functions_of_the_caller(tmp_path: Path) -> None:
+    program = make_program(calls_rows, tmp_path, _compiler())
+    (spec,) = program.artifact.inputs
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    np.testing.assert_array_equal(program.run({spec.name: x})[0], x.sum(1))
+    x[0, 0] = -1
+    with pytest.raises(AssertionError, match="packed function 'test.row_sums' failed: it returned 7"):
+        program.run({spec.name: x})
+    done = make_program(calls_nothing, tmp_path, _compiler()).start()
+    assert done.returncode == 3 and "calls 'test.none': name it in options.functions" in done.stderr
+
+
+def test_seeds_are_drawn(tmp_path: Path) -> None:
+    model = make_model([node("RandomUniform", "", "y", shape=[50])], {"x": (F32, (1,))}, ["y"])
+    program = make_program(model, tmp_path, _compiler())
+    (found,) = program.run({"x": np.zeros(1, np.float32)}, 1, 1)
+    assert (found >= 0).all() and (found < 1).all() and len(set(found.tolist())) > 40
 
 
 def test_weights_in_a_file(tmp_path: Path) -> None:
