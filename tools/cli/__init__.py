@@ -25,6 +25,7 @@ COMMANDS = {
     "tune": "mirlo.tools.cli.tuning",
     "partition": "mirlo.tools.cli.partitioning",
     "import": "mirlo.tools.cli.importing",
+    "quantize": "mirlo.tools.cli.quantizing",
     "targets": "mirlo.tools.cli.targets",
     "explain": "mirlo.tools.cli.explaining",
     "bench": "mirlo.tools.cli.bench",

@@ -72,6 +72,10 @@ class Arguments(argparse.Namespace):
     jobs: int | None
     precision: str | None
     activations: str | None
+    bits: int
+    block: int
+    method: str
+    symmetric: bool
     specialize: list[dict[str, int]] | None
     trust_file: bool
 
@@ -123,6 +127,7 @@ def make_parser() -> argparse.ArgumentParser:
     importing.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: standard output)")
     importing.add_argument("--script", action="store_true", help="write a script, in Python syntax, and not MLIR")
     add_shapes(importing)
+    _add_quantize(commands)
     _add_link(commands)
     _add(commands, "targets", "list what code can be made for")
     _add_explain(commands)
@@ -169,6 +174,28 @@ def _add_link(commands: Any) -> None:
     parser.add_argument("model", metavar="MODEL", help="a compiled model (.mirlo)")
     parser.add_argument("-o", "--output", metavar="FILE", help="the library (default: libMODEL.so, here)")
     _add_library(parser, "of the model in the library (default: that of the file)")
+
+
+def _add_quantize(commands: Any) -> None:
+    parser = _add(commands, "quantize", "store the weights of matrix products as integers of a few bits")
+    parser.add_argument("model", metavar="MODEL.onnx", help="a model whose weights are f32 or f16")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: MODEL.uBITS.onnx, here)")
+    parser.add_argument("--bits", type=int, choices=(2, 4, 8), default=4, help="bits of a weight (default: 4)")
+    parser.add_argument(
+        "--block", metavar="N", type=positive, default=32, help="weights that share a scale (default: 32)"
+    )
+    parser.add_argument(
+        "--method",
+        choices=("rtn", "k_quant"),
+        default="rtn",
+        help="round to the nearest, or search for the scales of least error (default: rtn)",
+    )
+    parser.add_argument("--symmetric", action="store_true", help="store no zero points")
+    parser.add_argument(
+        "--activations",
+        choices=("exact", "bf16", "i8"),
+        help="how products may represent the other operand (default: i8)",
+    )
 
 
 def _add_run(commands: Any) -> None:

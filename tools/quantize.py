@@ -1,0 +1,190 @@
+"""Weights of matrix products as integers of a few bits: f32 and f16 models to `MatMulNBits`."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.errors import MirloError
+
+METHODS = ("rtn", "k_quant")
+LEVELS = {"exact": 1, "bf16": 3, "i8": 4}
+"""The `accuracy_level` that permits a representation of activations."""
+DOMAIN = "com.microsoft"
+EXTERNAL_BYTES = 1 << 26
+"""Bytes of a model from which its weights are stored in a file beside it: protobuf ends at 2 GiB."""
+_ROWS_BYTES = 1 << 24
+"""Bytes of the weights that are quantized at a time."""
+_SHRUNK = np.linspace(0.7, 1.1, 17)
+"""Factors of the scale that the method `k_quant` tries."""
+
+
+class QuantizationError(MirloError, ValueError):
+    """Raised for options that describe no quantization, and models without a product to quantize."""
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """How weights are quantized."""
+
+    bits: int = 4
+    block: int = 32
+    method: str = "rtn"
+    """`rtn` rounds to the nearest of the range of a block, `k_quant` searches for the scale of least weighted error."""
+    symmetric: bool = False
+    activations: str = "i8"
+
+    def __post_init__(self) -> None:
+        if self.bits not in (2, 4, 8):
+            raise QuantizationError(f"bits: expected 2, 4 or 8, found {self.bits}")
+        if self.block < 16 or self.block & (self.block - 1):
+            raise QuantizationError(f"block: expected a power of two from 16, found {self.block}")
+        if self.method not in METHODS:
+            raise QuantizationError(f"method: expected {' or '.join(METHODS)}, found {self.method!r}")
+        if self.activations not in LEVELS:
+            raise QuantizationError(f"activations: expected {', '.join(LEVELS)}, found {self.activations!r}")
+
+
+@dataclass(frozen=True)
+class QuantizedWeights:
+    """The inputs of MatMulNBits: bytes [N, blocks, bytes of a block], scales [N, blocks], packed zero points."""
+
+    packed: np.ndarray
+    scales: np.ndarray
+    zeros: np.ndarray | None
+
+
+def quantize_weights(weights: np.ndarray, how: Quantization) -> QuantizedWeights:
+    """Quantize the columns of a matrix [K, N]."""
+    rows, columns = weights.shape
+    blocks = -(-rows // how.block)
+    codes = np.zeros((columns, blocks, how.block), np.uint8)
+    scales = np.zeros((columns, blocks), np.float32)
+    zeros = np.full((columns, blocks), 1 << (how.bits - 1), np.uint8)
+    step = max(1, _ROWS_BYTES // (4 * rows))
+    for first in range(0, columns, step):
+        part = weights[:, first : first + step].T.astype(np.float32)
+        x = np.zeros((len(part), blocks * how.block), np.float32)
+        x[:, :rows] = part
+        at = slice(first, first + step)
+        codes[at], scales[at], zeros[at] = _quantized(x.reshape(len(part), blocks, how.block), how)
+    packed = _packed(codes.reshape(columns, -1), how.bits).reshape(columns, blocks, -1)
+    scales = scales.astype(weights.dtype)
+    return QuantizedWeights(packed, scales, None if how.symmetric else _packed(zeros, how.bits))
+
+
+def _packed(values: np.ndarray, bits: int) -> np.ndarray:
+    """Pack values in bytes, the lowest bits first; each row begins at a byte."""
+    count = 8 // bits
+    padded = np.zeros((len(values), -(-values.shape[1] // count) * count), np.uint8)
+    padded[:, : values.shape[1]] = values
+    fields = padded.reshape(len(values), -1, count) << np.arange(0, 8, bits, dtype=np.uint8)
+    return np.bitwise_or.reduce(fields, axis=-1).astype(np.uint8)
+
+
+def _quantized(x: np.ndarray, how: Quantization) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return codes, scales and zero points of blocks [..., block]."""
+    middle, top = 1 << (how.bits - 1), (1 << how.bits) - 1
+    if how.symmetric:
+        # The value of largest magnitude gets the code 0, which reaches further than the largest one.
+        largest = np.take_along_axis(x, np.abs(x).argmax(-1)[..., None], -1)[..., 0]
+        scale, zero = largest / -middle, np.full(x.shape[:-1], middle, np.float32)
+    else:
+        low, high = np.minimum(x.min(-1), 0), np.maximum(x.max(-1), 0)
+        scale = (high - low) / top
+        zero = np.clip(np.rint(-low * _inverse(scale)), 0, top)
+    if how.method == "k_quant":
+        scale, zero = _searched(x, scale, zero, how)
+    codes = _codes(x, scale, zero, top)
+    return codes.astype(np.uint8), scale, zero.astype(np.uint8)
+
+
+def _searched(x: np.ndarray, scale: np.ndarray, zero: np.ndarray, how: Quantization) -> tuple[np.ndarray, np.ndarray]:
+    """Return scales and zero points of least squares: large values of a block weigh more."""
+    top = (1 << how.bits) - 1
+    weight = np.sqrt((x * x).mean(-1, keepdims=True)) + np.abs(x)
+    best = (weight * ((_codes(x, scale, zero, top) - zero[..., None]) * scale[..., None] - x) ** 2).sum(-1)
+    first = scale
+    low = np.minimum(x.min(-1), 0)
+    for factor in _SHRUNK:
+        tried = (first * factor).astype(np.float32)
+        point = zero if how.symmetric else np.clip(np.rint(-low * factor * _inverse(tried)), 0, top)
+        centred = _codes(x, tried, point, top) - point[..., None]
+        norm = (weight * centred * centred).sum(-1)
+        fitted = np.where(norm > 0, (weight * centred * x).sum(-1) / np.where(norm > 0, norm, 1), tried)
+        error = (weight * (centred * fitted[..., None] - x) ** 2).sum(-1)
+        # The codes of the fitted scale may differ, and be better still: they are computed again at the end.
+        better = error < best
+        scale = np.where(better, fitted, scale).astype(np.float32)
+        zero = np.where(better, point, zero).astype(np.float32)
+        best = np.where(better, error, best)
+    return scale, zero
+
+
+def _codes(x: np.ndarray, scale: np.ndarray, zero: np.ndarray, top: int) -> np.ndarray:
+    return np.clip(np.rint(x * _inverse(scale)[..., None]) + zero[..., None], 0, top).astype(np.float32)
+
+
+def _inverse(scale: np.ndarray) -> np.ndarray:
+    made: np.ndarray = np.where(scale != 0, 1 / np.where(scale != 0, scale, 1), 0).astype(np.float32)
+    return made
+
+
+def quantize_model(model: Any, how: Quantization) -> int:
+    """Quantize the constant right operands of an `onnx.ModelProto`'s products in place; return how many."""
+    from onnx import helper, numpy_helper
+
+    graph = model.graph
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    made: dict[str, list[str]] = {}
+    count = 0
+    for node in graph.node:
+        tensor = constants.get(node.input[1]) if node.op_type == "MatMul" and node.domain in ("", "ai.onnx") else None
+        if tensor is None or len(tensor.dims) != 2 or tensor.data_type not in (1, 10) or tensor.dims[0] < how.block:
+            continue
+        rows, columns = tensor.dims
+        if tensor.name not in made:
+            found = quantize_weights(numpy_helper.to_array(tensor), how)
+            parts = {"packed": found.packed, "scales": found.scales, "zero_points": found.zeros}
+            arrays = {f"{tensor.name}.{name}": array for name, array in parts.items() if array is not None}
+            graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
+            made[tensor.name] = list(arrays)
+        node.input[:] = [node.input[0], *made[tensor.name]]
+        node.op_type, node.domain = "MatMulNBits", DOMAIN
+        given = {"K": rows, "N": columns, "bits": how.bits, "block_size": how.block}
+        given["accuracy_level"] = LEVELS[how.activations]
+        node.attribute.extend(helper.make_attribute(name, value) for name, value in given.items())
+        count += 1
+    if not count:
+        raise QuantizationError(
+            f"no product to quantize: expected MatMul with a constant f32 or f16 matrix of {how.block} rows or more"
+        )
+    read = Counter(name for node in graph.node for name in node.input)
+    for name in made:
+        if not read[name] and not any(output.name == name for output in graph.output):
+            graph.initializer.remove(constants[name])
+    if all(entry.domain != DOMAIN for entry in model.opset_import):
+        model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    return count
+
+
+def quantize_file(source: str | os.PathLike[str], target: str | os.PathLike[str], how: Quantization) -> int:
+    """Quantize the products of an ONNX file and write another; return how many there are."""
+    import onnx
+
+    if Path(source).resolve() == Path(target).resolve():
+        raise QuantizationError(f"'{target}' is the model itself: name another file")
+    model = onnx.load(os.fspath(source))
+    count = quantize_model(model, how)
+    data = Path(f"{os.fspath(target)}.data")
+    if model.ByteSize() < EXTERNAL_BYTES:
+        onnx.save(model, os.fspath(target))
+        return count
+    data.unlink(missing_ok=True)  # onnx appends to a file that exists
+    onnx.save(model, os.fspath(target), save_as_external_data=True, location=data.name)
+    return count
