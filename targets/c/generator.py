@@ -80,8 +80,17 @@ def accepts(op: Any) -> bool | Decline:
             return decline("C has no type for these elements", dtype=kind.dtype.name)
         if any(dim is D.UNKNOWN for dim in kind.shape):
             return decline("a dim that nothing is known about", type=str(kind))
+    unknown = sorted(_symbols(op.operation.results) - _symbols(op.operation.operands))
+    if unknown:
+        return decline("a size of the result is in no shape of an operand", size=unknown[0])
     name = op.operation.name
     if name in ONLY_FLOATS and not TensorType.from_mlir(op.operation.operands[0].type).dtype.is_float:  # type: ignore[union-attr]
         return decline("it is written for floats only")
     check = CHECKS.get(name)
     return True if check is None else check(op)
+
+
+def _symbols(values: Any) -> set[str]:
+    """Return the symbols in the shapes of values, which C reads from the tensors it is called with."""
+    shapes = [TensorType.from_mlir(value.type).shape for value in values]  # type: ignore[union-attr]
+    return {symbol for shape in shapes for dim in shape for symbol in D.symbols_of(dim)}

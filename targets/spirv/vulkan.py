@@ -124,11 +124,11 @@ class VulkanDevice:
             | vk.VK_BUFFER_USAGE_TRANSFER_SRC_BIT
             | vk.VK_BUFFER_USAGE_TRANSFER_DST_BIT
         )
-        handle = vk.vkCreateBuffer(
-            self.handle,
-            vk.VkBufferCreateInfo(size=size, usage=usage, sharingMode=vk.VK_SHARING_MODE_EXCLUSIVE),
-            None,
-        )
+        made = vk.VkBufferCreateInfo(size=size, usage=usage, sharingMode=vk.VK_SHARING_MODE_EXCLUSIVE)
+        try:
+            handle = vk.vkCreateBuffer(self.handle, made, None)
+        except vk.VkError as error:
+            raise DeviceError(f"'{self.name}' has no buffers of {size} bytes: {type(error).__name__}") from error
         wanted = vk.vkGetBufferMemoryRequirements(self.handle, handle)
         kind, visible, local = self._kind(wanted.memoryTypeBits, host)
         try:

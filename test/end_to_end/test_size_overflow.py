@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from c_compiler import with_c
+from devices import needs_vulkan
 from onnx import TensorProto, helper
 
 import mirlo
 from mirlo.passes.memory.extents import MAX_BYTES
 from mirlo.runtime import memory
 from mirlo.runtime.errors import ArtifactError, InputError, OutOfMemoryError
+from mirlo.targets.spirv.vulkan import DeviceError
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 X = np.ones((3, 4), np.float32)
@@ -54,15 +57,16 @@ USUAL = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("target", ["llvm", with_c("c,llvm"), pytest.param("spirv", marks=needs_vulkan())])
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_size_of_data_overflows(operator):
+def test_size_of_data_overflows(operator, target):
     names, inputs, feeds = OPERATORS[operator]
     node = helper.make_node(operator, names, ["y"])
-    function = mirlo.compile(_model([node], inputs, INT64 if operator == "Range" else FLOAT))
+    function = mirlo.compile(_model([node], inputs, INT64 if operator == "Range" else FLOAT), target)
     for sizes in HOSTILE[operator]:
-        with pytest.raises((InputError, OutOfMemoryError)) as error:
+        with pytest.raises((InputError, OutOfMemoryError, DeviceError)) as error:
             function.run({**feeds, "s": sizes})
-        assert operator in str(error.value) or isinstance(error.value, OutOfMemoryError)
+        assert operator in str(error.value) or isinstance(error.value, (OutOfMemoryError, DeviceError))
     assert function.run({**feeds, "s": USUAL[operator]})["y"].size
 
 
