@@ -130,7 +130,7 @@ def _check_map(what: str, attribute: ir.Attribute, value_type: ir.Type, domain: 
     map_ = attribute.value
     if map_.n_dims != len(domain) or map_.n_symbols or len(map_.results) != len(shape):
         raise OpError(f"{what} must map {len(domain)} axes to the {len(shape)} dims of {value_type}, got {map_}")
-    if padded:
+    if padded or 0 in domain:  # nothing is read where there is no element
         return
     for i, (expr, size) in enumerate(zip(map_.results, shape, strict=True)):
         taken = affine_range(expr, domain)

@@ -32,13 +32,16 @@ def of_schema(node: Any, domain: str, version: int, inputs: Sequence[AnyValue | 
     if found is None:
         return None
     if found.has_context_dependent_function:
-        try:
-            body = found.get_context_dependent_function_with_opset_version(
-                version, node.SerializeToString(), [_type_bytes(value) for value in inputs]
-            )
-        except (ValueError, RuntimeError) as error:
-            raise NodeError(f"ONNX gives no function body for these inputs: {error}") from None
-        body = onnx.FunctionProto.FromString(body) if body else None
+        kinds = [_type_bytes(value) for value in inputs]
+        body = None
+        for older in _versions(version, found.context_dependent_function_opset_versions):
+            try:
+                data = found.get_context_dependent_function_with_opset_version(older, node.SerializeToString(), kinds)
+            except (ValueError, RuntimeError) as error:
+                raise NodeError(f"ONNX gives no function body for these inputs: {error}") from None
+            if data:
+                body = _of_version(onnx.FunctionProto.FromString(data), older)
+                break
     else:
         body = static_body(found, version)
     if body is not None:
@@ -53,8 +56,23 @@ def static_body(found: Any, version: int) -> Any:
 
     if not found.has_function:
         return None
-    body = found.get_function_with_opset_version(version)
-    return onnx.FunctionProto.FromString(body) if isinstance(body, bytes) else body
+    for older in _versions(version, found.function_opset_versions):
+        body = found.get_function_with_opset_version(older)
+        if body:
+            return _of_version(onnx.FunctionProto.FromString(body) if isinstance(body, bytes) else body, older)
+    return None
+
+
+def _versions(version: int, written: Sequence[int]) -> list[int]:
+    """Return the versions of a function body to ask for: ONNX gives none where an operator in it has changed since."""
+    return [version, *sorted((each for each in written if each < version), reverse=True)]
+
+
+def _of_version(body: Any, version: int) -> Any:
+    """Return a body whose nodes are those of an opset version."""
+    if not any(opset.domain == "" for opset in body.opset_import):
+        body.opset_import.add(domain="", version=version)
+    return body
 
 
 def _type_bytes(value: AnyValue | None) -> bytes:

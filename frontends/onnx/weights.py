@@ -22,6 +22,8 @@ _EXTERNAL = 1
 
 _PACKED = (21, 22, 25, 26)
 """TensorProto.DataType: UINT4, INT4, UINT2, INT2."""
+_MAX_RANK = 64 if int(np.__version__.split(".")[0]) >= 2 else 32
+"""Dims of an array of numpy."""
 
 
 class Weights:
@@ -130,6 +132,8 @@ def _shape(tensor: Any, what: str) -> tuple[int, ...]:
     shape = tuple(tensor.dims)
     if any(dim < 0 for dim in shape):
         raise OnnxImportError(f"{what} has a negative dim: {list(shape)}")
+    if len(shape) > _MAX_RANK:
+        raise OnnxImportError(f"{what} has {len(shape)} dims, arrays have at most {_MAX_RANK}; reshape it in the model")
     return shape
 
 

@@ -61,8 +61,8 @@ REDUCTIONS = (
     "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",
     "ReduceLogSumExp", "ReduceSumSquare",
 )  # fmt: skip
-OF_FLOATS = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
-"""Reductions that are declined for integers."""
+OF_FLOATS = ("ReduceLogSum", "ReduceLogSumExp")
+"""Reductions that are minus infinity over no elements: no integer."""
 POOLS = ("MaxPool", "GlobalMaxPool")
 """The reference evaluator gives other shapes for these where there are no elements."""
 CASES: dict[str, EmptyCase] = {

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.tools.bisect.compare import Tolerance, difference
-from mirlo.tools.bisect.oracles import OracleError, reference
+from mirlo.tools.bisect.oracles import Oracle, OracleError, onnxruntime, reference
 from mirlo.tools.fuzz.differential import FAILED, REFUSED, RIGHT, WRONG, GraphVerdict
 
 COMPUTED = "computed"
@@ -169,7 +169,10 @@ def _call_of_data(name: str, with_sum: bool, rng: Any) -> ModelCall:
     is_usual, feeds = bool(rng.random() < 0.15), dict(case.feeds)
     for each in () if is_usual else case.hostile:
         feeds[each] = _changed(case.feeds[each], with_sum, rng)
-    is_small = all(np.isfinite(feeds[each]).all() and (np.abs(feeds[each]) <= 64).all() for each in case.hostile)
+    is_cancelled = with_sum and name == "DFT"  # but for rounding, the sum of a period is 0
+    is_small = not is_cancelled and all(
+        np.isfinite(feeds[each]).all() and (np.abs(feeds[each]) <= 64).all() for each in case.hostile
+    )
     return ModelCall(
         name, model_of_data(name, with_sum), feeds, is_usual or (case.is_compared and (is_small or case.is_cheap))
     )
@@ -262,7 +265,9 @@ def judge(seed: int) -> GraphVerdict:
         return GraphVerdict(state, f"{call.name}: {given}: {error}", (call.name,))
     except Exception as error:
         return GraphVerdict(FAILED, f"{call.name}: {given}: {type(error).__name__}: {error}", (call.name,))
-    text = _departs(call, found) if call.is_known else None
+    text = _departs(call, found, reference) if call.is_known else None
+    if text and not _departs(call, found, onnxruntime):
+        text = None  # numpy has no slice from an element before the first one, ONNX begins with the first
     if text is None:
         return GraphVerdict(RIGHT if call.is_known else COMPUTED, "", (call.name,))
     return GraphVerdict(WRONG if text else COMPUTED, f"{call.name}: {given}: {text}" if text else "", (call.name,))
@@ -272,12 +277,12 @@ def _shown(array: np.ndarray) -> str:
     return f"{array.shape}" if array.size > 8 or not array.size else str(array.tolist())
 
 
-def _departs(call: ModelCall, found: Mapping[str, Any]) -> str | None:
-    """Return how results depart from the reference's; empty where it has none."""
+def _departs(call: ModelCall, found: Mapping[str, Any], oracle: Oracle) -> str | None:
+    """Return how results depart from those of an oracle; empty where it has none."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            expected = reference(call.model, call.feeds, list(found))
+            expected = oracle(call.model, call.feeds, list(found))
     except OracleError:
         return ""
     for name, array in found.items():

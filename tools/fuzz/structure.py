@@ -298,7 +298,7 @@ def _attributes(model: Any, rng: Any) -> None:
         attribute.type = 7
         attribute.ints.extend([1] * int(_pick((1, 1000, 100_000), rng)))
     elif kind == 1:
-        attribute.type = int(rng.integers(16))
+        attribute.type = int(rng.integers(15))
     elif kind == 2:
         attribute.i, attribute.f, attribute.s, attribute.type = 1, 2.0, b"x", int(rng.integers(5))
     elif kind == 3:

@@ -27,6 +27,12 @@ REDUCTIONS = {
     "ReduceL2": "reduce_l2", "ReduceLogSum": "reduce_log_sum", "ReduceLogSumExp": "reduce_log_sum_exp",
     "ReduceSumSquare": "reduce_sum_square", "ReduceMax": "reduce_max", "ReduceMin": "reduce_min",
 }  # fmt: skip
+ROOTS_AND_LOGS: dict[str, tuple[str | None, str | None]] = {
+    "ReduceL2": ("reduce_sum_square", "sqrt"),
+    "ReduceLogSum": ("reduce_sum", "log"),
+    "ReduceLogSumExp": (None, None),
+}
+"""Reductions of integers that leave them: the reduction in integers and the function in f64 after it, if not all is."""
 OF_BOOLS = {"ReduceMax": "reduce_any", "ReduceMin": "reduce_all"}
 
 
@@ -52,8 +58,24 @@ def reduce(node: Node) -> Any:
 
 
 def _reduced(node: Node, axes: Sequence[int] | None, keepdims: bool) -> Any:
-    table = OF_BOOLS if node.type(0).dtype.is_bool else REDUCTIONS
-    return node.emit(table[node.operator], node[0], axes=axes, keepdims=keepdims)
+    return _reduction(node, node[0], axes, keepdims)
+
+
+def _reduction(node: Node, x: Any, axes: Sequence[int] | None, keepdims: bool) -> Any:
+    """Emit the reduction; of integers as ONNX's functions define it, in f64 and truncated."""
+    dtype = type_of(x).dtype
+    if dtype.is_bool:
+        return node.emit(OF_BOOLS[node.operator], x, axes=axes, keepdims=keepdims)
+    if dtype.is_float or node.operator not in ROOTS_AND_LOGS:
+        return node.emit(REDUCTIONS[node.operator], x, axes=axes, keepdims=keepdims)
+    total, function = ROOTS_AND_LOGS[node.operator]
+    made = x if total is None else node.emit(total, x, axes=axes, keepdims=keepdims)
+    made = node.emit("cast", made, dtype="f64")
+    if function is None:
+        made = node.emit(REDUCTIONS[node.operator], made, axes=axes, keepdims=keepdims)
+    else:
+        made = node.emit(function, made)
+    return node.emit("cast", made, dtype=dtype)
 
 
 def _reduce_of_run_time(node: Node, shape: Sequence[int]) -> Any:
@@ -94,8 +116,7 @@ def _reduce_along(node: Node) -> Any:
         order = node.emit("argsort", node.emit("cast", reduced, dtype="i64"), axis=0)
         first = node.emit("slice_dims", order, begin=[0], shape=[rank - count], strides=[1])
         shape = bind(node, node.emit("gather", outer, first, axis=0), "a size")
-    table = OF_BOOLS if x.dtype.is_bool else REDUCTIONS
-    made = node.emit(table[node.operator], spread, axes=list(range(rank, 2 * rank)), keepdims=False)
+    made = _reduction(node, spread, list(range(rank, 2 * rank)), False)
     return made if keepdims else node.emit("reshape", made, shape=shape)
 
 
@@ -108,7 +129,7 @@ def _elementwise(node: Node) -> Any:
         case "ReduceSumSquare":
             return node.emit("square", x)
         case "ReduceLogSum":
-            return node.emit("log", x)
+            return _reduction(node, x, [], True)
     return node.value(0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, constant, maximum, minimum, select
+from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, clamp, constant, maximum, minimum, select
 from mirlo.passes.legalize.helpers import dims_vector, shape_of
 from mirlo.passes.legalize.rules.slice import inside
 from mirlo.passes.rules import legalize
@@ -48,6 +48,9 @@ def nonzero(op: ir.OpView, b: Any) -> ir.Value:
     return b.call_loops(body, op.x)
 
 
+_LONGEST_STEP = 1 << 61
+
+
 @legalize("relax.slice_bounds")
 def slice_bounds(op: Any, b: Any) -> Any:
     (rank,), (count,) = shape_of(op.shape), shape_of(op.starts)
@@ -60,7 +63,8 @@ def slice_bounds(op: Any, b: Any) -> Any:
         for i in range(count):
             named = constant(i, "i64") if axes is None else axes[i]
             axis = loops.let(select(named < 0, named + rank, named).cast(INDEX))
-            step = loops.let(constant(1, "i64") if steps is None else steps[i])
+            # Steps beyond any size are clamped: sums with them overflow.
+            step = loops.let(constant(1, "i64") if steps is None else clamp(steps[i], -_LONGEST_STEP, _LONGEST_STEP))
             size = loops.let(shape[axis])
             with loops.if_((axis >= 0) & (axis < rank) & step.differs(0)):
                 forwards = step > 0

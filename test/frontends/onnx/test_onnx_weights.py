@@ -198,6 +198,7 @@ def test_external_data_of_bytes(context: Any, tmp_path: Path) -> None:
     [
         (lambda t: t.dims.__setitem__(0, 63), "and dims [63, 64] needs 16128 bytes of data, but has 16384"),
         (lambda t: t.dims.__setitem__(0, -64), "has a negative dim: [-64, 64]"),
+        (lambda t: t.dims.extend([1] * 1000), "has 1002 dims, arrays have at most"),
         (lambda t: t.dims.__setitem__(0, 2**62), "needs 1180591620717411303424 bytes of data"),
         (lambda t: setattr(t, "data_type", 8), "of dims [64, 64] has 0 strings"),
         (lambda t: setattr(t, "data_type", 99), "number 99, which ONNX does not define"),
