@@ -24,6 +24,7 @@ from mirlo.frontends.onnx.equations import Solved, assume_equal, solve
 from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError
 from mirlo.frontends.onnx.expansion import Expansion, TooManyIterations
 from mirlo.frontends.onnx.fold import fold
+from mirlo.frontends.onnx.fractions import fold_fractions, fractions_of
 from mirlo.frontends.onnx.graph import NamedNode, steps
 from mirlo.frontends.onnx.inputs import identifier
 from mirlo.frontends.onnx.kinds import STRING_CODE
@@ -293,7 +294,10 @@ class Body:
         def node() -> Node:
             return Node(operator, version, inputs, outputs, Attributes(step.proto.attribute), signature, self)
 
-        folded = fold(node(), lambda: converted(node, domain)[0])
+        def compute() -> Any:
+            return converted(node, domain)[0]
+
+        folded = fold(node(), compute) or fold_fractions(node(), compute)
         if folded is not None:
             return folded
         try:
@@ -303,7 +307,10 @@ class Body:
             if body is None:
                 raise NodeError(str(problem)) from None
             return self._expand(body, step, inputs, scope)
-        return [_as_value(name, result) for name, result in zip(outputs, results, strict=False)]
+        values = [_as_value(name, result) for name, result in zip(outputs, results, strict=False)]
+        if not domain and isinstance(values[0], TensorValue):
+            values[0].fractions = fractions_of(node(), values[0])
+        return values
 
     def _expand(
         self, body: Any, step: NamedNode, inputs: Sequence[AnyValue | None], scope: Scope

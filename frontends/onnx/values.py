@@ -36,6 +36,8 @@ class TensorValue:
     """The elements, if known at import; of type `object` if some are symbolic dims."""
     partial: tuple[Dim | None, ...] | None = None
     """The elements of a list of integers, of which only some are known at import; None for the others."""
+    fractions: np.ndarray | None = None
+    """The elements of a float tensor that are fractions of dims, as `fractions.DimFraction`."""
     packed: np.ndarray | None = None
     """The bytes of a constant of 2 or 4 bits an element, which is not known at import."""
     compute: Callable[[], Any] | None = field(default=None, repr=False)
