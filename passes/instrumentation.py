@@ -80,7 +80,7 @@ class PrintIR(Instrument):
         printed = op.operation
         while self.module_scope and printed.parent is not None:
             printed = printed.parent.operation
-        return printed.get_asm(enable_debug_info=self.debug_info)
+        return str(printed.get_asm(enable_debug_info=self.debug_info))
 
     def _print(self, when: str, step: Leaf, op: Any, text: str, suffix: str = "") -> None:
         header = f"// -----// IR Dump {when} {step.name}{suffix}{_which(op)} //----- //"

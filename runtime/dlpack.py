@@ -140,7 +140,7 @@ def tensor_of_array(array: np.ndarray) -> DLTensor:
         strides=dims(*(step // array.itemsize for step in array.strides)),
         byte_offset=0,
     )
-    tensor.array = array  # type: ignore[attr-defined]
+    tensor.array = array
     return tensor
 
 

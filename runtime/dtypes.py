@@ -73,7 +73,8 @@ def numpy_dtype(name: str) -> np.dtype:
         return np.dtype(numpy_name)
     import ml_dtypes  # only models with low precision types pay for this import
 
-    return np.dtype(getattr(ml_dtypes, numpy_name))
+    result: np.dtype = np.dtype(getattr(ml_dtypes, numpy_name))
+    return result
 
 
 def element_type_of(dtype: np.dtype) -> ArrayDType | None:

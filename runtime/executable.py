@@ -351,7 +351,7 @@ def _address(array: np.ndarray) -> int:
     if not array.size:
         return _NOTHING_ADDRESS
     # Attributes of a subclass are not trusted.
-    return np.asarray(array).__array_interface__["data"][0]
+    return int(np.asarray(array).__array_interface__["data"][0])
 
 
 def _check_signature(artifact: Artifact, sizes: Sizes) -> None:

@@ -176,7 +176,8 @@ def _find_loader(artifact: ExternalArtifact) -> ExternalLoader:
             raise ArtifactError(
                 f"the loader '{artifact.format}' of package '{package}' does not load: {type(error).__name__}: {error}"
             ) from error
-        return loader
+        result: ExternalLoader = loader
+        return result
     raise ArtifactError(
         f"parts of the model were compiled for target '{artifact.target}', whose loader '{artifact.format}' is not "
         f"installed: install the package of that target, or compile again without it"

@@ -87,7 +87,8 @@ class Fields:
         value = self._get(name, "a count")
         if not _is_count(value):
             raise self.fail(self._place(name), "a count (0 or more)", value)
-        return value
+        count: int = value
+        return count
 
     def dtype(self, name: str) -> str:
         value = self.text(name)

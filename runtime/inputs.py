@@ -78,7 +78,8 @@ def convert(spec: TensorSpec, value: np.ndarray, dims: dict[str, int]) -> np.nda
     _check_dtype(spec, array)
     check_shape(spec, array.shape, dims)
     if not array.size:
-        return np.zeros(READABLE, np.uint8)[:0].view(array.dtype.newbyteorder("=")).reshape(array.shape)
+        result: np.ndarray = np.zeros(READABLE, np.uint8)[:0].view(array.dtype.newbyteorder("=")).reshape(array.shape)
+        return result
     flags = array.flags
     if flags.c_contiguous and flags.aligned and array.dtype.isnative:
         return array

@@ -107,7 +107,7 @@ def write_over(stream: TextIO, text: str) -> None:
 def terminal_streams() -> Iterator[None]:
     """Replace standard output and error of this process by `TerminalStream`s: the first step of a command."""
     kept = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (TerminalStream(stream) for stream in kept)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = (TerminalStream(stream) for stream in kept)
     try:
         yield
     finally:

@@ -45,11 +45,13 @@ def _from_text(attribute: ir.Attribute, kind: TensorType) -> np.ndarray:
     target = kind.dtype.to_numpy()
     if attribute.is_splat:
         number = attribute.get_splat_value().value
-        return np.broadcast_to(np.array(number).astype(target), kind.static_shape).copy()
+        made: np.ndarray = np.broadcast_to(np.array(number).astype(target), kind.static_shape).copy()
+        return made
     text = str(attribute)
     listed = text[text.index("<") + 1 : text.rindex("> :")]
     if listed.startswith('"0x'):
-        return np.frombuffer(bytes.fromhex(listed.strip('"')[2:]), target).copy()
+        result: np.ndarray = np.frombuffer(bytes.fromhex(listed.strip('"')[2:]), target).copy()
+        return result
     unsigned = np.dtype(f"u{target.itemsize}")
     return np.array([_bits(word, target, unsigned) for word in _NUMBER.findall(listed)], unsigned).view(target)
 

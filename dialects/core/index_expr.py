@@ -258,7 +258,8 @@ def floor_divide(value: IndexExpr, divisor: Any, extents: Extents | None = None)
 
 def modulo(value: IndexExpr, divisor: Any, extents: Extents | None = None) -> IndexExpr:
     """Return `value mod divisor`, which is never negative."""
-    return value - floor_divide(value, divisor, extents) * divisor
+    result: IndexExpr = value - floor_divide(value, divisor, extents) * divisor
+    return result
 
 
 def ceil_divide(value: IndexExpr, divisor: Any, extents: Extents | None = None) -> IndexExpr:

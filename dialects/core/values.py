@@ -35,7 +35,8 @@ class ValueDeclaration:
             return self
         layout = owner._result_layout if self.is_result else owner._operand_layout  # type: ignore[attr-defined]
         values = op.operation.results if self.is_result else op.operation.operands
-        return layout.pick(self, op.operation, values)
+        result: ir.Value | list[ir.Value] | None = layout.pick(self, op.operation, values)
+        return result
 
 
 def operand(doc: str = "") -> Any:

@@ -101,7 +101,8 @@ def _infer_binary(kinds: tuple[str, ...]) -> Any:
 
 def _infer_compare(kinds: tuple[str, ...]) -> Any:
     def infer(lhs: TensorType, rhs: TensorType) -> TensorType:
-        return _infer_binary(kinds)(lhs, rhs).with_dtype("bool")
+        result: TensorType = _infer_binary(kinds)(lhs, rhs).with_dtype("bool")
+        return result
 
     return infer
 
@@ -109,7 +110,7 @@ def _infer_compare(kinds: tuple[str, ...]) -> Any:
 def _define(table: Mapping[str, tuple[str, ...]], base: type, make_infer: Callable[[tuple[str, ...]], Any]) -> None:
     for name, kinds in table.items():
         body = {"KINDS": kinds, "infer": staticmethod(make_infer(kinds)), "__module__": __name__}
-        globals()[class_name(name)] = type(class_name(name), (base,), body, name=name)  # type: ignore[call-overload]
+        globals()[class_name(name)] = type(class_name(name), (base,), body, name=name)
 
 
 _define(UNARY, Unary, _infer_unary)

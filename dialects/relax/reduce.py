@@ -45,7 +45,7 @@ REDUCE = {
 for _name, _kinds in REDUCE.items():
     globals()[class_name(_name)] = type(
         class_name(_name), (Reduce,), {"KINDS": _kinds, "__module__": __name__}, name=_name
-    )  # type: ignore[call-overload]
+    )
 
 
 class ArgReduce(RelaxOp):

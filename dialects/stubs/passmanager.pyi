@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Callable
-from typing import overload
+from typing import Any, overload
 
 from mirlo.dialects.stubs import ir
 
@@ -43,7 +43,7 @@ class PassManager:
     @overload
     def add(
         self,
-        run: Callable,
+        run: Callable[..., Any],
         name: str | None = None,
         argument: str | None = "",
         description: str | None = "",

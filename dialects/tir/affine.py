@@ -29,7 +29,8 @@ def read_affine(expr: ir.AffineExpr, dims: Sequence[IndexExpr], extents: Extents
     if isinstance(expr, ir.AffineAddExpr):
         return left + right
     if isinstance(expr, ir.AffineMulExpr):
-        return left * right.constant if right.is_constant else right * left.constant
+        result: IndexExpr = left * right.constant if right.is_constant else right * left.constant
+        return result
     if isinstance(expr, ir.AffineFloorDivExpr):
         return floor_divide(left, right.constant, extents)
     return (modulo if isinstance(expr, ir.AffineModExpr) else ceil_divide)(left, right.constant, extents)

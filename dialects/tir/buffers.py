@@ -48,7 +48,7 @@ def element_bytes(mlir_type: ir.Type) -> int:
     """Return the bytes of one stored element."""
     if isinstance(mlir_type, ir.IndexType):
         return 8
-    return max(1, (mlir_type.width + 7) // 8)
+    return int(max(1, (mlir_type.width + 7) // 8))
 
 
 def tensor_bytes(shape: Sequence[Dim], element_type: ir.Type) -> Dim:
@@ -78,7 +78,8 @@ def workspace_attribute(size: Dim) -> ir.Attribute:
 
 def workspace_type(size: Dim) -> ir.Type:
     """Return the type of a workspace parameter with this many bytes."""
-    return buffer_type([size], ir.IntegerType.get_signless(8))
+    result: ir.Type = buffer_type([size], ir.IntegerType.get_signless(8))
+    return result
 
 
 def buffer_bytes(memref_type: ir.Type) -> int:

@@ -146,7 +146,7 @@ def _define(row: Intrinsic) -> type:
     for name, field in fields.items():
         field.__set_name__(None, name)
     body = {**fields, "output": result(), "ROW": row, "__module__": __name__}
-    return type(row.name.capitalize(), (IntrinsicOp,), body, name=row.name)  # type: ignore[call-overload]
+    return type(row.name.capitalize(), (IntrinsicOp,), body, name=row.name)
 
 
 OPS: dict[str, Any] = {name: _define(row) for name, row in INTRINSICS.items()}

@@ -118,7 +118,7 @@ def _define(dialect: Dialect, name: str, row: OwnIntrinsic) -> None:
     for key, field in fields.items():
         field.__set_name__(None, key)
     body = {**fields, "ROW": row, "PURE": row.pure, "__module__": __name__, "__doc__": row.doc}
-    type(f"{dialect.namespace}_{name}", (OwnIntrinsicOp,), body, name=name, dialect=dialect)  # type: ignore[call-overload]
+    type(f"{dialect.namespace}_{name}", (OwnIntrinsicOp,), body, name=name, dialect=dialect)
 
 
 def emit_own(name: str, *values: ir.Value) -> ir.Operation:

@@ -84,7 +84,8 @@ class SizeEmitter:
     def _atom(self, atom: str) -> ir.Value:
         parts = D.atom_parts(atom)
         if parts is None:
-            return self.symbols[atom]
+            result: ir.Value = self.symbols[atom]
+            return result
         function, left, right = parts
         index = ir.IndexType.get()
         a, b = self.emit(left), self.emit(right)

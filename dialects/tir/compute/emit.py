@@ -63,11 +63,13 @@ class BodyEmitter:
         if expr.op == "const":
             return emit_constant(expr.data, scalar_type(expr.dtype))
         if expr.op == "value":
-            return expr.data
+            made: ir.Value = expr.data
+            return made
         if expr.op == "size":
             return create("tir.size", ir.IndexType.get(), dim=ir.StringAttr.get(str(expr.data)))
         if expr.op in ("axis", "load", "acc"):
-            return self.leaf(expr, self)
+            result: ir.Value = self.leaf(expr, self)
+            return result
         args = [self.emit(arg) for arg in expr.args]
         handler = getattr(self, f"_emit_{expr.op}", None)
         return handler(expr, *args) if handler else self._emit_arithmetic(expr, *args)
@@ -76,7 +78,8 @@ class BodyEmitter:
         element = expr.dtype
         if element.is_float:
             if expr.op == "floordiv":
-                return emit_intrinsic("floor", create("arith.divf", a.type, a, b))
+                result: ir.Value = emit_intrinsic("floor", create("arith.divf", a.type, a, b))
+                return result
             name = _FLOAT_OPS[expr.op]
             flags = {"fastmath": self.contract} if name in _CONTRACTED else {}
             return create(f"arith.{name}", a.type, a, b, **flags)
@@ -114,7 +117,8 @@ class BodyEmitter:
         return create("arith.select", a.type, condition, a, b)
 
     def _emit_intrinsic(self, expr: Expr, *args: ir.Value) -> ir.Value:
-        return emit_intrinsic(expr.data, *args)
+        result: ir.Value = emit_intrinsic(expr.data, *args)
+        return result
 
     def _emit_op(self, expr: Expr, *args: Any) -> Any:
         name, attributes = expr.data
@@ -125,7 +129,8 @@ class BodyEmitter:
         return create("arith.bitcast", scalar_type(expr.dtype), a)
 
     def _emit_cast(self, expr: Expr, a: ir.Value) -> ir.Value:
-        return convert(a, expr.args[0].dtype, expr.dtype)
+        result: ir.Value = convert(a, expr.args[0].dtype, expr.dtype)
+        return result
 
 
 def convert(value: ir.Value, source: DType, target: DType) -> Any:

@@ -326,7 +326,8 @@ class LoopFunction:
 
 
 def _memref(shape: Sequence[Dim], element: DType) -> ir.Type:
-    return buffer_type(shape, ir.Type.parse(element.storage))
+    result: ir.Type = buffer_type(shape, ir.Type.parse(element.storage))
+    return result
 
 
 def _bytes(size: int) -> ir.Type:

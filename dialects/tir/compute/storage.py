@@ -23,9 +23,11 @@ def from_storage(value: ir.Value, element: DType) -> ir.Value:
         return create("arith.index_cast", ir.IndexType.get(), value)
     if is_coded(element):
         code = create("arith.extui", ir.Type.parse(CODE.compute), value)
-        return emit(decode_float(held(code, CODE), element))
+        made: ir.Value = emit(decode_float(held(code, CODE), element))
+        return made
     if element.is_integer and element.bits < 8:
-        return emit(wrap_integer(held(value, element)))
+        result: ir.Value = emit(wrap_integer(held(value, element)))
+        return result
     return value
 
 
@@ -39,7 +41,8 @@ def to_storage(value: ir.Value, element: DType) -> ir.Value:
     if is_coded(element):
         return create("arith.trunci", storage, emit(encode_float(held(value, DTYPES["f32"]), element)))
     if element.is_integer and element.bits < 8:
-        return emit(wrap_integer(held(value, element)))
+        result: ir.Value = emit(wrap_integer(held(value, element)))
+        return result
     return value
 
 
