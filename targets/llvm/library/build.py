@@ -9,7 +9,7 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.llvm.library.description import Description, LibraryError, describe
 from mirlo.targets.llvm.library.elf import can_write
-from mirlo.targets.llvm.library.link import find_toolchain, library_file, link_shared
+from mirlo.targets.llvm.library.link import compile_part, find_toolchain, library_file, link_shared
 from mirlo.targets.llvm.library.objects import (
     is_ir,
     model_object,
@@ -99,6 +99,10 @@ def _write_objects(folder: Path, description: Description, settings: CodeSetting
     for file, content in made:
         paths.append(folder / file)
         paths[-1].write_bytes(content)
+    for number, part in enumerate(description.parts):
+        paths.append(folder / f"{description.name}_part{number}.o")
+        names = {function: description.part_symbol(number, function) for _, function in part.functions}
+        compile_part(find_toolchain(settings.processor.triple), part.source, names, paths[-1])
     if description.embedded:
         paths.append(folder / f"{description.name}_weights.o")
         write_weights(paths[-1], description, settings.processor.arch)

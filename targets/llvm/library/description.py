@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from mirlo.passes.registry import PassError
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import ELEMENT_TYPES
+from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.names import c_comment, c_identifier
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.sizes import Sizes
@@ -38,6 +39,17 @@ class Weight:
 
 
 @dataclass(frozen=True)
+class CPart:
+    """What target `c` compiled of a model: a source file, whose functions the model calls."""
+
+    source: str
+    functions: tuple[tuple[str, str], ...]
+    """The name by which the model calls a function, and its name in the source."""
+    offsets: tuple[int, ...]
+    """The offsets of the weights that its functions take."""
+
+
+@dataclass(frozen=True)
 class Description:
     """A model in a library."""
 
@@ -52,6 +64,7 @@ class Description:
     weights_bytes: int
     digest: bytes
     embedded: bool
+    parts: tuple[CPart, ...] = ()
 
     @property
     def symbol(self) -> str:
@@ -67,6 +80,10 @@ class Description:
     def weights_file(self) -> str:
         """Return the name of the file of weights."""
         return f"{self.name}.weights"
+
+    def part_symbol(self, number: int, function: str) -> str:
+        """Return the symbol of a function of a part in C, which no other model of a program has."""
+        return f"mirlo_{self.name}_part{number}_{c_identifier(function)}"
 
     def signature(self) -> list[str]:
         """Return the inputs and outputs as lines for a comment."""
@@ -85,7 +102,9 @@ def describe(artifact: Artifact, store: ParameterStore, name: str, weights: str 
     places: dict[str, int] = {}
     found: list[Weight] = []
     at = 0
-    for param in dict.fromkeys([spec.name for spec in artifact.params]):
+    names = [spec.name for spec in artifact.params]
+    names += [name for external in artifact.externals for name in external.params]
+    for param in dict.fromkeys(names):
         array = store.get(param)
         at = -(-at // ALIGNMENT) * ALIGNMENT
         places[param] = at
@@ -94,9 +113,21 @@ def describe(artifact: Artifact, store: ParameterStore, name: str, weights: str 
     embedded = bool(at) and (weights == "embed" or (weights == "auto" and at <= EMBED_BYTES))
     identifier = library_name(name)
     offsets = tuple(places[spec.name] for spec in artifact.params)
+    parts = tuple(_part(external, places) for external in artifact.externals)
     return Description(
-        identifier, artifact, Sizes(artifact), tuple(found), offsets, at, _digest(found), embedded
-    )  # fmt: skip
+        identifier, artifact, Sizes(artifact), tuple(found), offsets, at, _digest(found), embedded, parts
+    )
+
+
+def _part(external: ExternalArtifact, places: Mapping[str, int]) -> CPart:
+    symbols = external.metadata.get("symbols")
+    if not isinstance(symbols, Mapping) or not all(
+        isinstance(symbols.get(name), str) and c_identifier(symbols[name]) == symbols[name]
+        for name in external.functions
+    ):
+        raise LibraryError("the parts of the model in C do not name their functions: compile the model again")
+    functions = tuple((external.packed_name(name), str(symbols[name])) for name in external.functions)
+    return CPart(str(external.metadata["source"]), functions, tuple(places[name] for name in external.params))
 
 
 def type_code(dtype: str) -> int | None:
@@ -144,9 +175,11 @@ def _require_supported(artifact: Artifact) -> None:
                 "cast it to another type in the model"
             )
     for external in artifact.externals:
+        if external.format == "c" and isinstance(external.metadata.get("source"), str):
+            continue
         raise LibraryError(
             f"target '{external.target}' compiled parts of the model, which its loader '{external.format}' calls from "
-            "Python: compile the whole model for 'llvm'"
+            "Python: compile the whole model for 'llvm', or for 'c,llvm'"
         )
 
 

@@ -96,6 +96,12 @@ def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
     values += [_value(made, description, spec, bool(late & set(map(str, spec.shape)))) for spec in artifact.outputs]
     allocates = bool(artifact.metadata.get("allocates")) or any("i32 1 }" in value for value in values)
     packed = artifact.packed
+    own = {
+        name: f"@part{number}.{i}"
+        for number, part in enumerate(description.parts)
+        for i, (name, _) in enumerate(part.functions)
+    }
+    own_functions = [f"ptr {own.get(name, 'null')}" for name in packed]
     first, second = (int.from_bytes(description.digest[i : i + 8], "little") for i in (0, 8))
     is_threaded = artifact.threads > 1
     fields = [
@@ -109,9 +115,10 @@ def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
             int(allocates), sizes.words, sizes.arena_word, len(sizes.checks), 0,
         )),
         f"ptr {made.array('%value', values)}", f"ptr {made.texts(sizes.checks)}", f"ptr {made.texts(packed)}",
-        f"ptr {made.array('ptr', ['ptr null'] * len(packed))}",
+        f"ptr {made.array('ptr', own_functions)}",
         f"ptr {made.array('i64', [f'i64 {offset}' for offset in description.offsets])}",
-        f"ptr {f'@{description.weights_symbol}' if description.embedded else 'null'}", "ptr null",
+        f"ptr {f'@{description.weights_symbol}' if description.embedded else 'null'}",
+        f"ptr {'@weights_place' if description.parts else 'null'}",
         f"i64 {description.weights_bytes}", f"[2 x i64] [i64 {first}, i64 {second}]", f"i64 {artifact.arena_bytes}",
     ]  # fmt: skip
     lines = [_TYPES, *made.lines]
@@ -122,11 +129,38 @@ def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
     else:
         lines.append(f"declare void @{entry}(ptr, ptr, ptr, ptr)")
     lines.append(f"@{description.symbol} = constant %code {{ {', '.join(fields)} }}, align 16")
+    lines += _parts(description)
     if is_threaded:
         lines.append(_PARALLEL.replace("VISIBLE", visible).replace("PARALLEL", PARALLEL))
     if artifact.metadata.get("polls"):
         lines.append(_POLL.replace("VISIBLE", visible))
     return "\n".join(lines) + "\n"
+
+
+def _parts(description: Description) -> list[str]:
+    """Return the functions that the model calls for its parts in C: they pass the weights on."""
+    lines = ["@weights_place = internal global ptr null"] if description.parts else []
+    for number, part in enumerate(description.parts):
+        for i, (_, function) in enumerate(part.functions):
+            symbol = description.part_symbol(number, function)
+            stores = []
+            for j, offset in enumerate(part.offsets):
+                stores += [
+                    f"  %w{j} = getelementptr i8, ptr %weights, i64 {offset}",
+                    f"  %s{j} = getelementptr ptr, ptr %state, i64 {j}",
+                    f"  store ptr %w{j}, ptr %s{j}",
+                ]
+            lines += [
+                f"declare hidden i32 @{symbol}(ptr, ptr, i64)",
+                f"define internal i32 @part{number}.{i}(ptr %tensors, i64 %count) {{",
+                "  %weights = load ptr, ptr @weights_place",
+                f"  %state = alloca [{max(len(part.offsets), 1)} x ptr]",
+                *stores,
+                f"  %code = call i32 @{symbol}(ptr %state, ptr %tensors, i64 %count)",
+                "  ret i32 %code",
+                "}",
+            ]
+    return lines
 
 
 def _value(made: _Constants, description: Description, spec: TensorSpec, is_late: bool) -> str:

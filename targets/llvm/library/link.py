@@ -7,11 +7,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from mirlo.targets.c.compiler import FLAGS
 from mirlo.targets.llvm.library.description import LibraryError
 from mirlo.targets.llvm.processor import host_processor
 
@@ -82,6 +83,15 @@ def link_shared(toolchain: Toolchain, objects: Sequence[Path], output: Path, sym
         run(
             [*toolchain.command, *flags, *map(str, objects), "-o", str(output), *(["-lm"] if system == "linux" else [])]
         )
+
+
+def compile_part(toolchain: Toolchain, source: str, names: Mapping[str, str], output: Path) -> None:
+    """Compile a source file of target `c` to an object file, with other names for its functions."""
+    with tempfile.TemporaryDirectory(prefix="mirlo-link-") as folder:
+        code = Path(folder) / "part.c"
+        code.write_text(source, encoding="utf-8")
+        renamed = [f"-D{name}={other}" for name, other in names.items()]
+        run([*toolchain.command, *FLAGS, "-fvisibility=hidden", *renamed, "-c", str(code), "-o", str(output)])
 
 
 def run(command: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from reduced_models import reduced
 import mirlo
 from mirlo import R
 from mirlo.driver.code import compile_code
+from mirlo.passes.targets import TargetError
 from mirlo.runtime.artifact import load
 from mirlo.runtime.unloaded import UnloadedModel
 from mirlo.targets.c.compiler import find_compiler
@@ -214,10 +215,22 @@ def _store(executable: Any) -> Any:
     return executable._store
 
 
-def test_models_without_a_library_say_why() -> None:
-    made = mirlo.compile(_dynamic(), "c,llvm", cache=False, jobs=1)
-    with pytest.raises(LibraryError, match="target 'c' compiled parts of the model"):
-        describe(made.artifact, _store(made), "m")
+@pytest.mark.parametrize("weights", ["embed", "beside"])
+def test_parts_in_c(weights: str, tmp_path: Path) -> None:
+    make, inputs = MODELS["dynamic"]
+    program = make_program(make(), tmp_path, _compiler(), "c,llvm", shared=True, weights=weights)
+    assert program.artifact.externals
+    _same(program, make(), inputs, target="c,llvm")
+
+
+def test_models_without_a_library_say_why(tmp_path: Path) -> None:
+    made = mirlo.compile(_dynamic(), "onnxruntime,llvm", cache=False, jobs=1)
+    if made.artifact.externals:
+        with pytest.raises(LibraryError, match="target 'onnxruntime' compiled parts of the model"):
+            describe(made.artifact, _store(made), "m")
+    sequence = make_model([node("SplitToSequence", "x", "y", axis=0)], {"x": (F32, (2, 3))}, ["y"])
+    with pytest.raises(TargetError, match="the model works on sequences"):
+        compile_code(sequence, form="llvm-ir")
 
 
 needs_emulator = pytest.mark.skipif(bool(emulated_aarch64.missing()), reason=emulated_aarch64.missing() or "there is")
