@@ -60,7 +60,7 @@ def read_in_child(parse: Any, name: str) -> bytes:
 
 
 def _send_parsed(parse: Any, target: int) -> NoReturn:
-    """In the copy: parse, send what came of it, and end without a trace."""
+    """Parse in the child process: send the result, and exit."""
     import faulthandler
     import resource
 

@@ -95,7 +95,7 @@ class Diagnostics:
 
 
 def render(diagnostic: Diagnostic, source: SourceFile) -> str:
-    """`file:3:5: error: message`, then the line with a caret where it is one of the source."""
+    """Format `file:3:5: error: message`, then the source line with a caret if it is known."""
     place = diagnostic.place
     names = ", ".join(f'"{terminal(name)}"' for name in diagnostic.names)
     head = [str(place)] if place else []
@@ -110,7 +110,7 @@ def render(diagnostic: Diagnostic, source: SourceFile) -> str:
 
 
 def flat(diagnostics: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
-    """Diagnostics and their notes, in order."""
+    """Yield diagnostics and their notes, in order."""
     for diagnostic in diagnostics:
         yield diagnostic
         yield from flat(diagnostic.notes)

@@ -128,7 +128,7 @@ def _needs_sizes(name: str, found: TensorType, target: str) -> str:
 
 
 def is_ir_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a file holds MLIR, as text, as bytecode or as script."""
+    """Return whether a file holds MLIR, as text, as bytecode or as script."""
     return Path(path).suffix in IR_SUFFIXES
 
 

@@ -116,7 +116,7 @@ def _operator_module(op: Any) -> Any:
 
 
 def _time(module: Any, operator: str, name: str, target: str, compile: CompileOperator) -> float | None:
-    """Microseconds of the operator by the rule of this name; None where the rule does not take it."""
+    """Return the microseconds of the operator by the rule of this name; None if the rule declines it."""
     wanted = {operator: name}
     session = Session(options={"strategies": wanted})
     with module.context:

@@ -113,7 +113,7 @@ def _fits(wanted: Sequence[int | str], found: Sequence[int]) -> bool:
 
 
 def type_error(kind: Kind, value: Any) -> str | None:
-    """Why a value that a host function made is not of its kind; None if it is."""
+    """Return why a value that a host function made is not of its kind; None if it is."""
     if kind.name == OPTIONAL:
         return None if value is None else type_error(_element(kind), value)
     if kind.name == SEQUENCE:

@@ -88,7 +88,7 @@ def _require_all_placed(module: Any, session: Session, targets: Targets) -> None
 
 
 def _reasons(session: Session, targets: Targets) -> dict[str, str]:
-    """Why operators were not taken, by where they come from."""
+    """Return why operators were not taken, by source location."""
     found: dict[str, str] = {}
     for note in session.notes:
         if isinstance(note, Placement):

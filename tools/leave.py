@@ -28,12 +28,12 @@ def leave(code: int) -> NoReturn:
 
 
 def _is_watched() -> bool:
-    """Whether a profiler, a debugger or a prompt has something to do afterwards."""
+    """Return whether a profiler, a debugger or a prompt needs the process afterwards."""
     monitoring = getattr(sys, "monitoring", None)
     tools = any(monitoring.get_tool(i) is not None for i in range(6)) if monitoring is not None else False
     return tools or sys.gettrace() is not None or sys.getprofile() is not None or bool(sys.flags.interactive)
 
 
 def _has_running_threads() -> bool:
-    """Whether there are threads that the process waits for."""
+    """Return whether there are threads that the process waits for."""
     return any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread())

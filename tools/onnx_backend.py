@@ -101,7 +101,7 @@ class MirloBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether models run there: the CPU so far."""
+        """Return whether models run on a device: only the CPU."""
         try:
             return bool(Device(device).type == DeviceType.CPU)
         except (AttributeError, ValueError):
@@ -109,7 +109,7 @@ class MirloBackend(Backend):
 
 
 def _can_be_compiled_now(model: onnx.ModelProto, initializers: set[str]) -> bool:
-    """Whether shapes of inputs can tell nothing more: they are known, or there are inputs that are no tensors."""
+    """Return whether shapes of inputs add nothing: they are known, or there are inputs other than tensors."""
     given = [value.type for value in model.graph.input if value.name not in initializers]
     if not all(kind.HasField("tensor_type") for kind in given):
         return True

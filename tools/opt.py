@@ -321,7 +321,7 @@ def _printing(arguments: OptArguments) -> list[Instrument]:
 
 
 def command() -> NoReturn:
-    """`mirlo-opt`, in a process of its own."""
+    """Run `mirlo-opt` in a process of its own."""
     leave(main())
 
 

@@ -33,7 +33,7 @@ def overall_help() -> str:
 
 
 def pass_list() -> str:
-    """Names and one-line helps of the passes in Python, names of those of MLIR."""
+    """Format names and one-line helps of the passes in Python, names of those of MLIR."""
     lines = ["Passes:"]
     for name, cls in load_all().items():
         lines.append(f"  {name:<30} {summary(cls)}")
@@ -42,7 +42,7 @@ def pass_list() -> str:
 
 
 def pass_help(name: str) -> str:
-    """All about one pass."""
+    """Format the help of one pass."""
     cls = find_pass(name)
     if cls is not None:
         return _python_help(cls)

@@ -23,7 +23,7 @@ class ConstantTooLarge(OpError):
 
 
 def fits_table(*dims: int, element_bytes: int = 8) -> bool:
-    """Whether a table of these dims may be computed while compiling."""
+    """Return whether a table of these dims may be computed at compile time."""
     return prod(dims) * element_bytes <= TABLE_BYTES
 
 

@@ -107,7 +107,7 @@ class _Chooser:
         return {target.name: self.survey(Targets((target,), targets.host)) for target in targets.generators}
 
     def candidates(self, by_region: Nodes | None) -> list[Candidate]:
-        """All on the host, as much as possible on each target, by priority, by region; each placement once."""
+        """Return the alternatives: the host, each target as much as possible, by priority, by region; each once."""
         found = [Candidate(f"all on {self.host}", self._full({}))]
         found += [
             Candidate(f"{name}, {self.host}", self._full({name: _assigned_nodes(survey, name)}))
@@ -125,7 +125,7 @@ class _Chooser:
         return {target.name: sorted(nodes.get(target.name, ())) for target in self.problem.targets.generators}
 
     def _elsewhere(self, region: Any) -> Iterator[str]:
-        """Who else could have a region: other code generators that take some of its nodes, and the host."""
+        """Yield the alternatives of a region: other code generators that take some of its nodes, and the host."""
         for name, survey in self.singles.items():
             if name != region.target and set(_assigned_nodes(survey, name)) & set(region.nodes):
                 yield name
@@ -237,7 +237,7 @@ class _Chooser:
         return costs
 
     def _timed(self, module: Any, params: ParameterStore, names: Sequence[str]) -> tuple[dict[str, float], str]:
-        """Microseconds of a region, by who has it, and what is wrong with others."""
+        """Return the microseconds of a region by target, and why other targets are left out."""
         chosen = {target.name: str(target) for target in self.problem.targets.generators}
         compiled, problems = {}, []
         for name in names:

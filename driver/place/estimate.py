@@ -66,7 +66,7 @@ class Estimate:
         return {name: self._cost(heaviest, self.figures[name]).why for name in names}
 
     def region(self, survey: Survey, region: RegionRecord) -> float:
-        """One region where it is: its composites, its call, and what crosses its boundary."""
+        """Return the cost of one region on its target: its composites, its call, and transfers across its boundary."""
         return self._given(survey, region, region.target, frozenset(region.composites))
 
     def elsewhere(self, single: Survey, region: RegionRecord, target: str) -> float:
@@ -93,7 +93,7 @@ class Estimate:
         return cost
 
     def on_host(self, nodes: Sequence[int]) -> float:
-        """Nodes that the host compiles."""
+        """Return the cost of nodes that the host compiles."""
         figures = self.figures[self.host]
         return sum(figures.call_us + self._group(group, figures) for group in self._fused(nodes))
 

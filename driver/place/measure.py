@@ -65,7 +65,7 @@ def _results(run: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _agrees(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
-    """Whether floats are close; whole numbers are not compared, as they may be places of equal values."""
+    """Return whether floats are close; integers are not compared, as they may be indices of equal values."""
     for one, other in zip(found, wanted, strict=True):
         if one.shape != other.shape:
             return False
@@ -83,7 +83,7 @@ def _repeats(microseconds: float) -> int:
 
 
 def _time(run: Any, inputs: Sequence[Any], repeats: int) -> float:
-    """Microseconds of one call; of one on a device by its clock, and without the copies that all alternatives make."""
+    """Return the microseconds of one call; on a device by its clock, without the copies that all alternatives make."""
     if isinstance(run, Executable):
         found = run.device_microseconds(*inputs, repeats=repeats)
         if found is not None:

@@ -14,7 +14,7 @@ from mirlo.passes.pipeline import Pipeline
 
 
 def region_modules(opened: OpenedModel, targets: Targets, before: str, wanted: Collection[str]) -> dict[str, Any]:
-    """By the name of a region, a module whose `@main` is its graph; the model that is open is changed."""
+    """Return a module for each region, by name, whose `@main` is its graph; the opened model is changed."""
     with opened.module.context, ir.Location.unknown():
         Pipeline(targets.dividing(before=before)).run(opened.module, opened.session)
         functions = functions_of(opened.module.operation)

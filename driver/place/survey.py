@@ -95,7 +95,7 @@ class Survey:
         return self.targets.host.name if self.targets.host is not None else ""
 
     def target_of(self, node: int) -> str:
-        """Who has a node."""
+        """Return the target of a node."""
         taken = self.placement.owner(node)
         return taken.target if taken is not None else self.rest
 

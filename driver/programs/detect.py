@@ -11,7 +11,7 @@ CALL = "relax.call_packed"
 
 
 def needs_program(module: ir.Module) -> bool:
-    """Whether a module calls host functions, or takes or returns objects."""
+    """Return whether a module calls host functions, or takes or returns objects."""
     main = main_of(module)
     if main is None:
         return False

@@ -67,7 +67,7 @@ class _Cutter:
         return self.count - 1
 
     def register(self, value: Any) -> int:
-        """Where a value is at run time: a constant is there from the beginning."""
+        """Return the register of a value at run time; constants exist from the beginning."""
         value = source_of(value)
         if value not in self.registers:
             array = constant_value(value, self.session)

@@ -29,7 +29,7 @@ class Inside:
     """Of these, the part of the whole time that each takes without."""
 
     def with_only(self, names: Collection[str]) -> float:
-        """Of all kernels together, where only these have their choices."""
+        """Return the time of all kernels together if only these have their choices."""
         return 1.0 - sum(self.shares[name] * (1.0 - self.kernels[name]) for name in names if name in self.shares)
 
 
@@ -69,7 +69,7 @@ def time_inside(
 
 
 def _times(executable: Any, inputs: dict[str, Any]) -> dict[str, float]:
-    """Microseconds by kernel, of all its calls."""
+    """Return the microseconds of each kernel, summed over its calls."""
     found: dict[str, float] = defaultdict(float)
     for row in executable.profile(**inputs, repeats=REPEATS):
         found[row.symbol] += max(row.microseconds, 1e-3)

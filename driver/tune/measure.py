@@ -71,7 +71,7 @@ def _compiled(task: TuningTask, choice: dict[str, int], target: str, threads: in
 
 
 def _agrees(executable: Any, inputs: Any, wanted: dict[str, Any]) -> bool:
-    """Whether a choice computes what the target's own does: what is faster and wrong is not kept."""
+    """Return whether a choice computes the same as the target's own; a faster but wrong one is rejected."""
     found = executable.run(inputs)
     return all(
         np.allclose(found[name].astype(np.float64), array.astype(np.float64), rtol=1e-3, atol=1e-3, equal_nan=True)
@@ -97,7 +97,7 @@ def compile_task(task: TuningTask, values: dict[str, int], target: str, threads:
 
 
 def _weights(module: Any) -> Any:
-    """Arrays for the constants of the module, whatever is in them."""
+    """Return arrays for the constants of the module, with any content."""
     from mirlo.dialects.bindings import ir
     from mirlo.dialects.core.types import TensorType
     from mirlo.runtime.params import ParameterStore
@@ -130,5 +130,5 @@ def _repeats(executable: Any, inputs: Any) -> int:
 
 
 def _time(executable: Any, inputs: Any, repeats: int) -> float:
-    """Microseconds of one call, inside of the compiled code."""
+    """Return the microseconds of one call, measured inside of the compiled code."""
     return float(executable.profile(*inputs.values(), repeats=repeats).microseconds)

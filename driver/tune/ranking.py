@@ -24,7 +24,7 @@ def promising(task: TuningTask) -> list[int]:
 
 
 def rank_correlation(expected: Sequence[float], measured: Sequence[float]) -> float | None:
-    """Spearman's: 1 where the order was foreseen, 0 where it could have been drawn, -1 where it is reversed."""
+    """Return Spearman's rank correlation: 1 if the order was predicted, 0 if by chance, -1 if it is reversed."""
     if len(expected) < MIN_CHOICES_TO_RANK:
         return None
     first, second = _ranks(expected), _ranks(measured)

@@ -258,7 +258,7 @@ def search(
 
 
 def _combine_choices(task: TuningTask, measured: Mapping[int, float]) -> list[dict[str, int]]:
-    """Choices of different things that were each faster, both at once."""
+    """Return combinations of choices for different parameters that were each faster."""
     winners = sorted((i for i, ratio in measured.items() if ratio < 1.0), key=lambda i: measured[i])
     pairs = [(task.choices[i], task.choices[j]) for i, j in combinations(winners, 2)]
     return [{**first, **second} for first, second in pairs if not set(first) & set(second)][:BATCH]

@@ -76,7 +76,7 @@ def _element_name(code: int, what: str) -> str:
 
 
 def onnx_type_of(kind: Kind) -> str:
-    """As ONNX's schemas write it: `seq(tensor(float))`."""
+    """Format a kind as ONNX's schemas do: `seq(tensor(float))`."""
     if kind.name == MAP and kind.key is not None and kind.element is not None:
         key = STRING if kind.key == STRING else onnx_type_name(DTYPES[kind.key])
         return f"map({key},{onnx_type_of(kind.element)})"

@@ -57,7 +57,7 @@ def guarded(generate: Callable[[], Any], quiet: bool = False) -> Any:
 
 
 def _answer(generate: Callable[[], Any], writing: int) -> None:
-    """In the fork: report the result and exit, whatever the generator left behind."""
+    """Report the result in the fork and exit, whatever the generator left behind."""
     try:
         answer = FINISHED + pickle.dumps(generate())
     except BaseException:

@@ -30,7 +30,7 @@ class CuBlas(CodeGenerator):
     f8: bool = option(False, "take products of 8-bit floats, which GPUs have from sm_89 on")
 
     def figures_beside(self, host: str, options: str) -> Figures | None:
-        """Those of the library on the chip that target nvvm is told; beside another target nothing is known."""
+        """Return the library's figures on the chip in the options of target nvvm; None beside another target."""
         return library_figures(host, options, self.tf32)
 
     def fingerprint(self) -> str:
@@ -40,7 +40,7 @@ class CuBlas(CodeGenerator):
         return CUBLAS.version_text()
 
     def patterns(self) -> Sequence[Any]:
-        """In the order in which they are tried."""
+        """Return the patterns in the order in which they are tried."""
         from mirlo.targets.cublas.patterns import patterns
 
         return patterns(self.f8)

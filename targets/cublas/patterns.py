@@ -44,7 +44,7 @@ def _activated(body: Pattern, op: str) -> Pattern:
 
 
 def product_check(match: Match, f8: bool = False) -> Any:
-    """Whether the library computes a match: True, or why not."""
+    """Check a match: return True, or why the library does not compute it."""
     node = match.nodes[0]
     left, right = (value.type for value in node.operands)
     result = node.type
@@ -82,7 +82,7 @@ def _epilogue(match: Match, left: TensorType, result: TensorType) -> Any:
 
 
 def _types(left: TensorType, right: TensorType, result: TensorType, f8: bool) -> Any:
-    """Why the library does not take tensors of these types, if so."""
+    """Return why the library does not take tensors of these types, or None."""
     names = [kind.dtype.name for kind in (left, right, result)]
     if names[0] in FLOATS8 and names[1] in FLOATS8:
         if not f8:
@@ -97,7 +97,7 @@ def _types(left: TensorType, right: TensorType, result: TensorType, f8: bool) ->
 
 
 def _shapes(left: TensorType, right: TensorType, result: TensorType, turned: tuple[bool, ...]) -> Any:
-    """Why the library does not take tensors of these shapes, if so."""
+    """Return why the library does not take tensors of these shapes, or None."""
     if left.rank < 2 or right.rank < 2:
         return decline("a vector is no matrix: kernels of the model's own read it as fast")
     batches = [math.prod(kind.static_shape[:-2]) for kind in (left, right, result)]
@@ -118,5 +118,5 @@ def _shapes(left: TensorType, right: TensorType, result: TensorType, turned: tup
 
 
 def is_along_columns(kind: TensorType | None, result: TensorType) -> bool:
-    """Whether a tensor has a number for each column of a result."""
+    """Return whether a tensor has one value for each column of a result."""
     return kind is not None and tuple(kind.shape) in {(1,) * ones + (result.shape[-1],) for ones in range(result.rank)}

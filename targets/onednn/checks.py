@@ -90,17 +90,17 @@ def chain(check: Check) -> Callable[[Match], Any]:
 
 
 def any_match(node: BlockNode) -> Any:
-    """All is well."""
+    """Accept any match."""
     return True
 
 
 def convolution(node: BlockNode) -> Any:
-    """Windows in one to three dims, weights of a fixed shape."""
+    """Check a convolution: windows in one to three dims, weights of a static shape."""
     return _first_no(_fixed_weight(node), lambda: _window_rank(node))
 
 
 def deconvolution(node: BlockNode) -> Any:
-    """Windows in one to three dims; what padding crops at the end cannot be negative."""
+    """Check a deconvolution: windows in one to three dims, no negative padding at the end."""
     extra, padding = node.attribute("output_padding"), node.attribute("padding")
     if extra and any(extra):
         ends = padding[len(padding) // 2 :] if padding else (0,) * len(extra)
@@ -116,7 +116,7 @@ def _fixed_weight(node: BlockNode) -> Any:
 
 
 def matmul(node: BlockNode) -> Any:
-    """Products of matrices, not of vectors."""
+    """Check a product: of matrices, not of vectors."""
     ranks = [_shape(value) for value in node.operands[:2]]
     if any(len(shape) < 2 for shape in ranks):
         return decline("a product with a vector is no matrix product of the library", operands=ranks)
@@ -124,7 +124,7 @@ def matmul(node: BlockNode) -> Any:
 
 
 def attention(node: BlockNode) -> Any:
-    """As many heads for keys as for queries, and a mask that is added."""
+    """Check an attention: as many heads for keys as for queries, and an additive mask."""
     query, key = _shape(node.operands[0]), _shape(node.operands[1])
     if query[1] != key[1]:
         return decline("queries share heads of keys", query_heads=query[1], key_heads=key[1])
@@ -143,7 +143,7 @@ def instance_norm(node: BlockNode) -> Any:
 
 
 def pool(node: BlockNode) -> Any:
-    """Windows whose padding the library counts as the operator does."""
+    """Check a pooling: the library must count padding as the operator does."""
     if node.name == "relax.avg_pool" and node.attribute("ceil_mode") and node.attribute("count_include_pad"):
         return decline("with ceil_mode, windows reach beyond the padding that count_include_pad counts")
     if any(step != 1 for step in node.attribute("dilations") or ()):
@@ -152,7 +152,7 @@ def pool(node: BlockNode) -> Any:
 
 
 def layer_norm(node: BlockNode) -> Any:
-    """One factor for each element that is normalized."""
+    """Check a normalization: one scale for each normalized element."""
     shape, axis = _shape(node.operands[0]), node.attribute("axis")
     for name in ("scale", "bias"):
         factor = node.operand(name)
@@ -162,13 +162,13 @@ def layer_norm(node: BlockNode) -> Any:
 
 
 def lrn(node: BlockNode) -> Any:
-    """Windows of channels around the middle one."""
+    """Check an LRN: windows of channels around the middle one."""
     size = node.attribute("size")
     return True if size % 2 else decline("a window of an even number of channels has no middle", size=size)
 
 
 def binary(node: BlockNode) -> Any:
-    """One operand has the shape of the result, the other one broadcasts."""
+    """Check a binary operator: one operand has the shape of the result, the other one broadcasts."""
     result = _shape(node.results[0])
     shapes = [_shape(value) for value in node.operands]
     if node.name == "relax.divide" and shapes[0] != result:
@@ -181,7 +181,7 @@ def binary(node: BlockNode) -> Any:
 
 
 def reduction(node: BlockNode) -> Any:
-    """Of the last axes."""
+    """Check a reduction: of the last axes."""
     rank = len(_shape(node.operands[0]))
     axes = node.attribute("axes")
     reduced = sorted(axis % rank for axis in (range(rank) if axes is None else axes))
@@ -200,7 +200,7 @@ def strided_slice(node: BlockNode) -> Any:
 
 
 def pick(node: BlockNode) -> Any:
-    """One slice, at a place that is known."""
+    """Check a gather: one slice at a constant index."""
     indices = node.operands[1]
     count = indices.type
     if not indices.is_constant or count is None or any(dim != 1 for dim in count.shape):
@@ -210,7 +210,7 @@ def pick(node: BlockNode) -> Any:
 
 
 def view(node: BlockNode) -> Any:
-    """Pieces of a split of known sizes."""
+    """Check a split: parts of static size."""
     if node.name != "relax.split":
         return True
     found = [str(size) for size in node.attribute("sizes") if not isinstance(size, int)]
@@ -223,7 +223,7 @@ def _window_rank(node: BlockNode) -> Any:
 
 
 def _follows(node: BlockNode, value: BlockValue, match: Match) -> Any:
-    """Whether an elementwise operator can be applied to a result before it is stored."""
+    """Return whether an elementwise operator can be applied to a result before it is stored."""
     if node.name not in BINARY:
         return True
     others = [operand for operand in node.operands if operand is not value]
@@ -240,7 +240,7 @@ def _follows(node: BlockNode, value: BlockValue, match: Match) -> Any:
 
 
 def _tensors(node: BlockNode, operands: int = MAX_OPERANDS) -> Any:
-    """Whether the tensors of a node are of a kind that the library computes on."""
+    """Return whether the library computes on the types of a node's tensors."""
     for value in (*node.operands[:operands], *node.results):
         kind = value.type
         if kind is None or kind.dtype.name != "f32":
@@ -271,6 +271,6 @@ def _is_polynomial(dim: Any) -> bool:
 
 
 def _open_axes(value: BlockValue, axes: Iterable[int]) -> list[str]:
-    """Those of the dims at these axes that only a call knows."""
+    """Return the dynamic ones of the dims at these axes."""
     shape = _shape(value)
     return [str(shape[axis]) for axis in axes if not isinstance(shape[axis], int)]

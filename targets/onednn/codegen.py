@@ -37,7 +37,7 @@ class OneDnn(CodeGenerator):
             raise TargetError(f"target 'onednn': fpmath is one of {', '.join(api.FPMATH)}, found '{self.fpmath}'")
 
     def patterns(self) -> Sequence[Any]:
-        """In the order in which they are tried."""
+        """Return the patterns in the order in which they are tried."""
         from mirlo.targets.onednn.patterns import patterns
 
         return patterns()

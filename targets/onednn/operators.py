@@ -19,7 +19,7 @@ def _per_dim(values: Sequence[int], count: int, default: int) -> tuple[int, ...]
 
 
 def _window(node: ExternalNode, count: int) -> dict[str, tuple[int, ...]]:
-    """Attributes of a window; the library counts the elements between two taps, not the step from one to the next."""
+    """Return the attributes of a window; the library counts the elements between two taps, not the dilation."""
     padding = _per_dim(node["padding"], 2 * count, 0)
     return {
         "strides": _per_dim(node["strides"], count, 1),
@@ -159,7 +159,7 @@ def _eltwise(t: Translator, node: ExternalNode) -> PrimitiveDraft:
 
 
 def _applied(t: Translator, x: ExternalValue, post_ops: Sequence[plan.PostOp]) -> PrimitiveDraft:
-    """Functions of each element of a value: the first as an operation, the others after it."""
+    """Apply elementwise functions to a value: the first as an operation, the others as post-ops."""
     first, rest = post_ops[0], tuple(post_ops[1:])
     if first.kind == "binary":
         operands = {"x": t.value(x), "y": first.operand}

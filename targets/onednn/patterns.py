@@ -30,7 +30,7 @@ VIEWS = ("relax.reshape", "relax.permute", "relax.expand_dims", "relax.squeeze",
 
 
 def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
-    """Contractions first, so that what follows them is theirs."""
+    """Return the patterns, contractions first, so that they get their epilogues."""
     rows: list[tuple[str, Pattern, Callable[[Match], Any]]] = [
         ("conv", _chain(is_op("relax.conv")), checks.chain(checks.convolution)),
         ("conv_transpose", _chain(is_op("relax.conv_transpose")), checks.chain(checks.deconvolution)),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def reports(executable: Executable) -> dict[str, RegionReport]:
-    """By region, the steps that compute it with the library's name for each, and the memory that it takes."""
+    """Return, by region, the steps with the library's name for each, and the memory that they take."""
     loaded: Any = executable.externals.loaded
     programs = [made.keep for made in loaded if isinstance(made.keep, OneDnnProgram)]
     return {name: report for program in programs for name, report in program.reports.items()}

@@ -27,7 +27,7 @@ def require_file(path: str) -> None:
 
 
 def is_compiled(path: str) -> bool:
-    """Whether a file is, or claims to be, a compiled model."""
+    """Return whether a file is, or claims to be, a compiled model."""
     from mirlo.runtime.artifact import MODEL_FILE
     from mirlo.runtime.container import has_magic
 

@@ -15,7 +15,7 @@ _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def add_cache(commands: Any, add: Add) -> None:
-    """`mirlo cache`."""
+    """Add the arguments of `mirlo cache`."""
     parser = add(commands, "cache", "look at the cache of compiled kernels and models, and keep it small")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, purpose in {
@@ -32,7 +32,7 @@ def add_cache(commands: Any, add: Add) -> None:
 
 
 def add_bench(commands: Any, add: Add, positive: Callable[[str], int]) -> argparse.ArgumentParser:
-    """`mirlo bench`."""
+    """Add the arguments of `mirlo bench`."""
     parser = add(commands, "bench", "time models beside other engines, and their kernels beside the machine's limits")
     parser.add_argument("models", metavar="MODEL.onnx", nargs="+", help="the models")
     parser.add_argument(

@@ -61,13 +61,13 @@ class Progress:
         return "compiled" if "import" in self.seconds else "taken from the cache"
 
     def summary(self, longest: int = 4) -> str:
-        """`12.3 s (emit 8.0, schedule 2.1, ...)`: the total, and the steps that took most of it."""
+        """Format `12.3 s (emit 8.0, schedule 2.1, ...)`: the total, and the longest steps."""
         steps = sorted(self.seconds.items(), key=lambda item: -item[1])
         told = [f"{name} {seconds:.1f}" for name, seconds in steps[:longest] if seconds >= 0.05]
         return f"{self.total:.1f} s" + (f" ({', '.join(told)})" if told else "")
 
     def table(self) -> str:
-        """One line per step, in order."""
+        """Format the steps, one per line, in order."""
         width = max(map(len, self.seconds), default=0)
         rows = [(name, seconds, seconds / (self.total or 1.0)) for name, seconds in self.seconds.items()]
         lines = [f"  {name.ljust(width)}  {seconds:8.3f} s  {share:6.1%}" for name, seconds, share in rows]

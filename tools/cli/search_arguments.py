@@ -15,7 +15,7 @@ Add = Callable[[Any, str, str], argparse.ArgumentParser]
 
 
 def add_searches(commands: Any, add: Add) -> None:
-    """`mirlo bisect`, `mirlo fuzz`, `mirlo tune`, `mirlo partition`."""
+    """Add the arguments of `mirlo bisect`, `mirlo fuzz`, `mirlo tune`, `mirlo partition`."""
     _add_bisect(commands, add)
     _add_fuzz(commands, add)
     _add_tune(commands, add)

@@ -8,7 +8,7 @@ from mirlo.runtime.names import terminal
 
 
 def columns(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
-    """Lines of aligned cells; the columns in `numbers` are aligned to the right."""
+    """Return lines of aligned cells; the columns in `numbers` are aligned to the right."""
     if not rows:
         return []
     rows = [[terminal(cell) for cell in row] for row in rows]

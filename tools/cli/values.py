@@ -20,7 +20,7 @@ def add_input(parser: Any) -> None:
 
 
 def add_target(parser: Any, required: bool = False) -> None:
-    """`--target`, as `mirlo.compile` takes it: a name, or a list, with options in braces."""
+    """Parse `--target` as `mirlo.compile` takes it: a name, or a list, with options in braces."""
     parser.add_argument(
         "--target",
         "--targets",
@@ -43,7 +43,7 @@ def add_cost(parser: Any) -> None:
 
 
 def add_shapes(parser: Any) -> None:
-    """`--shape`, and `--dim` beside it."""
+    """Parse `--shape`, and `--dim` with it."""
     add_shape(parser)
     add_dims(parser, "the size of a dynamic dim in all inputs; may be given for several dims")
 
@@ -96,7 +96,7 @@ def _dim(word: str, text: str) -> int | str:
 
 
 def sizes(text: str) -> dict[str, int]:
-    """Sizes of dims: batch=8,sequence=128."""
+    """Parse sizes of dims: batch=8,sequence=128."""
     made: dict[str, int] = {}
     for part in text.split(","):
         name, _, size = part.partition("=")

@@ -44,7 +44,7 @@ class OperatorCase:
 
 
 def case(*operands: Any, expected: Any, tolerance: float = 0.0, **attributes: Any) -> OperatorCase:
-    """`case(x, axis=1, expected=...)`: one array, or a tuple of them, is expected."""
+    """Return `case(x, axis=1, expected=...)`; one array, or a tuple of them, is expected."""
     wanted = expected if isinstance(expected, tuple) else (expected,)
     return OperatorCase(operands, attributes, tuple(np.asarray(array) for array in wanted), tolerance)
 
@@ -66,7 +66,7 @@ class Draw:
         return self.kind.is_float
 
     def array(self, *shape: int, low: float = -3, high: float = 3) -> np.ndarray:
-        """Numbers from low to high; for unsigned integers none below zero."""
+        """Draw values from low to high; unsigned integers are not below zero."""
         numpy_type, shape = self.kind.to_numpy(), self._sizes(shape)
         if self.is_float:
             return self.random.uniform(low, high, shape).astype(numpy_type)
@@ -84,7 +84,7 @@ class Draw:
         return self.random.integers(low, high, shape)
 
     def permuted(self, *shape: int) -> np.ndarray:
-        """Numbers that all differ, in any order, small enough for every type."""
+        """Draw distinct values in any order, small enough for every type."""
         shape = self._sizes(shape)
         count = int(np.prod(shape))
         return (

@@ -215,7 +215,7 @@ def intrinsic_kinds(name: str) -> tuple[str, ...]:
 
 
 def intrinsic_arguments(name: str, kind: str, count: int = SAMPLES) -> list[np.ndarray]:
-    """Arguments of an intrinsic, one array for each operand."""
+    """Return the arguments of an intrinsic, one array for each operand."""
     row = INTRINSICS[name]
     return _integers(kind, row.arity, name, count) if row.operands == "int" else _floats(name, kind, count)
 

@@ -27,7 +27,7 @@ def _nonzero(draw: Draw) -> OperatorCase:
 
 @operator("slice_bounds", kinds=("i64",))
 def _slice_bounds(draw: Draw) -> OperatorCase:
-    """ONNX's slice x[-3:100, ::, 4:0:-2] of a tensor of these sizes."""
+    """Return ONNX's slice x[-3:100, ::, 4:0:-2] of a tensor of these sizes."""
     shape, starts, ends = np.array([5, 6, 7]), np.array([-3, 4]), np.array([100, 0])
     axes, steps = np.array([0, 2]), np.array([1, -2])
     return case(shape, starts, ends, axes, steps, expected=np.array([[2, 0, 4], [3, 6, 2], [1, 1, -2]]))

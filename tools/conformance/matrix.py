@@ -13,7 +13,7 @@ MARKS = {OK: "ok", DECLINED: "declined", WRONG: "WRONG", FAILED: "FAILED"}
 
 
 def totals(matrix: Matrix) -> str:
-    """One line: how many of each verdict."""
+    """Format the count of each verdict on one line."""
     checked = sum(len(entry.verdicts) for entry in matrix.entries)
     parts = [f"{matrix.count(status)} {status}" for status in (OK, DECLINED, WRONG, FAILED)]
     return f"{matrix.target}: {checked} checks of {len(matrix.entries)} operators and intrinsics: {', '.join(parts)}"
@@ -81,7 +81,7 @@ def _table(entries: list[MatrixEntry]) -> Iterator[str]:
 
 
 def as_json(matrix: Matrix) -> dict[str, Any]:
-    """For programs."""
+    """Return the matrix as JSON."""
     return {
         "target": matrix.target,
         "totals": {status: matrix.count(status) for status in (OK, DECLINED, WRONG, FAILED)},

@@ -45,7 +45,7 @@ def _einsum(draw: Draw) -> OperatorCase:
 
 
 def windows(x: np.ndarray, size: int, stride: int, padding: int, value: float = 0.0) -> np.ndarray:
-    """[N, C, H, W, size, size]: the windows of an image."""
+    """Return the windows of an image: [N, C, H, W, size, size]."""
     padded = np.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)], constant_values=value)
     found = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (2, 3))
     return found[:, :, ::stride, ::stride]

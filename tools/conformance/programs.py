@@ -65,7 +65,7 @@ def operator_class(name: str) -> Any:
 
 
 def operator_program(operator: str, case: OperatorCase) -> TestProgram:
-    """One relax operator."""
+    """Return a program of one relax operator."""
 
     def emit(values: list[ir.Value]) -> list[Any]:
         rest = iter(values)

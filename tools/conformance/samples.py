@@ -16,7 +16,7 @@ _SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.0, -2.0, 2.5, 3.0, 10.0, 100
 
 
 def special_values(kind: str) -> Array:
-    """Zeros, infinities, NaN, the ends of the ranges of normal and subnormal numbers, small integers."""
+    """Return zeros, infinities, NaN, the limits of normal and subnormal numbers, small integers."""
     form = FORMATS[kind]
     ends = [form.largest, form.smallest_normal, form.smallest_normal * 2.0**-form.fraction]
     ends.append(ends[1] - ends[2])
@@ -25,7 +25,7 @@ def special_values(kind: str) -> Array:
 
 
 def sample(kind: str, count: int, meaning: Meaning, seed: int = 0) -> Array:
-    """`count` numbers: half of them bit patterns from the whole range, half from where the function is interesting.
+    """Draw `count` values: half random bit patterns, half from the function's interesting range.
 
     All patterns of a 16-bit format, where `count` allows.
     """

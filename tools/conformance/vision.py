@@ -9,7 +9,7 @@ from mirlo.tools.conformance.networks import convolved
 
 
 def patches_to_image(x: np.ndarray) -> np.ndarray:
-    """[N, C * 6, 3 * 5] of windows of 2 by 3 that are next to each other by 1 and 1, as images of 4 by 7."""
+    """Return [N, C * 6, 3 * 5] of adjacent windows of 2 by 3, at steps of 1 and 1, as images of 4 by 7."""
     image = np.zeros((len(x), x.shape[1] // 6, 4, 7), x.dtype)
     blocks = x.reshape(len(x), -1, 2, 3, 3, 5)
     for i in range(2):
@@ -32,7 +32,7 @@ def _col2im_of_sizes(draw: Draw) -> OperatorCase:
 
 @operator("roi_align", kinds=("f32", "f64"))
 def _roi_align(draw: Draw) -> OperatorCase:
-    """Regions whose bins are sampled at pixel centers."""
+    """Return regions whose bins are sampled at pixel centers."""
     x = draw.array(2, 3, 6, 6)
     rois = np.array([[1, 0, 3, 4], [0, 2, 4, 4]], x.dtype)
     w = wide(x)
@@ -44,7 +44,7 @@ def _roi_align(draw: Draw) -> OperatorCase:
 
 @operator("deform_conv", kinds=("f32", "f64"))
 def _deform_conv(draw: Draw) -> OperatorCase:
-    """Offsets by whole pixels, everywhere the same: a convolution of a moved image."""
+    """Return a deformable convolution with offsets by whole pixels, the same everywhere: one of a shifted image."""
     x, weight, bias = draw.array(2, 4, 6, 7), draw.array(5, 4, 3, 3), draw.array(5)
     offset = np.zeros((2, 9, 2, 4, 5), x.dtype)
     offset[:, :, 1] = 1
@@ -56,7 +56,7 @@ def _deform_conv(draw: Draw) -> OperatorCase:
 
 @operator("non_max_suppression", kinds=("f32", "f64"))
 def _non_max_suppression(draw: Draw) -> OperatorCase:
-    """Boxes side by side, the second over the first."""
+    """Return boxes next to each other, the second over the first."""
     rows = [[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 3, 1, 4], [0, 6, 1, 7]]
     boxes, scores = np.array([rows], draw.kind.to_numpy()), np.array([[[0.5, 0.75, 1, 0.25]]], draw.kind.to_numpy())
     overlap, threshold = (np.array(number, boxes.dtype) for number in (0.5, 0.3))
@@ -115,7 +115,7 @@ def _argsort_rows(draw: Draw) -> OperatorCase:
 
 @operator("tree_leaves", kinds=("f32", "f64"))
 def _tree_leaves(draw: Draw) -> OperatorCase:
-    """Two trees: x0 <= 0 and then x1 > 1, and a leaf alone."""
+    """Return two trees: x0 <= 0 and then x1 > 1, and a single leaf."""
     x, thresholds = draw.array(20, 2), np.array([0, 1], draw.kind.to_numpy())
     nodes, roots = np.array([[0, 0, 1, -1], [1, 3, -2, -3]]), np.array([0, -4])
     first = np.where(x[:, 0] > 0, 0, np.where(x[:, 1] > 1, 1, 2))

@@ -28,7 +28,7 @@ def only_node(explanation: Explanation, name: str) -> Explanation:
 
 
 def text_lines(explanation: Explanation) -> Iterator[str]:
-    """For people: nodes, then kernels, then memory."""
+    """Format nodes, then kernels, then memory as text."""
     for node in explanation.nodes:
         yield from _node(node, explanation.failure is not None)
     for kernel in explanation.kernels:
@@ -99,7 +99,7 @@ def _declined(attempts: Iterable[Attempt], indent: str) -> Iterator[str]:
 
 
 def as_json(explanation: Explanation) -> dict[str, Any]:
-    """For programs: the same facts."""
+    """Return the same facts as JSON."""
     return {
         "target": explanation.target,
         "nodes": [

@@ -116,7 +116,7 @@ def rule_json(rule: Rule) -> dict[str, Any]:
 
 
 def short_position(rule: Rule) -> str:
-    """`file:line`, from here where the file lies below the current folder, from the package where it is Mirlo's."""
+    """Return `file:line`, relative to the current folder or to the package."""
     file, _, line = rule.place.rpartition(":")
     for base in (os.getcwd(), PACKAGE_PARENT):
         relative = os.path.relpath(file, base) if os.path.isabs(file) else file

@@ -93,7 +93,7 @@ def _epsilon(dtype: Any) -> float:
 
 
 def _agrees_with_inference(node: Any, plan: NodeDraft, names: list[str], arrays: list[Any]) -> bool:
-    """Whether the evaluator computed what ONNX's shape inference says: it takes some nodes that are not valid."""
+    """Return whether the evaluator's result agrees with ONNX's shape inference: it accepts some invalid nodes."""
     import onnx
 
     model = _single(node, plan, names)

@@ -134,7 +134,7 @@ def _operator(model: Any, rng: Any) -> bytes:
 
 
 def _edges(model: Any, rng: Any) -> bytes:
-    """Other inputs or outputs of a node: missing ones, doubled names, cycles."""
+    """Change the inputs or outputs of a node: missing ones, duplicate names, cycles."""
     if not model.graph.node:
         return _noise(model, rng)
     node = _pick(model.graph.node, rng)
@@ -151,7 +151,7 @@ def _edges(model: Any, rng: Any) -> bytes:
 
 
 def _shape(model: Any, rng: Any) -> bytes:
-    """Other dims or element types of inputs and outputs."""
+    """Change dims or element types of inputs and outputs."""
     values = [*model.graph.input, *model.graph.output]
     if not values:
         return _noise(model, rng)
@@ -195,7 +195,7 @@ def _constant(model: Any, rng: Any) -> bytes:
 
 
 def _versions(model: Any, rng: Any) -> bytes:
-    """Other versions, and names that are there twice."""
+    """Change versions, and duplicate names."""
     action = int(rng.integers(4))
     if action == 0:
         model.opset_import[0].version = _pick(EDGE_VALUES, rng)

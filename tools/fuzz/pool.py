@@ -95,7 +95,7 @@ class ValuePool:
     # Values
 
     def array(self, shape: Sequence[int], dtype: Any, low: float = -2.0, high: float = 2.0) -> np.ndarray:
-        """Numbers that floats of any width hold: multiples of 1/16, or small integers."""
+        """Draw values that floats of any width represent: multiples of 1/16, or small integers."""
         kind = np.dtype(dtype)
         if kind == np.bool_:
             return self.rng.integers(0, 2, shape).astype(bool)
@@ -120,7 +120,7 @@ class ValuePool:
         return value
 
     def sizes(self, numbers: Any) -> GraphValue:
-        """Integers that decide a shape: a constant, or an input where sizes are open."""
+        """Draw integers that determine a shape: a constant, or an input if sizes are dynamic."""
         array = np.array(numbers, np.int64)
         if not self.is_open or self.chance(0.5):
             return self.constant(array)

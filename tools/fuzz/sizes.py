@@ -179,7 +179,7 @@ def _call_of_data(name: str, with_sum: bool, rng: Any) -> ModelCall:
 
 
 def _changed(usual: np.ndarray, with_sum: bool, rng: Any) -> np.ndarray:
-    """Other numbers in some places. A sum over many elements takes long: with one, sizes are small or hopeless."""
+    """Change some values; with sums over many elements, sizes are small or far too large."""
     flat = usual.copy().reshape(-1)
     large = [number for number in LARGE if not with_sum or abs(number) >= 2**61]
     floats = [number for number in FLOATS if not with_sum or not 100 < abs(number) < 1e17]

@@ -23,7 +23,7 @@ def label(node: NodeRecord) -> str:
 
 
 def as_json(survey: Survey) -> dict[str, Any]:
-    """All that is known, as dictionaries, lists, strings and numbers."""
+    """Return the survey as dictionaries, lists, strings and numbers."""
     placement = survey.placement
     whole, decision = survey.total.flops, survey.decision
     functions = {node.function for node in placement.nodes}

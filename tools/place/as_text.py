@@ -59,7 +59,7 @@ def regions(survey: Survey) -> Iterator[str]:
 
 
 def nodes(survey: Survey, attempts: bool = False, name: str | None = None) -> Iterator[str]:
-    """Each node and who has it; below it why not, or all patterns that were tried on it."""
+    """Yield each node with its target; below it why others did not take it, or all patterns that were tried."""
     for node in as_json(survey)["nodes"]:
         if name is not None and not _is_called(node, name):
             continue
@@ -96,7 +96,7 @@ def _attempts(node: dict[str, Any]) -> Iterator[str]:
 
 
 def report(survey: Survey, attempts: bool = False) -> Iterator[str]:
-    """All of it."""
+    """Format the whole survey."""
     yield from totals(survey)
     yield ""
     if survey.decision is not None:

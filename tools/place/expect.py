@@ -52,7 +52,7 @@ def _targets(expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[
 
 
 def _keyed(nodes: Sequence[Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]]:
-    """Nodes by name and operator: their numbers change when one is added before them."""
+    """Return nodes by name and operator: their ids change when one is added before them."""
     count: Counter[tuple[str, str]] = Counter()
     keyed: dict[Key, Mapping[str, Any]] = {}
     for node in nodes:
@@ -93,7 +93,7 @@ def _totals(expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[s
 
 
 def _values(path: str, expected: Any, found: Any) -> Iterator[str]:
-    """Every value that differs, by its place in the file."""
+    """Yield every value that differs, by its path in the file."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for key in sorted({*expected, *found}):
             yield from _values(f"{path}.{key}" if path else key, expected.get(key), found.get(key))

@@ -88,7 +88,7 @@ class _Plan:
                 self.layer[box] = min(self.layer[user] for user in users[box]) - 1
 
     def connect(self) -> None:
-        """Neighbours in the next layers, with points where edges pass."""
+        """Connect neighbours in adjacent layers, with points where edges pass."""
         self.layers = [[] for _ in range(max(self.layer, default=-1) + 1)]
         for box, layer in enumerate(self.layer):
             self.layers[layer].append(box)
@@ -134,7 +134,7 @@ class _Plan:
                 _assign_positions(layer, position)
 
     def place(self) -> None:
-        """Coordinates: near to neighbours, in order, with gaps."""
+        """Assign coordinates: near to neighbours, in order, with gaps."""
         self.x = [0.0] * len(self.above)
         for layer in self.layers:
             at = -sum(self._width(i) + GAP for i in layer) / 2
@@ -174,7 +174,7 @@ class _Plan:
         return self.boxes[i].width if i < len(self.boxes) else 2.0
 
     def drawing(self) -> Drawing:
-        """Tops of layers, and everything moved to where coordinates begin."""
+        """Assign the tops of layers, and move everything to the origin."""
         tops, at = [], GAP
         heights = [
             max((self.boxes[i].height for i in layer if i < len(self.boxes)), default=8.0) for layer in self.layers
@@ -194,7 +194,7 @@ class _Plan:
 
 
 def _assign_positions(layer: Sequence[int], position: list[float]) -> None:
-    """Positions in a layer, around its middle: layers of different sizes compare."""
+    """Assign positions in a layer around its middle, so that layers of different sizes compare."""
     middle = (len(layer) - 1) / 2
     for place, i in enumerate(layer):
         position[i] = place - middle

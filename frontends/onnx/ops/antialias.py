@@ -59,7 +59,7 @@ def _centres(old: int, new: int, scale: float, coordinates: str) -> np.ndarray:
 
 
 def _reach(scale: float, mode: str) -> int:
-    """Elements of the input that the kernel covers on each side of its centre."""
+    """Return the elements of the input that the kernel covers on each side of its centre."""
     return math.ceil(_RADIUS[mode] / scale) + 1
 
 

@@ -20,7 +20,7 @@ _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
 def _kernel(node: Node, x: Any, vectors: np.ndarray) -> Any:
-    """How near each row is to each support vector: [N, vectors]."""
+    """Compute the kernel function of each row and each support vector: [N, vectors]."""
     name = node.attr.choice("kernel_type", "LINEAR", _KERNELS)
     gamma, shift, degree = (node.attr.floats("kernel_params", None) or [0.0, 0.0, 0.0])[:3]
 
@@ -149,7 +149,7 @@ def _vote(node: Node, scores: Any, pairs: Sequence[tuple[int, int]], classes: in
 
 
 def _pair_coefficients(table: np.ndarray, sizes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> np.ndarray:
-    """[vectors, pairs]: row c of the table is of a class against its c-th other one."""
+    """Return the coefficients [vectors, pairs]: row c of the table is of a class against its c-th other one."""
     starts = np.cumsum([0, *sizes])
     matrix = np.zeros((starts[-1], len(pairs)), np.float32)
     for column, (i, j) in enumerate(pairs):

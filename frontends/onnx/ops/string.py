@@ -80,7 +80,7 @@ def normalize(node: Node) -> Any:
 
 @converter("Tokenizer", domain="com.microsoft")
 def tokenizer(node: Node) -> Any:
-    """How many tokens there are at most is known at run time only."""
+    """Convert StringSplit; the largest number of tokens is known only at run time."""
     shape = shape_of_strings(node, 0)
     if len(shape) not in (1, 2):
         raise NodeError(f"input 'X' must be strings [C] or [N, C], got {node.any_value(0)}")

@@ -59,7 +59,7 @@ def _width(plan: PointsPlan) -> int:
 
 
 def _runs(plan: PointsPlan, width: int) -> int:
-    """How many accesses of each operand a thread makes, so that enough is under way while memory answers."""
+    """Return the accesses of each operand per thread that keep enough bytes in flight."""
     extents = plan.space.extents
     read = [
         element_bytes(operand.element_type) * width for place in plan.space.places for operand in place.needed_inputs

@@ -100,7 +100,7 @@ class PrimitiveBuilder:
         return self._preferred[name][0]
 
     def is_last_use(self, name: str) -> bool:
-        """Whether nothing after the current node reads the memory of this value."""
+        """Return whether nothing after the current node reads the memory of this value."""
         return self._last_use[name] <= self._number
 
     def in_layout(self, value: PrimitiveValue, desc: Desc) -> PrimitiveValue:
@@ -207,7 +207,7 @@ class PrimitiveBuilder:
 
 
 def attributes(post_ops: api.Owned | None = None) -> api.Owned:
-    """Attributes of a primitive: its scratchpad is ours, and what follows it."""
+    """Create the attributes of a primitive: a scratchpad that the caller owns, and the post-ops."""
     made = api.create_object("primitive_attr_create", "primitive_attr_destroy")
     api.call("primitive_attr_set_scratchpad_mode", made.pointer, api.SCRATCHPAD_USER)
     if post_ops is not None:
@@ -268,7 +268,7 @@ ITEM_BYTES = 4
 
 
 def _last_uses(function: PrimitiveRegion) -> dict[str, int]:
-    """By value, the number of the last node that reads its memory, through views as well."""
+    """Return, by value, the index of the last node that reads its memory, through views as well."""
     root: dict[str, str] = {}
     last: dict[str, int] = {}
     for number, node in enumerate(function.nodes):
@@ -283,7 +283,7 @@ def _last_uses(function: PrimitiveRegion) -> dict[str, int]:
 
 
 def preferred_layouts(function: PrimitiveRegion) -> dict[str, tuple[Desc, str]]:
-    """By value, the layout in which its reader has it row-major, and the output that it is then.
+    """Return, by value, the layout in which its reader has it row-major, and the output that it then is.
 
     Usually that is row-major itself. Where the only reader is a view, it is what the view turns into row-major: so the
     result of a matrix product that is permuted next is written in its final order.

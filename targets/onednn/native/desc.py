@@ -85,7 +85,7 @@ class Desc:
 
 
 def reshaped_strides(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> list[int] | None:
-    """Strides under another shape of as many elements, or None where no strides say that."""
+    """Return the strides under another shape of as many elements, or None if there are none."""
     if 0 in wanted:
         return [1] * len(wanted)
     old = [(dim, stride) for dim, stride in zip(shape, strides, strict=True) if dim != 1]
@@ -164,6 +164,6 @@ def of_primitive(primitive_desc: int, what: int, index: int, shape: Sequence[int
 
 
 def bytes_of_primitive(primitive_desc: int, what: int) -> int:
-    """Bytes of one of the tensors of a primitive."""
+    """Return the bytes of one of the tensors of a primitive."""
     functions = api.typed_library()
     return functions.dnnl_memory_desc_get_size(functions.dnnl_primitive_desc_query_md(primitive_desc, what, 0))

@@ -39,7 +39,7 @@ class Library:
     version: tuple[int, int, int]
 
     def address(self, name: str) -> int:
-        """Where a function of the library, or of what it was linked with, is."""
+        """Return the address of a function of the library, or of what it was linked with."""
         address = ctypes.cast(getattr(self.handle, name), ctypes.c_void_p).value
         assert address is not None
         return address
@@ -59,7 +59,7 @@ def load_library() -> Library:
 
 
 def is_available() -> bool:
-    """Whether the library can be loaded."""
+    """Return whether the library can be loaded."""
     try:
         load_library()
     except OneDnnError:
@@ -117,7 +117,7 @@ WAITING = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "0"}
 
 @contextmanager
 def _patient() -> Iterator[None]:
-    """While OpenMP is loaded, which reads its settings then: have threads that wait sleep soon, unless users said how.
+    """Let waiting threads of OpenMP sleep soon, unless the user has set it; OpenMP reads this when it is loaded.
 
     Left to itself it spins for milliseconds, which costs the threads of everything else in the process, Mirlo's own
     kernels among them, and where cores are shared, most of the time of its own.
@@ -134,7 +134,7 @@ def _patient() -> Iterator[None]:
 
 
 def _folders() -> list[Path]:
-    """Where wheels put it: `lib` of the environment, or of the user's site."""
+    """Return the folders into which wheels put it: `lib` of the environment, or of the user's site."""
     import site
 
     prefixes = dict.fromkeys([sys.prefix, sys.base_prefix, site.getuserbase() or sys.prefix])

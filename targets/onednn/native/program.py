@@ -56,7 +56,7 @@ class OneDnnProgram:
         return {**self._compiled.reports, **newest}
 
     def failure(self, function: str) -> str:
-        """Why a function could not be compiled for the sizes of a call."""
+        """Return why a function could not be compiled for the sizes of a call."""
         return self._open[function].failure if function in self._open else ""
 
 

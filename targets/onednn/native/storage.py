@@ -60,7 +60,7 @@ class PrimitiveValue:
 
 
 def aligned(count: int) -> np.ndarray:
-    """Bytes on a multiple of 64."""
+    """Allocate bytes aligned to 64."""
     array = np.empty(count + ALIGNMENT, np.uint8)
     start = -array.ctypes.data % ALIGNMENT
     return array[start : start + count]

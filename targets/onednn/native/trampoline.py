@@ -118,7 +118,7 @@ class Trampoline:
         return functions
 
     def after_fork(self) -> None:
-        """In the child: nobody holds the lock, and the library's threads are gone."""
+        """Reset the child of a fork, in which no thread holds the lock and the library's threads do not exist."""
         ctypes.memset(ctypes.addressof(self._shared), 0, ctypes.sizeof(_Shared))
         self._shared.forked = 1
 
@@ -143,7 +143,7 @@ def native_table(table: CallTable) -> Any:
 
 
 def key_array(values: Sequence[int]) -> Any:
-    """Sizes in memory."""
+    """Write sizes to memory."""
     return (ctypes.c_int64 * len(values))(*values)
 
 

@@ -27,7 +27,7 @@ def plans(weight: float = 1.0) -> Callable[[Planner], Planner]:
 
 @cache
 def load_planners() -> tuple[tuple[float, Planner], ...]:
-    """All of them."""
+    """Return all planners."""
     for module in sorted(found.name for found in pkgutil.iter_modules(__path__)):
         importlib.import_module(f"{__name__}.{module}")
     return tuple(PLANNERS)

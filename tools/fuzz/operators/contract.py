@@ -46,7 +46,7 @@ def einsum(pool: ValuePool) -> NodeDraft:
 
 
 def _window(pool: ValuePool, spatial: tuple[int, ...], dilated: bool = True) -> dict[str, Any] | None:
-    """Attributes of a window over these dims."""
+    """Draw the attributes of a window over these dims."""
     kernel = [pool.number(1, min(5, dim + 1)) for dim in spatial]
     dilations = [pool.choice((1, 1, 2)) if dilated else 1 for _ in spatial]
     attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": [pool.choice((1, 1, 2, 3)) for _ in spatial]}
@@ -67,7 +67,7 @@ def _window(pool: ValuePool, spatial: tuple[int, ...], dilated: bool = True) -> 
 
 
 def _overlaps_input(attributes: dict[str, Any], axis: int, dim: int) -> bool:
-    """Whether each window has a place in the input, of a size of `dim` along this axis."""
+    """Return whether each window overlaps the input, whose size is `dim` along this axis."""
     kernel, stride = attributes["kernel_shape"][axis], attributes["strides"][axis]
     if "pads" not in attributes:
         return True

@@ -10,7 +10,7 @@ from mirlo.tools.fuzz.pool import NodeDraft, ValuePool
 
 @plans()
 def quantize(pool: ValuePool) -> NodeDraft:
-    """By a power of two, so that no rounding error decides what is rounded."""
+    """Quantize by a power of two, so that no rounding error decides what is rounded."""
     x = pool.floats(exact=True, dtype=np.float32)
     kind = pool.choice((np.int8, np.uint8))
     scale, zero = pool.constant(np.float32(0.0625)), pool.constant(kind(pool.number(0, 20)))
@@ -38,7 +38,7 @@ def product_of_integers(pool: ValuePool) -> NodeDraft:
 
 @plans()
 def quantized_product(pool: ValuePool) -> NodeDraft:
-    """By powers of two, as above."""
+    """Dequantize by powers of two."""
     m, k, n = (pool.choice((1, 2, 5, 8, 17)) for _ in range(3))
     kind = pool.choice((np.int8, np.uint8))
     inputs = []

@@ -14,7 +14,7 @@ Maker = Callable[[PrimitiveBuilder, PrimitiveNode], PrimitiveValue]
 
 @cache
 def makers() -> dict[str, Maker]:
-    """By operation, the function that adds its steps."""
+    """Return the function that adds the steps of an operation, by operation."""
     from mirlo.targets.onednn.native.makers import conv, elementwise, matmul, normalize, pool, shape
 
     table: dict[str, Maker] = {}

@@ -13,7 +13,7 @@ ALGORITHMS = {"convolution": api.CONVOLUTION_DIRECT, "deconvolution": api.DECONV
 
 
 def convolution(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """`x` [N, C, ...], `weight` [O, I, ...] or [G, O, I, ...], `bias` [O]; deconvolutions alike."""
+    """Add `x` [N, C, ...] by `weight` [O, I, ...] or [G, O, I, ...], plus `bias` [O]; deconvolutions alike."""
     x, weight = builder.values[node.operands["x"]], builder.values[node.operands["weight"]]
     bias = builder.values[node.operands["bias"]] if "bias" in node.operands else None
     shape, dtype = builder.tensor(node.result).shape, builder.tensor(node.result).dtype

@@ -13,7 +13,7 @@ from mirlo.targets.onednn.plan import PostOp, PrimitiveNode
 
 
 def eltwise(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """`x`, with attributes `algorithm`, `alpha`, `beta`."""
+    """Add a function of `x`, with attributes `algorithm`, `alpha`, `beta`."""
     x = builder.dense(builder.values[node.operands["x"]])
     over = x if builder.is_last_use(node.operands["x"]) else None
     algorithm, alpha, beta = (node.attributes[name] for name in ("algorithm", "alpha", "beta"))
@@ -22,7 +22,7 @@ def eltwise(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
 
 
 def binary(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """`x` and `y`, which broadcasts to it, with attribute `algorithm`."""
+    """Add a function of `x` and `y`, which broadcasts to it, with attribute `algorithm`."""
     x = builder.dense(builder.values[node.operands["x"]])
     y = broadcastable(builder, builder.values[node.operands["y"]], x.desc.shape)
     if y.desc.shape == x.desc.shape:
@@ -53,7 +53,7 @@ def binary(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
 
 
 def _can_follow(post_ops: PostOps, shape: tuple[int, ...]) -> bool:
-    """Whether the library applies these to a result of this shape as it should.
+    """Return whether the library applies these correctly to a result of this shape.
 
     To images of one pixel, oneDNN 3.2 applies one number per channel as if they were in another order.
     """
@@ -62,7 +62,7 @@ def _can_follow(post_ops: PostOps, shape: tuple[int, ...]) -> bool:
 
 
 def prelu(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """`x`, and `slope` which broadcasts to it."""
+    """Add PRelu of `x` and `slope`, which broadcasts to it."""
     x = builder.dense(builder.values[node.operands["x"]])
     slope = broadcastable(builder, builder.values[node.operands["slope"]], x.desc.shape)
     result = builder.result(node.result, x.desc)

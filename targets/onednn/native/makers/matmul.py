@@ -31,7 +31,7 @@ class _Choice:
 
 
 def matmul(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """`x` [..., M, K] times `weight` [..., K, N], plus `bias` [N]."""
+    """Add `x` [..., M, K] times `weight` [..., K, N], plus `bias` [N]."""
     x, weight = builder.values[node.operands["x"]], builder.values[node.operands["weight"]]
     final = builder.tensor(node.result)
     # A product with one matrix is one product, whatever the leading dims of the other one.

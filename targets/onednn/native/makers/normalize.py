@@ -14,7 +14,7 @@ from mirlo.targets.onednn.plan import PrimitiveNode
 
 
 def softmax(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """`x` along attribute `axis`; attribute `algorithm`."""
+    """Add a softmax of `x` along attribute `axis`; attribute `algorithm`."""
     x, axis = builder.dense(builder.values[node.operands["x"]]), node.attributes["axis"]
     algorithm = api.SOFTMAX[node.attributes["algorithm"]]
     descriptor = _softmax(x, axis, algorithm)
@@ -41,7 +41,7 @@ def _softmax(x: PrimitiveValue, axis: int, algorithm: int) -> api.Owned:
 
 
 def layer_norm(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """`x`, `scale`, `bias`, over the axes from attribute `axis` on."""
+    """Add a normalization of `x` with `scale` and `bias`, over the axes from attribute `axis` on."""
     shape, axis = builder.tensor(node.result).shape, node.attributes["axis"]
     size = math.prod(shape[axis:])
     flat = (math.prod(shape[:axis]), size)
@@ -63,7 +63,7 @@ def layer_norm(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue
 
 
 def batch_norm(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """`x` [N, C, ...], `scale`, `bias`, and statistics `mean` and `variance` that are given."""
+    """Add a batch normalization of `x` [N, C, ...], with `scale`, `bias`, `mean` and `variance`."""
     x = builder.dense(builder.values[node.operands["x"]])
     roles = {"mean": api.MEAN, "variance": api.VARIANCE, "scale": api.SCALE, "bias": api.SHIFT}
     arguments = {role: builder.values[node.operands[name]] for name, role in roles.items()}
@@ -79,7 +79,7 @@ def batch_norm(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue
 
 
 def group_norm(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """`x` [N, C, ...], attribute `groups`, `scale` and `bias` [C].
+    """Add a group normalization of `x` [N, C, ...], attribute `groups`, `scale` and `bias` [C].
 
     A batch normalization whose channels are the groups of all batch elements, and which takes its own statistics.
     """
@@ -107,7 +107,7 @@ def _batch_norm(x: PrimitiveValue, epsilon: float, flags: int) -> api.Owned:
 
 
 def lrn(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """`x` [N, C, ...], across channels; attributes `size`, `alpha`, `beta`, `bias`."""
+    """Add an LRN of `x` [N, C, ...] across channels; attributes `size`, `alpha`, `beta`, `bias`."""
     x = builder.dense(builder.values[node.operands["x"]])
     descriptor = _lrn(x, node)
     if is_slow(descriptor):

@@ -13,7 +13,7 @@ WINDOW = ("strides", "kernel", "dilations", "padding_begin", "padding_end")
 
 
 def pooling(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """`x` [N, C, ...], with attributes `algorithm` and the window."""
+    """Add a pooling of `x` [N, C, ...], with attributes `algorithm` and the window."""
     x = builder.dense(builder.values[node.operands["x"]])
     window = {name: node.attributes[name] for name in WINDOW}
     images, results = x.desc.shape[2:], builder.tensor(node.result).shape[2:]
@@ -30,7 +30,7 @@ def pooling(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
 
 
 def global_average(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """`x` [N, C, ...], the mean of each image."""
+    """Add the mean of each image of `x` [N, C, ...]."""
     x = builder.dense(builder.values[node.operands["x"]])
     image = x.desc.shape[2:]
     none = (0,) * len(image)
@@ -58,7 +58,7 @@ def _pooled(
 
 
 def reduction(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """`x`; the dims of the result that are 1 are reduced; attribute `algorithm`."""
+    """Add a reduction of `x` over the dims that are 1 in the result; attribute `algorithm`."""
     x = builder.dense(builder.values[node.operands["x"]])
     tensor = builder.tensor(node.result)
     if x.desc.shape == tensor.shape:

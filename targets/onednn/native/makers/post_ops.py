@@ -34,7 +34,7 @@ class PostOps:
         shape: Sequence[int],
         adapt: Callable[[PrimitiveValue], PrimitiveValue] = lambda value: value,
     ) -> None:
-        """`adapt` turns an operand into what fits a result of another shape than the node's."""
+        """Collect post-ops; `adapt` converts an operand for a result of another shape than the node's."""
         self.builder = builder
         self.post_ops = tuple(post_ops)
         self.operands = []
@@ -52,7 +52,7 @@ class PostOps:
         return adds[0] if len(wholes) == 1 and adds else None
 
     def attributes(self, accumulate: Operand | None = None) -> api.Owned:
-        """Attributes of the primitive; the operand `accumulate` is what the result's memory holds before."""
+        """Create the attributes of the primitive; the result's memory already holds the operand `accumulate`."""
         made = api.create_object("post_ops_create", "post_ops_destroy")
         operands = {entry.index: entry for entry in self.operands}
         for index, post in enumerate(self.post_ops):
@@ -118,7 +118,7 @@ def fused(
 
 
 def is_slow(descriptor: api.Owned) -> bool:
-    """Whether the library only has its reference implementation."""
+    """Return whether the library has only its reference implementation."""
     return "ref" in implementation(descriptor)
 
 

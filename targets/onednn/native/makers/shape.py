@@ -13,24 +13,24 @@ from mirlo.targets.onednn.plan import PrimitiveNode
 
 
 def reshape(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """`x` under the shape of the result."""
+    """Add a view of `x` under the shape of the result."""
     return builder.reshaped(builder.values[node.operands["x"]], builder.tensor(node.result).shape)
 
 
 def permute(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """`x` with its axes in the order of attribute `axes`."""
+    """Add `x` with its axes in the order of attribute `axes`."""
     return builder.permuted(builder.values[node.operands["x"]], node.attributes["axes"])
 
 
 def slice_(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """Of `x`, what attributes `begin` and `steps` say, one number for each axis."""
+    """Add a slice of `x` by the attributes `begin` and `steps`, one integer per axis."""
     x = builder.values[node.operands["x"]]
     shape = builder.tensor(node.result).shape
     return builder.sliced(x, node.attributes["begin"], node.attributes["steps"], shape)
 
 
 def concat(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
-    """Operands `x0`, `x1`..., along attribute `axis`."""
+    """Add the concatenation of `x0`, `x1`... along attribute `axis`."""
     values = [builder.dense(builder.values[node.operands[f"x{index}"]]) for index in range(len(node.operands))]
     tensor = builder.tensor(node.result)
     target = any_layout(tensor.shape, tensor.dtype)

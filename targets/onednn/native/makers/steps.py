@@ -10,7 +10,7 @@ from mirlo.targets.onednn.native.storage import PrimitiveValue
 def eltwise_step(
     builder: PrimitiveBuilder, x: PrimitiveValue, algorithm: str, alpha: float, beta: float, result: PrimitiveValue
 ) -> PrimitiveValue:
-    """One function of each element."""
+    """Add a function of each element."""
     attr = attributes()
     descriptor = primitive_desc(
         "eltwise_forward", api.engine(), api.FORWARD_INFERENCE, api.ELTWISE[algorithm],
@@ -23,7 +23,7 @@ def eltwise_step(
 def binary_step(
     builder: PrimitiveBuilder, algorithm: str, x: PrimitiveValue, y: PrimitiveValue, result: PrimitiveValue
 ) -> PrimitiveValue:
-    """One function of two elements."""
+    """Add a function of two elements."""
     y = builder.in_layout(y, x.desc) if y.desc.shape == x.desc.shape else y
     descriptor = describe_binary(algorithm, x, y, attributes())
     builder.emit(descriptor, {api.SRC: x, api.SRC_1: y, api.DST: result})
