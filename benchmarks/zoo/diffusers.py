@@ -77,8 +77,8 @@ ENTRIES = (
                               "cross_attention_dim": 32, "attention_head_dim": 4,
                               "conditioning_embedding_out_channels": (8, 16, 16, 16)},
           LATENT, TIME, STATES, Input("controlnet_cond", ("batch", 3, 128, 128)), sizes=SQUARE, fixed=FIXED),
-    _part("UNet1DModel", {"block_out_channels": (16, 16), "in_channels": 2, "out_channels": 2, "sample_size": 64,
+    _part("UNet1DModel", {"block_out_channels": (32, 32), "in_channels": 2, "out_channels": 2, "sample_size": 64,
                           "down_block_types": ("DownBlock1DNoSkip", "DownBlock1D"),
-                          "up_block_types": ("UpBlock1D", "UpBlock1DNoSkip"), "extra_in_channels": 32},
+                          "up_block_types": ("UpBlock1D", "UpBlock1DNoSkip"), "extra_in_channels": 64},
           Input("sample", ("batch", 2, 64)), TIME),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 import time
 from collections import Counter
@@ -14,6 +15,7 @@ from mirlo.tools.bench.results import describe_machine
 
 from .families import entries
 from .judge import DISPUTED, NOT_RUN, RIGHT
+from .reasons import reason_of
 from .run import BAD, NOT_EXPORTED, read_results
 
 Row = dict[str, Any]
@@ -38,9 +40,10 @@ Each model is exported and compared in a process of its own, with limits of time
 
 An output is right if no value departs from ONNX Runtime's by more than 2e-4 of the largest value of that output; of
 models that round to 8 or 16 bits inside, 3e-2, as a tie that rounds the other way moves all that follows. Where one
-does, ONNX Runtime runs the model again without its optimizations; a model whose results depart as much between those
-two is *disputed*: rounding decides a choice in it (a top-k, a routing, an argmax), and it counts neither way. Times are
-the least of interleaved calls on one thread, in one process; one process compiles.
+does, ONNX Runtime runs the model again without its optimizations, and on inputs that differ by their rounding; a model
+whose results depart as much between those is *disputed*: rounding decides a choice in it (a top-k, a routing, an
+argmax), and it counts neither way. Times are the least CPU time of the calling thread, of calls of both in turns, with
+one thread each; seconds of compilation are CPU time of one process, without any cache.
 
 """
 
@@ -51,10 +54,14 @@ def write_page(results: Path, page: Path) -> None:
     if not rows:
         raise SystemExit(f"{results} has no results: run `python -m benchmarks.zoo` first")
     date = time.strftime("%Y-%m-%d", time.gmtime(results.stat().st_mtime))
-    part = f"{describe_machine()}; {date}; {len(rows)} of the {len(list(entries()))} exports of the zoo were tried.\n"
-    page.write_text(
-        HEAD + "\n".join([_summary(rows, part), _table(rows), _failures(rows), _slow(rows)]), encoding="utf-8"
+    commits = Counter(row.get("commit") or "unknown" for row in rows)
+    part = (
+        f"{describe_machine()}; {date}; {len(rows)} of the {len(list(entries()))} exports of the zoo were tried. "
+        f"Commits, with the number of results of each (`+`: with changes): "
+        f"{', '.join(f'{commit} ({count})' for commit, count in commits.most_common())}.\n"
     )
+    parts = [_summary(rows, part), _table(rows), _failures(rows), _slow(rows), _architectures(rows)]
+    page.write_text(HEAD + "\n".join(parts).rstrip("\n") + "\n", encoding="utf-8")
 
 
 def _summary(rows: list[Row], part: str) -> str:
@@ -109,11 +116,29 @@ def _failures(rows: list[Row]) -> str:
 def _slow(rows: list[Row]) -> str:
     slow = [(max(_ratios([row])), row) for row in rows if row["status"] == RIGHT and max(_ratios([row])) > SLOW]
     lines = [f"## Above {SLOW} of ONNX Runtime's time", "", "At one shape at least; milliseconds of each shape.", ""]
-    lines += ["| model | ratio | Mirlo | ONNX Runtime |", "| --- | ---: | --- | --- |"]
+    lines += ["| model | ratio | Mirlo | ONNX Runtime | why |", "| --- | ---: | --- | --- | --- |"]
     for ratio, row in sorted(slow, key=lambda each: -each[0]):
         times = (" ".join(f"{ms:.3g}" for ms in row[key]) for key in ("mirlo_ms", "onnxruntime_ms"))
-        lines.append(f"| {row['model']} | {ratio:.2f} | {' | '.join(times)} |")
+        lines.append(f"| {row['model']} | {ratio:.2f} | {' | '.join(times)} | {reason_of(row['model'])} |")
     return "\n".join([*lines, ""])
+
+
+def _architectures(rows: list[Row]) -> str:
+    """List each architecture: exports tried, and how many of them came to what."""
+    lines = ["## By architecture", "", "The worst ratio of times, and the longest compilation, of all its exports.", ""]
+    for family in sorted({row["family"] for row in rows}):
+        lines += [f"### {family}", "", "| architecture | exports | right | not right | ratio | compilation |"]
+        lines += ["| --- | ---: | ---: | --- | ---: | ---: |"]
+        for name in sorted({row["entry"] for row in rows if row["family"] == family}, key=str.lower):
+            part = [row for row in rows if (row["family"], row["entry"]) == (family, name)]
+            right = _with(part, RIGHT)
+            other = Counter(row["status"] for row in part if row["status"] != RIGHT)
+            said = ", ".join(f"{count} {status}" for status, count in sorted(other.items()))
+            ratio = f"{max(_ratios(right)):.2f}" if right else ""
+            seconds = f"{max(row['compile_seconds'] for row in right):.1f} s" if right else ""
+            lines.append(f"| {name} | {len(part)} | {len(right)} | {said} | {ratio} | {seconds} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _key(row: Row) -> tuple[str, str, str]:
@@ -137,7 +162,8 @@ def _mean(ratios: list[float]) -> float:
 
 
 def _cell(text: str, length: int = 200) -> str:
-    """Return text that fits a cell of a table."""
+    """Return text that fits a cell of a table, without the colors of terminals."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     for old, new in (("|", "\\|"), ("<", "&lt;"), (">", "&gt;"), ("`", "'")):
         text = text.replace(old, new)
     return text if len(text) <= length else text[: length - 1] + "…"

@@ -156,6 +156,7 @@ def _last(errors: str, code: int | None) -> str:
     """Return the line of a traceback that says what went wrong."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     told = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception", "Failure"))]
+    told = [line for line in told if "TorchExportError: Failed" not in line] or told  # its cause says more
     cause = 0 if any("direct cause" in line for line in lines) else -1
     text = (told or lines or ["no message"])[cause]
     if code in (-signal.SIGALRM, -signal.SIGXCPU, -signal.SIGKILL):

@@ -1,0 +1,19 @@
+"""Why models take longer than ONNX Runtime, as profiles show: written by hand, read by the page of results."""
+
+from __future__ import annotations
+
+REASONS = {
+    "trees/lightgbm_zipmap": "dictionaries of ZipMap are made in Python",
+    "sklearn/SVC_poly": "dictionaries of ZipMap are made in Python",
+    "trees/": "a group of eight trees descends as long as its deepest one",
+    "sklearn/ExtraTrees": "a group of eight trees descends as long as its deepest one",
+    "sklearn/RandomForest": "a group of eight trees descends as long as its deepest one",
+    "sklearn/Bagging": "a group of eight trees descends as long as its deepest one",
+    "sklearn/GradientBoosting": "a group of eight trees descends as long as its deepest one",
+}
+"""By the beginning of a model's name; the first that fits counts."""
+
+
+def reason_of(model: str) -> str:
+    """Return why a model is slow, or that it was not examined."""
+    return next((reason for start, reason in REASONS.items() if model.startswith(start)), "not examined")
