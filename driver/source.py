@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mirlo.passes.files import BYTECODE_PREFIX, FileError
+from mirlo.runtime.names import shell_word
 
 SPLIT_MARKER = re.compile(r"^// -----[ \t]*\r?$", re.MULTILINE)
 
@@ -24,6 +25,9 @@ class SourceFile:
         try:
             return self.content.decode("utf-8")
         except UnicodeDecodeError as error:
+            if self.name.lower().endswith(".onnx"):
+                command = f"mirlo import {shell_word(self.name)}"
+                raise FileError(f"{self.name}: an ONNX model, not IR: '{command}' prints the IR of one") from None
             raise FileError(f"{self.name}: neither text nor MLIR bytecode: byte {error.start} is not UTF-8") from None
 
     @property

@@ -118,6 +118,13 @@ class Pipeline:
         self.steps += _as_steps(steps, ROOT_ANCHOR)
         return self
 
+    def __add__(self, steps: Steps) -> Pipeline:
+        """Return a new pipeline with steps at the end: `pipeline + "cse"`, `pipeline + other`."""
+        return self.copy().append(steps)
+
+    def __radd__(self, steps: Steps) -> Pipeline:
+        return self.copy().prepend(steps)
+
     def prepend(self, steps: Steps) -> Pipeline:
         """Insert steps at the start."""
         self.steps = _as_steps(steps, ROOT_ANCHOR) + self.steps

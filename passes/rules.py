@@ -111,8 +111,10 @@ class RuleBook:
         rule = Rule(self.kind, subject, target, function, priority, name or name_of(function))
         present = self._rules.setdefault((subject, target), [])
         for other in present:
-            if other.name == rule.name and other.priority == priority and other.function is not function:
+            if other.name == rule.name and other.priority == priority and not same_place(other.function, function):
                 raise ValueError(f"{self.kind} rule '{rule}' is registered twice: at {other.place} and at {rule.place}")
+        # Registered again from the same place, a cell of a notebook say, a rule replaces the former one.
+        present[:] = [other for other in present if (other.name, other.priority) != (rule.name, priority)]
         present.append(rule)
         present.sort(key=lambda r: -r.priority)
         return rule
@@ -162,6 +164,12 @@ class RuleBook:
 def name_of(function: Any) -> str:
     """Return the default name of a rule."""
     return getattr(function, "__name__", type(function).__name__)
+
+
+def same_place(first: Any, second: Any) -> bool:
+    """Return whether two functions are one definition that was executed twice: of one name in one module."""
+    places = [(getattr(f, "__module__", None), getattr(f, "__qualname__", None)) for f in (first, second)]
+    return first is second or None not in places[0] and places[0] == places[1]
 
 
 def functions_of(given: Callable[..., Any] | Sequence[Callable[..., Any]]) -> Sequence[Callable[..., Any]]:

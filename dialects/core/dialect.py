@@ -24,9 +24,11 @@ class Dialect:
     def add(self, op_class: Any) -> None:
         name = op_class.OPERATION_NAME
         known = self.operations.get(name)
-        if known is not None:
+        places = [(c.__module__, c.__qualname__) for c in (known, op_class) if c is not None]
+        if known is not None and places[0] != places[1]:
             raise ValueError(f"operation '{name}' is defined twice: in {known.__module__} and in {op_class.__module__}")
         self.operations[name] = op_class
+        self._text = (0, "")  # a class that is defined again, in a notebook say, replaces the former one
 
     def irdl_text(self) -> str:
         """Return the definition in IRDL, rebuilt only after operations were added."""

@@ -13,6 +13,7 @@ not pure: it stays where it is, and is neither shared nor dropped.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +63,10 @@ OWN: dict[str, OwnIntrinsic] = {}
 """The intrinsics of plug-ins by their full names."""
 
 
+_MODULES: dict[str, str] = {}
+"""The module that declared each: declared again from there, it is replaced."""
+
+
 class OwnIntrinsicOp(DialectOp):
     """The base of operations that are intrinsics of plug-ins."""
 
@@ -103,10 +108,11 @@ def define_intrinsic(
     if pure and result is None:
         raise DialectError(f"intrinsic '{full}' has no result, so it would be removed: declare it with pure=False")
     row = OwnIntrinsic(full, tuple(_LETTERS[letter] for letter in operands), result, pure, doc)
-    if OWN.get(full, row) != row:
-        raise DialectError(f"intrinsic '{full}' is already declared, with another signature")
-    if full not in OWN:
-        OWN[full] = row
+    module = str(sys._getframe(1).f_globals.get("__name__", "?"))
+    if OWN.get(full, row) != row and _MODULES[full] != module:
+        raise DialectError(f"intrinsic '{full}' is already declared, by module '{_MODULES[full]}'")
+    if OWN.get(full) != row:
+        OWN[full], _MODULES[full] = row, module
         _define(dialect, name, row)
     return row
 

@@ -70,7 +70,10 @@ def what_is_supported(domain: str, operator: str, since: tuple[int, ...], names:
         return f"not supported in this version of the operator set, but from opset {' and '.join(map(str, since))}"
     if domain not in names:
         domains = ", ".join(sorted(map(domain_name, names)))
-        return f"no operator of this domain is supported; domains that are: {domains}"
+        return (
+            f"no operator of this domain is supported; domains that are: {domains}; define it with "
+            f"mirlo.onnx_operator('{domain}', '{operator}', ...), on the command line in a file: --plugin FILE.py"
+        )
     near = difflib.get_close_matches(operator, names[domain], n=3, cutoff=0.7)
     if near:
         return f"supported, and of a similar name: {', '.join(near)}"

@@ -34,6 +34,13 @@ STATIC_CALLS = {name: getattr(builtins, name) for name in ("int", "float", "bool
 _BITWISE = ("__and__", "__or__", "__xor__", "__lshift__", "__rshift__")
 
 
+_SHORT = {
+    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16",
+    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)}, **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+"""Element types as numpy and TVM call them."""
+
+
 class BufferValue(Protocol):
     """A buffer as scripts see it."""
 
@@ -125,7 +132,7 @@ class Expressions:
         if isinstance(value, DType):
             return value
         name = value.name if isinstance(value, Word) else value
-        found = DTYPES.get(name) if isinstance(name, str) else None
+        found = DTYPES.get(_SHORT.get(name, name)) if isinstance(name, str) else None
         if found is None:
             near = difflib.get_close_matches(str(name), DTYPES, n=1)
             hint = f"; did you mean '{near[0]}'?" if near else f"; known: {', '.join(DTYPES)}"

@@ -129,7 +129,11 @@ class PrimFunc:
                 raise self.source.error(self.tree, f"'{self.name}' has no attribute '{name}'; {known}")
         for name in self.numbers:
             if name not in given:
-                raise self.source.error(self.tree, f"'{self.name}' needs its attribute '{name}'")
+                raise self.source.error(
+                    self.tree,
+                    f"'{self.name}' needs its attribute '{name}': give it where the function is attached, "
+                    f"attributes={{'{name}': ...}}, or where a rule calls it, b.call_prim_func(..., {name}=...)",
+                )
             if not isinstance(given[name], (bool, int, float)):
                 raise self.source.error(self.tree, f"attribute '{name}' must be a number, found {kind_of(given[name])}")
         return dict(given)
@@ -340,6 +344,10 @@ def _parameter(reader: Interpreter, argument: Any) -> Parameter:
     note = argument.annotation
     if isinstance(note, ast.Constant) and isinstance(note.value, str):
         raise reader.error(note, f"write the annotation without quotes: {wanted}")
+    if isinstance(note, ast.Call) and not note.keywords:
+        # TVM's spelling: T.Buffer((4, 8), "float32").
+        inside = ast.copy_location(ast.Tuple(note.args, ast.Load()), note)
+        note = ast.copy_location(ast.Subscript(note.func, inside, ast.Load()), note)
     word = reader.value(note.value) if isinstance(note, ast.Subscript) else None
     if not isinstance(word, Word) or word.name not in ("Buffer", "Out"):
         raise reader.error(note or argument, f"parameter '{argument.arg}' needs a type: {wanted}")

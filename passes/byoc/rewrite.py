@@ -26,7 +26,7 @@ from mirlo.passes.graph.constants import emit_constant
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.graph.rewrite import Rewriter
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import DEFAULT, Decline, Rule, nearest, run_rule
+from mirlo.passes.rules import DEFAULT, Decline, Rule, nearest, run_rule, same_place
 from mirlo.passes.session import Session
 
 MAX_REWRITES = 10_000
@@ -73,7 +73,7 @@ def rewriter(pattern: Pattern, name: str = "") -> Callable[[Callable[[Match, Mat
     def make(function: Callable[[Match, MatchBuilder], Any]) -> Rewrite:
         made = Rewrite(pattern, function, name or getattr(function, "__name__", "a rewrite"))
         if name:
-            if name in REWRITES:
+            if name in REWRITES and not same_place(REWRITES[name].replacement, function):
                 raise PatternError(f"rewrite '{name}' is registered twice")
             REWRITES[name] = made
         return made

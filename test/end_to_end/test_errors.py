@@ -47,7 +47,8 @@ unknown.onnx: 3 nodes of 2 operators cannot be imported:
   Reluu (domain ai.onnx, opset 18): 'second', 'third'
     supported, and of a similar name: Relu, PRelu
   Mystery (domain com.example, opset 1): 'first'
-    no operator of this domain is supported; domains that are: DOMAINS
+    no operator of this domain is supported; domains that are: DOMAINS; define it with \
+mirlo.onnx_operator('com.example', 'Mystery', ...), on the command line in a file: --plugin FILE.py
 Rewrite these nodes with supported operators, or give each operator a function body in the model.""",
     ),
     "inconsistent shapes": (

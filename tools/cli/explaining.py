@@ -26,8 +26,10 @@ def _explain_rules(arguments: Arguments) -> None:
 
     if arguments.node or arguments.shape or arguments.dim:
         raise CommandError("--node, --shape and --dim are for models")
+    from mirlo.dialects.context import load_installed_dialects
     from mirlo.passes.byoc.target_list import Targets
 
+    load_installed_dialects()  # a package that does not load is named before what it lacks
     targets = Targets.parse(arguments.target or "llvm")
     chains = [chain for name in targets.names for chain in rule_chains(arguments.subject, name)]
     if arguments.json:

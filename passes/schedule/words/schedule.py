@@ -39,10 +39,16 @@ def tensor_intrin(name: str, means: Any, does: Any) -> TensorIntrin:
     description: one block, whose loops and body the scheduled loops must match. `does` is the implementation, with
     `buffers=True`; if `means` is a reduction, it adds to its output.
     """
-    if name in INTRINSICS:
+    known = INTRINSICS.get(name)
+    if known is not None and _place_of(known.does) != _place_of(does):
         raise ScheduleError(f"there is a tensor intrinsic '{name}' already")
     INTRINSICS[name] = TensorIntrin(name, means, does)
     return INTRINSICS[name]
+
+
+def _place_of(function: Any) -> Any:
+    """Return where a prim function is defined: its file and its name."""
+    return getattr(getattr(function, "source", None), "file", None), getattr(function, "name", None)
 
 
 def _require_blocks(function: Any, made: Any, types: Sequence[Any]) -> None:

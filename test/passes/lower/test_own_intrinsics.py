@@ -194,7 +194,6 @@ def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
         (("x", "f", "quad"), "expected the result same, bool"),
         (("x",), "has no operand that its result"),
         (("x", "f", None), "say pure=False"),
-        (("pop", "i", None), "declared already, in another way"),
     ],
 )
 def test_declarations(arguments: tuple[Any, ...], message: str) -> None:

@@ -1,0 +1,92 @@
+"""What is registered again from the same place, as a cell of a notebook is, replaces; a clash of places is an error."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mirlo
+from mirlo.dialects.tir.own_intrinsics import OWN
+from mirlo.extend import INTRINSIC, LEGALIZE
+from mirlo.passes.byoc.rewrite import REWRITES
+
+CELL = """
+import mirlo
+from mirlo import R, T
+from mirlo.extend import (
+    DialectOp, TensorType, define_intrinsic, elementwise, intrinsic, is_op, legalize, operand, register_dialect,
+    result, rewriter, tensor_intrin, wildcard,
+)
+OWN = register_dialect("again")
+define_intrinsic(OWN, "scaled", LETTERS)
+
+class Scaled(DialectOp, name="twice", dialect=OWN):
+    "A number, scaled."
+    x, output = operand(), result()
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        return x
+
+@legalize("relax.relu", target="llvm", priority=7)
+def scaled(op, b):
+    return elementwise(op, b, [op.x], lambda x: x * FACTOR)
+
+@intrinsic("tanh", target="llvm", priority=7)
+def tanh_scaled(op, b):
+    return op.nums[0] * FACTOR
+
+@rewriter(is_op("relax.add")(wildcard(), wildcard()), name="again_rewrite")
+def again(match, b):
+    return None
+"""
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Any:
+    yield
+    for book in (LEGALIZE, INTRINSIC):
+        for rules in book._rules.values():
+            rules[:] = [rule for rule in rules if rule.function.__module__ not in ("cell", "other")]
+
+
+def run(module: str, factor: float, letters: str = "f", code: str = CELL) -> None:
+    made = ModuleType(module)
+    sys.modules[module] = made
+    vars(made).update(FACTOR=factor, LETTERS=letters)
+    exec(compile(code, f"<{module}>", "exec"), vars(made))
+
+
+@mirlo.script
+def model(x: mirlo.R.Tensor[(4,), mirlo.R.f32]):
+    return mirlo.R.relu(x) + mirlo.R.tanh(x)
+
+
+def test_the_last_one_counts() -> None:
+    x = np.arange(4, dtype=np.float32)
+    for factor, letters in ((2.0, "f"), (3.0, "ff")):
+        run("cell", factor, letters)
+        np.testing.assert_array_equal(mirlo.compile(model, cache=False)(x), 2 * factor * x)
+        assert OWN["again.scaled"].arity == len(letters)
+    assert len([rule for rule in LEGALIZE if rule.function.__module__ == "cell"]) == 1
+    assert REWRITES["again_rewrite"].replacement is sys.modules["cell"].again.replacement
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("@legalize('relax.relu', target='llvm', priority=7)\ndef scaled(op, b): ...", "is registered twice: at"),
+        ("@intrinsic('tanh', target='llvm', priority=7)\ndef tanh_scaled(op, b): ...", "is registered twice: at"),
+        ("@rewriter(is_op('relax.add'), name='again_rewrite')\ndef again(match, b): ...", "is registered twice"),
+        ("register_dialect('again')", "registered already, by module 'cell'"),
+        ("define_intrinsic(CELL.OWN, 'scaled', 'fff')", "already declared, by module 'cell'"),
+    ],
+)
+def test_two_places_clash(line: str, message: str) -> None:
+    run("cell", 2.0)
+    imports = "import sys\nfrom mirlo.extend import *\nCELL = sys.modules['cell']\n"
+    with pytest.raises((mirlo.MirloError, ValueError, TypeError), match=message):
+        run("other", 1.0, code=imports + line)
