@@ -193,7 +193,7 @@ def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
         (("x", "q"), "operands are letters"),
         (("x", "f", "quad"), "expected the result same, bool"),
         (("x",), "has no operand that its result"),
-        (("x", "f", None), "say pure=False"),
+        (("x", "f", None), "declare it with pure=False"),
     ],
 )
 def test_declarations(arguments: tuple[Any, ...], message: str) -> None:
