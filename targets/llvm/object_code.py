@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container
 from dataclasses import dataclass
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.memory.names import SIZES_SUFFIX
+from mirlo.passes.made_by import RULE
 from mirlo.passes.registry import PassError
 from mirlo.targets.llvm import packed, runtime_calls
 from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks
@@ -48,9 +50,13 @@ def compile_text(text: str, settings: CodeSettings, entry: EntryInterface | None
     """Compile the text of a unit, parsed in the current context, to an object file or another form of code."""
     lacked = missing_instruction(text, settings.processor) or missing_arm_instruction(text, settings.processor)
     if lacked is not None:
+        # Marked by `check_emitted`: the rule of a user that emitted it.
+        rule = re.search(rf'"{re.escape(lacked[0])}".*{re.escape(RULE)} = "([^"]*)"', text)
+        by = f"; rule '{rule.group(1)}' emitted it" if rule else ""
         raise PassError(
             f"LLVM has no instruction for '{lacked[0]}' on '{settings.processor.cpu}', which lacks {lacked[1]}: the "
             "kernel was made for another machine; leave out the option 'machine' of passes, or name that of the target"
+            f"{by}"
         )
     with ir.Location.unknown():
         module = ir.Module.parse(text)
