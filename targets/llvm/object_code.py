@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.made_by import RULE
+from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.registry import PassError
 from mirlo.targets.llvm import packed, runtime_calls
 from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks
