@@ -52,7 +52,7 @@ class Compiler:
             return artifact, session
         from mirlo.driver.programs.build import build_program
 
-        def compile_part(part: Any, number: int) -> Artifact:
+        def compile_part(part: ir.Module, number: int) -> Artifact:
             return self._compile(part, None if folder is None else folder / f"part{number}")
 
         program = build_program(module, session, self.target.name, compile_part)

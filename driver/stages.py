@@ -24,7 +24,7 @@ class PipelineProgress(Instrument):
 
     progress: Callable[[str], None]
 
-    def before_pass(self, step: Any, op: Any) -> None:
+    def before_pass(self, step: Any, op: ir.OpView) -> None:
         self.progress(step.name)
 
 

@@ -55,7 +55,7 @@ def _name(location: Any) -> str:
         return str(location)
 
 
-def node_of(location: Any) -> str | None:
+def node_of(location: ir.Location) -> str | None:
     """Return the first name in a location: a node of the user's model."""
     return next(iter(names_of(location)), None)
 

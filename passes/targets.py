@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.installed import offered
 from mirlo.passes.figures import Figures
 from mirlo.passes.rules import DEFAULT, Rule
@@ -176,7 +177,7 @@ def declared_target(name: str) -> Target:
     return _checked(target, name)
 
 
-def rules_target(named: str, module: Any) -> str:
+def rules_target(named: str, module: ir.OpView) -> str:
     """Return the target whose rules a pass uses: the named one, else that of an external module, else the host's."""
     if named:
         return named

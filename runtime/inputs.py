@@ -16,7 +16,9 @@ from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
 from mirlo.runtime.errors import InputError
 
 
-def bind(specs: Sequence[TensorSpec], positional: Sequence[np.ndarray], named: Mapping[str, Any]) -> list[np.ndarray]:
+def bind(
+    specs: Sequence[TensorSpec], positional: Sequence[np.ndarray], named: Mapping[str, np.ndarray]
+) -> list[np.ndarray]:
     """Return one value per input, in order."""
     if len(positional) == len(specs) and not named:
         return list(positional)
@@ -24,7 +26,7 @@ def bind(specs: Sequence[TensorSpec], positional: Sequence[np.ndarray], named: M
     expected = f"the model has {len(specs)} input{'s' if len(specs) != 1 else ''} ({', '.join(map(str, specs))})"
     if len(positional) > len(specs):
         raise InputError(f"{expected}, found {len(positional)} arrays")
-    values: dict[str, Any] = {spec.name: value for spec, value in zip(specs, positional, strict=False)}
+    values: dict[str, np.ndarray] = {spec.name: value for spec, value in zip(specs, positional, strict=False)}
     for name, value in named.items():
         if name in values:
             raise InputError(f"input '{name}' is given twice, by position and by name")

@@ -111,7 +111,7 @@ class Program:
         parts = f"{len(self._parts)} part{'s' if len(self._parts) != 1 else ''}"
         return f"<Program of {parts} for {self.compiled.target}: ({inputs}) -> ({outputs})>"
 
-    def _bind(self, positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    def _bind(self, positional: Sequence[np.ndarray], named: Mapping[str, Any]) -> list[np.ndarray]:
         require_names(named)
         names = [port.name for port in self.inputs]
         if len(positional) > len(names):
@@ -132,9 +132,9 @@ class Program:
         count = len(self.inputs)
         return f"the model has {count} input{'s' if count != 1 else ''} ({', '.join(map(str, self.inputs))})"
 
-    def _execute(self, values: Sequence[Any], stamps: np.ndarray | None = None) -> list[Any]:
+    def _execute(self, values: Sequence[np.ndarray], stamps: np.ndarray | None = None) -> list[np.ndarray]:
         dims: dict[str, int] = {}
-        registers: list[Any] = [None] * self.compiled.registers
+        registers: list[np.ndarray | None] = [None] * self.compiled.registers
         for register, name in self.compiled.constants.items():
             registers[register] = self._store.get(name)
         ports = zip(self.inputs, values, self.compiled.body.arguments, strict=True)
@@ -145,7 +145,7 @@ class Program:
         # copied.
         return [_copy_result(port.kind, value) for port, value in zip(self.outputs, results, strict=True)]
 
-    def _run(self, block: CompiledBlock, registers: list[Any], stamps: np.ndarray | None = None) -> list[Any]:
+    def _run(self, block: CompiledBlock, registers: list[Any], stamps: np.ndarray | None = None) -> list[np.ndarray]:
         for i, step in enumerate(block.steps):
             if stamps is not None:
                 stamps[i] = time.perf_counter_ns()
@@ -156,7 +156,7 @@ class Program:
             stamps[len(block.steps)] = time.perf_counter_ns()
         return [registers[i] for i in block.results]
 
-    def _step(self, step: ProgramStep, registers: list[Any]) -> Sequence[Any]:
+    def _step(self, step: ProgramStep, registers: list[Any]) -> Sequence[np.ndarray]:
         if step.kind == PART:
             made = self._parts[step.part](*(registers[i] for i in step.inputs))
             return made if isinstance(made, tuple) else (made,)
@@ -187,7 +187,7 @@ class _HostCall:
         self.options = json.loads(step.options)
         self.kinds = [parse_kind(text) if text else None for text in step.kinds]
 
-    def __call__(self, *values: Any) -> Sequence[Any]:
+    def __call__(self, *values: Any) -> Sequence[np.ndarray]:
         name = f"node '{self.step.source}': host function '{self.step.function}'"
         try:
             made = self.function(*values, **self.options)
@@ -213,7 +213,7 @@ def _label(step: ProgramStep) -> str:
     return {PART: f"part_{step.part}", HOST: step.function}.get(step.kind, step.kind)
 
 
-def _copy_result(kind: Kind, value: Any) -> Any:
+def _copy_result(kind: Kind, value: np.ndarray) -> np.ndarray:
     """Return a copy of a result for the caller; a sequence of maps becomes a list of dictionaries."""
     if isinstance(value, tuple) and kind.element is not None:
         if kind.element.name == MAP:

@@ -15,7 +15,7 @@ from mirlo.runtime.inputs import as_array, convert
 from mirlo.runtime.kinds import MAP, OPTIONAL, SEQUENCE, STRING, Kind
 
 
-def value_of(kind: Kind, value: Any, name: str, dims: dict[str, int]) -> Any:
+def value_of(kind: Kind, value: np.ndarray, name: str, dims: dict[str, int]) -> Any:
     """Convert what a caller gives for an input to a value of a program; `dims` are the sizes of symbols."""
     if kind.name == OPTIONAL:
         return None if value is None else value_of(_element(kind), value, name, {})
@@ -49,7 +49,7 @@ def _require_element(kind: Kind, array: np.ndarray, name: str) -> None:
         raise InputError(f"input '{name}': expected {kind}, found {array.dtype}")
 
 
-def _strings(kind: Kind, value: Any, name: str) -> np.ndarray:
+def _strings(kind: Kind, value: np.ndarray, name: str) -> np.ndarray:
     array = np.asarray(value)
     if array.dtype.kind not in "UO" and array.size:
         raise InputError(f"input '{name}': expected strings for {kind}, found numpy type {array.dtype}")
@@ -112,7 +112,7 @@ def _fits(wanted: Sequence[int | str], found: Sequence[int]) -> bool:
     )
 
 
-def type_error(kind: Kind, value: Any) -> str | None:
+def type_error(kind: Kind, value: np.ndarray) -> str | None:
     """Return why a value that a host function made is not of its kind; None if it is."""
     if kind.name == OPTIONAL:
         return None if value is None else type_error(_element(kind), value)

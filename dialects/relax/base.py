@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.op import DialectOp
@@ -20,7 +18,7 @@ class RelaxOp(DialectOp):
     DEFAULT_RESULT = True
 
 
-def object_type() -> Any:
+def object_type() -> ir.Type:
     """Return `!relax.object` in the current context."""
     return ir.Type.parse(OBJECT)
 

@@ -99,9 +99,9 @@ class SizeEmitter:
         return create("arith.subi", index, a, create("arith.muli", index, quotient, b))
 
 
-def sizes_in(function: ir.OpView) -> list[Any]:
+def sizes_in(function: ir.OpView) -> list[ir.Operation]:
     """Return the `tir.size` operations of a function."""
-    found: list[Any] = []
+    found: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> Any:
         if op.name == "tir.size":

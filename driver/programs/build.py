@@ -17,7 +17,7 @@ CompileSubgraph = Callable[[Any, int], Artifact]
 """Compiles a module; the number is that of the part."""
 
 
-def build_program(module: Any, session: Session, target: str, compile_part: CompileSubgraph) -> CompiledProgram:
+def build_program(module: ir.Module, session: Session, target: str, compile_part: CompileSubgraph) -> CompiledProgram:
     """Cut a module into parts, compile them, and put the program together."""
     with module.context, ir.Location.unknown():
         main = next(op for op in module.body.operations if op.operation.name == "func.func")
@@ -28,13 +28,13 @@ def build_program(module: Any, session: Session, target: str, compile_part: Comp
     return CompiledProgram(target, inputs, outputs, draft.body, draft.registers, parts, draft.constants)
 
 
-def _ports(function: Any, key: str, types: Any) -> tuple[Port, ...]:
+def _ports(function: ir.OpView, key: str, types: list[ir.Type]) -> tuple[Port, ...]:
     attributes = function.operation.attributes
     entries = list(attributes[key]) if key in attributes else [None] * len(types)
     return tuple(_port(i, entry, found) for i, (entry, found) in enumerate(zip(entries, types, strict=True)))
 
 
-def _port(index: int, entry: Any, mlir_type: Any) -> Port:
+def _port(index: int, entry: Any, mlir_type: ir.Type) -> Port:
     facts = {name: ir.StringAttr(entry[name]).value for name in ("relax.name", "relax.kind") if entry and name in entry}
     name = facts.get("relax.name", str(index))
     found = TensorType.from_mlir(mlir_type)

@@ -11,16 +11,16 @@ from mirlo.dialects.core.surgery import captured
 from mirlo.dialects.core.types import TensorType
 
 
-def read_by(op: Any) -> list[Any]:
+def read_by(op: ir.OpView | ir.Operation) -> list[ir.Value]:
     """Return the operands of an operation and the values that its regions capture."""
     return list(dict.fromkeys((*op.operands, *captured(op))))
 
 
-def symbols_in(op: Any) -> set[str]:
+def symbols_in(op: ir.Operation) -> set[str]:
     """Return the symbols in the types of an operation and of those nested in it."""
     found: set[str] = set()
 
-    def visit(inner: Any) -> Any:
+    def visit(inner: ir.Operation) -> Any:
         found.update(name for value in (*inner.operands, *inner.results) for name in dim_symbols(value))
         return ir.WalkResult.ADVANCE
 
@@ -28,14 +28,14 @@ def symbols_in(op: Any) -> set[str]:
     return found
 
 
-def dim_symbols(value: Any) -> set[str]:
+def dim_symbols(value: ir.Value) -> set[str]:
     """Return the symbols in the type of a value."""
     kind = TensorType.from_mlir(value.type)
     shape = () if kind is None else kind.shape
     return {name for dim in shape if isinstance(dim, SymbolicDim) for name in dim.symbols()}
 
 
-def determined_symbols(value: Any) -> set[str]:
+def determined_symbols(value: ir.Value) -> set[str]:
     """Return the symbols that the shape of a tensor determines: those that are dims on their own."""
     kind = TensorType.from_mlir(value.type)
     shape = () if kind is None else kind.shape
@@ -45,7 +45,7 @@ def determined_symbols(value: Any) -> set[str]:
 class ProgramOutliner:
     """A module with a function `@main` of copies of these operations, and the values that it takes."""
 
-    def __init__(self, operations: Sequence[Any], results: Sequence[Any], visible: Sequence[Any]):
+    def __init__(self, operations: Sequence[ir.Operation], results: Sequence[ir.Value], visible: Sequence[ir.Value]):
         self.inputs: list[Any] = []
         self._own = {value for op in operations for value in op.results}
         for op in operations:
@@ -66,7 +66,7 @@ class ProgramOutliner:
         function.arg_attrs = ir.ArrayAttr.get([_named(f"input{i}") for i in range(len(self.inputs))])
         function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(f"output{i}") for i in range(len(results))])
 
-    def _collect(self, op: Any) -> None:
+    def _collect(self, op: ir.OpView | ir.Operation) -> None:
         for value in read_by(op):
             if value in self._own or value in self.inputs:
                 continue
@@ -75,7 +75,7 @@ class ProgramOutliner:
             else:
                 self.inputs.append(value)
 
-    def _add_carriers(self, operations: Sequence[Any], visible: Sequence[Any]) -> None:
+    def _add_carriers(self, operations: Sequence[ir.Operation], visible: Sequence[ir.Value]) -> None:
         """Symbolic dims are known from the inputs' shapes: tensors are added for those that no input has."""
         wanted = {name for op in operations for name in symbols_in(op)}
         for value in [*self.inputs, *visible]:
@@ -85,7 +85,7 @@ class ProgramOutliner:
                 if value not in self.inputs:
                     self.inputs.append(value)
 
-    def _copy(self, op: Any) -> Any:
+    def _copy(self, op: ir.OpView | ir.Operation) -> Any:
         needed = read_by(op)
         for value in needed:
             if value not in self._env:
@@ -105,9 +105,9 @@ class ProgramOutliner:
                     self._redirect(inner.operation)
 
 
-def _is_repeated(value: Any) -> bool:
+def _is_repeated(value: ir.Value) -> bool:
     return isinstance(value, ir.OpResult) and value.owner.name in ("relax.constant", "tensor.extract")
 
 
-def _named(name: str) -> Any:
+def _named(name: str) -> ir.Attribute:
     return ir.DictAttr.get({"relax.name": ir.StringAttr.get(name)})

@@ -37,10 +37,10 @@ class ProgramDraft:
     body: CompiledBlock
     registers: int
     constants: dict[int, str]
-    parts: list[Any]
+    parts: list[ir.Module]
 
 
-def partition(module: Any, session: Session) -> ProgramDraft:
+def partition(module: ir.Module, session: Session) -> ProgramDraft:
     """Cut the function `@main` of a module; the parts are modules of its context."""
     main = main_of(module)
     cutter = _Cutter(session)
@@ -60,13 +60,13 @@ class _Cutter:
     visible: list[Any] = field(default_factory=list)
     """The values that have been computed, of the blocks around as well."""
 
-    def new(self, value: Any) -> int:
+    def new(self, value: ir.Value) -> int:
         self.registers[value] = self.count
         self.visible.append(value)
         self.count += 1
         return self.count - 1
 
-    def register(self, value: Any) -> int:
+    def register(self, value: ir.Value) -> int:
         """Return the register of a value at run time; constants exist from the beginning."""
         value = source_of(value)
         if value not in self.registers:
@@ -80,7 +80,7 @@ class _Cutter:
             self.count += 1
         return self.registers[value]
 
-    def block(self, block: Any) -> CompiledBlock:
+    def block(self, block: ir.Block) -> CompiledBlock:
         seen = len(self.visible)
         arguments = tuple(self.new(argument) for argument in block.arguments)
         *operations, terminator = [op.operation for op in block.operations]
@@ -89,7 +89,7 @@ class _Cutter:
         del self.visible[seen:]
         return CompiledBlock(arguments, steps, results)
 
-    def _steps(self, operations: Sequence[Any], terminator: Any) -> list[ProgramStep]:
+    def _steps(self, operations: Sequence[ir.Operation], terminator: ir.Operation) -> list[ProgramStep]:
         reads = [_reads(op) for op in operations]
         named = [symbols_in(op) for op in operations]
         levels = _levels(operations, named, {name for value in self.visible for name in dim_symbols(value)})
@@ -107,7 +107,7 @@ class _Cutter:
                     steps.append(self._host(op))
         return steps
 
-    def _part(self, operations: Sequence[Any], outside: set[Any], symbols: set[str]) -> list[ProgramStep]:
+    def _part(self, operations: Sequence[ir.Operation], outside: set[ir.Value], symbols: set[str]) -> list[ProgramStep]:
         """Return a subgraph of these operations with the results that are used outside.
 
         `symbols` are those in types outside: a tensor that determines one is a result, too.
@@ -132,7 +132,7 @@ class _Cutter:
         inputs = tuple(self.register(value) for value in outliner.inputs)
         return [ProgramStep(PART, inputs, tuple(map(self.new, results)), part=self.known[text])]
 
-    def _host(self, op: Any) -> ProgramStep:
+    def _host(self, op: ir.Operation) -> ProgramStep:
         if op.name == CALL:
             view = op.opview
             return ProgramStep(
@@ -152,13 +152,13 @@ class _Cutter:
         return ProgramStep(kind, inputs, tuple(map(self.new, op.results)), blocks=blocks)
 
 
-def _levels(operations: Sequence[Any], named: Sequence[set[str]], known: set[str]) -> list[int]:
+def _levels(operations: Sequence[ir.Operation], named: Sequence[set[str]], known: set[str]) -> list[int]:
     """Tensor operators of level n come before the host functions of level n, and after those of level n - 1.
 
     An operator comes after what tells the sizes that it names, whether it reads that or not; some are `known` before.
     """
     seen = set(known)
-    made: dict[Any, tuple[int, bool]] = {}
+    made: dict[ir.Value, tuple[int, bool]] = {}
     bound: dict[str, tuple[int, bool]] = {}
     levels: list[int] = []
     last_host = 0
@@ -177,19 +177,19 @@ def _levels(operations: Sequence[Any], named: Sequence[set[str]], known: set[str
     return levels
 
 
-def _reads(op: Any) -> list[Any]:
+def _reads(op: ir.Operation) -> list[ir.Value]:
     """Return the values that an operation captures, except those of operations that are duplicated at each use."""
     return [source for value in read_by(op) if (source := source_of(value)) is not None and not is_constant(source)]
 
 
-def source_of(value: Any) -> Any:
+def source_of(value: ir.Value) -> ir.Value:
     """Return the tensor that a scalar was extracted from, else the value itself."""
     while isinstance(value, ir.OpResult) and value.owner.name == "tensor.extract":
         value = value.owner.operands[0]
     return value
 
 
-def _kind_text(mlir_type: Any) -> str:
+def _kind_text(mlir_type: ir.Type) -> str:
     """Return the kind that a host function must return for this type; "" for an object of any kind."""
     found = TensorType.from_mlir(mlir_type)
     return "" if found is None else str(found)

@@ -346,7 +346,7 @@ class Body:
             made = value.compute()
             return self.ssa(made) if isinstance(made, TensorValue) else made
         if value.known.size <= INLINE_ELEMENTS:
-            attributes: dict[str, Any] = {"value": dense_attribute(value.known, value.type)}
+            attributes: dict[str, ir.Attribute | str] = {"value": dense_attribute(value.known, value.type)}
         else:
             attributes = {"param": self._parameter(value, value.known)}
         return relax_op("constant").make(**attributes, result_types=[value.type])

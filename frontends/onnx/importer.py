@@ -33,7 +33,7 @@ SHOWN_PROBLEMS = 20
 
 
 def import_model(
-    model: models.Source, *, shapes: Shapes | None = None, context: Any = None
+    model: models.Source, *, shapes: Shapes | None = None, context: ir.Context | None = None
 ) -> tuple[ir.Module, ParameterStore]:
     """Import a model given as a path, bytes or an `onnx.ModelProto`.
 
@@ -71,7 +71,7 @@ def import_model(
     return module, store
 
 
-def new_module(model: LoadedModel, context: Any = None) -> ir.Module:
+def new_module(model: LoadedModel, context: ir.Context | None = None) -> ir.Module:
     """Return an empty module that is named for the model."""
     with context or make_context(), ir.Location.file(model.name, 0, 0):
         return ir.Module.create()

@@ -145,7 +145,7 @@ class Node:
         """Return an input of any kind as an SSA value; None if the node omits it."""
         return self.builder.any_ssa(self.any_value(index)) if self.has(index) else None
 
-    def host(self, function: str, *values: Any, results: Sequence[Kind], **options: Any) -> list[AnyValue]:
+    def host(self, function: str, *values: ir.Value, results: Sequence[Kind], **options: Any) -> list[AnyValue]:
         """Call a host function on SSA values; return its results, which have these kinds."""
         return call_host(function, values, results, **options)
 
@@ -161,7 +161,7 @@ class Node:
         """Return an input as an SSA value, or None if the node omits it."""
         return self[index] if self.has(index) else None
 
-    def all(self, start: int = 0) -> list[Any]:
+    def all(self, start: int = 0) -> list[ir.Value]:
         """Return all inputs from `start` on as SSA values."""
         return [self[i] for i in range(start, len(self))]
 

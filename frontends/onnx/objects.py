@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax.base import object_type
 from mirlo.dialects.relax.calls import CallPacked
 from mirlo.frontends.onnx.errors import NodeError
@@ -18,7 +19,7 @@ from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, Tensor
 from mirlo.runtime.kinds import Kind
 
 
-def call_host(function: str, values: Sequence[Any], results: Sequence[Kind], **options: Any) -> list[AnyValue]:
+def call_host(function: str, values: Sequence[ir.Value], results: Sequence[Kind], **options: Any) -> list[AnyValue]:
     """Call a host function on SSA values; return the results as values of these kinds, without names."""
     types = [tensor_type(kind) for kind in results]
     mlir_types = [object_type() if found is None else found.to_mlir() for found in types]
@@ -40,7 +41,7 @@ def common_kind(values: Sequence[AnyValue], what: str) -> Kind:
     return found
 
 
-def object_of(value: AnyValue, ssa: Any) -> Any:
+def object_of(value: AnyValue, ssa: Any) -> ir.Value:
     """Return the SSA value of a value as an object; `ssa` makes that of a tensor or of an object."""
     if isinstance(value, ObjectValue):
         return ssa(value)

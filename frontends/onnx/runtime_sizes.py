@@ -104,7 +104,7 @@ def as_scalar(node: Node, dim: Dim) -> ir.Value:
     return node.emit("reshape", shape_vector(node, [dim]), shape=())
 
 
-def i64_constant(node: Node, values: Any) -> Any:
+def i64_constant(node: Node, values: int | list[int] | np.ndarray) -> ir.Value:
     """Return integers as an i64 constant."""
     return node.constant(np.asarray(values, np.int64))
 
@@ -341,7 +341,7 @@ def nonzero_of(node: Node, x: Any) -> Any:
     return node.emit("nonzero", flags, count=count)
 
 
-def positions(node: Node, count: Dim) -> Any:
+def positions(node: Node, count: Dim) -> ir.Value:
     """Return 0, 1, 2, ... as an i64 vector."""
     if isinstance(count, int):
         require_table("the positions along a dim", count)

@@ -36,7 +36,7 @@ def constant_value(value: Any, session: Any) -> np.ndarray | None:
     return read_dense(op.value, kind)
 
 
-def is_available(value: Any, session: Any) -> bool:
+def is_available(value: ir.Value, session: Any) -> bool:
     """Return whether a value is a constant whose array is available."""
     if not is_constant(value):
         return False

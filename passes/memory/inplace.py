@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import erase_op
@@ -75,12 +73,12 @@ def without_start(module: ir.OpView, function: ir.OpView) -> str:
     return changed
 
 
-def _functions(module: Any) -> list[Any]:
+def _functions(module: ir.OpView) -> list[ir.Operation]:
     operations = [op.operation for op in module.regions[0].blocks[0].operations]
     return [op for op in operations if op.name == "func.func"]
 
 
-def _starts(function: ir.Operation) -> list[Any]:
+def _starts(function: ir.Operation) -> list[ir.Operation]:
     """Return the initial copies of an input to the output."""
     blocks = function.regions[0].blocks
     return [op.operation for op in blocks[0].operations if START in op.operation.attributes] if len(blocks) else []

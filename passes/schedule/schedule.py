@@ -102,7 +102,7 @@ class SchedulePrims(Pass):
     def is_trusted(self, session: Any) -> bool:
         return not self.given and not session.options.get(SCHEDULES) and SCHEDULE.foreign() is None
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         importlib.import_module("mirlo.passes.schedule.nest")
         target = rules_target(self.target, op)
         targets = chain(target)
@@ -141,7 +141,7 @@ class SchedulePrims(Pass):
     def _files(self) -> dict[str, str]:
         return dict(entry.split("=", 1) for entry in self.given.split(";") if "=" in entry)
 
-    def _by_hand(self, function: Any, name: str, session: Any) -> bool:
+    def _by_hand(self, function: ir.OpView, name: str, session: Any) -> bool:
         """Apply the schedule that the user gave for this function, if there is one."""
         given = self._files().get(name) or session.options.get(SCHEDULES, {}).get(name)
         if given is None:

@@ -25,7 +25,7 @@ def splat(value: Any, lanes: int) -> Any:
     return create("vector.broadcast", ir.VectorType.get([lanes], value.type), value)
 
 
-def lane_indices(first: Any, lanes: int) -> Any:
+def lane_indices(first: ir.Value, lanes: int) -> ir.Value:
     """Emit the index vector first, first + 1, ..."""
     index_vector = ir.VectorType.get([lanes], ir.IndexType.get())
     return create("arith.addi", index_vector, splat(first, lanes), create("vector.step", index_vector))
@@ -64,7 +64,9 @@ def mask_of(lanes: Sequence[bool]) -> ir.Value:
     return create("arith.constant", mask_type, value=values)
 
 
-def gather(buffer: Any, shape: Sequence[Dim], indices: Sequence[Any], lanes: int, mask: Any = None) -> Any:
+def gather(
+    buffer: ir.Value, shape: Sequence[Dim], indices: Sequence[ir.Value], lanes: int, mask: Any = None
+) -> ir.Value:
     """Gather elements of a contiguous buffer at these indices, some of them vectors; inactive lanes read nothing.
 
     The shape is that of the tensor in the buffer, which bounds dims that the buffer's type does not.
@@ -78,7 +80,7 @@ def gather(buffer: Any, shape: Sequence[Dim], indices: Sequence[Any], lanes: int
     linear: Any = None
     stride: Dim = 1
     for position, dim in reversed(list(zip(indices, shape, strict=True))):
-        scaled: Any = position
+        scaled: ir.Value = position
         if stride != 1:
             factor = index(stride)
             factor = splat(factor, lanes) if is_vector(position) else factor

@@ -87,7 +87,7 @@ def nothing() -> None:
 
 
 @host_function("mirlo.sequence.same")
-def same(value: Any) -> Any:
+def same(value: np.ndarray) -> Any:
     return value
 
 

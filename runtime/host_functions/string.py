@@ -12,7 +12,7 @@ from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.host import host_function
 
 
-def _each(function: Callable[..., Any], *arrays: Any, dtype: Any = object) -> Any:
+def _each(function: Callable[..., Any], *arrays: np.ndarray, dtype: Any = object) -> np.ndarray:
     """Return the elementwise function, with broadcasting."""
     views = np.broadcast_arrays(*arrays)
     made = np.empty(views[0].shape, dtype)
@@ -119,7 +119,7 @@ def take(strings: Any, places: Any) -> Any:
 
 
 @host_function("mirlo.string.lookup")
-def lookup(x: Any, *, keys: Sequence[str], default: int) -> Any:
+def lookup(x: np.ndarray, *, keys: Sequence[str], default: int) -> np.ndarray:
     """Return the index of each string among the keys, or the default."""
     places = {key: place for place, key in enumerate(keys)}
     return _each(lambda text: places.get(text, default), x, dtype=np.int64)

@@ -30,7 +30,7 @@ def _fingerprint(options: str) -> str:
     return parse_options(options).identity
 
 
-def _prepare(options: Any) -> None:
+def _prepare(options: CompileOptions) -> None:
     from mirlo.targets.llvm.processes import prepare
 
     prepare(options.jobs)

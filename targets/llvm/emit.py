@@ -58,7 +58,7 @@ def emit(module: Any, options: CompileOptions) -> Artifact:
     )  # fmt: skip
 
 
-def loadable_on(processor: Processor) -> dict[str, Any]:
+def loadable_on(processor: Processor) -> dict[str, list[str] | str]:
     """Return the metadata that the loader compares with the machine: what the code uses of a processor."""
     return {"triple": processor.triple, "features": list(processor.features)}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from mirlo.dialects.bindings import llvm
+from mirlo.dialects.bindings import ir, llvm
 from mirlo.passes.registry import PassError
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm_text import readable_by_older
@@ -31,7 +31,7 @@ class CodeSettings:
     form: str = OBJECT
 
 
-def generate(module: Any, settings: CodeSettings) -> bytes:
+def generate(module: ir.Module, settings: CodeSettings) -> bytes:
     """Compile a module of the LLVM dialect to a form of code; `LLVM_IR` is optimized."""
     try:
         return emit(optimized(to_llvm_ir(module), settings), settings)
@@ -39,7 +39,7 @@ def generate(module: Any, settings: CodeSettings) -> bytes:
         raise PassError(f"LLVM made no code: {error}") from error
 
 
-def to_llvm_ir(module: Any) -> str:
+def to_llvm_ir(module: ir.Module) -> str:
     """Translate a module of the LLVM dialect to LLVM IR that llvmlite's LLVM reads."""
     return readable_by_older(llvm.translate_module_to_llvmir(module.operation))
 

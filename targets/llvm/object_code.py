@@ -6,7 +6,6 @@ import re
 from collections.abc import Container
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.made_by import RULE
@@ -108,7 +107,7 @@ def _public(module: ir.Module) -> dict[str, None]:
     return dict.fromkeys(map(_symbol, public))
 
 
-def _internalize(module: Any, exported: Container[str]) -> None:
+def _internalize(module: ir.Module, exported: Container[str]) -> None:
     """Make functions without external callers private: LLVM drops those that it inlines."""
     internal = ir.Attribute.parse("#llvm.linkage<internal>")
     for op in module.body.operations:

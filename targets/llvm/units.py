@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from mirlo.dialects.bindings import PACKAGE, ir
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
@@ -181,7 +180,7 @@ def _text(op: ir.Operation) -> str:
     return text
 
 
-def _drop_facts(op: Any) -> None:
+def _drop_facts(op: ir.Operation) -> None:
     """Drop what passes noted about a kernel, such as names of symbols and the schedule: it does not affect the code."""
     if op.name == "func.func" and is_prim_func(op) and _has_body(op):
         for name in list(op.attributes):

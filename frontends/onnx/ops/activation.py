@@ -98,7 +98,7 @@ def softmax(node: Node) -> ir.Value:
 
 
 @converter(*SOFTMAX)
-def softmax_flattened(node: Node) -> Any:
+def softmax_flattened(node: Node) -> ir.Value:
     """Convert softmax before opset 13: over all dims from `axis` on, flattened."""
     name, found = SOFTMAX[node.operator], node.type(0)
     axis = node.attr.int("axis", 1)

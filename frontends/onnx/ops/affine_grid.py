@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
@@ -15,7 +14,7 @@ from mirlo.frontends.onnx.runtime_sizes import positions, shape_vector
 
 
 @converter("AffineGrid", since=20)
-def affine_grid(node: Node) -> Any:
+def affine_grid(node: Node) -> ir.Value:
     """Convert AffineGrid: theta [N, 2, 3] or [N, 3, 4].
 
     The grid sizes [N, C, (D,) H, W] are constants or run-time values.
@@ -46,7 +45,7 @@ def affine_grid(node: Node) -> Any:
     return made if theta.dtype.name == wide else node.emit("cast", made, dtype=theta.dtype)
 
 
-def _positions(node: Node, size: Dim, corners: bool, kind: TensorType) -> Any:
+def _positions(node: Node, size: Dim, corners: bool, kind: TensorType) -> ir.Value:
     """Return positions from -1 to 1: the corners, or the centers, of `size` equal parts."""
     one, two = (node.constant(number, kind) for number in (1, 2))
     i = node.emit("cast", positions(node, size), dtype=kind.dtype)

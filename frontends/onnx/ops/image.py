@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
@@ -81,7 +82,7 @@ removed("Upsample", since=10)
 
 
 @converter("Resize", since=11)
-def resize(node: Node) -> Any:
+def resize(node: Node) -> ir.Value:
     rank = node.type(0).rank
     axes = [axis % rank for axis in node.attr.ints("axes", None) or range(rank)]
     if _is_of_run_time(node):
@@ -105,7 +106,7 @@ def _is_of_run_time(node: Node) -> bool:
     return is_open(SCALES) or (crops and is_open(ROI)) or (keeps and is_open(SIZES))
 
 
-def _resize_of_run_time(node: Node, axes: list[int]) -> Any:
+def _resize_of_run_time(node: Node, axes: list[int]) -> ir.Value:
     """Convert Resize with run-time scales, sizes or region."""
     x = node.type(0)
     policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
@@ -146,7 +147,7 @@ def _resize_of_run_time(node: Node, axes: list[int]) -> Any:
     )  # fmt: skip
 
 
-def _spread(node: Node, values: Any, axes: list[int], default: float) -> Any:
+def _spread(node: Node, values: ir.Value, axes: list[int], default: float) -> ir.Value:
     """Return a value per axis, from those given for some."""
     filled = node.emit("concat", [values, node.constant(np.array([default]), "f64")], axis=0)
     rank = node.type(0).rank

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
@@ -35,7 +36,7 @@ def quick_gelu(node: Node) -> Any:
 
 
 @converter("FusedMatMul", "TransposeMatMul", domain=DOMAIN)
-def fused_matmul(node: Node) -> Any:
+def fused_matmul(node: Node) -> ir.Value:
     if node.attr.bool("transBatchA", 0) or node.attr.bool("transBatchB", 0):
         raise NodeError("attributes 'transBatchA' and 'transBatchB' must be 0")
     product = node.emit(
@@ -51,7 +52,7 @@ def fused_matmul(node: Node) -> Any:
 
 @converter("SimplifiedLayerNormalization")
 @converter("SimplifiedLayerNormalization", domain=DOMAIN)
-def simplified_layer_normalization(node: Node) -> Any:
+def simplified_layer_normalization(node: Node) -> ir.Value:
     node.attr.ignore("stash_type")  # accumulators are f32 or better
     attributes = {"axis": node.attr.int("axis", -1), "epsilon": node.attr.float("epsilon", 1e-5)}
     return node.emit("rms_norm", node[0], node[1], **attributes)
@@ -86,20 +87,20 @@ def _with_sum(node: Node, result: Any, total: Any) -> Any:
 # Quantized operators, on dequantized values
 
 
-def real(node: Node, value: int, scale: int, zero_point: int) -> Any:
+def real(node: Node, value: int, scale: int, zero_point: int) -> ir.Value:
     """Dequantize an input to f32, with a scale and zero point per tensor."""
     zero = scalar_input(node, zero_point) if node.has(zero_point) else None
     return node.emit("dequantize", node[value], scalar_input(node, scale), zero, dtype=node.type(scale).dtype)
 
 
-def scalar_input(node: Node, index: int) -> Any:
+def scalar_input(node: Node, index: int) -> ir.Value:
     found = node.type(index)
     if found.elements != 1:
         raise NodeError(f"input {node.input_name(index)} must have one element, got {found}")
     return node[index] if found.rank == 0 else node.emit("reshape", node[index], shape=())
 
 
-def quantized(node: Node, value: Any, scale: int, zero_point: int, default: str = "u8") -> Any:
+def quantized(node: Node, value: ir.Value, scale: int, zero_point: int, default: str = "u8") -> ir.Value:
     dtype = node.type(zero_point).dtype if node.has(zero_point) else DTYPES[default]
     zero = scalar_input(node, zero_point) if node.has(zero_point) else None
     return node.emit("quantize", value, scalar_input(node, scale), zero, dtype=dtype)
@@ -165,14 +166,14 @@ def qgemm(node: Node) -> Any:
 
 
 @converter("MatMulIntegerToFloat", domain=DOMAIN)
-def matmul_integer_to_float(node: Node) -> Any:
+def matmul_integer_to_float(node: Node) -> ir.Value:
     """Convert; inputs: A, B, scale of A, scale of B (possibly per column), zero point of A, of B, bias."""
     lhs = real(node, 0, 2, 4)
     product = node.emit("matmul", lhs, _real_columns(node, 1, 3, 5, axis=node.type(1).rank - 1))
     return node.emit("add", product, node[6]) if node.has(6) else product
 
 
-def _real_columns(node: Node, index: int, scale: int, zero: int, axis: int) -> Any:
+def _real_columns(node: Node, index: int, scale: int, zero: int, axis: int) -> ir.Value:
     """Dequantize an operand with one scale and zero point, or one per column."""
     scales, zeros = node[scale], node.optional(zero)
     if node.type(scale).elements == 1:

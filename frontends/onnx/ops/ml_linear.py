@@ -64,7 +64,7 @@ def linear_classifier(node: Node) -> Any:
     return classified(node, scores, labels, node.attr.choice("post_transform", "NONE", TRANSFORMS), 0.0, mirrored=False)
 
 
-def labels_of(node: Node) -> Sequence[Any]:
+def labels_of(node: Node) -> Sequence[int | str]:
     """Return the labels of the classes: strings or integers."""
     words, numbers = node.attr.strs("classlabels_strings", None), node.attr.ints("classlabels_ints", None)
     labels = words or numbers

@@ -49,7 +49,7 @@ def _probit(node: Node, scores: Any) -> Any:
 
 
 def classified(
-    node: Node, scores: Any, labels: Sequence[Any], transform: str, threshold: float, mirrored: bool | None = None
+    node: Node, scores: Any, labels: Sequence[int | str], transform: str, threshold: float, mirrored: bool | None = None
 ) -> tuple[Any, Any]:
     """Return the label of the best class and the scores of all classes.
 

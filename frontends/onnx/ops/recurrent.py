@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.relax.infer import require_equal_dims
@@ -43,7 +44,7 @@ class _Direction:
     functions: list[Function]
     clip: float | None
     hidden: Dim
-    recurrent: Any
+    recurrent: ir.Value
     """[gates * hidden, hidden]"""
     recurrent_bias: Any
     """[gates * hidden], if it is not part of the input projection already; else None."""
@@ -51,27 +52,27 @@ class _Direction:
     """What an operand goes through before it is multiplied with quantized weights, [size, gates * hidden]."""
     peepholes: list[Any] = field(default_factory=list)
 
-    def gate(self, index: int, value: Any) -> Any:
+    def gate(self, index: int, value: ir.Value) -> ir.Value:
         """Clip, then apply the activation with this index."""
         if self.clip:
             value = self.node.emit("clip", value, min=-self.clip, max=self.clip)
         return self.functions[index](value)
 
-    def add(self, *values: Any) -> Any:
+    def add(self, *values: ir.Value) -> Any:
         total = values[0]
         for value in values[1:]:
             total = self.node.emit("add", total, value)
         return total
 
-    def multiply(self, left: Any, right: Any) -> Any:
+    def multiply(self, left: ir.Value, right: ir.Value) -> Any:
         return self.node.emit("multiply", left, right)
 
-    def product(self, state: Any, weights: Any) -> Any:
+    def product(self, state: ir.Value, weights: ir.Value) -> ir.Value:
         if self.quantize is not None:
             return self.node.emit("matmul", self.quantize(state), weights)
         return self.node.emit("matmul", state, weights, transpose_rhs=True)
 
-    def parts(self, value: Any, count: int, axis: int = -1) -> tuple[Any, ...]:
+    def parts(self, value: ir.Value, count: int, axis: int = -1) -> tuple[ir.Value, ...]:
         """Split along an axis into parts of the hidden size."""
         if count == 1:
             return (value,)
@@ -105,21 +106,21 @@ def gru(node: Node) -> Any:
 
 
 @converter("LSTM")
-def lstm(node: Node) -> Any:
+def lstm(node: Node) -> tuple[ir.Value, ...]:
     return lstm_layer(node)
 
 
-def lstm_layer(node: Node, quantized: QuantizedWeights | None = None) -> Any:
+def lstm_layer(node: Node, quantized: QuantizedWeights | None = None) -> tuple[ir.Value, ...]:
     """Convert an LSTM, whose weights may be quantized."""
     step = _lstm_coupled_step if node.attr.bool("input_forget", 0) else _lstm_step
     return _layer(node, 4, 2, ("Sigmoid", "Tanh", "Tanh"), step, quantized=quantized)
 
 
-def _rnn_step(d: _Direction, x: Any, states: States) -> States:
+def _rnn_step(d: _Direction, x: ir.Value, states: States) -> States:
     return (d.gate(0, d.add(x, d.product(states[0], d.recurrent))),)
 
 
-def _gru_step(d: _Direction, x: Any, states: States) -> States:
+def _gru_step(d: _Direction, x: ir.Value, states: States) -> States:
     (h,) = states
     recurrent_z, recurrent_r, recurrent_h = d.parts(d.recurrent, 3, axis=0)
     xz, xr, xh = d.parts(x, 3)
@@ -128,7 +129,7 @@ def _gru_step(d: _Direction, x: Any, states: States) -> States:
     return (_blend(d, z, h, d.gate(1, d.add(xh, d.product(d.multiply(r, h), recurrent_h)))),)
 
 
-def _gru_linear_step(d: _Direction, x: Any, states: States) -> States:
+def _gru_linear_step(d: _Direction, x: ir.Value, states: States) -> States:
     (h,) = states
     product = d.product(h, d.recurrent)
     if d.recurrent_bias is not None:
@@ -138,12 +139,12 @@ def _gru_linear_step(d: _Direction, x: Any, states: States) -> States:
     return (_blend(d, z, h, d.gate(1, d.add(xh, d.multiply(r, hh)))),)
 
 
-def _blend(d: _Direction, z: Any, h: Any, new: Any) -> Any:
+def _blend(d: _Direction, z: ir.Value, h: ir.Value, new: ir.Value) -> ir.Value:
     """Return (1 - z) * new + z * h."""
     return d.add(new, d.multiply(z, d.node.emit("subtract", h, new)))
 
 
-def _lstm_step(d: _Direction, x: Any, states: States, coupled: bool = False) -> States:
+def _lstm_step(d: _Direction, x: ir.Value, states: States, coupled: bool = False) -> States:
     h, c = states
     i, o, f, g = d.parts(d.add(x, d.product(h, d.recurrent)), 4)
     if d.peepholes:
@@ -168,7 +169,7 @@ def _layer(
     step: Step,
     keep_recurrent_bias: bool = False,
     quantized: QuantizedWeights | None = None,
-) -> Any:
+) -> tuple[ir.Value, ...]:
     """Convert all directions of a layer: Y, Y_h and for an LSTM Y_c."""
     batch_first = bool(node.attr.int("layout", 0))
     for i in range(3):
@@ -187,8 +188,8 @@ def _layer(
     initial = [_initial(node, 5 + i, batch_first, (count, batch, hidden)) for i in range(states)]
     lengths = node.emit("expand_dims", node[4], axes=[1]) if node.has(4) else None
     run = _loop if not isinstance(length, int) or length > MAX_UNROLLED_STEPS else _unroll if length else _no_steps
-    outputs: list[Any] = []
-    finals: list[list[Any]] = [[] for _ in range(states)]
+    outputs: list[ir.Value] = []
+    finals: list[list[ir.Value]] = [[] for _ in range(states)]
     for at in range(count):
         chosen = functions[at * len(defaults) : (at + 1) * len(defaults)]
         made, projected = _direction(node, at, x, gates, chosen, hidden, keep_recurrent_bias, quantized)
@@ -210,13 +211,13 @@ def _layer(
 def _direction(
     node: Node,
     at: int,
-    x: Any,
+    x: ir.Value,
     gates: int,
     functions: list[Function],
     hidden: Dim,
     keep_recurrent_bias: bool,
     quantized: QuantizedWeights | None,
-) -> tuple[_Direction, Any]:
+) -> tuple[_Direction, ir.Value]:
     """Return one direction, and its projected input for all steps: [length, batch, gates * hidden]."""
     read = quantized.pick if quantized else lambda index, at: pick_direction(node, node[index], at)
     made = _Direction(
@@ -237,13 +238,13 @@ def _direction(
     return made, projected
 
 
-def pick_direction(node: Node, value: Any, at: int) -> Any:
+def pick_direction(node: Node, value: ir.Value, at: int) -> ir.Value:
     """Return the part of one direction: value[at]."""
     part = node.emit("strided_slice", value, axes=[0], begin=[at], end=[at + 1], strides=[1])
     return node.emit("squeeze", part, axes=[0])
 
 
-def _initial(node: Node, index: int, batch_first: bool, shape: tuple[Dim, ...]) -> Any:
+def _initial(node: Node, index: int, batch_first: bool, shape: tuple[Dim, ...]) -> ir.Value:
     if not node.has(index):
         return node.emit("full", shape=shape, value=0.0, dtype=node.type(0).dtype)
     return node.emit("permute", node[index], axes=(1, 0, 2)) if batch_first else node[index]
@@ -258,8 +259,8 @@ def _no_steps(
 
 
 def _unroll(
-    d: _Direction, projected: Any, states: States, step: Step, backwards: bool, lengths: Any
-) -> tuple[Any, States]:
+    d: _Direction, projected: ir.Value, states: States, step: Step, backwards: bool, lengths: Any
+) -> tuple[ir.Value, States]:
     """Return the outputs of all steps, [length, batch, hidden], and the last states."""
     node = d.node
     length = type_of(projected).shape[0]
@@ -274,8 +275,8 @@ def _unroll(
 
 
 def _loop(
-    d: _Direction, projected: Any, states: States, step: Step, backwards: bool, lengths: Any
-) -> tuple[Any, States]:
+    d: _Direction, projected: ir.Value, states: States, step: Step, backwards: bool, lengths: Any
+) -> tuple[ir.Value, States]:
     """Return the same as `_unroll`, with a loop over the steps."""
     node = d.node
     length = type_of(projected).shape[0]
@@ -295,7 +296,9 @@ def _loop(
     return rows, tuple(map(node.builder.ssa, made))
 
 
-def _stepped(d: _Direction, x: Any, states: States, step: Step, number: Any, lengths: Any) -> tuple[Any, States]:
+def _stepped(
+    d: _Direction, x: ir.Value, states: States, step: Step, number: Any, lengths: ir.Value
+) -> tuple[ir.Value, States]:
     """Return the output of a step and the states after it: a finished sequence keeps its states, with zero output.
 
     `lengths`, [batch, 1], determines which sequences are finished at this step.

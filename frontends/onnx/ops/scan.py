@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.errors import NodeError
@@ -120,7 +121,7 @@ def _with_axis(node: Node, rows: Any, axis: int) -> Any:
 
 
 @converter("Scan")
-def batched_scan(node: Node) -> Any:
+def batched_scan(node: Node) -> list[ir.Value]:
     """Convert opset 8: every input has a batch dim first, and the sequences of a batch have their own lengths."""
     body, count = node.attr.graph("body"), node.attr.int("num_scan_inputs")
     states = _states(len(node.inputs) - 1, count, body)

@@ -85,7 +85,7 @@ def _reshape_of_run_time(node: Node, shape: tuple[int, ...], allow_zero: bool) -
 
 
 @converter("Flatten")
-def flatten(node: Node) -> Any:
+def flatten(node: Node) -> ir.Value:
     x, axis = node.type(0), node.attr.int("axis", 1)
     if not -x.rank <= axis <= x.rank:
         raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {x.rank}")
@@ -149,7 +149,7 @@ def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: 
 
 
 @converter("Expand")
-def expand(node: Node) -> Any:
+def expand(node: Node) -> ir.Value:
     """Broadcast both ways: a wanted dim of 1 keeps the input's."""
     declared = declared_shape(node, 1)
     if declared is not None and count_of(node, 1) <= len(declared):
@@ -198,7 +198,7 @@ def tile(node: Node) -> Any:
 
 
 @converter("Concat")
-def concat(node: Node) -> Any:
+def concat(node: Node) -> TensorValue:
     """Concatenate long lists in two steps: an operation holds a limited number of operands of different types."""
     parts, axis = node.all(), node.attr.int("axis")
     while len(parts) > OPERAND_RUNS:
@@ -300,7 +300,7 @@ def _dynamic_splits(node: Node, axis: int, count: int) -> tuple[Any, ...]:
 
 
 @converter("Slice")
-def slice_(node: Node) -> Any:
+def slice_(node: Node) -> ir.Value:
     x = node.type(0)
     if node.opset >= 10 and not all(node.value(i).known is not None for i in range(1, len(node)) if node.has(i)):
         return slice_of_run_time(node)

@@ -13,7 +13,7 @@ from mirlo.passes.rules import Decline, decline, simplify
 
 
 @simplify("relax.matmul")
-def transposed_weight(op: ir.OpView, b: Rewriter) -> Any:
+def transposed_weight(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Store a constant that is read transposed in transposed form."""
     if not op.transpose_rhs or not is_constant(op.rhs):
         return decline("the right operand is no transposed constant")

@@ -29,7 +29,7 @@ class QuantizedValue:
     """int8 elements and their meaning: `(value - zero) * scale`."""
 
     value: Any
-    zero: Any = None
+    zero: np.ndarray | None = None
     """None for 0; an array that broadcasts to the value, or a computed scalar, of type i32."""
     scale: np.ndarray | None = None
     axis: int = 0
@@ -37,7 +37,7 @@ class QuantizedValue:
 
 
 @recognize("relax.matmul")
-def quantized_matmul(op: ir.OpView, b: Rewriter) -> Any:
+def quantized_matmul(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Multiply operands that were dequantized, or whose zero points were subtracted, as int8."""
     found = _operands(op, b)
     if isinstance(found, Decline):
@@ -156,7 +156,7 @@ def _without_zero(weight: QuantizedValue, b: Rewriter) -> QuantizedValue:
     return replace(weight, value=b.constant(centred.astype(np.int8), kind.with_dtype("i8"), name), zero=None)
 
 
-def _matmul_i32(op: Any, left: QuantizedValue, right: QuantizedValue, b: Rewriter) -> Any:
+def _matmul_i32(op: ir.OpView, left: QuantizedValue, right: QuantizedValue, b: Rewriter) -> Decline | ir.Value:
     """Return the sums of products in i32."""
     attributes = {"transpose_lhs": op.transpose_lhs, "transpose_rhs": op.transpose_rhs}
     zeros = [_scalar_zero_point(q.zero) for q in (left, right)]
@@ -222,7 +222,7 @@ def _bordered(op: Any, x: Any, zero: Any, b: Rewriter) -> Any:
     return b.emit(OPS["pad"], x, pads=pads, mode="constant", value=float(zero)) if any(pads) else x
 
 
-def _sum_i32(value: Any, axis: int, kept: int, b: Rewriter) -> Any:
+def _sum_i32(value: ir.Value, axis: int, kept: int, b: Rewriter) -> ir.Value:
     """Return sums along an axis in i32, keeping a dim of 1 at position `kept`."""
     kind = kind_of(value)
     shape = list(kind.static_shape)
@@ -245,13 +245,13 @@ def _scalar_zero_point(zero: Any) -> Any:
     return first if (zero == first).all() else decline("a zero point differs along an axis")
 
 
-def _zero_point_value(zero: Any, b: Rewriter) -> Any:
+def _zero_point_value(zero: Any, b: Rewriter) -> ir.Value:
     if isinstance(zero, np.integer):
         return b.constant(np.full((), zero, np.int32), TensorType.of((), "i32"))
     return zero
 
 
-def _scaled(total: Any, scale: np.ndarray, b: Rewriter, conv: Any = None) -> Any:
+def _scaled(total: ir.Value, scale: np.ndarray, b: Rewriter, conv: Any = None) -> ir.Value:
     """Return accumulators times their scale: one, or one per column or channel."""
     shape: tuple[int, ...] = ()
     if scale.size > 1:
@@ -270,7 +270,7 @@ def _spread(zero: np.ndarray, rank: int, axis: int) -> np.ndarray:
     return zero if zero.ndim == 0 else zero.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
-def _constant_array(value: Any, b: Rewriter) -> np.ndarray | None:
+def _constant_array(value: ir.Value, b: Rewriter) -> np.ndarray | None:
     """Return the array of a constant, or of one that is cast or reshaped."""
     if is_constant(value):
         return b.array(value)

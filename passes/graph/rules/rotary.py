@@ -39,7 +39,7 @@ def rotary_embedding(op: ir.OpView, b: Rewriter) -> Any:
     return decline("no term is a product with the rotated halves of a tensor")
 
 
-def _match_rotation(value: ir.Value) -> Iterator[tuple[Any, Any]]:
+def _match_rotation(value: ir.Value) -> Iterator[tuple[ir.Value, ir.Value]]:
     product = defining(value, "relax.multiply")
     if product is not None:
         yield product.lhs, product.rhs

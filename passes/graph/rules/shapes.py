@@ -17,7 +17,7 @@ def unit_dims_as_reshape(op: ir.OpView, b: Rewriter) -> ir.Value:
 
 
 @simplify("relax.reshape")
-def identity_reshape(op: ir.OpView, b: Rewriter) -> Any:
+def identity_reshape(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Remove a reshape to the shape of its operand."""
     return op.x if op.x.type == op.output.type else decline("the shape changes")
 

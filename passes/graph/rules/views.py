@@ -17,7 +17,7 @@ from mirlo.dialects.relax.activation import Activation
 from mirlo.dialects.relax.elementwise import BINARY, COMPARE, UNARY, UNARY_TO_BOOL
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
-from mirlo.passes.rules import decline, simplify
+from mirlo.passes.rules import Decline, decline, simplify
 
 _ELEMENTWISE = (
     *(f"relax.{name}" for name in (*UNARY, *UNARY_TO_BOOL, "cast")),
@@ -39,7 +39,7 @@ def sink_through_unary(op: ir.OpView, b: Rewriter) -> Any:
 
 
 @simplify(*(f"relax.{name}" for name in (*BINARY, *COMPARE)))
-def sink_through_binary(op: ir.OpView, b: Rewriter) -> Any:
+def sink_through_binary(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Sink below a binary operator; the other operand is viewed in the smaller shape, including its broadcast dims."""
     for position, value in enumerate((op.lhs, op.rhs)):
         inner = raising(value)
@@ -71,7 +71,7 @@ def sink_through_last_axis(op: ir.OpView, b: Rewriter) -> Any:
     return b.emit(OPS["reshape"], made, shape=target.shape)
 
 
-def raising(value: ir.Value) -> Any | None:
+def raising(value: ir.Value) -> ir.OpView | None:
     """Return the reshape that defines this value if it adds dims to a computed value of rank 1 or more."""
     found = defining(value, "relax.reshape")
     if found is None or not isinstance(found.x, ir.OpResult) or is_constant(found.x):

@@ -39,7 +39,7 @@ class TensorBuffers:
         self._instead: dict[Any, Any] = {}
         self._placed: dict[Any, Any] = {}
 
-    def share(self, value: Any, other: Any) -> None:
+    def share(self, value: ir.Value, other: ir.Value) -> None:
         """Store a value in the buffer of another value with the same shape and type."""
         self._instead[value] = other
 
@@ -63,15 +63,15 @@ class LoopNestState:
     """A `Memory`; None in analyses that emit nothing."""
     axis: int | None
     """The loop that is vectorized."""
-    made: dict[Any, tuple[BlockInstance, Any]] = field(default_factory=dict)
+    made: dict[ir.Value, tuple[BlockInstance, ir.Value]] = field(default_factory=dict)
     """Tensor values that are computed at the same point: the block, and the value in its body."""
     held: dict[Any, Any] = field(default_factory=dict)
     """Tensor values whose one element is in a register."""
-    reduced: set[Any] = field(default_factory=set)
+    reduced: set[ir.Value] = field(default_factory=set)
     """Tensor values whose element per lane is in a register; `given` of the point provides it."""
     _varying: dict[BlockInstance, set[Any]] = field(default_factory=dict)
 
-    def varying(self, place: BlockInstance) -> set[Any]:
+    def varying(self, place: BlockInstance) -> set[ir.Value]:
         """Return the needed values of a body that differ between lanes."""
         if place not in self._varying:
             found = self._varying[place] = set()
@@ -80,7 +80,7 @@ class LoopNestState:
                     found.add(value)
         return self._varying[place]
 
-    def _varies(self, place: BlockInstance, value: Any, found: set[Any]) -> bool:
+    def _varies(self, place: BlockInstance, value: ir.Value, found: set[Any]) -> bool:
         axis = self.axis
         if axis is None or place.known(value) is not None:
             return False
@@ -123,7 +123,7 @@ class Iteration:
         lanes: int = 1,
         active: int | None = None,
         outer: Iteration | None = None,
-        given: dict[Any, Any] | None = None,
+        given: dict[ir.Value, ir.Value] | None = None,
         beyond: dict[int, int] | None = None,
     ):
         self.frame = frame
@@ -144,13 +144,13 @@ class Iteration:
             point = point.outer
         return None
 
-    def run(self, place: BlockInstance, skip: set[Any] | frozenset[Any] = frozenset()) -> None:
+    def run(self, place: BlockInstance, skip: set[ir.Value] | frozenset[Any] = frozenset()) -> None:
         """Emit the needed values of a body that are not emitted yet."""
         for value in place.needed:
             if value not in skip and self.find(value) is None:
                 self.values[value] = self._emit(place, value)
 
-    def _emit(self, place: BlockInstance, value: Any) -> Any:
+    def _emit(self, place: BlockInstance, value: ir.Value) -> Any:
         known = place.known(value)
         if known is not None:
             return emit_constant(known, value.type)
@@ -254,7 +254,7 @@ class Iteration:
         where = place.flat(operand, slot.strides)
         return access.read(self, slot.buffer, where, place.outside_tests(operand), operand.outside)
 
-    def _extract(self, place: BlockInstance, op: Any) -> Any:
+    def _extract(self, place: BlockInstance, op: ir.Operation) -> ir.Value:
         """Load an element, or one per lane, at computed indices."""
         tensor, *indices = op.operands
         slot = self.frame.memory.slot(place.argument_operands[tensor].value)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline
@@ -17,7 +18,7 @@ class BlockGroup:
     """Consecutive blocks of a prim function."""
 
     blocks: tuple[BlockView, ...]
-    kept: frozenset[Any]
+    kept: frozenset[ir.Value]
     """Values with users outside of the group: the function's caller, or a later group."""
     machine: Any
     """The machine model of the target; analyses use its `lanes` only."""

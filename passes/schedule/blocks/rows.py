@@ -47,7 +47,7 @@ class RowGroup:
     rows: tuple[Any, ...]
     walks: list[Walk]
 
-    def prepare(self, memory: TensorBuffers, held: bool = False) -> set[Any]:
+    def prepare(self, memory: TensorBuffers, held: bool = False) -> set[ir.Value]:
         """Allocate all memory that is needed, outside of all loops; return the values stored there.
 
         With `held`, elements that one loop passes to a later one need no memory.
@@ -61,7 +61,7 @@ class RowGroup:
                         memory.slot(operand.value)
         return stored
 
-    def walk_of(self, value: Any) -> int | None:
+    def walk_of(self, value: ir.Value) -> int | None:
         """Return the position of the loop that computes a value."""
         for i, walk in enumerate(self.walks):
             if any(output.value == value for block in walk.blocks for output in block.outputs):
@@ -85,7 +85,7 @@ class RowGroup:
                         return False
         return True
 
-    def _stored(self) -> set[Any]:
+    def _stored(self) -> set[ir.Value]:
         """Return the values that are stored.
 
         These are values with users outside of the group, and elements that a later loop reads.
@@ -100,14 +100,14 @@ class RowGroup:
         return stored
 
     @staticmethod
-    def _has_elements(walk: Walk, value: Any) -> bool:
+    def _has_elements(walk: Walk, value: ir.Value) -> bool:
         """Return whether a value has several elements per row."""
         reduced = {o.value for i in walk.reductions for o in walk.blocks[i].outputs}
         return bool(walk.own) and value not in reduced
 
-    def _share(self, memory: TensorBuffers, stored: set[Any]) -> None:
+    def _share(self, memory: TensorBuffers, stored: set[ir.Value]) -> None:
         """Store elements of a row in the buffer of the row's result if they are read no later than it is written."""
-        taken: set[Any] = set()
+        taken: set[ir.Value] = set()
         # In the order of the blocks: the order of a set of values differs from run to run.
         outputs = [output.value for block in self.group.blocks for output in block.outputs]
         kept = [value for value in outputs if value in self.group.kept]
@@ -118,7 +118,7 @@ class RowGroup:
                     taken.add(result)
                     break
 
-    def _can_share(self, value: Any, result: Any) -> bool:
+    def _can_share(self, value: ir.Value, result: ir.Value) -> bool:
         target = self.walk_of(result)
         if target is None or result.type != value.type or not self._has_elements(self.walks[target], result):
             return False

@@ -49,7 +49,7 @@ class BlockInstance:
         block: BlockView,
         where: Sequence[IndexExpr],
         extents: Sequence[Dim],
-        roots: Sequence[Any] | None = None,
+        roots: Sequence[ir.Value] | None = None,
         known: Mapping[Any, bool] | None = None,
     ):
         self.block = block
@@ -57,8 +57,8 @@ class BlockInstance:
         """Values of the body that are needed."""
         self.where = tuple(where)
         self.extents = tuple(extents)
-        self._linear: dict[Any, IndexExpr | None] = {}
-        self._known: dict[Any, bool | None] = dict(known or {})
+        self._linear: dict[ir.Value, IndexExpr | None] = {}
+        self._known: dict[ir.Value, bool | None] = dict(known or {})
         self._dims: dict[int, tuple[IndexExpr, ...]] = {}
         for op in block.body_ops:  # in order, to avoid deep recursion in long bodies
             for value in op.results:
@@ -86,10 +86,10 @@ class BlockInstance:
         return dict(zip(self.block.input_arguments, self.block.inputs, strict=True))
 
     @cached_property
-    def argument_axes(self) -> dict[Any, int]:
+    def argument_axes(self) -> dict[ir.Value, int]:
         return {argument: i for i, argument in enumerate(self.block.index_arguments)}
 
-    def linear(self, value: Any) -> IndexExpr | None:
+    def linear(self, value: ir.Value) -> IndexExpr | None:
         """Return an index computation of the body as an expression over the loops; None if it is not affine."""
         if value not in self._linear:
             found = self._read(value) if str(value.type) in ("index", "i64") else None
@@ -106,7 +106,7 @@ class BlockInstance:
             return False
         return any(isinstance(end, int) and abs(end) > _NO_WRAP for end in (low, high))
 
-    def _read(self, value: Any) -> IndexExpr | None:
+    def _read(self, value: ir.Value) -> IndexExpr | None:
         if value in self.argument_axes:
             return self.where[self.argument_axes[value]]
         owner = value.owner
@@ -128,13 +128,13 @@ class BlockInstance:
             return None
         return arithmetic(op.name, parts[0], parts[1], self.extents)
 
-    def known(self, value: Any) -> bool | None:
+    def known(self, value: ir.Value) -> bool | None:
         """Return a condition of the body that is the same at every iteration, else None."""
         if value not in self._known:
             self._known[value] = self._decide(value)
         return self._known[value]
 
-    def _decide(self, value: Any) -> bool | None:
+    def _decide(self, value: ir.Value) -> bool | None:
         if isinstance(value.owner, ir.Block):
             return None
         op = value.owner.operation
@@ -157,12 +157,12 @@ class BlockInstance:
             return bool(op.attributes["value"].value)
         return None
 
-    def difference(self, comparison: Any) -> IndexExpr | None:
+    def difference(self, comparison: ir.Operation) -> IndexExpr | None:
         """Return lhs - rhs of an integer comparison of two index expressions."""
         left, right = (self.linear(operand) for operand in comparison.operands)
         return None if left is None or right is None else left - right
 
-    def arguments_of(self, op: Any) -> list[Any]:
+    def arguments_of(self, op: ir.Operation) -> list[ir.Value]:
         """Return the operands of a body operation that its result depends on."""
         operands = list(op.operands)
         if op.name == "arith.select":
@@ -172,12 +172,12 @@ class BlockInstance:
         return operands
 
     @cached_property
-    def needed(self) -> list[Any]:
+    def needed(self) -> list[ir.Value]:
         """Return the values of the body that the roots depend on, in order of definition."""
         wanted = set(self.roots)
         found: list[Any] = []
 
-        def is_leaf(value: Any) -> bool:
+        def is_leaf(value: ir.Value) -> bool:
             return self.known(value) is not None or self.linear(value) is not None
 
         for op in reversed(self.block.body_ops):
@@ -194,7 +194,7 @@ class BlockInstance:
         """Return the operands that are read."""
         return [self.argument_operands[v] for v in self.needed if v in self.argument_operands]
 
-    def outside_tests(self, operand: OperandView) -> list[tuple[IndexExpr, Any]]:
+    def outside_tests(self, operand: OperandView) -> list[tuple[IndexExpr, int]]:
         """Return the (index, size) pairs for which 0 ≤ index < size is not proven."""
         if operand.outside is None or operand.map is None:
             return []

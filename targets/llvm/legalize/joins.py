@@ -15,7 +15,7 @@ from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.dialects.tir.compute.storage import emit
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.legalize.rules.slice import MAX_SELECT_OPERANDS
-from mirlo.passes.rules import decline, legalize
+from mirlo.passes.rules import Decline, decline, legalize
 from mirlo.passes.schedule.vectors import flat
 from mirlo.targets.llvm.schedule.chunks import chunks, plus
 
@@ -24,7 +24,7 @@ UNROLL = 4
 
 
 @legalize("relax.concat", target="llvm", name="runs")
-def concat(op: Any, b: Any) -> Any:
+def concat(op: ir.OpView, b: Any) -> Any:
     """Copy the run of each operand, one position before the axis after the other.
 
     Loops over scalars, which LLVM vectorizes, take it seconds where there are 20 operands of dynamic size.
@@ -38,7 +38,7 @@ def concat(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.stack", target="llvm", name="runs")
-def stack(op: Any, b: Any) -> Any:
+def stack(op: ir.OpView, b: Any) -> Decline | ir.Value:
     """Copy the run of each operand, as concatenation does."""
     output = shape_of(op.output)
     if len(op.xs) <= MAX_SELECT_OPERANDS or 0 in output:
@@ -46,7 +46,7 @@ def stack(op: Any, b: Any) -> Any:
     return _joined(b, list(op.xs), op.axis % len(output), output)
 
 
-def _joined(b: Any, xs: Sequence[Any], axis: int, output: tuple[Dim, ...]) -> Any:
+def _joined(b: Any, xs: Sequence[ir.Value], axis: int, output: tuple[Dim, ...]) -> ir.Value:
     rows, row = D.product(output[:axis]), D.product(output[axis:])
     runs = [D.product(shape_of(x)[axis:]) for x in xs]
 
@@ -63,15 +63,15 @@ def _joined(b: Any, xs: Sequence[Any], axis: int, output: tuple[Dim, ...]) -> An
     return b.call_loops(body, *xs)
 
 
-def _position(row: Expr, stride: Dim, start: Dim) -> Any:
+def _position(row: Expr, stride: Dim, start: Dim) -> ir.Value:
     return emit(row * constant(stride, INDEX) + constant(start, INDEX))
 
 
-def _copy(source: Any, read: Any, target: Any, written: Any, count: Dim, parallel: bool) -> None:
+def _copy(source: ir.Value, read: ir.Value, target: ir.Value, written: ir.Value, count: Dim, parallel: bool) -> None:
     """Copy contiguous elements, as many as vectors have that fill a cache line at a time."""
     element = source.type.element_type
 
-    def step(starts: Sequence[Any], width: int, active: int, carried: list[Any]) -> list[Any]:
+    def step(starts: Sequence[int], width: int, active: int, carried: list[Any]) -> list[Any]:
         kind = ir.VectorType.get([width], element)
         loaded = [create("vector.load", kind, source, plus(read, at)) for at in starts]
         for at, value in zip(starts, loaded, strict=True):

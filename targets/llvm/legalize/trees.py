@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, Variable, clamp, constant, select
 from mirlo.passes.legalize.helpers import shape_of
@@ -16,7 +17,7 @@ INTERLEAVED_TREES = 8
 
 
 @legalize("relax.tree_leaves", target="llvm", name="interleaved")
-def tree_leaves(op: Any, b: Any) -> Any:
+def tree_leaves(op: ir.OpView, b: Any) -> ir.Value:
     """Descend several trees of a row, all by one level in each iteration, until the last one is at a leaf."""
     rows, trees = shape_of(op.output)
     features, mode = shape_of(op.x)[1], op.mode

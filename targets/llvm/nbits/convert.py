@@ -89,7 +89,7 @@ class PackNbits(Pass):
     activations: str = option("", "how activations are represented: exact, i8, i8x2, bf16; default: as products say")
     explain: bool = option(False, "tell what became of each product")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Any) -> None:
         machine = find_machine(self.machine or session.options.get("machine"))
         if self.activations not in ("", *ACTIVATIONS):
             raise PassError(
@@ -104,7 +104,9 @@ class PackNbits(Pass):
                     self._convert(matmul, session, functions, wanted, panels)
                 erase_dead(block, is_pure_relax)
 
-    def _convert(self, op: Any, session: Any, functions: _Functions, wanted: str, panels: dict[Any, Any]) -> None:
+    def _convert(
+        self, op: ir.Operation, session: Any, functions: _Functions, wanted: str, panels: dict[Any, Any]
+    ) -> None:
         matmul, location = op.opview, op.location
         found = match_weights(matmul, session)
         if found is None:
@@ -125,7 +127,7 @@ class PackNbits(Pass):
         replace_op(op, [converter.convert(outcome, wanted or matmul.activations)])
 
 
-def match_weights(matmul: Any, session: Any) -> PackedWeights | Decline | None:
+def match_weights(matmul: ir.OpView, session: Any) -> PackedWeights | Decline | None:
     """Return the packed weights of a product; None if its right operand is not dequantized."""
     value, by_column, rows = _behind_moves(matmul.rhs, matmul.transpose_rhs)
     op = defining(value, "relax.dequantize")
@@ -152,7 +154,7 @@ def match_weights(matmul: Any, session: Any) -> PackedWeights | Decline | None:
     return PackedWeights(op.x, kind.dtype.name, by_column, columns, used, op.block, op.scale, zeros)
 
 
-def _behind_moves(value: Any, by_column: bool) -> tuple[Any, bool, Dim | None]:
+def _behind_moves(value: ir.Value, by_column: bool) -> tuple[ir.Value, bool, Dim | None]:
     """Return the value behind a transposition, a cast and a cut along K, its order, and the rows that are left."""
     rows: Dim | None = None
     while True:
@@ -229,7 +231,7 @@ def unpacked(packed: np.ndarray, bits: int, is_signed: bool) -> np.ndarray:
 class _Functions:
     """The kernels of a module, each once."""
 
-    def __init__(self, module: Any, machine: Machine):
+    def __init__(self, module: ir.OpView, machine: Machine):
         self.machine = machine
         self.body = module.operation.regions[0].blocks[0]
         self.symbols = ir.SymbolTable(module.operation)

@@ -81,7 +81,7 @@ class ElementwisePlan:
         return list(found)
 
 
-def _computed_values(space: Space) -> dict[Any, tuple[BlockInstance, Any]]:
+def _computed_values(space: Space) -> dict[ir.Value, tuple[BlockInstance, ir.Value]]:
     return {o.value: (p, v) for p in space.places for o, v in zip(p.block.outputs, p.roots, strict=True)}
 
 
@@ -118,7 +118,7 @@ def _fits(group: BlockGroup) -> Decline | None:
 
 def _require_elementwise(space: Space, group: BlockGroup) -> Decline | None:
     """Decline values of the group that are read at other elements than they are computed at."""
-    outputs: dict[Any, tuple[Any, ...]] = {}
+    outputs: dict[ir.Value, tuple[Any, ...]] = {}
     for place in space.places:
         for operand in place.block.inputs:
             if operand.value in outputs and place.dims(operand) != outputs[operand.value]:

@@ -54,11 +54,11 @@ class TransposedAccess:
     """A space whose last loops are `across`, the unit stride of some operands, and the output's unit stride."""
 
     space: Space
-    arguments: tuple[tuple[BlockInstance, Any], ...]
+    arguments: tuple[tuple[BlockInstance, ir.Value], ...]
     """Body arguments that are transposed."""
 
 
-def find_transposed(space: Space, made: set[Any], machine: Machine) -> TransposedAccess | None:
+def find_transposed(space: Space, made: set[ir.Value], machine: Machine) -> TransposedAccess | None:
     """Arrange the loops of a space for transposition, if an operand needs it and it pays."""
     last = len(space.extents) - 1
     if last < 1 or not machine.masked or traps(space.places) or work(space.places) > _MAX_UNROLLED_OPS:
@@ -102,7 +102,7 @@ def _mapped(space: Space, made: set[ir.Value]) -> list[tuple[BlockInstance, ir.V
     ]
 
 
-def _unit_stride_loop(place: BlockInstance, operand: Any, last: int) -> int | None:
+def _unit_stride_loop(place: BlockInstance, operand: OperandView, last: int) -> int | None:
     """Return the loop along which an operand has unit stride, if it is not the last and the last one has a stride."""
     where = place.flat(operand)
     step = where.coefficient(last)
@@ -115,7 +115,12 @@ class TransposedSweep:
     """Emits all loops of a space, the last two in tiles."""
 
     def __init__(
-        self, turned: TransposedAccess, memory: TensorBuffers, made: dict[Any, Any], stored: set[Any], machine: Machine
+        self,
+        turned: TransposedAccess,
+        memory: TensorBuffers,
+        made: dict[ir.Value, tuple[BlockInstance, ir.Value]],
+        stored: set[ir.Value],
+        machine: Machine,
     ):
         self.space = turned.space
         self.arguments = turned.arguments
@@ -136,7 +141,7 @@ class TransposedSweep:
     def emit(self) -> None:
         self._level([])
 
-    def _level(self, indices: list[Any]) -> None:
+    def _level(self, indices: list[ir.Value]) -> None:
         if len(indices) < self.last - 1:
             extent = self.space.extents[len(indices)]
             for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=not indices)
@@ -217,9 +222,9 @@ class TransposedSweep:
         elements = create("arith.divui", kind, address, index(element_bytes(buffer.type.element_type)))
         return create("arith.remui", kind, elements, index(self.rows))
 
-    def _tile(self, indices: list[Any], rows: tuple[Any, int], columns: tuple[Any, int]) -> None:
+    def _tile(self, indices: list[ir.Value], rows: tuple[int, int], columns: tuple[int, int]) -> None:
         """Emit one tile: (start, count) along the loop across, and along the last."""
-        lines: dict[Any, list[Any]] = {}
+        lines: dict[ir.Value, list[ir.Value]] = {}
         for place, argument in self.arguments:
             operand = place.argument_operands[argument]
             read = [
@@ -261,7 +266,7 @@ def _write(writes: Sequence[tuple[Iteration, BlockInstance, OperandView, Any]], 
         point.store(place, output, value, past_caches)
 
 
-def transpose_tile(lines: Sequence[Any], columns: int) -> list[Any]:
+def transpose_tile(lines: Sequence[ir.Value], columns: int) -> list[ir.Value]:
     """Transpose a tile: vector i of the result has lane i of each line, undefined where a line is missing.
 
     Lines shorter than those of the result are concatenated: the first of each square, the second of each. The
@@ -295,7 +300,7 @@ def transpose_tile(lines: Sequence[Any], columns: int) -> list[Any]:
     return result
 
 
-def _concatenate(lines: Sequence[Any]) -> Any:
+def _concatenate(lines: Sequence[ir.Value]) -> ir.Value:
     """Concatenate vectors, a power of two of them."""
     while len(lines) > 1:
         together = list(range(2 * lines[0].type.shape[0]))

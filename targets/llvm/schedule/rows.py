@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.rules import Decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
@@ -23,7 +24,7 @@ class VectorRowsPlan(RowGroup):
         """Emit all rows at the insertion point."""
         stored = self.prepare(memory)
 
-        def level(indices: list[Any]) -> None:
+        def level(indices: list[ir.Value]) -> None:
             if len(indices) == len(self.rows):
                 self.emit_row(memory, stored, *indices)
                 return
@@ -31,12 +32,12 @@ class VectorRowsPlan(RowGroup):
 
         level([])
 
-    def emit_row(self, memory: TensorBuffers, stored: set[Any], *indices: Any, limit: Any = None) -> None:
+    def emit_row(self, memory: TensorBuffers, stored: set[ir.Value], *indices: ir.Value, limit: Any = None) -> None:
         """Emit the row at these indices.
 
         With `limit`, a multiple of `steps` or the end, emit only the elements before it.
         """
-        held: dict[Any, Any] = {}
+        held: dict[ir.Value, ir.Value] = {}
         for walk in self.walks:
             sweep = self._sweep(walk, memory, stored, held)
             held.update(sweep.emit(indices, parallel=not self.rows, limit=limit if walk.own else None))
@@ -45,10 +46,10 @@ class VectorRowsPlan(RowGroup):
         """Return the elements that each loop computes at a time."""
         return [self._sweep(walk, memory, set(), {}).step for walk in self.walks if walk.own]
 
-    def _sweep(self, walk: Walk, memory: TensorBuffers, stored: set[Any], held: dict[Any, Any]) -> Sweep:
+    def _sweep(self, walk: Walk, memory: TensorBuffers, stored: set[ir.Value], held: dict[ir.Value, ir.Value]) -> Sweep:
         return Sweep(walk.space, len(self.rows), memory, stored, self.group.machine, walk.reductions, held)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, int | list[int]]:
         return {"rows": list(self.rows), "walks": len(self.walks)}
 
 

@@ -162,7 +162,7 @@ class _VectorEmitter:
         return for_loop(0, extent, 1, lambda i, *held: self._reduce(step, [*done, i], list(held)), totals)
 
     def _finish(
-        self, indices: list[int | ir.Value], totals: list[Any], lanes: int, active: int, before: Iteration
+        self, indices: list[int | ir.Value], totals: list[ir.Value], lanes: int, active: int, before: Iteration
     ) -> None:
         outputs = self.reduction.block.outputs
         given = {output.value: total for output, total in zip(outputs, totals, strict=True)}

@@ -21,13 +21,13 @@ class ProductInput:
     """An operand of the product, and the casts that the body applies to its element before multiplying."""
 
     operand: OperandView
-    argument: Any
+    argument: ir.Value
     body_ops: tuple[ir.Operation, ...]
     """Operations from the element to the multiplied value; with `yielded` a body that `vector_body` emits."""
     result: Any
 
     @property
-    def yielded(self) -> list[Any]:
+    def yielded(self) -> list[ir.Value]:
         return [self.result]
 
     def emit(self, element: ir.Value, lanes: int) -> Any:
@@ -41,7 +41,7 @@ class MultiplyAdd:
 
     lhs: ProductInput
     rhs: ProductInput
-    accumulate_type: Any
+    accumulate_type: ir.Type
     """Type of the accumulator: that of the block, but f32 for half-precision floats."""
 
 

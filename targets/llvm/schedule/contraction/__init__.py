@@ -24,7 +24,7 @@ class VectorContractionPlan:
         """Emit the kernel at the insertion point."""
         ContractionEmitter(self.plan, memory).emit()
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, int | list[int] | str]:
         return summary(self.plan)
 
 

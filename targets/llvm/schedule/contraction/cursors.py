@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
@@ -64,5 +65,5 @@ class Buffers:
 
     rows: Any
     columns: Any
-    writes: list[Any]
-    reads: list[list[Any]]
+    writes: list[ir.Value]
+    reads: list[list[ir.Value | None]]

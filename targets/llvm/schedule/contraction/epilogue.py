@@ -83,13 +83,15 @@ class Epilogue:
             return False
         return buffer_bytes(buffer.type) > plan.machine.l2_bytes // 2 and plan.depth >= MIN_K_TO_PREFETCH
 
-    def store_results(self, places: TileCursors, piece: ColumnVector, total: Any, seen: dict[Any, Any]) -> None:
+    def store_results(
+        self, places: TileCursors, piece: ColumnVector, total: ir.Value, seen: dict[Any, ir.Value]
+    ) -> None:
         """Emit the elementwise blocks and stores of one vector of accumulators; `seen` caches loads."""
         contraction = self.plan.contraction
         result = contraction.block.outputs[0]
         values = {result.value: convert_accumulator(total, result.element_type)}
         for s, stage in enumerate(contraction.stages):
-            env: dict[Any, Any] = {}
+            env: dict[ir.Value, ir.Value] = {}
             for a, (argument, cursor) in enumerate(zip(stage.block.index_arguments, places.indices[s], strict=True)):
                 if stage.block.uses_index(a):
                     env[argument] = self._index(cursor, piece)
@@ -106,7 +108,7 @@ class Epilogue:
         for (value, _), buffer, cursor in zip(contraction.writes, self.buffers.writes, places.writes, strict=True):
             self.code.store_vector(splat(values[value], piece.lanes), buffer, cursor.position(piece.offset), piece)
 
-    def _index(self, cursor: Cursor, piece: ColumnVector) -> Any:
+    def _index(self, cursor: Cursor, piece: ColumnVector) -> ir.Value:
         """Emit the index of an epilogue block's axis: one for the vector, or one per lane."""
         stride = cursor.form.stride(self.plan.lane_axis)
         if stride == 0:

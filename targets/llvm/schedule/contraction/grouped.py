@@ -136,7 +136,7 @@ def widened_bytes(value: Any, is_unsigned: bool) -> Any:
     return create("arith.extui" if is_unsigned else "arith.extsi", kind, value)
 
 
-def flipped(code: Code, value: Any) -> Any:
+def flipped(code: Code, value: ir.Value) -> ir.Value:
     """Flip the sign bit of int8 elements."""
     byte = ir.IntegerAttr.get(ir.IntegerType.get_signless(8), SIGN)
     return create("arith.xori", value.type, value, code.splat_constant(value.type.shape[0], byte))
@@ -220,12 +220,12 @@ class GroupedPanelCopy(PanelCopy):
         if whole < axis.extent:
             square(whole, axis.extent - whole, elements - whole * size)
 
-    def _put(self, value: Any, write: Cursor, piece: ColumnVector) -> None:
+    def _put(self, value: ir.Value, write: Cursor, piece: ColumnVector) -> None:
         lanes = piece.lanes * self.group.size
         position = write.position(piece.offset * self.group.size)
         self.code.store_vector(value, self.panel, position, ColumnVector(0, lanes, lanes))
 
 
-def _interleaved(first: Any, second: Any) -> Any:
+def _interleaved(first: ir.Value, second: ir.Value) -> ir.Value:
     kind = ir.VectorType.get([2 * first.type.shape[0]], first.type.element_type)
     return create("vector.interleave", kind, first, second)

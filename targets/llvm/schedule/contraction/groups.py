@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr
@@ -41,7 +40,7 @@ class DotGroup:
     """Whether `pack-weights` has stored the column operand in groups."""
     tail: int = 0
     """Elements in the last group, if it is partial."""
-    step: Any = 0
+    step: int = 0
     """Stride along K of the column operand, if it is not stored in groups."""
 
 

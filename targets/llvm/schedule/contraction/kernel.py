@@ -164,7 +164,7 @@ class ContractionEmitter:
     def _column_loops(self, places: TileCursors, parallel: bool) -> None:
         self._nest(self.plan.column_loops, places, self._panels, parallel)
 
-    def _side(self, side: ContractionOperand) -> Any:
+    def _side(self, side: ContractionOperand) -> ir.Value:
         if side.padded_shape is None and not side.is_converted:
             return self.code.flat(side.access.value)
         group, lanes = self.plan.group, self.plan.lanes
@@ -196,7 +196,7 @@ class ContractionEmitter:
         if ragged is not None and axis.id == ragged.outer:
             parts = [Span(0, axis.extent - 1, 1), Span(axis.extent - 1, axis.extent, 1)]
 
-        def one(i: Any, number: int) -> None:
+        def one(i: ir.Value, number: int) -> None:
             if number == 0:
                 self._nest(inner, places.advance(axis, i), inside, parallel and isinstance(i, int))
             else:
@@ -212,7 +212,7 @@ class ContractionEmitter:
             return
         parts = spans(extent, self.plan.tile_columns)
 
-        def panel(i: Any, number: int) -> None:
+        def panel(i: int | ir.Value, number: int) -> None:
             cut = self.plan.cut(parts[number].size)
             self._panel(places.advance(self.plan.lane_axis, i), cut, parallel and isinstance(i, int))
 
@@ -258,7 +258,7 @@ class ContractionEmitter:
             return
         parts = self.row_spans()
 
-        def tile(i: Any, number: int) -> None:
+        def tile(i: int | ir.Value, number: int) -> None:
             span, is_edge = parts[number]
             first = span.start if is_edge and isinstance(span.start, int) else None
             self.tiles.emit(places.advance(axis, i), Extent(span.size, cut, first))
@@ -273,7 +273,7 @@ class ContractionEmitter:
         """Emit tiles of a dynamic number of rows."""
         for tiles in self.open_tiles():
 
-            def tile(first: Any, size: int = tiles.size) -> None:
+            def tile(first: ir.Value, size: int = tiles.size) -> None:
                 self.tiles.emit(places.advance(axis, first), Extent(size, cut))
 
             # The rest for smaller tiles is not worth dividing.

@@ -66,7 +66,7 @@ def open_tiles(count: ir.Value, size: int, smaller: Sequence[int] = SMALLER) -> 
     return found
 
 
-def _constant(value: int) -> Any:
+def _constant(value: int) -> ir.Value:
     return emit_constant(value, ir.IndexType.get())
 
 

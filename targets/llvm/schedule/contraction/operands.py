@@ -6,7 +6,6 @@ import operator
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -63,7 +62,7 @@ class ContractionOperand:
     edge: WindowIndex | None = None
     """The window whose products out of bounds are skipped tile by tile."""
 
-    def needs_cast(self, kind: Any) -> bool:
+    def needs_cast(self, kind: ir.Type) -> bool:
         """Return whether an element must be converted to this type before the product."""
         return bool(self.factor.body_ops) or self.access.element_type != kind
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -180,7 +179,7 @@ class RegisterTilePlan:
 
 
 def plan_register_tile(
-    contraction: Contraction, machine: Machine, constants: Collection[Any] = ()
+    contraction: Contraction, machine: Machine, constants: Collection[ir.Value] = ()
 ) -> RegisterTilePlan | Decline:
     """Plan a contraction, or decline it for register tiles.
 
