@@ -96,14 +96,15 @@ def resize(node: Node) -> ir.Value:
 
 
 def _is_of_run_time(node: Node) -> bool:
-    """Return whether scales, a region, or sizes that keep the aspect ratio are run-time values."""
+    """Return whether scales or a region are run-time values, or sizes that keep an aspect ratio: the data's too."""
 
     def is_open(index: int) -> bool:
         return node.has(index) and node.value(index).known is None and node.type(index).elements != 0
 
     crops = node.attr.str("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
     keeps = node.attr.str("keep_aspect_ratio_policy", "stretch") != "stretch"
-    return is_open(SCALES) or (crops and is_open(ROI)) or (keeps and is_open(SIZES))
+    keeps = keeps and node.has(SIZES) and node.type(SIZES).elements != 0
+    return is_open(SCALES) or (crops and is_open(ROI)) or (keeps and (is_open(SIZES) or not node.type(0).is_static))
 
 
 def _resize_of_run_time(node: Node, axes: list[int]) -> ir.Value:
@@ -215,7 +216,7 @@ def _keeping_aspect(node: Node, axes: list[int], sizes: Sequence[Dim], policy: s
     x = node.type(0)
     pairs = [(size, x.shape[axis]) for axis, size in zip(axes, sizes, strict=True)]
     if not all(isinstance(size, int) and isinstance(old, int) and old for size, old in pairs):
-        raise NodeError(f"attribute 'keep_aspect_ratio_policy' = '{policy}' needs known sizes, got {x}")
+        raise NodeError(f"attribute 'keep_aspect_ratio_policy' = '{policy}' needs sizes other than 0, got {x}")
     ratios = [size / old for size, old in pairs]  # type: ignore[operator]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
     shape, scales = list(x.shape), [1.0] * x.rank

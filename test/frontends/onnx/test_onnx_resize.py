@@ -66,6 +66,21 @@ def test_policies(policy: str) -> None:
     same(given, [{"sizes": np.int64([3, 9])}], axes=[2, 3], keep_aspect_ratio_policy=policy)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+def test_policies_of_dynamic_images(policy: str, mode: str) -> None:
+    """Known sizes for images of any size: how large the result is depends on the image."""
+    sizes = {"sizes": np.array([16, 20], np.int64)}
+    made = model({"x": X}, sizes, mode=mode, axes=[2, 3], keep_aspect_ratio_policy=policy)
+    for axis, name in ((0, "batch"), (2, "h"), (3, "w")):
+        made.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = name
+    f, reference = mirlo.compile(made), ReferenceEvaluator(made)
+    assert f.outputs[0].shape[:2] == ("batch", 2)
+    for shape in ((1, 2, 8, 9), (2, 2, 30, 50), (1, 2, 17, 5), (1, 2, 16, 20)):
+        x = np.random.default_rng(1).random(shape, np.float32)
+        np.testing.assert_allclose(f(x), reference.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
+
+
 def test_regions() -> None:
     x = X
     roi = np.float32([0, 0, 0.2, 0.1, 1, 1, 0.9, 1.2])
