@@ -51,7 +51,7 @@ class Quantization:
 
 
 @dataclass(frozen=True)
-class QuantizedWeights:
+class NbitsWeights:
     """The inputs of MatMulNBits: bytes [N, blocks, bytes of a block], scales [N, blocks], packed zero points."""
 
     packed: np.ndarray
@@ -59,7 +59,7 @@ class QuantizedWeights:
     zeros: np.ndarray | None
 
 
-def quantize_weights(weights: np.ndarray, how: Quantization) -> QuantizedWeights:
+def quantize_weights(weights: np.ndarray, how: Quantization) -> NbitsWeights:
     """Quantize the columns of a matrix [K, N]."""
     rows, columns = weights.shape
     blocks = -(-rows // how.block)
@@ -75,7 +75,7 @@ def quantize_weights(weights: np.ndarray, how: Quantization) -> QuantizedWeights
         codes[at], scales[at], zeros[at] = _quantized(x.reshape(len(part), blocks, how.block), how)
     packed = _packed(codes.reshape(columns, -1), how.bits).reshape(columns, blocks, -1)
     scales = scales.astype(weights.dtype)
-    return QuantizedWeights(packed, scales, None if how.symmetric else _packed(zeros, how.bits))
+    return NbitsWeights(packed, scales, None if how.symmetric else _packed(zeros, how.bits))
 
 
 def _packed(values: np.ndarray, bits: int) -> np.ndarray:

@@ -34,7 +34,7 @@ _BYTES = re.compile(r"(\d{1,12})(B|K|M|G|KB|MB|GB|KiB|MiB|GiB)?")
 
 
 @dataclass(frozen=True)
-class Options:
+class LlvmOptions:
     """The processor that code is made for, and what schedules assume of it."""
 
     processor: Processor
@@ -49,7 +49,7 @@ class Options:
 
 
 @cache
-def parse_options(text: str = "") -> Options:
+def parse_options(text: str = "") -> LlvmOptions:
     """Parse the options in braces; without any, describe this machine."""
     given = _split(text)
     cpu = given.get("cpu", NATIVE)
@@ -72,7 +72,7 @@ def parse_options(text: str = "") -> Options:
         machine = _with_caches(machine_of(processor), machine)
     sizes = {f"{name}_bytes": _bytes(name, given[name]) for name in ("l1", "l2", "l3") if name in given}
     threads = _threads(given["threads"]) if "threads" in given else None
-    return Options(processor, replace(machine, **sizes), threads)  # type: ignore[arg-type]
+    return LlvmOptions(processor, replace(machine, **sizes), threads)  # type: ignore[arg-type]
 
 
 def planning_options(text: str) -> str:
