@@ -309,4 +309,4 @@ def test_reduced_models_on_an_emulated_aarch64(name: str, tmp_path: Path) -> Non
         runner=[emulated_aarch64.EMULATOR], weights="embed",
     )  # fmt: skip
     for found, wanted in zip(program.run(inputs, 1, 1), executable.run(inputs).values(), strict=True):
-        assert np.abs(found - wanted).max() <= 1e-6 * np.abs(wanted).max()
+        assert np.abs(found - wanted).max() <= 3e-6 * np.abs(wanted).max()
