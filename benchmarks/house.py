@@ -62,13 +62,7 @@ class House:
         docstrings = [text for node in self._functions if (text := ast.get_docstring(node))]
         imperative = sum(is_imperative(text) for text in docstrings)
         found["imperative docstrings of functions"] = f"{imperative} of {len(docstrings)}"
-        names = Counter(
-            n.name
-            for tree in self.trees.values()
-            for n in ast.walk(tree)
-            if isinstance(n, ast.ClassDef) and n.name[0] != "_"
-        )
-        found["class names used twice"] = sum(count > 1 for count in names.values())
+        found["class names used twice"] = len(self.repeated_class_names)
         found[f"functions over {LONG} lines"] = sum((n.end_lineno or 0) - n.lineno > LONG for n in self._functions)
         return found
 
@@ -82,6 +76,16 @@ class House:
             near = {name if name in modules else name.rpartition(".")[0] for name in names}
             found[module] = {name for name in near if name in modules and name != module}
         return found
+
+    @cached_property
+    def repeated_class_names(self) -> dict[str, list[str]]:
+        """The names that several public classes have, with the files of these."""
+        files: dict[str, list[str]] = {}
+        for path, tree in self.trees.items():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef) and node.name[0] != "_":
+                    files.setdefault(node.name, []).append(path.relative_to(self.root).as_posix())
+        return {name: found for name, found in files.items() if len(found) > 1}
 
     @cached_property
     def _functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 from commands import ROOT, output_of, python
 
 import mirlo
+from mirlo.benchmarks.house import House
 
 
 def test_types_of_lazy_names_are_those_that_are_imported() -> None:
@@ -35,3 +37,10 @@ def test_the_package_is_found_by_name_in_a_clone() -> None:
     script = "import sys; sys.path.insert(0, 'src'); from importlib.machinery import PathFinder as P\n"
     found = output_of(python("-c", script + "print(P.find_spec('mirlo', ['src']).origin)", cwd=ROOT)).strip()
     assert Path(ROOT / found).resolve() == ROOT / "__init__.py"
+
+
+def test_class_names_are_used_once() -> None:
+    repeated = House(ROOT).repeated_class_names
+    assert "Executable" not in repeated
+    if repeated:
+        warnings.warn(f"class names that several classes have: {repeated}", stacklevel=1)
