@@ -46,7 +46,7 @@ def steps(
                 )
             if output:
                 producer[output] = step.index
-    before = defined.union(outer)
+    before = defined.union(outer).difference(producer)  # what this graph makes hides names of the graphs around it
     for name in wanted:
         if name not in producer and name not in before:
             raise OnnxImportError(f"{model}: output '{name}' is made by no node: {nearest(name, [*producer, *before])}")

@@ -146,3 +146,14 @@ def test_tensors_in_parts_for_others(target):
     with pytest.raises(InputError, match="n = 4294967296"):
         function(big, big.reshape(1, 2**32, 0))
     assert function(np.ones((2, 1, 3), np.float32), np.ones((1, 4, 3), np.float32)) == 48
+
+
+@pytest.mark.parametrize("step", [2**63 - 1, 2**61, -(2**63) + 1, -(2**63), 2])
+def test_slices_with_extreme_steps(step):
+    """A step beyond the size takes one element: the length of the slice must not overflow."""
+    node = helper.make_node("Slice", ["x", "s", "e", "a", "d"], ["y"], name="sliced")
+    inputs = [("x", FLOAT, ["n", 4]), *((name, INT64, [1]) for name in "sead")]
+    function = mirlo.compile(_model([node], inputs), cache=False)
+    start, end = (0, 3) if step > 0 else (2, -(2**63))
+    found = function.run({"x": X, "s": _sizes(start), "e": _sizes(end), "a": _sizes(0), "d": _sizes(step)})["y"]
+    np.testing.assert_array_equal(found, X[0:3:2] if step == 2 else X[start : start + 1])

@@ -97,7 +97,7 @@ CASES: dict[str, SizeCase] = {
     "Trilu": SizeCase({"x": X, "s": _int(1)}, is_cheap=True),
     "CenterCropPad": SizeCase({"x": X, "s": _ints(2, 2)}),
     "HannWindow": SizeCase({"s": _int(7)}),
-    "BlackmanWindow": SizeCase({"s": _int(7)}),
+    "BlackmanWindow": SizeCase({"s": _int(7)}, is_compared=False),  # its ends cancel, but for rounding
     "AffineGrid": SizeCase({"t": np.ones((1, 2, 3), np.float32), "s": _ints(1, 1, 2, 3)}, opset=20),
     "ReverseSequence": SizeCase(
         {"x": X, "s": _ints(1, 2, 3, 1)}, is_compared=False, attributes={"batch_axis": 1, "time_axis": 0}
@@ -182,7 +182,7 @@ def _changed(usual: np.ndarray, with_sum: bool, rng: Any) -> np.ndarray:
     """Change some values; with sums over many elements, sizes are small or far too large."""
     flat = usual.copy().reshape(-1)
     large = [number for number in LARGE if not with_sum or abs(number) >= 2**61]
-    floats = [number for number in FLOATS if not with_sum or not 100 < abs(number) < 1e17]
+    floats = [number for number in FLOATS if not with_sum or not 100 < abs(number) < 2.0**61]
     for place in range(flat.size):
         if rng.random() < 0.3:
             continue

@@ -81,6 +81,8 @@ def _unrolled(node: Node, body: Any, carried: list[AnyValue]) -> list[Any] | Non
         condition, *results = node.builder.branch(body, given, f"{done}/")
         if not isinstance(condition, TensorValue) or not condition.is_constant:
             return None
+        if condition.type.elements != 1:
+            raise NodeError(f"the body's condition '{condition.name}' must be one bool, got {condition.type}")
         going = bool(condition.known)
         carried = results[: len(carried)]
         for sequence, value in zip(collected, results[len(carried) :], strict=True):

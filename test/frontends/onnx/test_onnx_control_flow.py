@@ -221,3 +221,28 @@ def test_branches_of_different_shapes(doubled: bool) -> None:
     expected = 2 * np.maximum(np.concatenate([x, x]), 0) if doubled else -2 * x
     np.testing.assert_array_equal(y, expected)
     np.testing.assert_allclose(s, expected.sum(1))
+
+
+def test_names_of_a_branch_hide_those_around_it() -> None:
+    """A node of a branch that makes a name of the outer graph again is the one that the branch reads."""
+    hidden = helper.make_graph([node("Neg", "x", "h"), node("Exp", "h", "t")], "then", [], [value("t", F32, None)])
+    other = helper.make_graph([node("Identity", "h", "e")], "else", [], [value("e", F32, None)])
+    nodes = [node("Abs", "x", "h"), node("If", "c", "y", then_branch=hidden, else_branch=other)]
+    model = model_of(nodes, [value("x", F32, [3]), value("c", BOOL, [])], ["y"])
+    x = np.array([1, -2, 3], np.float32)
+    compiled = mirlo.compile(model, cache=False)
+    np.testing.assert_allclose(compiled(x, np.array(True)), np.exp(-x), rtol=1e-6)
+    np.testing.assert_array_equal(compiled(x, np.array(False)), np.abs(x))
+
+
+def test_a_condition_of_a_loop_that_is_no_scalar() -> None:
+    body = helper.make_graph(
+        [node("Identity", "v", "o"), node("Identity", "flags", "g")],
+        "body",
+        [value("i", I64, []), value("a", BOOL, []), value("v", F32, [3])],
+        [value("g", BOOL, None), value("o", F32, [3])],
+    )
+    constants = [scalar("trips", 3, np.int64), onnx.numpy_helper.from_array(np.array([True, True]), "flags")]
+    model = model_of([node("Loop", "trips _ x", "y", body=body)], [value("x", F32, [3])], ["y"], constants)
+    with pytest.raises(OnnxImportError, match="condition 'flags' must be one bool"):
+        mirlo.compile(model)
