@@ -16,6 +16,7 @@ from mirlo.driver.stages import PipelineProgress, ReleaseWeights, SaveStages
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.graph.activations import REQUESTED
+from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.memory.weights import RELEASE
 from mirlo.passes.pipeline import Pipeline
@@ -83,6 +84,7 @@ class Compiler:
             target.prepare(self.options)
         pipeline = self._pipeline(module)
         with module.context, ir.Location.unknown():
+            inline_calls(module.operation)
             # Whoever saves stages looks for the pass that did it.
             pipeline.run(module, session, self._instruments(folder), trusting=folder is None)
             self.request.progress("emit")

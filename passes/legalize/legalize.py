@@ -36,6 +36,8 @@ LEGAL = frozenset(
 
 CUSTOM_RULES = "legalize"
 """The session option with a caller's own rules, by operator: tried before all others."""
+SEEN = "legalize seen"
+"""The session option with the operators, and the keys of nodes, that runs of the pass tried rules for."""
 
 MAX_RULE_ITERATIONS = 8
 """Most rounds: rules may emit operators that need rules in turn, and no chain is this long."""
@@ -91,8 +93,11 @@ class Legalize(Pass):
                 break
         conversion.finish()
         session.notes.extend(conversion.records)
+        # A rule for a node may have had its turn in an external module.
+        seen = session.options.setdefault(SEEN, set())
+        seen |= conversion.seen
         for operator in custom:
-            if operator not in conversion.seen:
+            if operator not in seen:
                 why = _target_reason(operator, conversion)
                 session.warning(f"the rule given for '{operator}' was never tried: {why}")
         if not self.partial:

@@ -19,6 +19,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import UNKNOWN, Dim, is_nonnegative, maximum, product, symbols_of
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
+from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.memory.build import PlannedFunction, argument_names
 from mirlo.passes.memory.extents import MAX_BYTES
 from mirlo.passes.memory.layout import Interval, assign_offsets, lower_bound
@@ -58,6 +59,7 @@ class PlanMemory(Pass):
     trusted = True
 
     def run(self, op: ir.OpView, session: Any) -> None:
+        inline_calls(op.operation)
         functions = {ir.StringAttr(f.operation.attributes["sym_name"]).value: f for f in _functions(op)}
         for name, function in functions.items():
             if not is_prim_func(function) and function.operation.regions[0].blocks:
