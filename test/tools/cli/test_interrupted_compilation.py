@@ -14,8 +14,11 @@ from weightless import weightless_model
 
 from mirlo.dialects.context import make_context
 from mirlo.targets.llvm import processes
+from mirlo.targets.llvm.machine_code import CodeSettings
 from mirlo.targets.llvm.processes import CompileTask, compile_all
+from mirlo.targets.llvm.processor import host_processor
 
+SETTINGS = CodeSettings(host_processor())
 TEXT = "func.func @{name}(%x: memref<4xf32>) {{ return }}"
 
 
@@ -59,7 +62,7 @@ def test_an_interrupt_ends_the_processes_and_the_next_compilation_starts_others(
     with make_context():
         before = processes._running(1)
         with pytest.raises(KeyboardInterrupt):
-            compile_all(tasks, 2, jobs=2, meanwhile=interrupt)
+            compile_all(tasks, SETTINGS, jobs=2, meanwhile=interrupt)
         assert before[0].popen.wait(timeout=30) is not None
-        objects = compile_all(tasks, 2, jobs=2)
+        objects = compile_all(tasks, SETTINGS, jobs=2)
     assert len(objects) == 4 and all(objects) and processes._running(1)[0] is not before[0]
