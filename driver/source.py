@@ -27,7 +27,9 @@ class SourceFile:
         except UnicodeDecodeError as error:
             if self.name.lower().endswith(".onnx"):
                 command = f"mirlo import {shell_word(self.name)}"
-                raise FileError(f"{self.name}: an ONNX model, not IR: '{command}' prints the IR of one") from None
+                raise FileError(
+                    f"{self.name}: not IR, but an ONNX model by its name: '{command}' prints the IR of one"
+                ) from None
             raise FileError(f"{self.name}: neither text nor MLIR bytecode: byte {error.start} is not UTF-8") from None
 
     @property

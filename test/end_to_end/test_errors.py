@@ -254,7 +254,10 @@ mirlo-opt: error: unknown pass 'legalise'; did you mean 'legalize'?
 """,
         ),
         ("nothing.mlir --cse", "mirlo-opt: error: cannot read 'nothing.mlir': No such file or directory\n"),
-        ("noise.onnx --cse", "mirlo-opt: error: noise.onnx: neither text nor MLIR bytecode: byte 1 is not UTF-8\n"),
+        (
+            "noise.onnx --cse",
+            "mirlo-opt: error: noise.onnx: not IR, but an ONNX model by its name: 'mirlo import noise.onnx' prints the IR of one\n",
+        ),
     ],
 )
 def test_message_of_mirlo_opt(
