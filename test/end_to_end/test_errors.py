@@ -256,7 +256,8 @@ mirlo-opt: error: unknown pass 'legalise'; did you mean 'legalize'?
         ("nothing.mlir --cse", "mirlo-opt: error: cannot read 'nothing.mlir': No such file or directory\n"),
         (
             "noise.onnx --cse",
-            "mirlo-opt: error: noise.onnx: not IR, but an ONNX model by its name: 'mirlo import noise.onnx' prints the IR of one\n",
+            "mirlo-opt: error: noise.onnx: not IR, but an ONNX model by its name: "
+            "'mirlo import noise.onnx' prints the IR of one\n",
         ),
     ],
 )
