@@ -170,12 +170,9 @@ def _call_of_data(name: str, with_sum: bool, rng: Any) -> ModelCall:
     for each in () if is_usual else case.hostile:
         feeds[each] = _changed(case.feeds[each], with_sum, rng)
     is_cancelled = with_sum and name == "DFT"  # but for rounding, the sum of a period is 0
-    is_small = not is_cancelled and all(
-        np.isfinite(feeds[each]).all() and (np.abs(feeds[each]) <= 64).all() for each in case.hostile
-    )
-    return ModelCall(
-        name, model_of_data(name, with_sum), feeds, is_usual or (case.is_compared and (is_small or case.is_cheap))
-    )
+    is_small = all(np.isfinite(feeds[each]).all() and (np.abs(feeds[each]) <= 64).all() for each in case.hostile)
+    is_known = is_usual or (case.is_compared and (is_small or case.is_cheap))
+    return ModelCall(name, model_of_data(name, with_sum), feeds, is_known and not is_cancelled)
 
 
 def _changed(usual: np.ndarray, with_sum: bool, rng: Any) -> np.ndarray:
