@@ -125,7 +125,7 @@ def test_index_lists_every_page() -> None:
 
 def test_page_of_the_command_lists_every_command() -> None:
     listed = re.findall(r"^\| `mirlo ([a-z-]+)", (DOCS / "mirlo.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(listed) == sorted(COMMANDS)
+    assert set(listed) == set(COMMANDS)
 
 
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
