@@ -121,5 +121,9 @@ def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> Any:
     """Stack scan outputs to one value."""
     if not sequence:
         raise NodeError("the loop has no rounds, so that the shape of what it collects is not known")
-    values = [node.builder.ssa(value) if isinstance(value, (TensorValue, ListValue)) else value for value in sequence]
+    values = []
+    for value in sequence:
+        if not isinstance(value, (TensorValue, ListValue)):
+            raise NodeError(f"what the body collects in each round must be a tensor, got {value.kind}")
+        values.append(node.builder.ssa(value))
     return node.emit("stack", values, axis=axis)

@@ -56,6 +56,8 @@ def test_hostile_structures_are_refused() -> None:
     assert set(report["used"]) == {mutation.__name__.strip("_") for mutation in structure.MUTATIONS}
     branches = structure.judge(185)
     assert branches.state == structure.REFUSED and "'then_branch' gives" in branches.text
+    collected = structure.judge(6037)  # an optional value as a scan output
+    assert collected.state == structure.REFUSED and "must be a tensor, got" in collected.text
 
 
 def test_hostile_sizes_are_refused() -> None:
