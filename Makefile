@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm bench-gpu kit format clean
+.PHONY: run test test-doors lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@path=$$($(BIN)/python -m benchmarks.models $(MODEL) --cache $(MODELS)) && $(BIN)/mirlo run "$$path" --profile
@@ -29,6 +29,11 @@ lit: $(VENV)/ready
 # Tests of a file share what they compile, and stay together.
 pytest: $(VENV)/ready
 	$(BIN)/pytest -q -n $(JOBS) --dist loadfile
+
+# Front ends for other frameworks, which `make test` does not install.
+test-doors: $(VENV)/ready
+	$(BIN)/pip install --quiet --editable '.[test,torch,sklearn]'
+	$(BIN)/pytest -q test/frontends/torch test/frontends/sklearn
 
 # Which lines the tests execute: .cache/coverage/index.html.
 coverage: $(VENV)/ready

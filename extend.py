@@ -13,6 +13,7 @@ from mirlo.dialects.core.op import DialectOp, OpError, operand, operands, option
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir import compute
 from mirlo.dialects.tir.own_intrinsics import define_intrinsic
+from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError
 from mirlo.frontends.onnx.registry import converter
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule
 from mirlo.passes.byoc.connected import several
@@ -34,7 +35,8 @@ from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadCont
 from mirlo.runtime.packed import packed
 
 __all__ = [
-    "Artifact", "Bool", "CodeGenerator", "DialectOp", "Dims", "ElementType", "ExternalArtifact", "Figures",
+    "Artifact", "Bool", "CodeGenerator", "ConvertedModel", "ExampleInputs", "FrontendError",
+    "DialectOp", "Dims", "ElementType", "ExternalArtifact", "Figures",
     "ExternalFunctions", "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext",
     "OpError", "Pass", "PassError", "Pipeline", "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol",
     "Target", "TensorType", "compute", "contraction", "conv_bias_activation", "converter", "decline",

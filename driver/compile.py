@@ -16,6 +16,7 @@ from mirlo.driver.build import build
 from mirlo.driver.garbage import FewerCollections
 from mirlo.driver.model_cache import open_cache
 from mirlo.driver.request import CompileRequest, Progress, Strategies, ignore_progress
+from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, frontend_of
 
 if TYPE_CHECKING:
     from mirlo.driver.strategies import Measured
@@ -53,12 +54,16 @@ def compile(
     placement: str | Mapping[str, Sequence[int]] = "priority",
     specialize: Sequence[Mapping[str, int]] | None = None,
     trust_file: bool = False,
+    args: tuple[Any, ...] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
 ) -> Any:
-    """Compile a model: a path to an ONNX or IR file, an `onnx.ModelProto`, its bytes, or an MLIR module.
+    """Compile a model: a path, bytes, an `onnx.ModelProto`, an MLIR module, or a model of another framework.
 
-    The result is an `Executable`, or a `Program` where the model works on more than tensors of numbers.
-    `target` names what makes the code, or several targets, `["onednn", "llvm"]` or `"onednn,llvm"`: the code generators
-    of the first ones take the parts of the model that their patterns match, the last one compiles the rest.
+    A path leads to an ONNX or IR file. The result is an `Executable`, or a `Program` where the model works on more than
+    tensors of numbers. `target` names what makes the code, or several targets, `["onednn", "llvm"]` or `"onednn,llvm"`:
+    the code generators of the first ones take the parts of the model that their patterns match, the last one compiles
+    the rest.
     `shapes` fixes dynamic dims input by input, `dims` by name in all inputs: `{"batch": 1, "seq": 128}`. `pipeline`
     replaces the target's. `legalize` maps operators (`"relax.softmax"`), or nodes by their names in the model
     (`"node:/encoder/softmax"`), to rules that come before all registered ones, `intrinsics` does so with intrinsics
@@ -79,10 +84,17 @@ def compile(
     nodes that each code generator may have. `specialize` lists sizes of symbolic dims, `[{"batch": 1}, {"batch": 8,
     "sequence": 128}]`: the result has builds for these beside the one for any, and counts the shapes of its calls.
     `trust_file` lets a file of IR name passes that reach outside of the module, and hold code of code generators.
+
+    A module of PyTorch is exported with the example arguments `args` and `kwargs` of its `forward`; `dynamic_shapes` is
+    that of `torch.export`. An estimator of scikit-learn takes rows of data as `args`; an array in the place of `target`
+    is taken for them: `mirlo.compile(estimator, X[:1])`.
     """
     from mirlo.driver.fat import alternatives
     from mirlo.driver.tune.database import open_database
 
+    if args is None and not isinstance(target, str) and hasattr(target, "shape"):
+        args, target = (target,), "llvm"
+    model, params, wrap = _converted(model, params, ExampleInputs(args, kwargs or {}, dynamic_shapes))
     if dims:
         from mirlo.driver.models import fix_dims
 
@@ -98,12 +110,34 @@ def compile(
             raise ValueError("specialize: a model has builds for sizes or for processors, found both")
         from mirlo.driver.fat import compile_fat
 
-        return compile_fat(request, several, _tune_and_build)
+        return wrap(compile_fat(request, several, _tune_and_build))
     if specialize is not None:
         from mirlo.driver.specialize import compile_specialized
 
-        return compile_specialized(request, specialize, _tune_and_build)
-    return _tune_and_build(request)
+        return wrap(compile_specialized(request, specialize, _tune_and_build))
+    return wrap(_tune_and_build(request))
+
+
+def _converted(
+    model: Any, params: ParameterStore | None, example: ExampleInputs
+) -> tuple[Any, Any, Callable[[Any], Any]]:
+    """Return a model in a form that the compiler opens, its weights, and what wraps its executable."""
+    frontend = None if isinstance(model, (str, os.PathLike, bytes)) else frontend_of(model)
+    if frontend is None:
+        if example.given:
+            raise ValueError(
+                f"args, kwargs and dynamic_shapes are for models of other frameworks, found a {type(model).__name__}"
+            )
+        return model, params, lambda executable: executable
+    converted = frontend.convert(model, example)
+    return converted.model, converted.params or params, lambda made: _wrapped(converted, made)
+
+
+def _wrapped(converted: ConvertedModel, made: Any) -> Any:
+    """Return what the front end puts around an executable; a model for another machine is saved as it is."""
+    from mirlo.runtime.unloaded import UnloadedModel
+
+    return made if converted.wrap is None or isinstance(made, UnloadedModel) else converted.wrap(made)
 
 
 def _tune_and_build(request: CompileRequest) -> Executable | Program | UnloadedModel:

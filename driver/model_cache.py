@@ -47,7 +47,8 @@ class CacheKey:
     """The key of a compilation whose result the cache may have."""
 
     cache: Cache
-    model: Path
+    model: Path | None
+    """The model's file; None for a model in memory, which refers to no other files."""
     key: str
 
     def lookup(self) -> Executable | UnloadedModel | None:
@@ -73,7 +74,7 @@ class CacheKey:
         """Store what the model was compiled to. `files` are those that it refers to."""
         from mirlo.runtime.artifact import save
 
-        names = sorted({os.path.relpath(resolved(file), self._folder) for file in files})
+        names = sorted({os.path.relpath(resolved(file), self._folder) for file in files}) if self.model else []
         size = len(artifact.code) + sum(params.get(spec.name).nbytes for spec in artifact.params)
         try:
             full_key = self._full_key(names)
@@ -84,6 +85,7 @@ class CacheKey:
 
     @property
     def _folder(self) -> Path:
+        assert self.model is not None, "a model in memory refers to no files"
         return resolved(self.model).parent
 
     def _full_key(self, names: list[str]) -> str:
@@ -112,8 +114,10 @@ def cache_key(cache: Cache | None, model: Any, target: Target, options: Mapping[
     """Return the key of a compilation; `options` are all arguments of `mirlo.compile` that change the result."""
     if cache is None:
         return Uncacheable("there is no cache")
-    if not isinstance(model, (str, os.PathLike)) or Path(model).suffix.lower() != ".onnx":
-        return Uncacheable("only models in .onnx files are kept whole")
+    digest: str | None = getattr(model, "digest", None)
+    path = Path(model) if isinstance(model, (str, os.PathLike)) else None
+    if digest is None and (path is None or path.suffix.lower() != ".onnx"):
+        return Uncacheable("only models in .onnx files, and those of frameworks, are kept whole")
     if target.fingerprint is None:
         return Uncacheable(f"target '{target.name}' does not say what of the machine its code depends on")
     added = extended(target)
@@ -127,12 +131,12 @@ def cache_key(cache: Cache | None, model: Any, target: Target, options: Mapping[
     except TypeError as error:
         return Uncacheable(f"an option cannot be part of a key: {error}")
     try:
-        digest = digest_of_file(model)
+        digest = digest or digest_of_file(model)
     except OSError as error:
         return Uncacheable(f"the model cannot be read: {error.strerror or error}")
     target_options = str(given.get("target", "")).partition("{")[2].removesuffix("}")
     parts = [digest, target.name, target.fingerprint(target_options), text, compiler_version()]
-    return CacheKey(cache, Path(model), hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40])
+    return CacheKey(cache, path, hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40])
 
 
 def extended(target: Target) -> str | None:

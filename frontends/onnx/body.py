@@ -288,7 +288,8 @@ class Body:
         if signature is not None:
             schema.check(signature, inputs, len(outputs), Attributes(step.proto.attribute).names())
 
-        if not domain and operator in MOVERS and any(value and value.kind.name == STRING for value in inputs):
+        name = f"{domain}.{operator}" if domain else operator
+        if name in MOVERS and any(value and value.kind.name == STRING for value in inputs):
             return moved(operator, inputs, self.any_ssa, lambda places: self._convert(step, places, scope))
 
         def node() -> Node:

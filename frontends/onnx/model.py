@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from mirlo.frontends.onnx.errors import OnnxImportError
 from mirlo.frontends.onnx.old import modernized
@@ -16,7 +19,7 @@ from mirlo.frontends.onnx.wire import slim
 from mirlo.runtime.names import terminal
 
 Source = Any
-"""str | Path | bytes | onnx.ModelProto; `onnx` is imported late, so its type cannot be named here."""
+"""str | Path | bytes | onnx.ModelProto | LoadedModel; `onnx` is imported late, so its type cannot be named here."""
 
 OLDEST_OPSET, NEWEST_OPSET = 7, 28
 """Versions of the default opset that the converters support."""
@@ -45,6 +48,8 @@ class LoadedModel:
     """The model's name in messages: its path, or its graph's name."""
     path: Path | None
     """The model's file, if it has one."""
+    digest: str | None = None
+    """A digest of the whole model, if it is known: models in memory that have one are cached."""
 
     def opsets(self) -> dict[str, int]:
         """Return the version of each imported opset by domain; the default domain is ''."""
@@ -63,6 +68,8 @@ def load(model: Source) -> LoadedModel:
     """Open a model without copying its weights."""
     import onnx
 
+    if isinstance(model, LoadedModel):
+        return model
     if isinstance(model, onnx.ModelProto):
         proto = _checked(model, _graph_name(model))
         name = _graph_name(proto)
@@ -73,6 +80,27 @@ def load(model: Source) -> LoadedModel:
     if isinstance(model, (bytes, bytearray, memoryview)):
         return _parse(memoryview(model).cast("B"), "the model", None)
     raise OnnxImportError(f"a model is a path, bytes or an onnx.ModelProto, got {type(model).__name__}")
+
+
+def load_shared(proto: Any, arrays: Mapping[str, np.ndarray]) -> LoadedModel:
+    """Open an `onnx.ModelProto` whose initializers of these names have their data in arrays, which are not copied."""
+    import hashlib
+
+    data: dict[bytes, memoryview] = {}
+    for tensor in proto.graph.initializer:
+        if tensor.name not in arrays:
+            continue
+        ticket = f"array {len(data)}".encode()
+        data[ticket] = arrays[tensor.name].reshape(-1).view(np.uint8).data
+        for field in ("data_location", "external_data"):
+            tensor.ClearField(field)
+        tensor.raw_data = ticket
+    digest = hashlib.sha256(proto.SerializeToString(deterministic=True))
+    for held in data.values():
+        digest.update(held)
+    proto = _checked(proto, _graph_name(proto))
+    name = _graph_name(proto)
+    return LoadedModel(proto, Weights(name, data, None), name, None, digest.hexdigest())
 
 
 def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:

@@ -17,7 +17,7 @@ MEASURES = frozenset({"Shape", "Size"})
 MOVERS = MEASURES | frozenset({
     "Compress", "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Reshape",
     "ReverseSequence", "Scatter", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
-    "Transpose", "Unsqueeze", "Where",
+    "Transpose", "Unsqueeze", "Where", "ai.onnx.ml.ArrayFeatureExtractor",
 })  # fmt: skip
 
 Convert = Callable[[list["AnyValue | None"]], Sequence["AnyValue | None"]]

@@ -260,6 +260,8 @@ def test_features() -> None:
     same("Imputer", np.int64(X), outputs={"y": TensorProto.INT64}, replaced_value_int64=1, imputed_value_int64s=[9])
     same("FeatureVectorizer", X, grid(40, 2), inputdimensions=[3, 2])
     same("ArrayFeatureExtractor", X, np.int64([2, 0]))
+    words = np.array(["a", "b", "c"], object)
+    same("ArrayFeatureExtractor", words, np.int64([2, 0, 0]), outputs={"y": TensorProto.STRING})
 
 
 def test_encoders() -> None:

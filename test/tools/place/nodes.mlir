@@ -9,7 +9,7 @@
 // CHECK:      func.func private @far_each_0
 // CHECK-NEXT:   "relax.relu"
 // WHY: relax.relu is not on far: far.each matched 1 deep: it costs less elsewhere (node=0)
-// OTHER: 'partition': nodes: expected a target and its nodes such as 'far=0-3+7', found 'unit=1'
+// OTHER: 'partition': nodes: no code generator of the list is 'unit': far
 // RANGE: 'partition': nodes: expected numbers such as '0-3+7', found '3-1' in 'far=3-1'
 func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
   %0 = "relax.relu"(%x) : (tensor<8xf32>) -> tensor<8xf32>

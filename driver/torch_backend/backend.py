@@ -1,0 +1,122 @@
+"""The backend: gradients run eagerly, inference is compiled with the weights as constants.
+
+`aot_autograd` turns a captured graph into one that writes nothing, and puts the writes of arguments and the gradients
+around it. Weights become constants, since only constants are packed when compiling; a call compares their versions.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mirlo.driver.torch_backend.graph import compile_graph
+from mirlo.driver.torch_backend.options import BackendOptions
+from mirlo.runtime.errors import MirloError
+
+
+def mirlo_backend(
+    graph: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
+) -> Callable[..., Any]:
+    """Compile a graph that TorchDynamo captured."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    settings = BackendOptions.parse(options, mode)
+
+    def compile_inference(functional: Any, fake_inputs: Sequence[Any]) -> Any:
+        frozen = _frozen_inputs(functional, example_inputs)
+        return _boxed(_Inference(functional, fake_inputs, frozen, settings))
+
+    def run_training(functional: Any, fake_inputs: Sequence[Any]) -> Any:
+        _warn_of_training()
+        return _boxed(functional)
+
+    compiled: Callable[..., Any] = aot_autograd(
+        fw_compiler=run_training,
+        bw_compiler=lambda functional, fake_inputs: _boxed(functional),
+        inference_compiler=compile_inference,
+    )(graph, example_inputs)
+    return compiled
+
+
+class _Inference:
+    """A graph that is compiled when it is first called, and again when its weights have changed.
+
+    While TorchDynamo captures, it would take the guards of the export for those of the caller's code.
+    """
+
+    def __init__(
+        self, functional: Any, fake_inputs: Sequence[Any], frozen: dict[int, Any], settings: BackendOptions
+    ) -> None:
+        self._functional, self._fake_inputs, self._settings = functional, fake_inputs, settings
+        self._frozen = frozen
+        self._versions: list[tuple[int, int]] = []
+        self._run: Callable[[Sequence[Any]], Any] | None = None
+
+    def __call__(self, *inputs: Any) -> Any:
+        if self._run is None or not (self._settings.frozen or self._is_current(inputs)):
+            self._frozen = {index: inputs[index] for index in self._frozen}
+            self._versions = [(tensor._version, tensor.data_ptr()) for tensor in self._frozen.values()]
+            self._run = self._compiled()
+        return self._run(inputs)
+
+    def _is_current(self, inputs: Sequence[Any]) -> bool:
+        """Return whether the weights are those that the graph was compiled with."""
+        for (index, tensor), (version, address) in zip(self._frozen.items(), self._versions, strict=True):
+            given = inputs[index]
+            if given is not tensor or given._version != version or given.data_ptr() != address:
+                return False
+        return True
+
+    def _compiled(self) -> Callable[[Sequence[Any]], Any]:
+        """Return the function that runs the graph: compiled, or as it is where it cannot be compiled."""
+        try:
+            return compile_graph(self._functional, self._fake_inputs, self._frozen, self._settings.compile_arguments())
+        except MirloError as problem:
+            if self._settings.strict:
+                raise
+            warnings.warn(f"mirlo: a graph runs eagerly: {problem}", stacklevel=2)
+            return lambda inputs: self._functional(*inputs)
+
+
+def _frozen_inputs(functional: Any, real_inputs: Sequence[Any]) -> dict[int, Any]:
+    """Return the inputs that are weights of modules and are not written, by their position."""
+    import torch
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    placeholders = [node for node in functional.graph.nodes if node.op == "placeholder"]
+    if metadata is None or len(placeholders) != len(real_inputs):
+        return {}
+    written = {index for index, info in enumerate(metadata.input_info) if info.mutates_data or info.mutates_metadata}
+    found = {}
+    for index in metadata.static_input_indices:
+        value = real_inputs[index]
+        if index not in written and isinstance(value, torch.Tensor) and not _is_fake(value):
+            found[index] = value
+    return found
+
+
+def _is_fake(tensor: Any) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(tensor, FakeTensor)
+
+
+def _boxed(run: Callable[..., Any]) -> Any:
+    from functorch.compile import make_boxed_func
+
+    return make_boxed_func(run)
+
+
+_warned = False
+
+
+def _warn_of_training() -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn(
+            "mirlo: graphs with gradients run eagerly; call the model under torch.no_grad() to compile it", stacklevel=2
+        )

@@ -1,0 +1,163 @@
+"""A functional graph of ATen operators, compiled."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.driver.compile import compile
+from mirlo.frontends.foreign import ExampleInputs, FrontendError
+from mirlo.frontends.torch.program import convert_program
+from mirlo.frontends.torch.tensors import to_array, to_tensor
+from mirlo.runtime.errors import MirloError
+
+
+@dataclass(frozen=True)
+class CompiledGraph:
+    """The executable of a graph, called with the inputs of the graph."""
+
+    executable: Any
+    inputs: tuple[int, ...]
+    """The positions of the inputs that the executable takes, in its order."""
+    finish: Callable[[list[Any]], list[Any]]
+    """Takes the executable's results, and returns the graph's."""
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run the graph."""
+        results = self.executable(*[to_array(inputs[index]) for index in self.inputs])
+        return self.finish([to_tensor(array) for array in (results if isinstance(results, tuple) else (results,))])
+
+
+def compile_graph(
+    graph: Any, fake_inputs: Sequence[Any], frozen: Mapping[int, Any], arguments: Mapping[str, Any]
+) -> CompiledGraph:
+    """Compile a graph, with the inputs `frozen` as constants."""
+    # In a thread of its own: PyTorch keeps the modes under which a graph runs by thread, and export must have none.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_compile_graph, graph, fake_inputs, frozen, arguments).result()
+
+
+def _compile_graph(
+    graph: Any, fake_inputs: Sequence[Any], frozen: Mapping[int, Any], arguments: Mapping[str, Any]
+) -> CompiledGraph:
+    import torch
+
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            program = _Program(graph, fake_inputs, frozen)
+            converted = convert_program(program.module.eval(), program.example())
+        except MirloError:
+            raise
+        except Exception as error:
+            raise FrontendError(f"the graph cannot be exported: {error}") from error
+    return CompiledGraph(compile(converted.model, **arguments), program.positions, program.finish)
+
+
+class _Program:
+    """A graph made ready for export: weights are attributes, and sizes are those of tensors."""
+
+    def __init__(self, graph: Any, fake_inputs: Sequence[Any], frozen: Mapping[int, Any]) -> None:
+        import copy
+
+        import torch
+
+        self.fake_inputs = fake_inputs
+        self.module = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+        self._nodes = [node for node in self.module.graph.nodes if node.op == "placeholder"]
+        positions = []
+        for index, (node, value) in enumerate(zip(self._nodes, fake_inputs, strict=True)):
+            if index in frozen:
+                self._replace_by_weight(node, index, frozen[index])
+            elif isinstance(value, torch.Tensor):
+                if value.device.type != "cpu":
+                    raise FrontendError(
+                        f"input {index} of the graph is on {value.device}: only the CPU is compiled for"
+                    )
+                positions.append(index)
+        self.positions = tuple(positions)
+        for index, (node, value) in enumerate(zip(self._nodes, fake_inputs, strict=True)):
+            if index not in frozen and not isinstance(value, torch.Tensor):
+                self._replace_size(node, value)
+        self._results = self._take_results()
+        self.module.graph.lint()
+        self.module.recompile()
+
+    def example(self) -> ExampleInputs:
+        """Return tensors that the graph takes, with the sizes that it was captured for, and which dims are dynamic."""
+        import torch
+
+        tensors, rows = [], []
+        for index in self.positions:
+            fake = self.fake_inputs[index]
+            tensors.append(torch.zeros([_hint(dim) for dim in fake.shape], dtype=fake.dtype))
+            dims = [axis for axis, dim in enumerate(fake.shape) if not isinstance(dim, int)]
+            rows.append(dict.fromkeys(dims, torch.export.Dim.DYNAMIC) or None)
+        return ExampleInputs(tuple(tensors), {}, tuple(rows))
+
+    def finish(self, tensors: list[Any]) -> list[Any]:
+        """Return the graph's results: tensors of the executable, sizes among them, and constants."""
+        rest = iter(tensors)
+        made = []
+        for kind, value in self._results:
+            if kind == "constant":
+                made.append(value)
+            else:
+                tensor = next(rest)
+                made.append(tensor if kind == "tensor" else tensor.item())
+        return made
+
+    def _replace_by_weight(self, node: Any, index: int, tensor: Any) -> None:
+        name = f"weight_{index}"
+        self.module.register_buffer(name, tensor.detach())
+        with self.module.graph.inserting_before(node):
+            node.replace_all_uses_with(self.module.graph.get_attr(name))
+        self.module.graph.erase_node(node)
+
+    def _replace_size(self, node: Any, value: Any) -> None:
+        """Replace an input that is a size by the size of a tensor's dim."""
+        import torch
+
+        if not node.users:
+            self.module.graph.erase_node(node)
+            return
+        for index in self.positions:
+            for axis, dim in enumerate(self.fake_inputs[index].shape):
+                if not isinstance(dim, int) and str(dim) == str(value):
+                    with self.module.graph.inserting_after(self._last_placeholder()):
+                        size = self.module.graph.call_function(torch.ops.aten.sym_size.int, (self._nodes[index], axis))
+                    size.meta["val"] = value
+                    node.replace_all_uses_with(size)
+                    self.module.graph.erase_node(node)
+                    return
+        raise FrontendError(f"the graph takes the number '{node.name}', which is the size of no tensor")
+
+    def _last_placeholder(self) -> Any:
+        return [node for node in self.module.graph.nodes if node.op in ("placeholder", "get_attr")][-1]
+
+    def _take_results(self) -> list[tuple[str, Any]]:
+        """Return what each result is, and leave only the computed ones in the graph."""
+        import torch
+
+        output = next(node for node in self.module.graph.nodes if node.op == "output")
+        rows: list[tuple[str, Any]] = []
+        kept = []
+        for value in output.args[0]:
+            if not isinstance(value, torch.fx.Node):
+                rows.append(("constant", value))
+                continue
+            found = value.meta.get("val")
+            rows.append(("tensor" if isinstance(found, torch.Tensor) else "size", None))
+            kept.append(value)
+        output.args = (tuple(kept),)
+        return rows
+
+
+def _hint(dim: Any) -> int:
+    """Return a size for a dim: 0 and 1 would be taken for sizes of their own."""
+    if isinstance(dim, int):
+        return dim
+    return max(int(dim.node.hint), 2) if dim.node.hint is not None else 2

@@ -1,0 +1,82 @@
+"""Models of other frameworks: what a front end for one is, and how it is found.
+
+A front end is an entry point in the group `mirlo.frontends`, named for the top-level package of the objects that it
+opens: `torch`, `sklearn`. A package that adds one needs no more than that line. No framework is imported to find out
+whose an object is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from mirlo.dialects.core.installed import offered
+from mirlo.runtime.errors import MirloError
+
+GROUP = "mirlo.frontends"
+
+
+class FrontendError(MirloError, ValueError):
+    """A model of another framework that cannot be converted, or a front end that does not load."""
+
+
+@dataclass(frozen=True)
+class ExampleInputs:
+    """What the user gives beside the model: arguments of a call, and which of their dims are dynamic."""
+
+    args: tuple[Any, ...] | None = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    dynamic_shapes: Any = None
+    """In the form of the framework."""
+
+    @property
+    def given(self) -> bool:
+        """Return whether the user gave any."""
+        return self.args is not None or bool(self.kwargs) or self.dynamic_shapes is not None
+
+
+@dataclass(frozen=True)
+class ConvertedModel:
+    """A model in a form that Mirlo compiles, and what to put around its executable."""
+
+    model: Any
+    """An ONNX model: a path, bytes, an `onnx.ModelProto` or a `LoadedModel`; or an MLIR module."""
+    wrap: Callable[[Any], Any] | None = None
+    """Takes the executable, and returns an object with the interface of the framework; None for the executable."""
+    params: Any = None
+    """The `ParameterStore` of a module."""
+
+
+class Frontend(Protocol):
+    """Opens the objects of one framework."""
+
+    def convert(self, model: Any, example: ExampleInputs) -> ConvertedModel:
+        """Convert a model; raise `FrontendError` for one that cannot be."""
+
+
+def frontend_of(model: Any) -> Frontend | None:
+    """Return the front end of the framework that a model belongs to, by the classes that its class derives from."""
+    packages = list(dict.fromkeys(base.__module__.partition(".")[0] for base in type(model).__mro__))
+    entries = {entry.name: entry for entry in offered(GROUP)}
+    for package in packages:
+        if package not in entries:
+            continue
+        try:
+            loaded: Frontend = entries[package].load()
+        except ImportError as error:
+            raise FrontendError(f"the front end for {package} does not load: {error}") from error
+        return loaded
+    return None
+
+
+def require_package(package: str, extra: str) -> Any:
+    """Import a package that a front end needs; an error names the extra of Mirlo that installs it."""
+    import importlib
+
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise FrontendError(
+            f"{package} is needed to convert this model: pip install 'mirlo[{extra}]' ({error})"
+        ) from None

@@ -1,0 +1,20 @@
+"""The front end for scikit-learn, and for the libraries whose estimators derive from its classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.frontends.foreign import ConvertedModel, ExampleInputs
+
+
+class _SklearnFrontend:
+    """Opens fitted estimators, transformers and pipelines."""
+
+    def convert(self, model: Any, example: ExampleInputs) -> ConvertedModel:
+        """Convert an estimator."""
+        from mirlo.frontends.sklearn.convert import convert_estimator
+
+        return convert_estimator(model, example)
+
+
+FRONTEND = _SklearnFrontend()

@@ -1,0 +1,122 @@
+"""A compiled estimator: the methods of the estimator that outputs of the model are equal to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.foreign import FrontendError
+
+METHODS = ("predict", "predict_proba", "decision_function", "transform", "score_samples")
+"""Methods of estimators from rows of data to arrays."""
+TOLERANCE = 1e-3
+"""Relative difference within which an output is the result of a method: f32 against f64."""
+
+
+class CompiledEstimator:
+    """An estimator that computes with compiled code.
+
+    It has those of the estimator's methods `predict`, `predict_proba`, `decision_function`, `transform` and
+    `score_samples` that the model computes: each was compared with the estimator's own on the rows of the example.
+    `executable` is the compiled model, `estimator` the original.
+    """
+
+    predict: Callable[[Any], np.ndarray]
+
+    def __init__(self, executable: Any, estimator: Any, rows: Any) -> None:
+        self.executable = executable
+        self.estimator = estimator
+        found = self._outputs(rows)
+        for name in METHODS:
+            expected = _result(estimator, name, rows)
+            if expected is None:
+                continue
+            output = _output_equal_to(expected, found)
+            if output is not None:
+                setattr(self, name, self._method(output, expected))
+            elif name == "predict":
+                raise FrontendError(
+                    f"{type(estimator).__name__}: the converted model does not predict what the estimator does for the "
+                    "rows of the example; its converter does not support how it is set up"
+                )
+
+    def save(self, path: Any) -> None:
+        """Write the compiled model to a `.mirlo` file."""
+        self.executable.save(path)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in METHODS and hasattr(self.__dict__.get("estimator"), name):
+            kind = type(self.estimator).__name__
+            raise AttributeError(f"the compiled model has no output for {name} of {kind}; call estimator.{name}")
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __repr__(self) -> str:
+        return f"<CompiledEstimator of {type(self.estimator).__name__}: {self.executable!r}>"
+
+    def _outputs(self, rows: Any) -> list[np.ndarray]:
+        results = self.executable(*self._inputs(rows))
+        return [np.asarray(array) for array in (results if isinstance(results, tuple) else (results,))]
+
+    def _inputs(self, rows: Any) -> list[Any]:
+        """Return the arrays for the inputs: all data, or a column each."""
+        specs = self.executable.inputs
+        if hasattr(rows, "columns"):
+            columns = [np.asarray(rows[name]).reshape(-1, 1) for name in rows.columns]
+            return [_typed(column, spec) for column, spec in zip(columns, specs, strict=True)]
+        return [_typed(np.asarray(rows), specs[0])]
+
+    def _method(self, index: int, expected: np.ndarray) -> Callable[[Any], np.ndarray]:
+        rest, dtype = expected.shape[1:], expected.dtype
+
+        def compute(rows: Any) -> np.ndarray:
+            result = self._outputs(rows)[index]
+            if not rest and result.ndim == 2 and result.shape[1] == 2:
+                result = result[:, 1]
+            return result.reshape(result.shape[0], *rest).astype(dtype, copy=False)
+
+        return compute
+
+
+def _result(estimator: Any, name: str, rows: Any) -> np.ndarray | None:
+    """Return what a method of the estimator gives for the example; None if it has no such method.
+
+    Some estimators were fitted to f64 and refuse f32.
+    """
+    method = getattr(estimator, name, None)
+    if method is None:
+        return None
+    try:
+        return np.asarray(method(rows))
+    except ValueError:
+        if not isinstance(rows, np.ndarray) or rows.dtype != np.float32:
+            raise
+        return np.asarray(method(rows.astype(np.float64)))
+
+
+def _typed(array: np.ndarray, spec: Any) -> np.ndarray:
+    """Return an array in the type of an input of numbers."""
+    from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
+
+    name = getattr(spec, "dtype", None) or spec.kind.name
+    return np.ascontiguousarray(array, numpy_dtype(name)) if name in ELEMENT_TYPES else array
+
+
+def _output_equal_to(expected: np.ndarray, outputs: list[np.ndarray]) -> int | None:
+    """Return the number of the output that holds these values; of two columns of scores the second counts."""
+    for index, found in enumerate(outputs):
+        if expected.ndim == 1 and found.ndim == 2 and found.shape[1] == 2:
+            found = found[:, 1]
+        if found.size == expected.size and found.shape[:1] == expected.shape[:1] and _close(expected.ravel(), found):
+            return index
+    return None
+
+
+def _close(expected: np.ndarray, found: np.ndarray) -> bool:
+    if expected.dtype.kind not in "fiub" or found.dtype.kind not in "fiub":
+        return bool((expected.astype(str) == found.ravel().astype(str)).all())
+    scale = max(1.0, float(np.abs(expected.astype(float)).max(initial=0)))
+    return bool(
+        np.allclose(found.ravel().astype(float), expected.astype(float), rtol=TOLERANCE, atol=TOLERANCE * scale)
+    )

@@ -1,0 +1,20 @@
+"""The front end for PyTorch: modules, exported programs and their ONNX form. PyTorch is imported when one is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.frontends.foreign import ConvertedModel, ExampleInputs
+
+
+class _TorchFrontend:
+    """Opens `nn.Module`, `ExportedProgram` and `ONNXProgram`."""
+
+    def convert(self, model: Any, example: ExampleInputs) -> ConvertedModel:
+        """Convert a model of PyTorch."""
+        from mirlo.frontends.torch.program import convert_program
+
+        return convert_program(model, example)
+
+
+FRONTEND = _TorchFrontend()

@@ -1,0 +1,170 @@
+"""From a module of PyTorch to an ONNX model that shares its weights."""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, require_package
+from mirlo.frontends.torch.compiled import CompiledModule
+from mirlo.frontends.torch.frozen import FrozenWeights
+from mirlo.frontends.torch.onnx_program import shared_model
+from mirlo.frontends.torch.signature import Signature
+
+
+class TorchImportError(FrontendError):
+    """A model of PyTorch that cannot be converted."""
+
+
+def convert_program(model: Any, example: ExampleInputs) -> ConvertedModel:
+    """Convert an `nn.Module`, an `ExportedProgram` or an `ONNXProgram`."""
+    import torch
+
+    if isinstance(model, torch.nn.Module):
+        model = export(model, example)
+    elif example.given:
+        raise TorchImportError(
+            f"args, kwargs and dynamic_shapes are for an nn.Module, the {type(model).__name__} has its own"
+        )
+    if isinstance(model, torch.export.ExportedProgram):
+        model = functional(model)
+        _require_inference(model)
+        signature = Signature.of(model)
+        frozen = FrozenWeights.of({**dict(model.named_parameters()), **dict(model.named_buffers()), **model.constants})
+        loaded = shared_model(to_onnx(model))
+        return ConvertedModel(loaded, lambda executable: CompiledModule(executable, signature, frozen))
+    if isinstance(model, torch.onnx.ONNXProgram):
+        exported = model.exported_program
+        known = None if exported is None else Signature.of(exported)
+        return ConvertedModel(shared_model(model), lambda executable: CompiledModule(executable, known, None))
+    raise TorchImportError(
+        f"expected an nn.Module, an ExportedProgram or an ONNXProgram, found a {type(model).__name__}: give the module "
+        "that it is made from"
+    )
+
+
+def export(module: Any, example: ExampleInputs) -> Any:
+    """Return the `ExportedProgram` of a module in evaluation mode, without decompositions."""
+    import torch
+
+    if example.args is None and not example.kwargs:
+        raise TorchImportError(
+            "an nn.Module needs example inputs: mirlo.compile(module, args=(tensor,)), with dynamic_shapes= for the "
+            "dims that may change"
+        )
+    if module.training:
+        raise TorchImportError("the module is in training mode: call module.eval() first")
+    if not isinstance(example.args or (), tuple):
+        raise TorchImportError(f"args: expected a tuple of forward's arguments, found a {type(example.args).__name__}")
+    shapes = example.dynamic_shapes
+    if isinstance(shapes, Mapping):
+        shapes = dict(shapes)
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, example.args or (), dict(example.kwargs), dynamic_shapes=shapes)
+    except Exception as error:
+        raise TorchImportError(f"torch.export cannot trace {type(module).__name__}: {error}") from error
+
+
+def _require_inference(program: Any) -> None:
+    """Raise an error for an operator that computes as in training: the exporter would make it one of inference."""
+    for node in program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        for index, argument in enumerate(schema.arguments if schema is not None else ()):
+            if argument.name not in ("train", "training", "use_input_stats"):
+                continue
+            given = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)
+            if given is True:
+                raise TorchImportError(
+                    f"operator '{node.target}' is called with {argument.name}=True: only inference is compiled; call "
+                    "eval() of its module"
+                )
+
+
+def functional(program: Any) -> Any:
+    """Return a program without operators that write their operands: its signature says what it writes."""
+    for node in program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None and schema.is_mutable:
+            return program.run_decompositions({})
+    return program
+
+
+def to_onnx(program: Any) -> Any:
+    """Return the `ONNXProgram` of an exported program."""
+    require_package("onnxscript", "torch")
+    import torch
+
+    with warnings.catch_warnings(), _quiet("torch.onnx"), _without_constant_results(program):
+        warnings.simplefilter("ignore")
+        try:
+            # Mirlo optimizes by itself; the exporter's own rules copy weights, and some change their types.
+            made = torch.onnx.export(program, dynamo=True, verbose=False, optimize=False)
+        except Exception as error:
+            raise TorchImportError(f"torch.onnx cannot convert the program: {_cause(error, program)}") from error
+    if made is None:
+        raise TorchImportError("torch.onnx returned no program")
+    return made
+
+
+@contextmanager
+def _quiet(logger: str) -> Iterator[None]:
+    """Log errors only: what the exporter warns of is handled here."""
+    found = logging.getLogger(logger)
+    level = found.level
+    found.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        found.setLevel(level)
+
+
+@contextmanager
+def _without_constant_results(program: Any) -> Iterator[None]:
+    """Let a program return None in place of numbers, which the exporter does not take; the signature keeps them."""
+    from torch.export.graph_signature import ConstantArgument, OutputSpec
+    from torch.fx import Node
+
+    node, signature = program.graph.output_node(), program.graph_signature
+    results, specs = node.args, list(signature.output_specs)
+    node.args = (tuple(value if isinstance(value, Node) else None for value in results[0]),)
+    signature.output_specs[:] = [
+        OutputSpec(spec.kind, ConstantArgument(spec.arg.name, None), spec.target)
+        if isinstance(spec.arg, ConstantArgument)
+        else spec
+        for spec in specs
+    ]
+    try:
+        yield
+    finally:
+        node.args = results
+        signature.output_specs[:] = specs
+
+
+_NODE = re.compile(r"Error when translating node %(\w+) ")
+
+
+def _cause(error: BaseException, program: Any) -> str:
+    """Return what stopped the exporter: the operator, and the user's line that calls it."""
+    found, name = error, None
+    while found.__cause__ is not None:
+        found = found.__cause__
+        match = _NODE.search(str(found))
+        name = match[1] if match is not None else name
+    text = " ".join(str(found).split()) or type(found).__name__
+    line = None if name is None else _line_of(name, program)
+    return text if line is None else f"{text}; {line}"
+
+
+def _line_of(name: str, program: Any) -> str | None:
+    """Return the line of the user's code that a node of the decomposed program comes from."""
+    for node in program.run_decompositions().graph.nodes:
+        trace = node.meta.get("stack_trace") if node.name == name else None
+        if trace:
+            lines = [line.strip() for line in str(trace).strip().splitlines()]
+            return ": ".join(lines[-2:])
+    return None

@@ -1,0 +1,88 @@
+"""How the arguments and results of `forward` map to the inputs and outputs of the compiled model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.frontends.foreign import FrontendError
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The structure of a module's arguments and results."""
+
+    arguments: Any
+    """The `TreeSpec` of `(args, kwargs)`."""
+    constants: tuple[Any, ...]
+    """By leaf of the arguments: `TENSOR`, or the value that was compiled in."""
+    results: Any
+    """The `TreeSpec` of the result."""
+    outputs: tuple[Any, ...]
+    """By leaf of the result: `TENSOR` for the next output of the model, or a constant."""
+
+    @staticmethod
+    def of(program: Any) -> Signature:
+        """Return the signature of an exported program; what writes its inputs or its state is an error."""
+        from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+
+        spec = program.graph_signature
+        written = [out.target for out in spec.output_specs if out.kind == OutputKind.BUFFER_MUTATION]
+        if written:
+            raise FrontendError(
+                f"the module writes its buffer '{written[0]}' when it is called; compiled models keep no state"
+            )
+        written = [out.target for out in spec.output_specs if out.kind == OutputKind.USER_INPUT_MUTATION]
+        if written:
+            raise FrontendError(
+                f"the module writes its argument '{written[0]}'; compiled models leave their inputs unchanged: return "
+                "the new value"
+            )
+        constants = tuple(
+            entry.arg.value if isinstance(entry.arg, ConstantArgument) else TENSOR
+            for entry in spec.input_specs
+            if entry.kind == InputKind.USER_INPUT
+        )
+        outputs = tuple(
+            entry.arg.value if isinstance(entry.arg, ConstantArgument) else TENSOR
+            for entry in spec.output_specs
+            if entry.kind == OutputKind.USER_OUTPUT
+        )
+        return Signature(program.call_spec.in_spec, constants, program.call_spec.out_spec, outputs)
+
+    def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """Return the tensors among the arguments of a call; others must be what the model was compiled with."""
+        from torch.utils import _pytree as pytree
+
+        leaves, found = pytree.tree_flatten((args, kwargs))
+        if found != self.arguments:
+            raise FrontendError(
+                f"the arguments have another structure than those that the model was compiled with: expected "
+                f"{self.arguments}, found {found}"
+            )
+        made = []
+        for index, (leaf, constant) in enumerate(zip(leaves, self.constants, strict=True)):
+            if constant is TENSOR:
+                made.append(leaf)
+            elif leaf != constant:
+                raise FrontendError(f"argument {index}: the model was compiled with {constant!r}, found {leaf!r}")
+        return made
+
+    def result(self, tensors: list[Any]) -> Any:
+        """Return the result of `forward` that consists of these tensors."""
+        from torch.utils import _pytree as pytree
+
+        rest = iter(tensors)
+        leaves = [next(rest) if constant is TENSOR else constant for constant in self.outputs]
+        return pytree.tree_unflatten(leaves, self.results)
+
+
+class _Tensor:
+    """The type of `TENSOR`."""
+
+    def __repr__(self) -> str:
+        return "tensor"
+
+
+TENSOR = _Tensor()
+"""Stands for a tensor among the leaves of arguments and results."""

@@ -1,0 +1,45 @@
+"""Tensors of PyTorch as numpy arrays over the same memory, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_CARRIERS = {1: "uint8", 2: "int16"}
+"""By size, the types that carry low-precision floats, which numpy does not have, between the two."""
+
+
+def to_array(tensor: Any) -> np.ndarray:
+    """Return the elements of a CPU tensor as an array over its memory."""
+    import torch
+
+    tensor = tensor.detach()
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    name = _ml_dtypes_name(tensor.dtype)
+    if name is None:
+        array: np.ndarray = tensor.numpy()
+        return array
+    import ml_dtypes
+
+    carrier = getattr(torch, _CARRIERS[tensor.element_size()])
+    carried: np.ndarray = tensor.view(carrier).numpy().view(getattr(ml_dtypes, name))
+    return carried
+
+
+def to_tensor(array: np.ndarray) -> Any:
+    """Return a tensor over the memory of an array that Mirlo made."""
+    import torch
+
+    try:
+        return torch.from_numpy(array)
+    except TypeError:  # a type of ml_dtypes
+        carrier = array.view(np.dtype(_CARRIERS[array.dtype.itemsize]))
+        return torch.from_numpy(carrier).view(getattr(torch, array.dtype.name))
+
+
+def _ml_dtypes_name(dtype: Any) -> str | None:
+    """Return the name in ml_dtypes of an element type that numpy does not have."""
+    name = str(dtype).removeprefix("torch.")
+    return name if name == "bfloat16" or name.startswith("float8") else None

@@ -1,0 +1,181 @@
+"""`torch.compile(backend="mirlo")`: each test fails with a backend that compiles a captured graph as it comes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
+pytest.importorskip("onnxscript", reason="needs onnxscript: make test-doors")
+
+from mirlo.driver.torch_backend import graph as graphs  # noqa: E402
+
+STRICT = {"strict": True, "cache": False}
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the graphs that the test compiles."""
+    made: list[Any] = []
+    compile_graph = graphs._compile_graph
+    monkeypatch.setattr(graphs, "_compile_graph", lambda *given: made.append(compile_graph(*given)) or made[-1])
+    return made
+
+
+def _net() -> Any:
+    return torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.BatchNorm1d(128), torch.nn.ReLU(), torch.nn.Linear(128, 8)
+    ).eval()
+
+
+def test_one_build_serves_all_batches(built: list[Any]) -> None:
+    net = _net()
+    compiled = torch.compile(net, backend="mirlo", options=STRICT, dynamic=True)
+    with torch.no_grad():
+        for rows in (4, 7, 33):
+            x = torch.randn(rows, 64)
+            torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-5)
+    assert len(built) == 1
+
+
+def test_weights_are_constants(built: list[Any]) -> None:
+    net = _net()
+    with torch.no_grad():
+        torch.compile(net, backend="mirlo", options=STRICT)(torch.randn(4, 64))
+    assert len(built[0].inputs) == 1
+
+
+@pytest.mark.parametrize("change", ["in place", "state dict", "data"])
+def test_changed_weights_are_seen(change: str) -> None:
+    net, x = _net(), torch.randn(4, 64)
+    compiled = torch.compile(net, backend="mirlo", options=STRICT)
+    with torch.no_grad():
+        compiled(x)
+        if change == "in place":
+            net[0].weight.mul_(2)
+        elif change == "state dict":
+            net.load_state_dict({name: value * 2 for name, value in net.state_dict().items()})
+        else:
+            net[0].weight.data = net[0].weight.data * 2
+        torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-5)
+
+
+def test_writes_of_arguments_reach_the_caller() -> None:
+    compiled = torch.compile(lambda x: x.add_(1) * 2, backend="mirlo", options=STRICT)
+    x = torch.zeros(5)
+    with torch.no_grad():
+        result = compiled(x)
+    assert x.tolist() == [1] * 5 and result.tolist() == [2] * 5
+
+
+def test_operators_in_training_mode_run_eagerly() -> None:
+    """The exporter would compute the norm of a batch by the running statistics."""
+    net, other = torch.nn.BatchNorm1d(8), torch.nn.BatchNorm1d(8)
+    compiled = torch.compile(net, backend="mirlo")
+    with torch.no_grad(), pytest.warns(UserWarning, match="training=True: only inference is compiled"):
+        for _ in range(3):
+            x = torch.randn(16, 8)
+            torch.testing.assert_close(compiled(x), other(x), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(net.running_mean, other.running_mean)
+
+
+def test_buffers_that_the_module_writes_are_no_constants() -> None:
+    class Counter(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x: Any) -> Any:
+            self.count.add_(1)
+            return x + self.count
+
+    net = Counter()
+    compiled = torch.compile(net, backend="mirlo", options=STRICT)
+    with torch.no_grad():
+        assert [compiled(torch.zeros(2)).tolist() for _ in range(3)] == [[1, 1], [2, 2], [3, 3]]
+    assert net.count.item() == 3
+
+
+def test_gradients_are_those_of_eager(built: list[Any]) -> None:
+    net, other = _net(), _net()
+    other.load_state_dict(net.state_dict())
+    compiled, x = torch.compile(net, backend="mirlo", options=STRICT), torch.randn(4, 64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = compiled(x)
+    assert result.requires_grad and not built
+    result.sum().backward()
+    other(x).sum().backward()
+    torch.testing.assert_close(net[0].weight.grad, other[0].weight.grad)
+
+
+def test_sizes_in_arithmetic_and_results() -> None:
+    def scaled(x: Any) -> Any:
+        return x.reshape(x.shape[0] * 2, 32) * x.shape[0], x.shape[0] + 1
+
+    compiled = torch.compile(scaled, backend="mirlo", options=STRICT, dynamic=True)
+    with torch.no_grad():
+        for rows in (4, 7):
+            found, expected = compiled(torch.ones(rows, 64)), scaled(torch.ones(rows, 64))
+            torch.testing.assert_close(found[0], expected[0])
+            assert found[1] == expected[1]
+
+
+def test_graph_breaks() -> None:
+    def broken(x: Any) -> Any:
+        y = x * 2
+        torch._dynamo.graph_break()
+        return y + 1
+
+    with torch.no_grad():
+        assert torch.compile(broken, backend="mirlo", options=STRICT)(torch.ones(3)).tolist() == [3] * 3
+
+
+def test_unsupported_operators_run_eagerly_and_are_named() -> None:
+    def unsupported(x: Any) -> Any:
+        return torch.linalg.eigvals(x @ x.T).real
+
+    x = torch.eye(3)
+    with torch.no_grad():
+        with pytest.warns(UserWarning, match="a graph runs eagerly: .*aten.linalg_eig.*eigvals"):
+            assert torch.compile(unsupported, backend="mirlo")(x).tolist() == [1] * 3
+        torch._dynamo.reset()
+        with pytest.raises(Exception, match="linalg_eig"):
+            torch.compile(unsupported, backend="mirlo", options=STRICT)(x)
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"mode": "max-autotune"}, "mode='max-autotune' is for Inductor"),
+        ({"options": {"thread": 1}}, "has no option 'thread'; nearest: 'threads'"),
+    ],
+)
+def test_options_that_do_not_apply_are_errors(given: Any, message: str) -> None:
+    with pytest.raises(Exception, match=message), torch.no_grad():
+        torch.compile(_net(), backend="mirlo", **given)(torch.randn(4, 64))
+
+
+def test_entry_point_is_listed_without_being_imported() -> None:
+    code = (
+        "import sys, torch\n"
+        "assert 'mirlo' in torch._dynamo.list_backends(exclude_tags=())\n"
+        "assert 'mirlo.driver.torch_backend' not in sys.modules\n"
+        "with torch.no_grad(): print(torch.compile(lambda x: x + 1, backend='mirlo')(torch.ones(3)))\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "tensor([2., 2., 2.])\n"
