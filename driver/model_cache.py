@@ -32,7 +32,7 @@ MIN_COMPILE_SECONDS = 0.2
 """Models that compile faster are not cached."""
 _LIBRARIES = ("torch-mlir", "mlir-python-bindings", "numpy", "onnx", "ml_dtypes", "llvmlite")
 _FOLDERS = ("dialects", "frontends", "passes", "targets", "runtime", "driver")
-_GROUPS = ("mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.loaders")
+_GROUPS = ("mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.loaders", "mirlo.frontends")
 
 
 @dataclass(frozen=True)

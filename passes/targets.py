@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.installed import offered
 from mirlo.passes.figures import Figures
 from mirlo.passes.rules import DEFAULT, Rule
 from mirlo.runtime.errors import MirloError
 
 if TYPE_CHECKING:
+    from mirlo.dialects.bindings import ir
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.cache import Cache
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.frontends.torch.frozen import FrozenWeights
-from mirlo.frontends.torch.signature import TENSOR, Signature
+from mirlo.frontends.torch.signature import TENSOR, ModuleSignature
 from mirlo.frontends.torch.tensors import to_array, to_tensor
 
 
@@ -16,7 +16,7 @@ class CompiledModule:
     else is the executable's: call it with arrays, `run`, `profile`, `save`.
     """
 
-    def __init__(self, executable: Any, signature: Signature | None, frozen: FrozenWeights | None) -> None:
+    def __init__(self, executable: Any, signature: ModuleSignature | None, frozen: FrozenWeights | None) -> None:
         self.executable = executable
         self._signature = signature
         self._frozen = frozen

@@ -13,7 +13,7 @@ from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError
 from mirlo.frontends.torch.compiled import CompiledModule
 from mirlo.frontends.torch.frozen import FrozenWeights
 from mirlo.frontends.torch.onnx_program import shared_model
-from mirlo.frontends.torch.signature import Signature
+from mirlo.frontends.torch.signature import ModuleSignature
 
 
 class TorchImportError(FrontendError):
@@ -33,13 +33,13 @@ def convert_program(model: Any, example: ExampleInputs) -> ConvertedModel:
     if isinstance(model, torch.export.ExportedProgram):
         model = functional(model)
         _require_inference(model)
-        signature = Signature.of(model)
+        signature = ModuleSignature.of(model)
         frozen = FrozenWeights.of({**dict(model.named_parameters()), **dict(model.named_buffers()), **model.constants})
         loaded = shared_model(to_onnx(model))
         return ConvertedModel(loaded, lambda executable: CompiledModule(executable, signature, frozen))
     if isinstance(model, torch.onnx.ONNXProgram):
         exported = model.exported_program
-        known = None if exported is None else Signature.of(exported)
+        known = None if exported is None else ModuleSignature.of(exported)
         return ConvertedModel(shared_model(model), lambda executable: CompiledModule(executable, known, None))
     raise TorchImportError(
         f"expected an nn.Module, an ExportedProgram or an ONNXProgram, found a {type(model).__name__}: give the module "

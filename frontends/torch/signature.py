@@ -9,7 +9,7 @@ from mirlo.frontends.foreign import FrontendError
 
 
 @dataclass(frozen=True)
-class Signature:
+class ModuleSignature:
     """The structure of a module's arguments and results."""
 
     arguments: Any
@@ -22,7 +22,7 @@ class Signature:
     """By leaf of the result: `TENSOR` for the next output of the model, or a constant."""
 
     @staticmethod
-    def of(program: Any) -> Signature:
+    def of(program: Any) -> ModuleSignature:
         """Return the signature of an exported program; what writes its inputs or its state is an error."""
         from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
@@ -48,7 +48,7 @@ class Signature:
             for entry in spec.output_specs
             if entry.kind == OutputKind.USER_OUTPUT
         )
-        return Signature(program.call_spec.in_spec, constants, program.call_spec.out_spec, outputs)
+        return ModuleSignature(program.call_spec.in_spec, constants, program.call_spec.out_spec, outputs)
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """Return the tensors among the arguments of a call; others must be what the model was compiled with."""
