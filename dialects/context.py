@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from functools import cache
+from typing import Any
 
 from mirlo.dialects.bindings import ir, new_context
 from mirlo.dialects.core.dialect import Dialect
@@ -63,6 +64,26 @@ def load_installed_dialects() -> None:
                 f"entry point '{entry.name}' of package '{package}' in group {GROUP} is {kind}: "
                 f'expected what register_dialect("{entry.name}") gave'
             )
+
+
+def operation_class(name: str) -> Any:
+    """Return the class of an operation of Mirlo or of a plug-in by its full name, or None."""
+    from mirlo.dialects import relax, tir
+
+    namespace = name.partition(".")[0]
+    for dialect in (relax.DIALECT, tir.DIALECT, *EXTRA_DIALECTS):
+        if dialect.namespace == namespace and name in dialect.operations:
+            return dialect.operations[name]
+    return None
+
+
+def graph_operations() -> dict[str, Any]:
+    """Return the classes of all operators of graphs by full name: relax's, then those of plug-ins."""
+    from mirlo.dialects import relax
+    from mirlo.dialects.tir.own_intrinsics import OWN
+
+    found = {name: cls for dialect in (relax.DIALECT, *EXTRA_DIALECTS) for name, cls in dialect.operations.items()}
+    return {name: cls for name, cls in found.items() if name not in OWN}
 
 
 def make_context(allow_unregistered: bool = False) -> ir.Context:

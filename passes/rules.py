@@ -9,6 +9,8 @@ that names it.
     @legalize("relax.softmax", target="mydsp")                  # by decorator
     LEGALIZE.table({"relax.exp": fast_exp}, target="mydsp")     # by table
 
+A rule for a `Trait` is one for every operator that declares the trait, tried after those for the operator by name.
+
 Several rules for one subject on one target are *strategies* with names: a strategy requested by name is tried before
 the others of the chain (`preferring`).
 """
@@ -23,8 +25,10 @@ from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Any
 
+from mirlo.dialects.context import operation_class
 from mirlo.dialects.core.dims import UndecidedDim
 from mirlo.dialects.core.errors import describe_raised
+from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.runtime.errors import MirloError
 
 DEFAULT = "default"
@@ -139,11 +143,25 @@ class RuleBook:
     def candidates(self, subject: str, chain: Iterable[str], custom: Given | None = None) -> list[Rule]:
         """Return rules for this subject, in the order in which they are tried."""
         found = []
+        traits = self._traits_of(subject)
         if custom and subject in custom:
             found += [Rule(self.kind, subject, CUSTOM, f, name=name_of(f)) for f in functions_of(custom[subject])]
         for target in chain:
             found += self._rules.get((subject, target), [])
+            for trait in traits:
+                found += self._rules.get((trait, target), [])
         return found
+
+    def covers(self, subject: str) -> bool:
+        """Return whether there are rules for this subject, by name or by trait."""
+        subjects = self.subjects()
+        return subject in subjects or any(trait in subjects for trait in self._traits_of(subject))
+
+    def _traits_of(self, subject: str) -> list[str]:
+        """Return the traits of an operator for which there are rules, in the order of `Trait`."""
+        cls = operation_class(subject) if "." in subject else None
+        own = traits_of(cls) if cls is not None else ()
+        return [trait for trait in Trait if trait in own]
 
     def decorator(
         self, *subjects: str, target: str = DEFAULT, priority: int = 0, name: str = ""

@@ -12,6 +12,9 @@
 a variadic one) and the attributes (as keywords) to the type of the result, or a tuple of types. It raises `OpError`
 with a message for the user. The builder calls it to create an operation, the verifier to check one.
 
+What else is known of an operator stands on its class too (`traits.py`): `TRAITS`, `PRECISION`, `AXES`, `ONNX`, its cost
+(`flops`), its `meaning` in numpy and, where it is elementwise, as an expression of scalars (`scalar`).
+
 The bindings' own `ext.Operation` is not used: it has no optional attributes, its builders are six times slower, and it
 prints segment attributes even where none are needed.
 """
@@ -19,7 +22,8 @@ prints segment attributes even where none are needed.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from mirlo.dialects.bindings import ir
@@ -27,6 +31,7 @@ from mirlo.dialects.core.attributes import REQUIRED, Attribute
 from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.dim_algebra import UndecidedDim
 from mirlo.dialects.core.errors import OpError, OpMistake, describe_raised
+from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trait
 from mirlo.dialects.core.types import TensorType, compatible
 from mirlo.dialects.core.values import ValueDeclaration, ValueLayout, operand, operands, optional, result, results
 
@@ -54,6 +59,22 @@ class DialectOp(ir.OpView):
     """Whether a class without declared results has one named `output`."""
     infers: ClassVar[bool] = False
 
+    TRAITS: ClassVar[Any] = frozenset()
+    """The operator's own traits; those of base classes are added."""
+    PRECISION: ClassVar[Precision] = Precision.F32
+    AXES: ClassVar[AxisAttributes | None] = None
+    ONNX: ClassVar[OnnxName | None] = None
+    FLOPS_PER_ELEMENT: ClassVar[int] = 1
+    """Arithmetic operations for each element of the results."""
+    DOMAIN: ClassVar[tuple[tuple[float, float], ...]] = ((-3.0, 3.0),)
+    """The interval from which checks draw each operand; the last one is for all others."""
+    meaning: ClassVar[Callable[..., Any] | None] = None
+    """`meaning(*operands, **attributes)` on numpy arrays: the results, or None where they are not defined."""
+    scalar: ClassVar[Callable[..., Any] | None] = None
+    """The same on scalar expressions, where numpy's functions do not say it; see `Trait.ELEMENTWISE`."""
+    IN_F32: ClassVar[bool] = True
+    """Whether the scalars of 16-bit floats are computed in f32."""
+
     _dialect: ClassVar[Any] = None
     _attributes: ClassVar[dict[str, Attribute]] = {}
     _operand_layout: ClassVar[ValueLayout] = ValueLayout([], "operandSegmentSizes")
@@ -69,6 +90,7 @@ class DialectOp(ir.OpView):
         for base in reversed(cls.__mro__):
             members.update({k: v for k, v in vars(base).items() if isinstance(v, (ValueDeclaration, Attribute))})
         cls._attributes = {k: v for k, v in members.items() if isinstance(v, Attribute)}
+        cls.TRAITS = _traits(cls)
         values = [v for v in members.values() if isinstance(v, ValueDeclaration)]
         if cls.DEFAULT_RESULT and not any(v.is_result for v in values):
             output = result()
@@ -134,6 +156,16 @@ class DialectOp(ir.OpView):
         made = cls.build(*given, **kwargs).operation.results
         return made[0] if len(made) == 1 else tuple(made)
 
+    @classmethod
+    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
+        """Return the arithmetic operations for static types, a multiply-add counted as two."""
+        return cls.FLOPS_PER_ELEMENT * sum(math.prod(kind.static_shape) for kind in results)
+
+    @classmethod
+    def folds(cls, *operands: TensorType | None, **attributes: Any) -> bool:
+        """Return whether a constant result may be stored in place of the operator, if `meaning` gives it."""
+        return True
+
     def attribute_values(self) -> dict[str, Any]:
         """Return all declared attributes with their Python values, including defaults."""
         return {name: getattr(self, name) for name in self._attributes}
@@ -141,6 +173,17 @@ class DialectOp(ir.OpView):
     def operand_types(self) -> list[Any]:
         """Return the `TensorType` of each declared operand: None for an absent one, a list for a variadic one."""
         return [_types_of(getattr(self, field.name)) for field in self._operand_layout.fields]
+
+
+def _traits(cls: type[DialectOp]) -> frozenset[Trait]:
+    found = {trait for base in cls.__mro__ for trait in vars(base).get("TRAITS", ())}
+    if cls.AXES is not None:
+        found.add(Trait.AXES)
+    if "data_layout" in cls._attributes:
+        found.add(Trait.DATA_LAYOUT)
+    if Trait.ELEMENTWISE in found and (cls.scalar is not None or cls.meaning is not None):
+        found.add(Trait.SCALAR)
+    return frozenset(found)
 
 
 def _types_of(value: Any) -> Any:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from mirlo.dialects.core.attributes import Bool, Float
 from mirlo.dialects.core.op import OpError, operand, optional
+from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
@@ -25,6 +29,8 @@ class Attention(RelaxOp, name="attention"):
     as with a key-value cache, and query s attends to keys up to s + T - S.
     """
 
+    TRAITS = (Trait.CONTRACTION,)
+    PRECISION = Precision.NARROW
     query = operand()
     key = operand()
     value = operand()
@@ -66,6 +72,12 @@ class Attention(RelaxOp, name="attention"):
             require_broadcast_to(mask.shape, (batch, heads, length, key.shape[2]), "mask")
         return query.with_shape((batch, heads, length, value.shape[3]))
 
+    @classmethod
+    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
+        batch, heads, length, size = operands[0].static_shape
+        keys, values = operands[1].static_shape[2], operands[2].static_shape[3]
+        return batch * heads * length * keys * (2 * size + 2 * values + 5)
+
 
 class RotaryEmbedding(RelaxOp, name="rotary_embedding"):
     """Rotate pairs of the last dim of x [B, H, S, D] by the angles of cos and sin.
@@ -74,6 +86,7 @@ class RotaryEmbedding(RelaxOp, name="rotary_embedding"):
     neighbour if `interleaved`.
     """
 
+    PRECISION = Precision.REGISTERS
     x = operand()
     cos = operand()
     sin = operand()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from mirlo.dialects.core.attributes import Bool, ElementType
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import OpError, operand
+from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import meanings
 from mirlo.dialects.relax.base import RelaxOp
 
 
@@ -16,6 +18,10 @@ class Cast(RelaxOp, name="cast"):
     largest 8-bit float becomes that float, otherwise infinity or NaN.
     """
 
+    TRAITS = (Trait.ELEMENTWISE,)
+    FLOPS_PER_ELEMENT = 0
+    IN_F32 = False
+    meaning = staticmethod(meanings.cast)
     x = operand()
     dtype = ElementType()
     saturate = Bool(True)
@@ -31,6 +37,7 @@ class Bitcast(RelaxOp, name="bitcast"):
     As bool, every bit pattern but 0 is true.
     """
 
+    FLOPS_PER_ELEMENT = 0
     x = operand()
     dtype = ElementType()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mirlo.dialects.core.attributes import Raw, Str
 from mirlo.dialects.core.op import OpError, result
+from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 
@@ -14,6 +15,7 @@ from mirlo.dialects.relax.base import RelaxOp
 class Constant(RelaxOp, name="constant"):
     """A tensor known at compile time: `value` in the IR, or `param`, the name of an array in the parameter store."""
 
+    TRAITS = (Trait.INTERFACE,)
     output = result()
     value = Raw("DenseElementsAttr", None)
     param = Str(None)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from typing import Any
+
 from mirlo.dialects.core.attributes import ElementType, Int, Ints, Str
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import OpError, operand, optional
+from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
@@ -40,6 +45,8 @@ class Conv(RelaxOp, name="conv"):
     channels, *window, in channels / groups).
     """
 
+    TRAITS = (Trait.CONTRACTION,)
+    PRECISION = Precision.WIDE_RESULT
     x = operand()
     weight = operand()
     bias = optional()
@@ -82,6 +89,12 @@ class Conv(RelaxOp, name="conv"):
         ]
         return TensorType(data_shape(data_layout, x.shape[0], out_channels, spatial), element)
 
+    @classmethod
+    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
+        elements, weight = math.prod(results[0].static_shape), operands[1].static_shape
+        channels = weight[-1 if attributes["kernel_layout"] == "*IO" else 0]
+        return 2 * elements * math.prod(weight) // max(1, channels) + (elements if len(operands) > 2 else 0)
+
 
 class ConvTranspose(RelaxOp, name="conv_transpose"):
     """Transposed convolution: the gradient of `conv` with respect to its input.
@@ -90,6 +103,8 @@ class ConvTranspose(RelaxOp, name="conv_transpose"):
     at the end.
     """
 
+    TRAITS = (Trait.CONTRACTION,)
+    PRECISION = Precision.NARROW
     x = operand()
     weight = operand()
     bias = optional()
@@ -133,6 +148,10 @@ class ConvTranspose(RelaxOp, name="conv_transpose"):
                 raise OpError(f"padding {list(padding)} crops spatial dim {i} of the result to {size}")
             spatial.append(size)
         return x.with_shape(data_shape(data_layout, x.shape[0], out_channels, spatial))
+
+    @classmethod
+    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
+        return 2 * math.prod(operands[0].static_shape) * math.prod(operands[1].static_shape[1:])
 
 
 def split_kernel(weight: TensorType, layout: str) -> tuple[Dim, Dim, tuple[Dim, ...]]:

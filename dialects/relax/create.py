@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from mirlo.dialects.core.attributes import Bool, Dims, ElementType, Float, Int
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
@@ -16,6 +18,8 @@ from mirlo.dialects.relax.infer import shape_text
 class Full(RelaxOp, name="full"):
     """A tensor filled with one value."""
 
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(lambda *, shape, value, dtype: np.full(shape, value, dtype.to_numpy()))
     shape = Dims()
     value = Float()
     dtype = ElementType()
@@ -28,6 +32,7 @@ class Full(RelaxOp, name="full"):
 class Arange(RelaxOp, name="arange"):
     """start, start + step, ... up to, but not including, `stop`."""
 
+    FLOPS_PER_ELEMENT = 0
     start = Float()
     stop = Float()
     step = Float()
@@ -45,6 +50,7 @@ class Arange(RelaxOp, name="arange"):
 class Eye(RelaxOp, name="eye"):
     """A matrix with ones on diagonal `k` (positive: above the main diagonal), else zeros."""
 
+    FLOPS_PER_ELEMENT = 0
     shape = Dims()
     k = Int(0)
     dtype = ElementType()
@@ -59,6 +65,7 @@ class Eye(RelaxOp, name="eye"):
 class Tri(RelaxOp, name="tri"):
     """The matrices in the last two dims of x with zeros above diagonal `k`; with `upper`, below it."""
 
+    FLOPS_PER_ELEMENT = 0
     x = operand()
     k = Int(0)
     upper = Bool(False)

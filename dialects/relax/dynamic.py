@@ -6,6 +6,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Bool, Dims, Float, Ints, Str, Strs
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional
+from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.image import COORDINATES, NEAREST
@@ -19,6 +20,7 @@ class BindDims(RelaxOp, name="bind_dims"):
     an error that contains `what`.
     """
 
+    TRAITS = (Trait.INTERFACE,)
     DEFAULT_RESULT = False
     PURE = False
     values = operand()
@@ -109,6 +111,7 @@ class SliceBounds(RelaxOp, name="slice_bounds"):
 class SliceAt(RelaxOp, name="slice_at"):
     """The elements at begin + i * step of each axis; `bounds` has the rows begin, (length), step of `slice_bounds`."""
 
+    PRECISION = Precision.MOVES
     x = operand()
     bounds = operand()
     shape = Dims()

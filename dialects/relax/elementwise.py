@@ -1,15 +1,20 @@
 """Elementwise operators.
 
-Each is a row of a table: its name, and the kinds of elements that it accepts.
+Each is a row of a table: its name, the kinds of elements that it accepts, its meaning, and what else it declares.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mirlo.dialects.core.op import operand
+from mirlo.dialects.core.traits import OnnxName, Precision, Trait
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import meanings, scalars
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     ANY,
@@ -23,23 +28,31 @@ from mirlo.dialects.relax.infer import (
     require_kind,
     same_dtype,
 )
+from mirlo.dialects.tir.compute import call, select
 
 
-class Unary(RelaxOp):
+class Elementwise(RelaxOp):
+    """Base of elementwise operators, which compute in the element type of their operands."""
+
+    TRAITS = (Trait.ELEMENTWISE,)
+    IN_F32 = False
+
+
+class Unary(Elementwise):
     """Elementwise, same shape and element type as the operand."""
 
     KINDS: tuple[str, ...] = FLOAT
     x = operand()
 
 
-class UnaryToBool(RelaxOp):
+class UnaryToBool(Elementwise):
     """Elementwise test, same shape, bool."""
 
     KINDS: tuple[str, ...] = FLOAT
     x = operand()
 
 
-class Binary(RelaxOp):
+class Binary(Elementwise):
     """Elementwise with numpy broadcasting; operands of one element type."""
 
     KINDS: tuple[str, ...] = NUMBER
@@ -47,7 +60,7 @@ class Binary(RelaxOp):
     rhs = operand()
 
 
-class Compare(RelaxOp):
+class Compare(Elementwise):
     """Elementwise comparison with numpy broadcasting, to bool."""
 
     KINDS: tuple[str, ...] = ANY
@@ -55,23 +68,122 @@ class Compare(RelaxOp):
     rhs = operand()
 
 
-# operator: element kinds that it accepts
+@dataclass(frozen=True)
+class ElementwiseOp:
+    """The declaration of an operator of one of the tables below."""
+
+    kinds: tuple[str, ...]
+    """The element kinds that it accepts."""
+    meaning: Callable[..., Any]
+    onnx: OnnxName | str | None = None
+    precision: Precision = Precision.F32
+    scalar: Callable[..., Any] | None = None
+    domain: tuple[tuple[float, float], ...] = ((-3.0, 3.0),)
+    commutes: bool = False
+    flops: int = 1
+    is_activation: bool = False
+
+    def members(self, infer: Callable[[tuple[str, ...]], Any]) -> dict[str, Any]:
+        """Return the members of the operator's class."""
+        made: dict[str, Any] = {"KINDS": self.kinds, "infer": staticmethod(infer(self.kinds)), "__module__": __name__}
+        made |= {"meaning": staticmethod(self.meaning), "PRECISION": self.precision, "DOMAIN": self.domain}
+        made |= {"ONNX": OnnxName(self.onnx) if isinstance(self.onnx, str) else self.onnx}
+        made |= {"FLOPS_PER_ELEMENT": self.flops, "TRAITS": self._traits()}
+        if self.scalar is not None:
+            made["scalar"] = staticmethod(self.scalar)
+        return made
+
+    def _traits(self) -> tuple[Trait, ...]:
+        flags = {Trait.COMMUTATIVE: self.commutes, Trait.ACTIVATION: self.is_activation}
+        return tuple(trait for trait, has in flags.items() if has)
+
+
+def _call(name: str) -> Callable[..., Any]:
+    def scalar(*xs: Any) -> Any:
+        return call(name, *xs)
+
+    return scalar
+
+
+_POSITIVE, _WIDE, _UNIT = ((0.1, 9.0),), ((-9.0, 9.0),), ((-1.0, 1.0),)
+_DIVISOR = ((-3.0, 3.0), (0.5, 3.0))
+REGISTERS = Precision.REGISTERS
+
 UNARY = {
-    "abs": NUMBER, "negative": NUMBER, "sign": NUMBER, "exp": FLOAT, "exp2": FLOAT, "expm1": FLOAT,
-    "log": FLOAT, "log2": FLOAT, "log10": FLOAT, "log1p": FLOAT, "sqrt": FLOAT, "rsqrt": FLOAT, "cbrt": FLOAT,
-    "sin": FLOAT, "cos": FLOAT, "tan": FLOAT, "asin": FLOAT, "acos": FLOAT, "atan": FLOAT,
-    "sinh": FLOAT, "cosh": FLOAT, "tanh": FLOAT, "asinh": FLOAT, "acosh": FLOAT, "atanh": FLOAT,
-    "erf": FLOAT, "erfc": FLOAT, "floor": FLOAT, "ceil": FLOAT, "trunc": FLOAT, "round": FLOAT,
-    "reciprocal": FLOAT, "square": NUMBER, "logical_not": BOOL, "bitwise_not": BITS,
-}  # fmt: skip
-UNARY_TO_BOOL = {"isnan": FLOAT, "isinf": FLOAT, "isfinite": FLOAT}
+    "abs": ElementwiseOp(NUMBER, np.abs, "Abs", REGISTERS),
+    "negative": ElementwiseOp(NUMBER, np.negative, "Neg", REGISTERS),
+    "sign": ElementwiseOp(NUMBER, np.sign, "Sign", REGISTERS, scalars.sign),
+    "exp": ElementwiseOp(FLOAT, np.exp, "Exp"),
+    "exp2": ElementwiseOp(FLOAT, np.exp2),
+    "expm1": ElementwiseOp(FLOAT, np.expm1),
+    "log": ElementwiseOp(FLOAT, np.log, "Log", domain=_POSITIVE),
+    "log2": ElementwiseOp(FLOAT, np.log2, domain=_POSITIVE),
+    "log10": ElementwiseOp(FLOAT, np.log10, domain=_POSITIVE),
+    "log1p": ElementwiseOp(FLOAT, np.log1p, domain=((-0.9, 9.0),)),
+    "sqrt": ElementwiseOp(FLOAT, np.sqrt, "Sqrt", REGISTERS, domain=_POSITIVE),
+    "rsqrt": ElementwiseOp(FLOAT, lambda x: 1 / np.sqrt(x), scalar=_call("rsqrt"), domain=_POSITIVE),
+    "cbrt": ElementwiseOp(FLOAT, np.cbrt, domain=_WIDE),
+    "sin": ElementwiseOp(FLOAT, np.sin, "Sin", domain=_WIDE),
+    "cos": ElementwiseOp(FLOAT, np.cos, "Cos", domain=_WIDE),
+    "tan": ElementwiseOp(FLOAT, np.tan, "Tan", domain=((-1.2, 1.2),)),
+    "asin": ElementwiseOp(FLOAT, np.arcsin, "Asin", domain=_UNIT),
+    "acos": ElementwiseOp(FLOAT, np.arccos, "Acos", domain=_UNIT),
+    "atan": ElementwiseOp(FLOAT, np.arctan, "Atan", domain=_WIDE),
+    "sinh": ElementwiseOp(FLOAT, np.sinh, "Sinh"),
+    "cosh": ElementwiseOp(FLOAT, np.cosh, "Cosh"),
+    "tanh": ElementwiseOp(FLOAT, np.tanh, "Tanh", flops=4, is_activation=True),
+    "asinh": ElementwiseOp(FLOAT, np.arcsinh, "Asinh", domain=_WIDE),
+    "acosh": ElementwiseOp(FLOAT, np.arccosh, "Acosh", domain=((1.0, 9.0),)),
+    "atanh": ElementwiseOp(FLOAT, np.arctanh, "Atanh", domain=((-0.9, 0.9),)),
+    "erf": ElementwiseOp(FLOAT, meanings.erf, "Erf", scalar=_call("erf")),
+    "erfc": ElementwiseOp(FLOAT, meanings.erfc, scalar=_call("erfc")),
+    "floor": ElementwiseOp(FLOAT, np.floor, "Floor", REGISTERS, domain=_WIDE),
+    "ceil": ElementwiseOp(FLOAT, np.ceil, "Ceil", REGISTERS, domain=_WIDE),
+    "trunc": ElementwiseOp(FLOAT, np.trunc, precision=REGISTERS, domain=_WIDE),
+    "round": ElementwiseOp(FLOAT, np.rint, "Round", REGISTERS, domain=_WIDE),
+    "reciprocal": ElementwiseOp(FLOAT, lambda x: 1 / x, "Reciprocal", domain=_POSITIVE),
+    "square": ElementwiseOp(NUMBER, np.square, precision=REGISTERS),
+    "logical_not": ElementwiseOp(BOOL, np.logical_not, "Not"),
+    "bitwise_not": ElementwiseOp(BITS, np.invert, "BitwiseNot"),
+}
+UNARY_TO_BOOL = {
+    "isnan": ElementwiseOp(FLOAT, np.isnan, "IsNaN"),
+    "isinf": ElementwiseOp(FLOAT, np.isinf, OnnxName("IsInf", imported=False)),
+    "isfinite": ElementwiseOp(FLOAT, np.isfinite),
+}
 BINARY = {
-    "add": NUMBER, "subtract": NUMBER, "multiply": NUMBER, "divide": NUMBER, "floor_divide": NUMBER,
-    "mod": NUMBER, "fmod": NUMBER, "power": NUMBER, "maximum": NUMBER, "minimum": NUMBER, "atan2": FLOAT,
-    "logical_and": BOOL, "logical_or": BOOL, "logical_xor": BOOL,
-    "bitwise_and": BITS, "bitwise_or": BITS, "bitwise_xor": BITS, "shift_left": INTEGER, "shift_right": INTEGER,
-}  # fmt: skip
-COMPARE = {"equal": ANY, "not_equal": ANY, "less": ANY, "less_equal": ANY, "greater": ANY, "greater_equal": ANY}
+    "add": ElementwiseOp(NUMBER, np.add, "Add", REGISTERS, commutes=True),
+    "subtract": ElementwiseOp(NUMBER, np.subtract, "Sub", REGISTERS),
+    "multiply": ElementwiseOp(NUMBER, np.multiply, "Mul", REGISTERS, commutes=True),
+    "divide": ElementwiseOp(
+        NUMBER, meanings.divide, OnnxName("Div", exported=False), REGISTERS, scalars.divide, _DIVISOR
+    ),
+    "floor_divide": ElementwiseOp(NUMBER, np.floor_divide, scalar=scalars.floor_divide, domain=_DIVISOR),
+    "mod": ElementwiseOp(NUMBER, np.mod, scalar=scalars.mod, domain=_DIVISOR),
+    "fmod": ElementwiseOp(NUMBER, np.fmod, scalar=scalars.fmod, domain=_DIVISOR),
+    "power": ElementwiseOp(
+        NUMBER, meanings.power, OnnxName("Pow", imported=False), scalar=scalars.power, domain=((0.5, 3.0), (0.0, 3.0))
+    ),
+    "maximum": ElementwiseOp(NUMBER, np.maximum, OnnxName("Max", imported=False), REGISTERS, commutes=True),
+    "minimum": ElementwiseOp(NUMBER, np.minimum, OnnxName("Min", imported=False), REGISTERS, commutes=True),
+    "atan2": ElementwiseOp(FLOAT, np.arctan2),
+    "logical_and": ElementwiseOp(BOOL, np.logical_and, "And", commutes=True),
+    "logical_or": ElementwiseOp(BOOL, np.logical_or, "Or", commutes=True),
+    "logical_xor": ElementwiseOp(BOOL, np.logical_xor, "Xor", commutes=True),
+    "bitwise_and": ElementwiseOp(BITS, np.bitwise_and, "BitwiseAnd", commutes=True),
+    "bitwise_or": ElementwiseOp(BITS, np.bitwise_or, "BitwiseOr", commutes=True),
+    "bitwise_xor": ElementwiseOp(BITS, np.bitwise_xor, "BitwiseXor", commutes=True),
+    "shift_left": ElementwiseOp(INTEGER, np.left_shift, scalar=scalars.shift_left, domain=_DIVISOR),
+    "shift_right": ElementwiseOp(INTEGER, np.right_shift, scalar=scalars.shift_right, domain=_DIVISOR),
+}
+COMPARE = {
+    "equal": ElementwiseOp(ANY, np.equal, "Equal", commutes=True),
+    "not_equal": ElementwiseOp(ANY, np.not_equal, commutes=True),
+    "less": ElementwiseOp(ANY, np.less, "Less"),
+    "less_equal": ElementwiseOp(ANY, np.less_equal, "LessOrEqual"),
+    "greater": ElementwiseOp(ANY, np.greater, "Greater"),
+    "greater_equal": ElementwiseOp(ANY, np.greater_equal, "GreaterOrEqual"),
+}
 
 
 def _infer_unary(kinds: tuple[str, ...]) -> Any:
@@ -107,10 +219,9 @@ def _infer_compare(kinds: tuple[str, ...]) -> Any:
     return infer
 
 
-def _define(table: Mapping[str, tuple[str, ...]], base: type, make_infer: Callable[[tuple[str, ...]], Any]) -> None:
-    for name, kinds in table.items():
-        body = {"KINDS": kinds, "infer": staticmethod(make_infer(kinds)), "__module__": __name__}
-        globals()[class_name(name)] = type(class_name(name), (base,), body, name=name)
+def _define(table: Mapping[str, ElementwiseOp], base: type, infer: Callable[[tuple[str, ...]], Any]) -> None:
+    for name, row in table.items():
+        globals()[class_name(name)] = type(class_name(name), (base,), row.members(infer), name=name)
 
 
 _define(UNARY, Unary, _infer_unary)
@@ -119,9 +230,13 @@ _define(BINARY, Binary, _infer_binary)
 _define(COMPARE, Compare, _infer_compare)
 
 
-class Where(RelaxOp, name="where"):
+class Where(Elementwise, name="where"):
     """`x` where the condition holds, else `y`; all three broadcast."""
 
+    PRECISION = REGISTERS
+    ONNX = OnnxName("Where")
+    meaning = staticmethod(np.where)
+    scalar = staticmethod(select)
     condition = operand()
     x = operand()
     y = operand()

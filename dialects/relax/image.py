@@ -5,6 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.core.attributes import Bool, Dims, Float, Floats, Str
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand
+from mirlo.dialects.core.traits import AxisAttributes, Precision
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import FLOAT, NUMBER, require_equal_dims, require_kind, shape_text
@@ -31,6 +32,8 @@ class Resize(RelaxOp, name="resize"):
     "tf_crop_and_resize", which reads `extrapolation` outside of the operand.
     """
 
+    PRECISION = Precision.REGISTERS
+    AXES = AxisAttributes(per_axis=("shape", "scales"), per_side=("roi",))
     x = operand()
     shape = Dims()
     scales = Floats(())

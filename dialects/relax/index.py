@@ -5,9 +5,13 @@ A negative index counts from the end.
 
 from __future__ import annotations
 
+import numpy as np
+
 from mirlo.dialects.core.attributes import Int, Str
 from mirlo.dialects.core.op import OpError, operand
+from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import meanings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     INTEGER,
@@ -24,6 +28,10 @@ REDUCTIONS = ("none", "add", "mul", "max", "min")
 class Gather(RelaxOp, name="gather"):
     """numpy's `take`: slices of x at `indices` along the axis."""
 
+    TRAITS = (Trait.SUBSET,)
+    PRECISION = Precision.STORED
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(meanings.gather)
     x = operand()
     indices = operand()
     axis = Int(0)
@@ -38,6 +46,10 @@ class Gather(RelaxOp, name="gather"):
 class GatherElements(RelaxOp, name="gather_elements"):
     """numpy's `take_along_axis`: `indices` holds, for each element of the result, its position along the axis."""
 
+    TRAITS = (Trait.SUBSET,)
+    PRECISION = Precision.MOVES
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(lambda x, indices, *, axis: np.take_along_axis(x, indices, axis))
     x = operand()
     indices = operand()
     axis = Int(0)
@@ -51,6 +63,9 @@ class GatherElements(RelaxOp, name="gather_elements"):
 class GatherNd(RelaxOp, name="gather_nd"):
     """Slices of x at points: the last dim of `indices` holds coordinates in the dims after the `batch_dims`."""
 
+    TRAITS = (Trait.SUBSET,)
+    PRECISION = Precision.MOVES
+    FLOPS_PER_ELEMENT = 0
     x = operand()
     indices = operand()
     batch_dims = Int(0)
@@ -103,6 +118,8 @@ class OneHot(RelaxOp, name="one_hot"):
     `values` is [off, on].
     """
 
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(meanings.one_hot)
     indices = operand()
     values = operand()
     depth = Int()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from mirlo.dialects.core.attributes import Bool, ElementType, Str
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.errors import BroadcastDiffers, DimsDiffer
 from mirlo.dialects.core.op import OpError, operand, operands
+from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import meanings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     NUMBER,
@@ -30,6 +35,9 @@ class Matmul(RelaxOp, name="matmul"):
     with a scale for each block (`i8x2`: 16 bits), or as bf16. It is a permission: targets may compute exactly.
     """
 
+    TRAITS = (Trait.CONTRACTION,)
+    PRECISION = Precision.WIDE_RESULT
+    meaning = staticmethod(meanings.matmul)
     lhs = operand()
     rhs = operand()
     transpose_lhs = Bool(False)
@@ -64,10 +72,17 @@ class Matmul(RelaxOp, name="matmul"):
         shape += ((m,) if lhs.rank > 1 else ()) + ((n,) if rhs.rank > 1 else ())
         return TensorType(shape, element)
 
+    @classmethod
+    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
+        left = operands[0].static_shape
+        return 2 * math.prod(results[0].static_shape) * (left[-2] if attributes["transpose_lhs"] else left[-1])
+
 
 class Einsum(RelaxOp, name="einsum"):
     """Sums of products by an equation such as `bij,bjk->bik`; `...` stands for leading dims that broadcast."""
 
+    TRAITS = (Trait.CONTRACTION,)
+    PRECISION = Precision.NARROW
     xs = operands()
     equation = Str()
 
@@ -91,6 +106,16 @@ class Einsum(RelaxOp, name="einsum"):
                         raise DimsDiffer(text, error.left, error.right) from None
                     raise OpError(text) from None
         return xs[0].with_shape([dims[label] for label in output])
+
+    @classmethod
+    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
+        inputs = attributes["equation"].replace(" ", "").partition("->")[0].split(",")
+        sizes: dict[str, int] = {}
+        for term, kind in zip(inputs, operands, strict=True):
+            if "." in term:
+                return 2 * math.prod(results[0].static_shape)
+            sizes.update(zip(term, kind.static_shape, strict=True))
+        return len(operands) * math.prod(sizes.values())
 
 
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")

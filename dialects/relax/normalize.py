@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.core.attributes import Float, Int
 from mirlo.dialects.core.op import OpError, operand, optional
+from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
@@ -28,6 +29,8 @@ def _require_channels(x: TensorType, channel: int, **vectors: TensorType | None)
 class LayerNorm(RelaxOp, name="layer_norm"):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, with statistics over the axes from `axis` on."""
 
+    TRAITS = (Trait.LAST_AXIS,)
+    FLOPS_PER_ELEMENT = 8
     x = operand()
     scale = optional()
     bias = optional()
@@ -50,6 +53,8 @@ class LayerNorm(RelaxOp, name="layer_norm"):
 class RmsNorm(RelaxOp, name="rms_norm"):
     """x / sqrt(mean(x^2) + epsilon) * scale, with the mean over the axes from `axis` on."""
 
+    TRAITS = (Trait.LAST_AXIS,)
+    FLOPS_PER_ELEMENT = 5
     x = operand()
     scale = optional()
     axis = Int(-1)
@@ -63,6 +68,7 @@ class RmsNorm(RelaxOp, name="rms_norm"):
 class BatchNorm(RelaxOp, name="batch_norm"):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias with given statistics, one per channel along `axis`."""
 
+    FLOPS_PER_ELEMENT = 4
     x = operand()
     scale = operand()
     bias = operand()
@@ -90,6 +96,7 @@ class BatchNorm(RelaxOp, name="batch_norm"):
 class InstanceNorm(RelaxOp, name="instance_norm"):
     """Normalize every channel of every batch element over its spatial dims; x is [N, C, ...]."""
 
+    FLOPS_PER_ELEMENT = 8
     x = operand()
     scale = operand()
     bias = operand()
@@ -105,6 +112,7 @@ class InstanceNorm(RelaxOp, name="instance_norm"):
 class GroupNorm(RelaxOp, name="group_norm"):
     """Normalize groups of channels of every batch element; scale and bias are per channel. x is [N, C, ...]."""
 
+    FLOPS_PER_ELEMENT = 8
     x = operand()
     scale = operand()
     bias = operand()
@@ -126,6 +134,7 @@ class GroupNorm(RelaxOp, name="group_norm"):
 class Lrn(RelaxOp, name="lrn"):
     """x / (bias + alpha / size * sum of squares of `size` neighbouring channels)^beta; x is [N, C, ...]."""
 
+    FLOPS_PER_ELEMENT = 10
     x = operand()
     size = Int()
     alpha = Float(1e-4)
@@ -144,6 +153,7 @@ class Lrn(RelaxOp, name="lrn"):
 class LpNormalize(RelaxOp, name="lp_normalize"):
     """x divided by its p-norm along the axis."""
 
+    FLOPS_PER_ELEMENT = 4
     x = operand()
     axis = Int(-1)
     p = Int(2, choices=(1, 2))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from mirlo.dialects.core.attributes import Bool, Int, Ints, Str
 from mirlo.dialects.core.op import OpError, operand, result
+from mirlo.dialects.core.traits import Precision
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import FLOAT, NUMBER, require_kind
@@ -42,16 +45,22 @@ class Pool(RelaxOp):
         require_kind(x, cls.KINDS, "operand")
         return _pooled(x, data_layout, window)
 
+    @classmethod
+    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
+        return int(math.prod(results[0].static_shape) * math.prod(attributes["kernel"]))
+
 
 class MaxPool(Pool, name="max_pool"):
     """The maximum of each window."""
 
+    PRECISION = Precision.MOVES
     KINDS = NUMBER
 
 
 class AvgPool(Pool, name="avg_pool"):
     """The mean of each window; with `count_include_pad`, padding counts as zeros."""
 
+    PRECISION = Precision.REGISTERS
     count_include_pad = Bool(False)
 
 

@@ -5,11 +5,14 @@ Elements are stored as scaled integers or as 8-bit floats.
 
 from __future__ import annotations
 
+from typing import Any
+
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import ElementType, Int
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.op import OpError, operand, optional, result
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import meanings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     normalize_axis,
@@ -53,6 +56,7 @@ class Dequantize(RelaxOp, name="dequantize"):
     A zero point has the shape of the scale, and the element type of x or of the scale.
     """
 
+    meaning = staticmethod(meanings.dequantize)
     x = operand()
     scale = operand()
     zero_point = optional()
@@ -71,6 +75,11 @@ class Dequantize(RelaxOp, name="dequantize"):
         is_real = zero_point is not None and zero_point.dtype is scale.dtype
         _require_zero_point(zero_point, scale, scale.dtype if is_real else x.dtype)
         return x.with_dtype(dtype)
+
+    @classmethod
+    def folds(cls, *operands: TensorType | None, **attributes: Any) -> bool:
+        """Keep the weights of products in few bits."""
+        return not (attributes["block"] and operands[0] is not None and operands[0].rank == 2)
 
 
 class Unpack(RelaxOp, name="unpack"):

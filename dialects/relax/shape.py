@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from mirlo.dialects.core.attributes import Dims, Int, Ints, Str
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand
+from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import meanings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     normalize_axes,
@@ -22,6 +26,10 @@ VIEW_TEXT = "relax.view_text"
 class Reshape(RelaxOp, name="reshape"):
     """The same elements, in row-major order, in another shape."""
 
+    TRAITS = (Trait.VIEW,)
+    PRECISION = Precision.MOVES
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(lambda x, *, shape: x.reshape(shape))
     x = operand()
     shape = Dims()
 
@@ -35,6 +43,9 @@ class Reshape(RelaxOp, name="reshape"):
 class Permute(RelaxOp, name="permute"):
     """numpy's `transpose`: dim i of the result is dim `axes[i]` of x."""
 
+    PRECISION = Precision.MOVES
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(lambda x, *, axes: x.transpose(axes))
     x = operand()
     axes = Ints()
 
@@ -49,6 +60,9 @@ class Permute(RelaxOp, name="permute"):
 class Expand(RelaxOp, name="expand"):
     """numpy's `broadcast_to`. A dim that may be 1 is checked in the call, and has a stride of 0 or its own there."""
 
+    PRECISION = Precision.MOVES
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(lambda x, *, shape: np.broadcast_to(x, shape))
     x = operand()
     shape = Dims()
 
@@ -63,6 +77,10 @@ class Expand(RelaxOp, name="expand"):
 class ExpandDims(RelaxOp, name="expand_dims"):
     """Insert dims of 1 at these axes of the result."""
 
+    TRAITS = (Trait.VIEW,)
+    PRECISION = Precision.MOVES
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(meanings.expand_dims)
     x = operand()
     axes = Ints()
 
@@ -76,6 +94,10 @@ class ExpandDims(RelaxOp, name="expand_dims"):
 class Squeeze(RelaxOp, name="squeeze"):
     """Remove these axes, which must be 1."""
 
+    TRAITS = (Trait.VIEW,)
+    PRECISION = Precision.MOVES
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(lambda x, *, axes: np.squeeze(x, tuple(axes)))
     x = operand()
     axes = Ints()
 
@@ -91,6 +113,9 @@ class Squeeze(RelaxOp, name="squeeze"):
 class Tile(RelaxOp, name="tile"):
     """x repeated the given number of times along each axis."""
 
+    PRECISION = Precision.MOVES
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(lambda x, *, repeats: np.tile(x, repeats))
     x = operand()
     repeats = Ints()
 
@@ -104,6 +129,9 @@ class Tile(RelaxOp, name="tile"):
 class Reverse(RelaxOp, name="reverse"):
     """numpy's `flip` along these axes."""
 
+    PRECISION = Precision.MOVES
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(lambda x, *, axes: np.flip(x, tuple(axes)))
     x = operand()
     axes = Ints()
 
@@ -119,6 +147,9 @@ class DepthToSpace(RelaxOp, name="depth_to_space"):
     `mode` is the order of the channel dim: (row, column, C) or (C, row, column).
     """
 
+    PRECISION = Precision.MOVES
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(meanings.depth_to_space)
     x = operand()
     block = Int()
     mode = Str("DCR", choices=("DCR", "CRD"))
@@ -134,6 +165,9 @@ class DepthToSpace(RelaxOp, name="depth_to_space"):
 class SpaceToDepth(RelaxOp, name="space_to_depth"):
     """[N, C, H, W] to [N, block^2 * C, H / block, W / block]."""
 
+    PRECISION = Precision.MOVES
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(meanings.space_to_depth)
     x = operand()
     block = Int()
 
@@ -148,6 +182,8 @@ class SpaceToDepth(RelaxOp, name="space_to_depth"):
 class ShapeOf(RelaxOp, name="shape_of"):
     """The dims of x, as a vector of i64."""
 
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(lambda x: np.array(x.shape))
     x = operand()
 
     @staticmethod

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Dims, Float, Int, Ints, Str
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, operands, results
+from mirlo.dialects.core.traits import AxisAttributes, Precision, Trait
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import meanings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     normalize_axis,
@@ -29,6 +33,11 @@ class StridedSlice(RelaxOp, name="strided_slice"):
     the size of the dim includes the first element.
     """
 
+    TRAITS = (Trait.SUBSET,)
+    PRECISION = Precision.MOVES
+    AXES = AxisAttributes(axes="axes")
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(meanings.strided_slice)
     x = operand()
     axes = Ints()
     begin = Ints()
@@ -104,6 +113,9 @@ class Pad(RelaxOp, name="pad"):
     `mode` selects the added elements: `value`, a reflection that excludes the edge, the edge, or x repeated.
     """
 
+    PRECISION = Precision.REGISTERS
+    AXES = AxisAttributes(per_side=("pads",))
+    FLOPS_PER_ELEMENT = 0
     x = operand()
     pads = Ints()
     mode = Str("constant", choices=("constant", "reflect", "edge", "wrap"))
@@ -134,6 +146,10 @@ def _require_source(x: TensorType, axis: int, size: int, amount: int, mode: str)
 class Concat(RelaxOp, name="concat"):
     """The operands concatenated along the axis."""
 
+    PRECISION = Precision.MOVES
+    AXES = AxisAttributes(axis="axis")
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(lambda xs, *, axis: np.concatenate(xs, axis))
     xs = operands()
     axis = Int()
 
@@ -168,6 +184,9 @@ class Concat(RelaxOp, name="concat"):
 class Stack(RelaxOp, name="stack"):
     """The operands, all of one shape, stacked along a new axis."""
 
+    PRECISION = Precision.MOVES
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(lambda xs, *, axis: np.stack(xs, axis))
     xs = operands()
     axis = Int(0)
 
@@ -184,6 +203,9 @@ class Stack(RelaxOp, name="stack"):
 class Split(RelaxOp, name="split"):
     """Consecutive slices of x along the axis, with these sizes."""
 
+    PRECISION = Precision.MOVES
+    FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(meanings.split)
     x = operand()
     outputs = results(runs=SPLIT_RUNS)
     axis = Int()

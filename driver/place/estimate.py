@@ -13,16 +13,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from mirlo.dialects.context import operation_class
 from mirlo.dialects.core.dtypes import dtype
+from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.driver.place.survey import Survey
 from mirlo.passes.byoc.records import NodeRecord, Placement, RegionRecord
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.figures import Cost, Figures, RegionWork
 from mirlo.passes.targets import TargetError, find_target
 
-CONTRACTIONS = frozenset(("relax.conv", "relax.conv_transpose", "relax.matmul", "relax.einsum", "relax.attention"))
-PICKING = frozenset(("relax.gather", "relax.gather_nd", "relax.gather_elements", "relax.strided_slice"))
-"""Operators that read of an operand as much as they give, however large it is."""
 _TYPE = re.compile(r"^(\w+)\[([\d, ]*)\]$")
 
 
@@ -112,7 +111,7 @@ class Estimate:
     def _external_bytes(self, members: Sequence[NodeRecord]) -> int:
         """Return the bytes that a group reads and writes: values between its nodes stay in registers or caches."""
         inside = Counter(read for node in members for read in node.reads)
-        size = sum(2 * bytes_of_types(n.results) if n.operator in PICKING else n.bytes or 0 for n in members)
+        size = sum(2 * bytes_of_types(n.results) if _has(n, Trait.SUBSET) else n.bytes or 0 for n in members)
         for node in members:
             readers = inside[node.id]
             if readers:
@@ -130,7 +129,7 @@ class Estimate:
         leader: dict[int, int] = {}
         for i in sorted(nodes):
             node = self.placement.nodes[i]
-            is_heavy = node.operator in CONTRACTIONS
+            is_heavy = _has(node, Trait.CONTRACTION)
             first = None
             for other in node.reads:
                 found = leader.get(other)
@@ -142,6 +141,11 @@ class Estimate:
             if is_heavy:
                 heavy.add(leader[i])
         yield from groups.values()
+
+
+def _has(node: NodeRecord, trait: Trait) -> bool:
+    found = operation_class(node.operator)
+    return found is not None and trait in traits_of(found)
 
 
 def bytes_of_types(types: Sequence[str]) -> int:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from mirlo.dialects.context import graph_operations
+from mirlo.dialects.core.traits import Trait
 from mirlo.passes.byoc.operators import is_const, is_op, maybe, wildcard
 from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.search import PatternError
 from mirlo.passes.byoc.structure import walk
 
-ACTIVATIONS = (
-    "relax.relu", "relax.sigmoid", "relax.tanh", "relax.gelu", "relax.silu", "relax.elu", "relax.clip",
-    "relax.leaky_relu", "relax.hard_swish", "relax.hard_sigmoid", "relax.mish",
-)  # fmt: skip
+
+def activations() -> tuple[str, ...]:
+    """Return all operators that declare `Trait.ACTIVATION`, of relax and of plug-ins."""
+    return tuple(name for name, op in graph_operations().items() if Trait.ACTIVATION in op.TRAITS)
 
 
 def conv_bias_activation(
@@ -25,8 +27,9 @@ def conv_bias_activation(
     """Return a pattern of a convolution, its bias and an activation.
 
     `bias`: True for a required bias, False for none, None for either; it is the convolution's own operand or an
-    added constant. `activation`: operators, one of which must follow; True for any of `ACTIVATIONS`, False for none,
-    None for any or none. The parts are labelled 'conv', 'x', 'weight', 'bias', 'activation'.
+    added constant. `activation`: operators, one of which must follow; True for any operator with
+    `Trait.ACTIVATION`, False for none, None for any or none. The parts are labelled 'conv', 'x', 'weight', 'bias',
+    'activation'.
     """
     weight = (weight if weight is not None else is_const()).named("weight")
     data = wildcard().named("x")
@@ -64,7 +67,7 @@ def with_activation(body: Pattern, activation: Sequence[str] | str | bool | None
     if activation is False:
         return body
     given = activation is not None and activation is not True
-    names = [activation] if isinstance(activation, str) else list(activation) if given else ACTIVATIONS  # type: ignore[arg-type]
+    names = [activation] if isinstance(activation, str) else list(activation) if given else activations()  # type: ignore[arg-type]
     wrapped = is_op(*names)(body, ...).named("activation")
     return wrapped | body if activation is None else wrapped
 

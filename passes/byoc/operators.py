@@ -7,17 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType
 from typing import Any
 
+from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.passes.byoc.graph import BlockNode, BlockValue
 from mirlo.passes.byoc.pattern import LeafPattern, MaybeAbsent, Pattern
 from mirlo.passes.byoc.predicates import argument_name, attribute_is, same_shape
 from mirlo.passes.byoc.search import PatternError, Predicate, Search, State
-
-COMMUTATIVE = frozenset(
-    f"relax.{name}"
-    for name in ("add", "multiply", "maximum", "minimum", "equal", "not_equal", "logical_and", "logical_or",
-                 "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor")
-)  # fmt: skip
-"""Operators whose two operands are tried in both orders."""
 
 
 class OpPattern(Pattern):
@@ -138,7 +132,7 @@ class OpPattern(Pattern):
             yield from itertools.permutations(node.operands, len(self.operands))
             return
         yield node.operands
-        if node.name in COMMUTATIVE and len(self.operands) == 2 and not self.in_order:
+        if Trait.COMMUTATIVE in traits_of(node.op) and len(self.operands) == 2 and not self.in_order:
             yield node.operands[::-1]
 
     def __str__(self) -> str:

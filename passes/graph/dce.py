@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.surgery import blocks, erase_dead
 from mirlo.passes.registry import Pass, register_pass
 
 
 def is_pure_relax(op: Any) -> bool:
-    return op.name.startswith("relax.") and type(op.opview).PURE
+    """Return whether an operation is a pure operator of graphs, of relax or of a plug-in."""
+    if op.name.startswith("relax."):
+        return bool(type(op.opview).PURE)
+    return op.name in graph_operations() and bool(type(op.opview).PURE)
 
 
 @register_pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +11,11 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import FOLDED_BYTES, FOLDINGS
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
+from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
+from mirlo.dialects.relax.meanings import widened
 from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
-from mirlo.passes.graph.evaluate import EVALUATORS, Evaluator
 from mirlo.passes.registry import Pass, option, register_pass
 
 
@@ -75,8 +76,10 @@ class _Folder:
     """Attributes of the constants that replaced an operation, by its key: shared weights are folded once."""
 
     def fold(self, op: ir.Operation) -> None:
-        meaning = EVALUATORS.get(op.name)
-        if meaning is None or not all(is_constant(v) for v in op.operands):
+        meaning = getattr(type(op.opview), "meaning", None)
+        if meaning is None or not all(is_constant(v) for v in op.operands) or not op.opview.PURE:
+            return
+        if not op.opview.folds(*op.opview.operand_types(), **op.opview.attribute_values()):
             return
         kinds = [TensorType.from_mlir(r.type) for r in op.results]
         if any(kind is None or not kind.is_static for kind in kinds) or self._grows(op, kinds):
@@ -105,14 +108,17 @@ class _Folder:
         self.left -= made
         return False
 
-    def _evaluate(self, op: ir.Operation, meaning: Evaluator, kinds: Sequence[Any]) -> list[ir.Value]:
+    def _evaluate(self, op: ir.Operation, meaning: Callable[..., Any], kinds: Sequence[Any]) -> list[ir.Value]:
         """Return constants of the results, or nothing if they cannot be evaluated."""
         arrays = [constant_value(v, self.session) for v in op.operands]
         if any(array is None for array in arrays):
             return []
+        view: Any = op.opview
+        layout, widens = type(view)._operand_layout, Trait.ELEMENTWISE in view.TRAITS and view.IN_F32
+        given = [widened(array) for array in arrays] if widens else arrays
         try:
             with np.errstate(all="ignore"):
-                made = meaning(op.opview, *arrays)
+                made = meaning(*(layout.pick(field, op, given) for field in layout.fields), **view.attribute_values())
         except TypeError:  # numpy has no such operator for this element type
             return []
         if made is None:

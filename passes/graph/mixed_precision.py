@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.surgery import blocks, erase_dead
+from mirlo.dialects.core.traits import Precision
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.activation import Activation
 from mirlo.passes.graph.constants import constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.locations import names_of
@@ -26,26 +28,6 @@ NODE = "node:"
 LOWEST = {"bf16": -(2.0**127) * (2 - 2.0**-7), "f16": -65504.0}
 """The lowest finite value of each type."""
 
-SUMMED_WIDE = ("conv", "matmul")
-"""Operators with low-precision operands and an f32 result (`out_dtype`)."""
-LOW_PRECISION_OPS = ("attention", "conv_transpose", "einsum")
-"""Operators with low-precision operands and result; their kernels accumulate in f32."""
-TABLES = ("gather",)
-"""Operators whose constants are stored in low precision: only some of their elements are read."""
-MOVES = (
-    "concat", "depth_to_space", "expand", "expand_dims", "gather_elements", "gather_nd", "max_pool", "permute",
-    "reshape", "reverse", "slice_at", "space_to_depth", "split", "squeeze", "stack", "strided_slice", "tile",
-)  # fmt: skip
-"""Operators that move elements: low precision if all of their operands are."""
-COMPUTES = (
-    *sorted(name for name, op in OPS.items() if issubclass(op, Activation)),
-    "abs", "add", "avg_pool", "ceil", "divide", "floor", "maximum", "minimum", "multiply", "negative", "pad", "prelu",
-    "resize", "rotary_embedding", "round", "sign", "square", "sqrt", "subtract", "trunc", "where",
-)  # fmt: skip
-"""Operators computed in f32 in registers; their operands and results in memory are low precision if an operand is."""
-# All others stay: sums over many elements (normalizations, softmax, reductions), functions that magnify an error (exp,
-# log, power), comparisons and indices, whatever another package defines.
-
 
 @register_pass
 @dataclass(frozen=True)
@@ -55,8 +37,8 @@ class ToMixedPrecision(Pass):
     Matrix products, convolutions and attention read low-precision operands. Their constants are stored in low
     precision, in half of the memory, once `fold-constant` has run. Elementwise operators and those that move
     elements follow their operands. Inputs and outputs keep their types. Operators named in `keep` stay in f32, such
-    as `relax.conv`, or `node:/head/MatMul` for one node of the model, as do all that reduce or magnify errors; the
-    lists are in `passes/graph/mixed_precision.py`. A constant beyond the range of the low-precision type, such as a
+    as `relax.conv`, or `node:/head/MatMul` for one node of the model, as do all that reduce or magnify errors: an
+    operator's class declares its `PRECISION`. A constant beyond the range of the low-precision type, such as a
     mask's -1e9 in f16, keeps its users in f32.
     """
 
@@ -71,7 +53,7 @@ class ToMixedPrecision(Pass):
             raise PassError(f"dtype must be {' or '.join(LOW_PRECISION_TYPES)}, got '{self.dtype}'")
         if "tir.prim_func" in op.operation.attributes or not len(op.operation.regions[0].blocks):
             return
-        operators = {f"relax.{name}" for name in OPS}
+        operators = graph_operations()
         for name in self.keep:
             if not name.startswith(NODE) and name not in operators:
                 raise PassError(f"keep: '{name}' is neither an operator nor 'node:NAME'{nearest(name, operators)}")
@@ -109,22 +91,22 @@ class _Converter:
 
     def convert(self, op: ir.Operation) -> None:
         """Convert one operation according to the versions of its operands."""
-        name = op.name.removeprefix("relax.") if op.name.startswith("relax.") else ""
+        behaviour = getattr(type(op.opview), "PRECISION", Precision.F32)
         floats = [value for value in op.operands if _is_f32(value)]
         if self._is_kept(op) or not floats or any(_is_other_float(value) for value in op.operands):
             self._stay(op)
-        elif name in SUMMED_WIDE:
+        elif behaviour is Precision.WIDE_RESULT:
             self._sum_wide(op)
-        elif name in LOW_PRECISION_OPS:
+        elif behaviour is Precision.NARROW:
             self._narrow(op)
-        elif name in TABLES and is_constant(floats[0]) and self._fits(floats[0]):
+        elif behaviour is Precision.STORED and is_constant(floats[0]) and self._fits(floats[0]):
             self._move(op)
-        elif name in MOVES:
+        elif behaviour is Precision.MOVES:
             if any(self._prefers_narrow(v) for v in floats) and all(self._may_be_narrow(v) for v in floats):
                 self._move(op)
             else:
                 self._stay(op)
-        elif name in COMPUTES and any(self._prefers_narrow(value) for value in floats):
+        elif behaviour is Precision.REGISTERS and any(self._prefers_narrow(value) for value in floats):
             self._compute(op, all(not is_constant(value) or self._fits(value) for value in floats))
         else:
             self._stay(op)
@@ -164,7 +146,7 @@ class _Converter:
     def _stay(self, op: ir.Operation) -> None:
         for i, value in enumerate(op.operands):
             versions = self.known.get(value)
-            is_stored = versions is not None and versions.is_narrow and op.name.startswith("relax.")
+            is_stored = versions is not None and versions.is_narrow and isinstance(op.opview, DialectOp)
             op.operands[i] = self._widened(value) if is_stored else self._wide(value)
 
     def _remake(self, op: Any, values: Sequence[Any], **changed: Any) -> list[Any]:

@@ -6,16 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirlo.dialects.relax.infer_windows import DATA_LAYOUTS, KERNEL_LAYOUTS
+from mirlo.dialects.context import graph_operations
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Decline, decline, nearest
 
 CALLBACK = "layouts"
 """The session option with a caller's own choice: `f(op)` returns `(data, kernel)`, or `decline('why')`."""
-
-POOLS = ("relax.max_pool", "relax.avg_pool", "relax.lp_pool")
-OPERATORS = ("relax.conv", "relax.conv_transpose", *POOLS)
-"""Operators that have a layout."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +50,19 @@ FORCED = RequestedLayouts(forces=True)
 
 def layouts_of(operator: str, given: Sequence[str]) -> Layouts:
     """Return layouts as written by the user: `("N*C", "O*I")`, `"N*C"`."""
-    if operator not in OPERATORS:
-        raise PassError(f"a layout is wanted for '{operator}', which has none{nearest(operator, OPERATORS)}")
+    attributes = graph_operations()[operator]._attributes if operator in graph_operations() else {}
+    if "data_layout" not in attributes:
+        known = [name for name, op in graph_operations().items() if "data_layout" in op._attributes]
+        raise PassError(f"a layout is wanted for '{operator}', which has none{nearest(operator, known)}")
+    has_kernel = "kernel_layout" in attributes
     parts = [given] if isinstance(given, str) else list(given)
-    if not 1 <= len(parts) <= 2 or (len(parts) == 2 and operator != "relax.conv"):
-        takes = "a data and a kernel layout" if operator == "relax.conv" else "a data layout"
+    if not 1 <= len(parts) <= 2 or (len(parts) == 2 and not has_kernel):
+        takes = "a data and a kernel layout" if has_kernel else "a data layout"
         raise PassError(f"'{operator}' takes {takes}, got {given}")
-    for part, known in zip(parts, (DATA_LAYOUTS, KERNEL_LAYOUTS), strict=False):
-        if part is not None and part not in known:
-            raise PassError(f"'{operator}' has no layout '{part}'; it has: {', '.join(known)}")
+    for part, attribute in zip(parts, ("data_layout", "kernel_layout"), strict=False):
+        choices = attributes[attribute].choices or ()
+        if part is not None and part not in choices:
+            raise PassError(f"'{operator}' has no layout '{part}'; it has: {', '.join(choices)}")
     return Layouts(*parts)
 
 

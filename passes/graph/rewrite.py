@@ -57,6 +57,14 @@ class Rewriter:
         return constant_name(value) if is_constant(value) else "constant"
 
 
+def remade(op: Any, values: Iterable[Any], b: Rewriter, **changed: Any) -> Any:
+    """Emit an operator of one result again, with other operands in the order of the operation, and attributes."""
+    fields = type(op)._operand_layout
+    flat = list(values)
+    given = [fields.pick(field, op.operation, flat) for field in fields.fields]
+    return b.emit(type(op), *given, **{**op.attribute_values(), **changed})
+
+
 def defining(value: ir.Value, name: str) -> ir.OpView | None:
     """Return the defining operation of a value if it is of this kind."""
     if isinstance(value, ir.OpResult) and value.owner.name == name:
@@ -99,12 +107,12 @@ def rewrite(
     given: Any = None,
 ) -> int:
     """Apply the rules of a book to a function to a fixed point; return the number of rewrites."""
-    wanted = set(only) if only is not None else book.subjects()
+    covers = cache(book.covers if only is None else set(only).__contains__)
     total = 0
     for _ in range(MAX_SWEEPS):
         count = 0
         for block in reversed(blocks(function)):
-            found = [op.operation for op in block.operations if op.operation.name in wanted]
+            found = [op.operation for op in block.operations if covers(op.operation.name)]
             count += sum(_rewrite_op(op, book, session, given) for op in found)
             erase_dead(block, is_pure_relax)
         total += count
@@ -116,7 +124,7 @@ def rewrite(
 def explain(function: Any, book: RuleBook, session: Any) -> None:
     """Record for each operator with rules in a book why none of them accepts."""
     for block in blocks(function):
-        for op in [op.operation for op in block.operations if op.operation.name in book.subjects()]:
+        for op in [op.operation for op in block.operations if book.covers(op.operation.name)]:
             _, rule, attempts = try_rules(book.candidates(op.name, (DEFAULT,)), op.opview, Rewriter(op, session))
             if rule is None:
                 reasons = "".join(f"\n  {attempt.rule.name}: {attempt.decline}" for attempt in attempts)

@@ -11,7 +11,8 @@ from typing import Any
 
 from mirlo.dialects import relax
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.context import EXTRA_DIALECTS
+from mirlo.dialects.context import EXTRA_DIALECTS, graph_operations
+from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.passes.legalize.conversion import NODE, Conversion, LegalizationRecord
 from mirlo.passes.legalize.strategies import STRATEGIES, chooser
@@ -21,17 +22,9 @@ from mirlo.passes.targets import chain, check_rule_targets, rules_target
 
 __all__ = ["LegalizationRecord", "Legalize", "load_default_rules", "operator_names"]
 
-LEGAL = frozenset(
-    {
-        "relax.reshape",
-        "relax.constant",
-        "relax.bind_dims",
-        "relax.call_tir",
-        "relax.call_dps_packed",
-        "relax.call_packed",
-        "relax.call_external",
-    }
-)
+LEGAL = frozenset(name for name, op in relax.DIALECT.operations.items() if Trait.INTERFACE in op.TRAITS) | {
+    "relax.reshape"
+}
 """Legal operators: the interface to the level of prim functions."""
 
 CUSTOM_RULES = "legalize"
@@ -53,8 +46,7 @@ def load_default_rules() -> None:
 
 def operator_names() -> set[str]:
     """Return the operators that can have rules: relax's, and those of plug-in dialects."""
-    dialects = (relax.DIALECT, *EXTRA_DIALECTS)
-    return {name for dialect in dialects for name in dialect.operations} - LEGAL - OWN.keys()
+    return graph_operations().keys() - LEGAL
 
 
 @register_pass
@@ -123,7 +115,7 @@ def _check_names(known: set[str], targets: Sequence[str], custom: Given, skip: I
         if operator not in known:
             raise PassError(f"'{operator}' is to be skipped, {_unknown_operator(operator, known)}")
     for rule in LEGALIZE:
-        if rule.target in targets and rule.subject not in known:
+        if rule.target in targets and rule.subject not in known and not isinstance(rule.subject, Trait):
             raise PassError(
                 f"rule '{rule}' at {rule.place} is for '{rule.subject}', {_unknown_operator(rule.subject, known)}"
             )

@@ -10,7 +10,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import dtype_of_mlir
+from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.relax import DIALECT
 from mirlo.dialects.tir.buffers import buffer_type, tensor_bytes, workspace_of
 from mirlo.passes.memory import packed
 from mirlo.passes.memory.inplace import inplace_of
@@ -18,7 +20,7 @@ from mirlo.passes.memory.layout import Interval
 from mirlo.passes.memory.timeline import Timeline, TimelineBlock, TimelineStep, is_tensor, tensors
 from mirlo.passes.registry import PassError
 
-VIEWS = frozenset({"relax.reshape", "relax.expand_dims", "relax.squeeze"})
+VIEWS = frozenset(name for name, op in DIALECT.operations.items() if Trait.VIEW in op.TRAITS)
 """Operators that only view a buffer in another shape."""
 CALLS = frozenset({"relax.call_tir", packed.CALL})
 """Operators that write their results to buffers passed to them."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.infer_windows import kernel_permutation
 from mirlo.passes.graph.constants import is_constant
-from mirlo.passes.graph.requested_layouts import CHANNELS_LAST, POOLS, Layouts
-from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of
+from mirlo.passes.graph.requested_layouts import CHANNELS_LAST, Layouts
+from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, remade
 from mirlo.passes.rules import Decline, decline, layout
 
 MARK = "relax.layout"
@@ -91,9 +92,12 @@ def conv_transpose_in_layout(op: ir.OpView, b: Rewriter) -> Any:
     return in_layout(made, str(asked.data), op.data_layout, b)
 
 
-@layout(*POOLS)
-def pool_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
-    """Convert to the requested layout; by default a pool takes the layout of the convolution before it."""
+@layout(Trait.DATA_LAYOUT)
+def window_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
+    """Convert images to the requested layout; by default a pool takes the layout of the convolution before it."""
+    if Trait.CONTRACTION in traits_of(op) or len(op.operation.results) != 1:
+        return decline("it is a contraction, or has several results")
+    x = op.operation.operands[0]
     asked = requested_layouts(op, b)
     data = None if isinstance(asked, Decline) else asked.data
     if data is None:
@@ -104,14 +108,14 @@ def pool_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
         data = "N*C"
     elif data == op.data_layout:
         return decline("it has the wanted layout already", data=data)
-    attributes = {**op.attribute_values(), "data_layout": data}
-    made = b.emit(type(op), in_layout(op.x, op.data_layout, data, b), **attributes)
-    return in_layout(made, data, op.data_layout, b)
+    values = [in_layout(x, op.data_layout, data, b), *list(op.operation.operands)[1:]]
+    return in_layout(remade(op, values, b, data_layout=data), data, op.data_layout, b)
 
 
 def _is_channels_last(pool: ir.OpView, b: Rewriter) -> bool:
-    inner = layout_permute(pool.x, b)
-    return inner is not None and list(inner.axes) == channels_first(kind_of(pool.x).rank)
+    x = pool.operation.operands[0]
+    inner = layout_permute(x, b)
+    return inner is not None and list(inner.axes) == channels_first(kind_of(x).rank)
 
 
 @layout("relax.permute")

@@ -6,39 +6,32 @@ import math
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.traits import AxisAttributes, Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.activation import Activation
-from mirlo.dialects.relax.elementwise import BINARY, COMPARE, UNARY, UNARY_TO_BOOL
 from mirlo.passes.graph.constants import is_constant
-from mirlo.passes.graph.rewrite import Rewriter, kind_of
+from mirlo.passes.graph.rewrite import Rewriter, kind_of, remade
 from mirlo.passes.graph.rules.layout import channels_first, inverse, layout_permute, permuted
 from mirlo.passes.rules import Decline, decline, layout
 
-_ELEMENTWISE = (
-    *(f"relax.{name}" for name in (*UNARY, *UNARY_TO_BOOL, "cast")),
-    *(f"relax.{name}" for name, op in OPS.items() if issubclass(op, Activation)),
-)
-_BROADCASTING = (*(f"relax.{name}" for name in (*BINARY, *COMPARE)), "relax.where", "relax.prelu")
-_REDUCTIONS = tuple(
-    f"relax.reduce_{name}" for name in ("sum", "mean", "max", "min", "prod", "l1", "l2", "log_sum", "log_sum_exp",
-                                        "sum_square", "any", "all")
-)  # fmt: skip
 
-
-@layout(*_ELEMENTWISE)
+@layout(Trait.ELEMENTWISE)
 def sink_through_unary(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
-    """Sink a layout permute below an elementwise operator."""
-    inner = layout_permute(op.x, b)
+    """Sink a layout permute below an elementwise operator of one operand."""
+    if len(op.operation.operands) != 1:
+        return decline("it has several operands")
+    inner = layout_permute(op.operation.operands[0], b)
     if inner is None:
         return decline("the operand is no layout permute")
-    return permuted(b.emit(type(op), inner.x, **op.attribute_values()), list(inner.axes), b)
+    return permuted(remade(op, [inner.x], b), list(inner.axes), b)
 
 
-@layout(*_BROADCASTING)
+@layout(Trait.ELEMENTWISE)
 def sink_through_broadcast(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Sink if all operands are permuted alike, or some, and the others, constants or smaller, are permuted back."""
     values = list(op.operation.operands)
+    if len(values) < 2:
+        return decline("it has one operand")
     permutes = [layout_permute(value, b) for value in values]
     forced = b.given is not None and b.given.forces
     # Permutes of arguments stay when sinking is forced: it created them, and they leave the function at its boundary.
@@ -53,7 +46,7 @@ def sink_through_broadcast(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     )
     if found is None:
         return decline("no operand is a layout permute")
-    axes, whole = list(found.axes), kind_of(op.output)
+    axes, whole = list(found.axes), kind_of(op.operation.results[0])
     if whole.rank != len(axes):
         return decline("the rank grows")
     for value, permute in zip(values, permutes, strict=True):
@@ -64,7 +57,7 @@ def sink_through_broadcast(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
         p.x if p is not None and list(p.axes) == axes else _permuted_back(value, axes, b)
         for value, p in zip(values, permutes, strict=True)
     ]
-    return permuted(b.emit(type(op), *operands), axes, b)
+    return permuted(remade(op, operands, b), axes, b)
 
 
 @layout("relax.quantize", "relax.dequantize")
@@ -94,27 +87,50 @@ def _permuted_back(value: ir.Value, axes: list[int], b: Rewriter) -> ir.Value:
     return permuted(value, inverse(axes), b)
 
 
-@layout(*_REDUCTIONS)
-def sink_through_reduction(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
-    """Sink what remains of the permute, and renumber the reduced axes."""
-    inner = layout_permute(op.x, b)
-    if inner is None:
-        return decline("the operand is no layout permute")
-    rank = len(inner.axes)
-    axes = sorted(axis % rank for axis in (op.axes if op.axes is not None else range(rank)))
-    made = b.emit(type(op), inner.x, axes=sorted(inner.axes[axis] for axis in axes), keepdims=op.keepdims)
-    return _permute_remaining(made, inner, axes, op.keepdims, b)
+@layout(Trait.AXES)
+def sink_through_axes(op: Any, b: Rewriter) -> Decline | ir.Value:
+    """Sink below an operator whose attributes name axes, and change those; reductions permute what is left."""
+    values = list(op.operation.operands)
+    permutes = [layout_permute(value, b) for value in values]
+    found = permutes[0] if permutes else None
+    if found is None:
+        return decline("the first operand is no layout permute")
+    axes = list(found.axes)
+    for value, permute in zip(values, permutes, strict=True):
+        if permute is None and kind_of(value).rank:
+            return decline("not every operand is a layout permute")
+        if permute is not None and list(permute.axes) != axes:
+            return decline("the operands have different layouts")
+    if len(op.operation.results) != 1:
+        return decline("it has several results")
+    changed, reduced = _with_axes(op, type(op).AXES, axes)
+    made = remade(op, [value if p is None else p.x for value, p in zip(values, permutes, strict=True)], b, **changed)
+    if type(op).AXES.reduces:
+        return _permute_remaining(made, found, reduced, op.keepdims, b)
+    return permuted(made, axes, b)
 
 
-@layout("relax.argmax", "relax.argmin")
-def sink_through_arg_reduction(op: ir.OpView, b: Rewriter) -> Any:
-    """Sink what remains of the permute, and renumber the axis."""
-    inner = layout_permute(op.x, b)
-    if inner is None:
-        return decline("the operand is no layout permute")
-    axis = op.axis % len(inner.axes)
-    made = b.emit(type(op), inner.x, **{**op.attribute_values(), "axis": inner.axes[axis]})
-    return _permute_remaining(made, inner, [axis], op.keepdims, b)
+def _with_axes(op: ir.OpView, names: AxisAttributes, axes: list[int]) -> tuple[dict[str, Any], list[int]]:
+    """Return the attributes for operands that are not permuted by these axes, and the axes that are named."""
+    rank, back = len(axes), inverse(axes)
+    changed: dict[str, Any] = {}
+    named: list[int] = []
+    if names.axis:
+        named = [getattr(op, names.axis) % rank]
+        changed[names.axis] = axes[named[0]]
+    if names.axes:
+        given = getattr(op, names.axes)
+        named = [axis % rank for axis in (given if given is not None else range(rank))]
+        changed[names.axes] = [axes[axis] for axis in named]
+    for name in names.per_axis:
+        given = getattr(op, name)
+        changed[name] = [given[i] for i in back] if given else given
+    for name in names.per_side:
+        given = getattr(op, name)
+        changed[name] = [given[i] for i in back] + [given[rank + i] for i in back] if given else given
+    if names.reduces and names.axes:
+        named, changed[names.axes] = sorted(named), sorted(changed[names.axes])
+    return changed, named
 
 
 def _permute_remaining(made: ir.Value, inner: ir.OpView, reduced: list[int], keepdims: bool, b: Rewriter) -> ir.Value:
@@ -124,27 +140,6 @@ def _permute_remaining(made: ir.Value, inner: ir.OpView, reduced: list[int], kee
     kept = [axis for i, axis in enumerate(inner.axes) if i not in reduced]
     order = [sorted(kept).index(axis) for axis in kept]
     return made if order == sorted(order) else permuted(made, order, b)
-
-
-@layout("relax.softmax", "relax.log_softmax", "relax.hardmax")
-def sink_through_axis(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
-    """Sink, and renumber the axis."""
-    inner = layout_permute(op.x, b)
-    if inner is None:
-        return decline("the operand is no layout permute")
-    made = b.emit(type(op), inner.x, axis=inner.axes[op.axis % len(inner.axes)])
-    return permuted(made, list(inner.axes), b)
-
-
-@layout("relax.strided_slice")
-def sink_through_slice(op: ir.OpView, b: Rewriter) -> Any:
-    """Sink, and renumber the axes of the slice."""
-    inner = layout_permute(op.x, b)
-    if inner is None:
-        return decline("the operand is no layout permute")
-    axes = [inner.axes[axis % len(inner.axes)] for axis in op.axes]
-    made = b.emit(OPS["strided_slice"], inner.x, **{**op.attribute_values(), "axes": axes})
-    return permuted(made, list(inner.axes), b)
 
 
 @layout("relax.reshape")
@@ -161,45 +156,3 @@ def sink_through_flatten(op: ir.OpView, b: Rewriter) -> Any:
         return decline("the reshape does not flatten the pixels", shape=list(target.shape))
     flat = b.emit(OPS["reshape"], inner.x, shape=(batch, math.prod(spatial), channels))
     return permuted(flat, [0, 2, 1], b)
-
-
-@layout("relax.resize")
-def sink_through_resize(op: ir.OpView, b: Rewriter) -> Any:
-    """Sink, and permute shape, scales and region back."""
-    inner = layout_permute(op.x, b)
-    if inner is None:
-        return decline("the operand is no layout permute")
-    back, rank = inverse(inner.axes), len(inner.axes)
-    changed: dict[str, Any] = {"shape": [op.shape[i] for i in back]}
-    if op.scales:
-        changed["scales"] = [op.scales[i] for i in back]
-    if op.roi:
-        changed["roi"] = [op.roi[i] for i in back] + [op.roi[rank + i] for i in back]
-    made = b.emit(OPS["resize"], inner.x, **{**op.attribute_values(), **changed})
-    return permuted(made, list(inner.axes), b)
-
-
-@layout("relax.concat")
-def sink_through_concat(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
-    """Sink below a concatenation of operands that are all permuted alike."""
-    permutes = [layout_permute(v, b) for v in op.operation.operands]
-    if any(p is None for p in permutes):
-        return decline("not every operand is a layout permute")
-    axes = list(permutes[0].axes)  # type: ignore[union-attr]
-    if any(list(p.axes) != axes for p in permutes):  # type: ignore[union-attr]
-        return decline("the operands have different layouts")
-    made = b.emit(OPS["concat"], [p.x for p in permutes], axis=axes[op.axis % len(axes)])  # type: ignore[union-attr]
-    return permuted(made, axes, b)
-
-
-@layout("relax.pad")
-def sink_through_pad(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
-    """Sink, and permute the padding back."""
-    inner = layout_permute(op.x, b)
-    if inner is None:
-        return decline("the operand is no layout permute")
-    rank = len(inner.axes)
-    back = inverse(inner.axes)
-    pads = [op.pads[i] for i in back] + [op.pads[rank + i] for i in back]
-    made = b.emit(OPS["pad"], inner.x, **{**op.attribute_values(), "pads": pads})
-    return permuted(made, list(inner.axes), b)

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.elementwise import UNARY
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of
 from mirlo.passes.rules import decline, recognize
 
-_HALF_PRESERVING = tuple(f"relax.{name}" for name in (*UNARY, "cast"))
 _DEEPEST = 12
 
 
@@ -100,9 +99,10 @@ def _has_equal_halves(value: Any, b: Rewriter, depth: int = 0) -> bool:
     name = value.owner.name if hasattr(value.owner, "operands") else ""
     if depth > _DEEPEST:
         return False
-    if name in _HALF_PRESERVING:
+    traits = traits_of(value.owner) if name else frozenset()
+    if Trait.ELEMENTWISE in traits and len(value.owner.operands) == 1:
         return _has_equal_halves(value.owner.operands[0], b, depth + 1)
-    if name in ("relax.expand_dims", "relax.squeeze", "relax.reshape", "relax.gather"):
+    if Trait.VIEW in traits or name == "relax.gather":
         source = value.owner.operands[0]
         rank = kind_of(source).rank
         if rank == 0 or kind_of(source).shape[-1] != kind_of(value).shape[-1]:

@@ -12,52 +12,50 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.activation import Activation
-from mirlo.dialects.relax.elementwise import BINARY, COMPARE, UNARY, UNARY_TO_BOOL
 from mirlo.passes.graph.constants import is_constant
-from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
+from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of, remade
 from mirlo.passes.rules import Decline, decline, simplify
-
-_ELEMENTWISE = (
-    *(f"relax.{name}" for name in (*UNARY, *UNARY_TO_BOOL, "cast")),
-    *(name for name, op in ((f"relax.{n}", op) for n, op in OPS.items()) if issubclass(op, Activation)),
-)
-_LAST_AXIS = ("relax.softmax", "relax.log_softmax", "relax.layer_norm", "relax.rms_norm")
 
 Shape = tuple[Dim, ...]
 
 
-@simplify(*_ELEMENTWISE)
+@simplify(Trait.ELEMENTWISE)
 def sink_through_unary(op: ir.OpView, b: Rewriter) -> Any:
-    """Sink a reshape that raises the rank below an elementwise operator."""
-    inner = raising(op.x)
+    """Sink a reshape that raises the rank below an elementwise operator of one operand."""
+    if len(op.operation.operands) != 1:
+        return decline("it has several operands")
+    inner = raising(op.operation.operands[0])
     if inner is None:
         return decline("the operand is no reshape that raises the rank")
-    made = b.emit(type(op), inner.x, **op.attribute_values())
-    return b.emit(OPS["reshape"], made, shape=kind_of(op.output).shape)
+    return b.emit(OPS["reshape"], remade(op, [inner.x], b), shape=kind_of(op.operation.results[0]).shape)
 
 
-@simplify(*(f"relax.{name}" for name in (*BINARY, *COMPARE)))
+@simplify(Trait.ELEMENTWISE)
 def sink_through_binary(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Sink below a binary operator; the other operand is viewed in the smaller shape, including its broadcast dims."""
-    for position, value in enumerate((op.lhs, op.rhs)):
+    values = list(op.operation.operands)
+    if len(values) != 2:
+        return decline("it has not two operands")
+    whole = kind_of(op.operation.results[0]).shape
+    for position, value in enumerate(values):
         inner = raising(value)
-        if inner is None or kind_of(value).shape != kind_of(op.output).shape:
+        if inner is None or kind_of(value).shape != whole:
             continue
         source, target = kind_of(inner.x).shape, kind_of(value).shape
-        other = (op.rhs, op.lhs)[position]
+        other = values[1 - position]
         shape = unbroadcast_shape(kind_of(other).shape, source, target)
         if shape is None:
             continue
         if shape != kind_of(other).shape:
             other = b.emit(OPS["reshape"], other, shape=shape)
         pair = (inner.x, other) if position == 0 else (other, inner.x)
-        return b.emit(OPS["reshape"], b.emit(type(op), *pair), shape=target)
+        return b.emit(OPS["reshape"], remade(op, pair, b), shape=target)
     return decline("no operand is a reshape that raises the rank and that the other one fits")
 
 
-@simplify(*_LAST_AXIS)
+@simplify(Trait.LAST_AXIS)
 def sink_through_last_axis(op: ir.OpView, b: Rewriter) -> Any:
     """Sink below a row operation if the last axis stays the same."""
     inner = raising(op.x)

@@ -48,15 +48,15 @@ func.func @shared() -> (tensor<20xf32>, tensor<20xf32>) {
   return %2, %4 : tensor<20xf32>, tensor<20xf32>
 }
 
-// What depends on an input stays, and so does what has no evaluator or a parameter whose file is not there.
+// What depends on an input stays, and so does what has no meaning in numpy or a parameter whose file is not there.
 // CHECK-LABEL: func.func @declined
 // CHECK:         "relax.add"
-// CHECK:         "relax.erf"
+// CHECK:         "relax.lp_normalize"
 // CHECK:         "relax.negative"
 func.func @declined(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<99xf32>) {
   %0 = "relax.constant"() {value = dense<2.0> : tensor<2xf32>} : () -> tensor<2xf32>
   %1 = "relax.add"(%x, %0) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
-  %2 = "relax.erf"(%0) : (tensor<2xf32>) -> tensor<2xf32>
+  %2 = "relax.lp_normalize"(%0) : (tensor<2xf32>) -> tensor<2xf32>
   %3 = "relax.constant"() {param = "weight"} : () -> tensor<99xf32>
   %4 = "relax.negative"(%3) : (tensor<99xf32>) -> tensor<99xf32>
   return %1, %2, %4 : tensor<2xf32>, tensor<2xf32>, tensor<99xf32>

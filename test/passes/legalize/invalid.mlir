@@ -28,7 +28,7 @@ func.func @nothing_to_gather(%x: tensor<0x2xf32>, %i: tensor<3xi64>) -> tensor<3
 
 // CHECK:      1 operator(s) cannot be legalized for target 'llvm':
 // CHECK-NEXT:   relax.relu, {{.*}}:8
-// CHECK-NEXT:     relu [default]: needs dims that are numbers or have a name: declare the shape (type=f32[?])
+// CHECK-NEXT:     each_element [default]: needs dims that are numbers or have a name: declare the shape (type=f32[?])
 // PARTIAL: relax.relu
 func.func @dims_that_are_not_numbers(%x: tensor<?xf32>) -> tensor<?xf32> {
   %0 = "relax.relu"(%x) : (tensor<?xf32>) -> tensor<?xf32>

@@ -1,0 +1,190 @@
+"""What operators mean in numpy, where that is more than one expression.
+
+Operands of integers and bools have any width, floats any format; results are converted to the type of the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Array = Any
+choose: Any = np.where
+
+erf = np.vectorize(math.erf, otypes=[np.float64])
+erfc = np.vectorize(math.erfc, otypes=[np.float64])
+
+
+def is_float(x: Array) -> bool:
+    """Return whether the elements are floats, of numpy's own formats or others."""
+    return x.dtype.kind not in "biu" and not x.dtype.name.startswith(("int", "uint"))
+
+
+def widened(x: Array) -> Array:
+    """Widen floats of 16 bits or less to f32, the type in which they are summed."""
+    return x.astype(np.float32) if is_float(x) and x.dtype.itemsize < 4 else x
+
+
+def divide(x: Array, y: Array) -> Array:
+    """Divide; integers towards zero, and x / 0 is 0."""
+    if is_float(x):
+        return x / y
+    safe = choose(y == 0, np.ones_like(y), y)
+    quotient = np.floor_divide(x, safe)
+    quotient = quotient + ((quotient * safe != x) & ((x < 0) != (safe < 0)))
+    return choose(y == 0, np.zeros_like(quotient), quotient)
+
+
+def power(x: Array, y: Array) -> Array:
+    """Raise; an integer to a negative power is 0, unless it is 1 or -1."""
+    if is_float(x):
+        return np.power(x, y)
+    raised = np.power(x, np.maximum(y, 0))
+    of_unit = choose(x == 1, 1, choose(x == -1, choose(y % 2 != 0, -1, 1), 0))
+    return choose(y < 0, of_unit, raised)
+
+
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def softplus(x: Array) -> Array:
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def elu(x: Array, alpha: float) -> Array:
+    return choose(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+def gelu(x: Array, *, approximate: str) -> Array:
+    if approximate == "tanh":
+        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
+
+
+def shrink(x: Array, *, lambd: float, bias: float) -> Array:
+    wide = x if is_float(x) else x.astype(np.float64)
+    return choose(wide < -lambd, wide + bias, choose(wide > lambd, wide - bias, 0))
+
+
+def clip(x: Array, *, min: float | None, max: float | None) -> Array:
+    if not is_float(x):
+        info = np.iinfo(x.dtype)
+        low, high = (_bound(min, math.ceil, info), _bound(max, math.floor, info))
+        return np.minimum(np.maximum(x, info.min if low is None else low), info.max if high is None else high)
+    x = x if min is None else np.maximum(x, x.dtype.type(min))
+    return x if max is None else np.minimum(x, x.dtype.type(max))
+
+
+def _bound(value: float | None, inward: Any, info: Any) -> Any:
+    if value is None:
+        return None
+    if math.isinf(value):
+        return info.min if value < 0 else info.max
+    return min(max(inward(value), info.min), info.max)
+
+
+def cast(x: Array, *, dtype: Any, saturate: bool) -> Array | None:
+    """Convert; None for values out of range, which the operator defines and numpy leaves to the machine."""
+    target = dtype.to_numpy()
+    if is_float(x) and dtype.is_integer:
+        if target.kind not in "iu":
+            return None
+        info = np.iinfo(target)
+        if not (np.isfinite(x).all() and x.min(initial=0) >= info.min and x.max(initial=0) <= info.max):
+            return None
+    if dtype.is_float and dtype.bits <= 8:
+        return None
+    return x != 0 if dtype.is_bool else x.astype(target)
+
+
+def softmax(x: Array, *, axis: int) -> Array:
+    wide = widened(x)
+    raised = np.exp(wide - wide.max(axis, keepdims=True))
+    return raised / raised.sum(axis, keepdims=True)
+
+
+def log_softmax(x: Array, *, axis: int) -> Array:
+    wide = widened(x)
+    shifted = wide - wide.max(axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))
+
+
+def hardmax(x: Array, *, axis: int) -> Array:
+    return np.arange(x.shape[axis]).reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)]) == np.expand_dims(
+        np.argmax(x, axis), axis
+    )
+
+
+def expand_dims(x: Array, *, axes: Sequence[int]) -> Array:
+    return np.expand_dims(x, tuple(axes))
+
+
+def gather(x: Array, indices: Array, *, axis: int) -> Array:
+    size = x.shape[axis]
+    return np.take(x, choose(indices < 0, indices + size, indices), axis=axis, mode="clip")
+
+
+def matmul(x: Array, y: Array, *, transpose_lhs: bool, transpose_rhs: bool, out_dtype: Any, activations: str) -> Any:
+    if out_dtype is not None:
+        return None
+    left = x.swapaxes(-1, -2) if transpose_lhs else x
+    right = y.swapaxes(-1, -2) if transpose_rhs else y
+    return np.matmul(widened(left), widened(right))
+
+
+def strided_slice(
+    x: Array, *, axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int]
+) -> Array:
+    cut: list[slice] = [slice(None)] * x.ndim
+    for axis, first, last, stride in zip(axes, begin, end, strides or (1,) * len(axes), strict=True):
+        # An end before the first element cannot be written as a non-negative index.
+        cut[axis] = slice(first, None if stride < 0 and last < -x.shape[axis] else last, stride)
+    return x[tuple(cut)]
+
+
+def split(x: Array, *, axis: int, sizes: Sequence[int]) -> tuple[Array, ...]:
+    return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
+
+
+def dequantize(x: Array, scale: Array, zero_point: Array | None, *, axis: int, block: int, dtype: Any) -> Array | None:
+    is_real = zero_point is not None and is_float(zero_point)
+    if is_float(x) or dtype.name != "f32" or scale.dtype != np.float32 or is_real:
+        return None
+    zero = 0 if zero_point is None else _along(x, zero_point, axis, block).astype(np.int64)
+    return (x.astype(np.int64) - zero).astype(np.float32) * _along(x, scale, axis, block)
+
+
+def _along(x: Array, parameter: Array, axis: int, block: int) -> Array:
+    """Expand a scale or zero point (per tensor, per position along the axis, or per block) to the shape of x."""
+    axis = axis % max(x.ndim, 1)
+    if block:
+        return np.repeat(parameter, block, axis).take(range(x.shape[axis]), axis)
+    return parameter if parameter.ndim == 0 else parameter.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+
+
+def depth_to_space(x: Array, *, block: int, mode: str) -> Array:
+    batch, channels, height, width = x.shape
+    depth = channels // block**2
+    split_ = (block, block, depth) if mode == "DCR" else (depth, block, block)
+    order = (0, 3, 4, 1, 5, 2) if mode == "DCR" else (0, 1, 4, 2, 5, 3)
+    moved = x.reshape(batch, *split_, height, width).transpose(order)
+    return moved.reshape(batch, depth, height * block, width * block)
+
+
+def space_to_depth(x: Array, *, block: int) -> Array:
+    batch, channels, height, width = x.shape
+    rows, columns = height // block, width // block
+    moved = x.reshape(batch, channels, rows, block, columns, block).transpose(0, 3, 5, 1, 2, 4)
+    return moved.reshape(batch, channels * block**2, rows, columns)
+
+
+def one_hot(indices: Array, values: Array, *, depth: int, axis: int) -> Array:
+    place = choose(indices < 0, indices + depth, indices)
+    hot = np.expand_dims(place, axis) == np.arange(depth).reshape(
+        [-1 if i == axis % (indices.ndim + 1) else 1 for i in range(indices.ndim + 1)]
+    )
+    return choose(hot, values[1], values[0])

@@ -1,0 +1,156 @@
+"""What elementwise operators mean on scalar expressions, where numpy's functions on them do not say it.
+
+These forms are exact at the edges, or keep precision: what compiled code evaluates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.dialects.tir.compute import Expr, abs_, call, constant, erf, exp, maximum, minimum, select, sigmoid, tanh
+
+
+def sign(x: Expr) -> Expr:
+    zero = constant(0, x.dtype)
+    if x.dtype.is_unsigned:
+        return select(x > zero, constant(1, x.dtype), zero)
+    signed = select(x > zero, constant(1, x.dtype), select(x < zero, constant(-1, x.dtype), zero))
+    return select(x.differs(x), x, signed) if x.dtype.is_float else signed
+
+
+def power(x: Expr, y: Expr) -> Expr:
+    if x.dtype.is_float:
+        return call("pow", x, y)
+    # Integers by repeated squaring. A negative exponent results in 0 unless the base is ±1.
+    result = constant(1, x.dtype)
+    base, left = x, y
+    for _ in range(min(x.dtype.bits, 64).bit_length()):
+        result = select((left & 1).differs(0), result * base, result)
+        base, left = base * base, left >> 1
+    if x.dtype.is_unsigned:
+        return result
+    odd = (y & 1).differs(0)
+    of_minus_one = select(odd, constant(-1, x.dtype), constant(1, x.dtype))
+    negative = select(x.equals(1), constant(1, x.dtype), select(x.equals(-1), of_minus_one, constant(0, x.dtype)))
+    return select(y < 0, negative, result)
+
+
+def _quotient(divide: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
+    """Wrap a division of integers so that it never traps: x / 0 is 0, as in numpy; the minimum / -1 is itself."""
+
+    def function(x: Expr, y: Expr) -> Expr:
+        if x.dtype.is_float:
+            return divide(x, y)
+        found = divide(x, _divisor(y))
+        found = found if x.dtype.is_unsigned else select(y.equals(-1), -x, found)
+        return select(y.equals(0), constant(0, x.dtype), found)
+
+    return function
+
+
+def _divisor(y: Expr) -> Expr:
+    """Return a safe divisor: 1 instead of 0 and of -1, which leave no remainder either."""
+    one = constant(1, y.dtype)
+    return select(y.equals(0), one, y if y.dtype.is_unsigned else select(y.equals(-1), one, y))
+
+
+def mod(x: Expr, y: Expr) -> Expr:
+    return x % (y if x.dtype.is_float else _divisor(y))
+
+
+def fmod(x: Expr, y: Expr) -> Expr:
+    if x.dtype.is_float:
+        return call("fmod", x, y)
+    divisor = _divisor(y)
+    return x - x / divisor * divisor
+
+
+def _shift(direction: str) -> Callable[[Expr, Expr], Expr]:
+    def function(x: Expr, y: Expr) -> Expr:
+        # A negative count is read as unsigned, and so is large.
+        if direction == "right" and not x.dtype.is_unsigned:
+            # If all bits are shifted out, the sign remains.
+            most = x.dtype.bits - 1
+            return x >> select((y < 0) | (y > most), constant(most, y.dtype), y)
+        shifted = x << y if direction == "left" else x >> y
+        inside = y < x.dtype.bits if y.dtype.is_unsigned else (y >= 0) & (y < x.dtype.bits)
+        return select(inside, shifted, constant(0, x.dtype))
+
+    return function
+
+
+divide = _quotient(lambda x, y: x / y)
+floor_divide = _quotient(lambda x, y: x // y)
+shift_left, shift_right = _shift("left"), _shift("right")
+
+
+def softplus(x: Expr) -> Expr:
+    # log(1 + exp(x)) overflows for large x; this form does not.
+    return maximum(x, 0.0) + call("log1p", exp(-abs_(x)))
+
+
+def _exp_minus_1(x: Expr) -> Expr:
+    """Return exp(x) - 1 for the negative side of an activation; 0 for x > 0, where exp might overflow."""
+    return call("expm1", minimum(x, 0.0))
+
+
+def elu(x: Expr, *, alpha: float) -> Expr:
+    return select(x > 0.0, x, alpha * _exp_minus_1(x))
+
+
+def selu(x: Expr, *, alpha: float, gamma: float) -> Expr:
+    return gamma * elu(x, alpha=alpha)
+
+
+def celu(x: Expr, *, alpha: float) -> Expr:
+    return maximum(x, 0.0) + minimum(alpha * _exp_minus_1(x / alpha), 0.0)
+
+
+def gelu(x: Expr, *, approximate: str) -> Any:
+    if approximate == "tanh":
+        # (1 + tanh(u)) / 2 = 1 / (1 + 2^(-2u log2 e)), which keeps precision where tanh(u) is near -1.
+        scale = -2.0 * math.sqrt(2.0 / math.pi) / math.log(2.0)
+        return x / (1.0 + call("exp2", x * (x * x * (0.044715 * scale) + scale)))
+    return 0.5 * x * (1.0 + erf(x * math.sqrt(0.5)))
+
+
+def logistic(x: Expr) -> Any:
+    return sigmoid(x)
+
+
+def silu(x: Expr) -> Any:
+    return x * sigmoid(x)
+
+
+def mish(x: Expr) -> Any:
+    return x * tanh(softplus(x))
+
+
+def shrink(x: Expr, *, lambd: float, bias: float) -> Expr:
+    # The bounds are floats, so an integer is compared as float.
+    wide = x if x.dtype.is_float else x.cast("f64")
+    shrunk = select(wide > lambd, wide - bias, constant(0, wide.dtype))
+    return select(wide < -lambd, wide + bias, shrunk).cast(x.dtype)
+
+
+def prelu(x: Expr, slope: Expr) -> Expr:
+    return select(x < 0, x * slope, x)
+
+
+def clip(x: Expr, *, min: float | None, max: float | None) -> Expr:
+    if min is not None:
+        x = maximum(x, _bound(min, x, math.ceil))
+    return x if max is None else minimum(x, _bound(max, x, math.floor))
+
+
+def _bound(value: float, x: Expr, inward: Callable[[float], int]) -> Expr:
+    """Return a bound as an element of the operand's type; for integers one that the type can hold."""
+    if x.dtype.is_float:
+        return constant(value, x.dtype)
+    bits = x.dtype.bits - (not x.dtype.is_unsigned)
+    low, high = (0 if x.dtype.is_unsigned else -(1 << bits)), (1 << bits) - 1
+    if math.isinf(value):
+        return constant(low if value < 0 else high, x.dtype)
+    return constant(sorted((low, inward(value), high))[1], x.dtype)

@@ -1,0 +1,113 @@
+"""numpy's functions on scalar expressions: one function on arrays is the definition of an operator in loops too.
+
+def meaning(x, *, beta):
+return np.where(x > 0, x, beta * np.expm1(x))
+
+as_scalar_function(meaning)(expression, beta=0.5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.tir.compute.expr import Expr, abs_, call, clamp, constant, lift, maximum, minimum, select
+
+_RENAMED = {"power": "pow", "rint": "roundeven", "arctan2": "atan2"}
+_RENAMED |= {f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
+"""The intrinsics that numpy calls otherwise."""
+
+
+class NumpyScalar:
+    """A scalar expression on which Python's operators and numpy's functions work as on an array."""
+
+    __slots__ = ("expr",)
+
+    def __init__(self, expr: Expr):
+        self.expr = expr
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *values: Any, **options: Any) -> Any:
+        if method != "__call__" or options:
+            raise TypeError(f"np.{ufunc.__name__} with options is not defined on the elements of a kernel")
+        name = ufunc.__name__
+        first = next(value.expr for value in values if isinstance(value, NumpyScalar))
+        exprs = [_expression(value, first) for value in values]
+        function = _FUNCTIONS.get(name)
+        return NumpyScalar(call(_RENAMED.get(name, name), *exprs) if function is None else function(*exprs))
+
+    def __array_function__(self, function: Any, types: Any, values: Any, options: Any) -> Any:
+        if function is np.where and len(values) == 3 and not options:
+            condition, yes, no = (value.expr if isinstance(value, NumpyScalar) else value for value in values)
+            return NumpyScalar(_select(condition, yes, no))
+        if function is np.clip and len(values) == 3 and not options:
+            x = values[0].expr
+            return NumpyScalar(clamp(x, *(_expression(value, x) for value in values[1:])))
+        raise TypeError(f"np.{function.__name__} is not defined on the elements of a kernel: declare 'scalar'")
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "dtype":
+            return self.expr.dtype
+        raise AttributeError(f"an element of a kernel has no '{name}': it is a number; use numpy's functions")
+
+    def __bool__(self) -> bool:
+        raise TypeError("an element of a kernel has no truth value: use np.where(condition, a, b)")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("an element of a kernel is not an array: use numpy's functions on elements")
+
+
+def _operators(name: str, ufunc: Any) -> None:
+    setattr(NumpyScalar, f"__{name}__", lambda self, *other: ufunc(self, *other))
+    if ufunc.nin == 2:
+        setattr(NumpyScalar, f"__r{name}__", lambda self, other: ufunc(other, self))
+
+
+for _name, _ufunc in {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "floordiv": np.floor_divide,
+    "mod": np.mod, "pow": np.power, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "lshift": np.left_shift, "rshift": np.right_shift, "neg": np.negative, "abs": np.absolute, "invert": np.invert,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+}.items():  # fmt: skip
+    _operators(_name, _ufunc)
+
+
+def _select(condition: Any, yes: Any, no: Any) -> Expr:
+    if not isinstance(condition, Expr):
+        raise TypeError("np.where on the elements of a kernel needs a condition that depends on them")
+    if not isinstance(yes, Expr) and not isinstance(no, Expr):
+        yes = constant(yes, condition.args[0].dtype if condition.args else condition.dtype)
+    return select(condition, yes, no)
+
+
+def _expression(value: Any, like: Expr) -> Expr:
+    if isinstance(value, NumpyScalar):
+        return value.expr
+    return lift(value.item() if isinstance(value, np.generic) else value, like.dtype)
+
+
+_FUNCTIONS: dict[str, Callable[..., Expr]] = {
+    "add": lambda x, y: x + y, "subtract": lambda x, y: x - y, "multiply": lambda x, y: x * y,
+    "divide": lambda x, y: x / y, "true_divide": lambda x, y: x / y, "floor_divide": lambda x, y: x // y,
+    "remainder": lambda x, y: x % y, "maximum": maximum, "minimum": minimum, "negative": lambda x: -x,
+    "positive": lambda x: x, "absolute": abs_, "fabs": abs_, "square": lambda x: x * x,
+    "reciprocal": lambda x: 1.0 / x, "logical_and": lambda x, y: x & y, "logical_or": lambda x, y: x | y,
+    "logical_xor": lambda x, y: x ^ y, "logical_not": lambda x: ~x, "bitwise_and": lambda x, y: x & y,
+    "bitwise_or": lambda x, y: x | y, "bitwise_xor": lambda x, y: x ^ y, "invert": lambda x: ~x,
+    "left_shift": lambda x, y: x << y, "right_shift": lambda x, y: x >> y, "equal": lambda x, y: x.equals(y),
+    "not_equal": lambda x, y: x.differs(y), "less": lambda x, y: x < y, "less_equal": lambda x, y: x <= y,
+    "greater": lambda x, y: x > y, "greater_equal": lambda x, y: x >= y,
+}  # fmt: skip
+
+
+def as_scalar_function(function: Callable[..., Any]) -> Callable[..., Expr]:
+    """Return a function on arrays as one on scalar expressions."""
+
+    def apply(*xs: Expr, **attributes: Any) -> Expr:
+        made = function(*map(NumpyScalar, xs), **attributes)
+        if isinstance(made, NumpyScalar):
+            return made.expr
+        return made if isinstance(made, Expr) else constant(made, xs[0].dtype)
+
+    return apply
