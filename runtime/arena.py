@@ -12,6 +12,9 @@ import numpy as np
 from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.errors import ArtifactError
 
+SPARE = 8
+"""Part of a larger arena that is allocated in addition, as calls may grow step by step: those of language models."""
+
 
 class Arena(NamedTuple):
     """The memory of the intermediate buffers of one call."""
@@ -39,7 +42,7 @@ class ArenaPool:
             arena = self._idle.pop()
         except IndexError:
             return _new(wanted)
-        return arena if arena.nbytes >= wanted else _new(wanted)
+        return arena if arena.nbytes >= wanted else _new(wanted + wanted // SPARE)
 
     def give_back(self, arena: Arena) -> None:
         """Return an arena to the pool for later calls."""

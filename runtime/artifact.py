@@ -89,6 +89,27 @@ class Artifact:
         return tuple(names)
 
     @property
+    def aliases(self) -> dict[str, str]:
+        """Return the inputs whose memory outputs may have, by the names of the outputs."""
+        found = self.metadata.get("aliases", {})
+        inputs = {spec.name: spec for spec in self.inputs}
+        outputs = {spec.name: spec for spec in self.outputs}
+        if not isinstance(found, dict):
+            raise ArtifactError(f"metadata 'aliases': expected inputs by outputs, found {found!r}")
+        for output, source in found.items():
+            if output not in outputs or not isinstance(source, str) or source not in inputs:
+                raise ArtifactError(
+                    f"metadata 'aliases': {output!r} and {source!r} are no output and input of the model"
+                )
+            if (inputs[source].dtype, len(inputs[source].shape)) != (outputs[output].dtype, len(outputs[output].shape)):
+                raise ArtifactError(
+                    f"metadata 'aliases': output {outputs[output]} cannot have the memory of input {inputs[source]}"
+                )
+        if len(set(found.values())) != len(found):
+            raise ArtifactError("metadata 'aliases': two outputs have the memory of one input")
+        return dict(found)
+
+    @property
     def symbols(self) -> tuple[str, ...]:
         """Return the symbolic dims in the order of their first use by the inputs."""
         dims = (dim for spec in self.inputs for dim in spec.shape if isinstance(dim, str))

@@ -22,12 +22,13 @@ from mirlo.runtime.direct import DirectCall
 from mirlo.runtime.dtypes import MAX_RANK, numpy_dtype
 from mirlo.runtime.errors import ArtifactError, InputError, OutOfMemoryError
 from mirlo.runtime.external import LoadedExternals, load_externals
-from mirlo.runtime.inputs import bind, check_output, convert, outputs_given, random_input
+from mirlo.runtime.inputs import bind, check_output, convert, is_same_memory, outputs_given, random_input
 from mirlo.runtime.loaders import load_code
 from mirlo.runtime.on_device import DeviceCall, run_on_device
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile, tick_length
 from mirlo.runtime.sizes import Allocations, Sizes
+from mirlo.runtime.state import State, new_state
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ class Executable:
         self._code = load_code(artifact, device)
         self._names = [spec.name for spec in artifact.inputs]
         self._output_names = [spec.name for spec in artifact.outputs]
+        places = {name: i for i, name in enumerate(self._names)}
+        self._aliases = {name: places[source] for name, source in artifact.aliases.items()}
         self._direct = DirectCall.of(
             artifact, self._sizes, self._code, self._params, self._arenas, self._late, self._allocates
         )
@@ -101,6 +104,11 @@ class Executable:
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Return the names and types of the outputs."""
         return self.artifact.outputs
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Return the inputs that can be updated in place, by the names of the outputs."""
+        return self.artifact.aliases
 
     @property
     def memory(self) -> MemoryUse:
@@ -119,8 +127,9 @@ class Executable:
     def __call__(self, *arrays: np.ndarray, out: Any = None, **named: Any) -> np.ndarray | tuple[np.ndarray, ...]:
         """Run the model; `out` are arrays to write the outputs to, in place of new ones.
 
-        `out` is an array, a list of one per output (None allocates a new one), or a dict by output name. An input
-        that is itself called `out` is passed by position, or to `run`.
+        `out` is an array, a list of one per output (None allocates a new one), or a dict by output name. An output
+        of `aliases` may be written to the array of its input, which is then updated without a copy; no other arrays
+        overlap. An input that is itself called `out` is passed by position, or to `run`.
         """
         if out is None:
             quick = self._quickly(arrays if not named else None if arrays else self._in_order(named))
@@ -197,6 +206,16 @@ class Executable:
         self._execute(bind(self.inputs, arrays, named), None)
         return self._code.timed(repeats)
 
+    def state(
+        self, capacity: int = 256, batch: int = 1, *, limit: int | None = None, pairs: Mapping[str, str] | None = None
+    ) -> State:
+        """Return caches for a sequence of calls, such as those of a language model, with no valid rows.
+
+        They have room for `capacity` rows of `batch` sequences, and grow up to `limit`. `pairs` are the outputs that
+        are the next values of the caches, by the names of inputs; without it, those that update inputs in place.
+        """
+        return new_state(self, capacity, batch, limit, pairs)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model with its weights to a `.mirlo` file, which `mirlo.load` reads without compiling."""
         artifacts.save(path, self.artifact, self._store)
@@ -253,7 +272,7 @@ class Executable:
         if self._sizes.is_dynamic:
             nbytes = 0 if self._code.has_memory else self._sizes.arena_bytes(record)
         results = self._output_arrays(out, record, arrays)
-        late = Allocations() if self._allocates else None
+        late = Allocations(self._updated(out, arrays)) if self._allocates else None
         if late is not None:
             record[self._sizes.words - 1] = late.address
         addresses = [0 if array is None else _address(array) for array in (*arrays, *results)]
@@ -298,6 +317,16 @@ class Executable:
             made.append(array.numpy(given))
         return made
 
+    def _updated(self, out: Any, inputs: list[np.ndarray]) -> dict[int, np.ndarray]:
+        """Return the caller's arrays for outputs of data-dependent sizes that update their input in place."""
+        given = outputs_given(self.outputs, out)
+        sources = {i: self._aliases.get(self._output_names[i]) for i in self._late if given[i] is not None}
+        return {
+            i: given[i]
+            for i, source in sources.items()
+            if source is not None and is_same_memory(given[i], inputs[source]) and given[i].flags.c_contiguous
+        }
+
     def _late_outputs(self, results: list[Any], late: Allocations, record: Any, out: Any) -> list[np.ndarray]:
         """Return the outputs, including those with data-dependent sizes."""
         late.require()
@@ -308,7 +337,8 @@ class Executable:
                 array = late.output(i, self._output_dtypes[i], self._sizes.shape(spec.shape, record))
                 if given[i] is not None:
                     check_output(spec, array.shape, given[i], made)
-                    given[i][...] = array
+                    if not is_same_memory(given[i], array):
+                        given[i][...] = array
                     array = given[i]
             made.append(array)
         return made
@@ -331,7 +361,11 @@ class Executable:
                 except OutOfMemoryError as error:
                     raise OutOfMemoryError(f"there is no memory for output {spec}: {error}") from None
                 continue
-            check_output(spec, shape, given, [array for array in inputs + results if array is not None])
+            source = self._aliases.get(spec.name)
+            others = inputs
+            if source is not None and is_same_memory(given, inputs[source]):
+                others = [array for i, array in enumerate(inputs) if i != source]
+            check_output(spec, shape, given, [array for array in others + results if array is not None])
             results.append(given)
         return results
 

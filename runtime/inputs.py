@@ -122,6 +122,18 @@ def check_output(spec: TensorSpec, shape: tuple[int, ...], array: Any, inputs: S
         raise InputError(f"output '{spec.name}': out shares memory with an input or another output: pass a new array")
 
 
+def is_same_memory(array: Any, other: np.ndarray) -> bool:
+    """Return whether two arrays are one: the same elements of the same memory."""
+    if type(array) is not np.ndarray or not array.size:
+        return False
+    mine, theirs = array.__array_interface__["data"][0], other.__array_interface__["data"][0]
+    return bool(mine == theirs) and (array.shape, array.dtype, array.strides) == (
+        other.shape,
+        other.dtype,
+        other.strides,
+    )
+
+
 def random_input(spec: TensorSpec, dims: Mapping[str, int], rng: np.random.Generator) -> np.ndarray:
     """Return normally distributed floats, or integers 0 and 1, as these may be indices."""
     missing = [dim for dim in spec.shape if isinstance(dim, str) and dim not in dims]

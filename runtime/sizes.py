@@ -68,10 +68,14 @@ class Sizes:
 
 
 class Allocations:
-    """The memory that one call allocated."""
+    """The memory that one call allocated.
 
-    def __init__(self) -> None:
+    `given` are arrays of the caller for outputs, used if they have the size that is asked for.
+    """
+
+    def __init__(self, given: Mapping[int, np.ndarray] | None = None) -> None:
         self.outputs: dict[int, np.ndarray] = {}
+        self._given = given or {}
         self._kept: list[np.ndarray] = []
         self.failed = ""
         self.function = Allocator(self._allocate)
@@ -81,6 +85,10 @@ class Allocations:
         return ctypes.cast(self.function, ctypes.c_void_p).value or 0
 
     def _allocate(self, record: int, number: int, size: int) -> int | None:
+        given = self._given.get(number)
+        if given is not None and given.nbytes == size > 0:
+            self.outputs[number] = given.reshape(-1).view(np.uint8)
+            return int(given.__array_interface__["data"][0])
         try:
             if size < 0:
                 raise OutOfMemoryError(f"a size of {size} bytes was computed")

@@ -12,7 +12,7 @@ from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.lower.parallel import static_flops
 from mirlo.passes.memory import packed
-from mirlo.passes.memory.names import ALLOCATE, CHECK
+from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK
 from mirlo.passes.memory.symbols import CHECKS, LATE, MAX_SHOWN_DIMS, SIZES, SYMBOLS
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
@@ -60,8 +60,8 @@ def signature_of(main: Any) -> dict[str, Any]:
     }
 
 
-def run_time_facts(main: ir.Operation, module: ir.Module) -> dict[str, list[str]]:
-    """Return the metadata of an artifact about dynamic sizes and run-time functions."""
+def run_time_facts(main: ir.Operation, module: ir.Module) -> dict[str, Any]:
+    """Return the metadata of an artifact about dynamic sizes, run-time functions and aliases."""
     facts: dict[str, Any] = {
         key.removeprefix("relax."): [ir.StringAttr(text).value for text in ir.ArrayAttr(main.attributes[key])]
         for key in (SYMBOLS, SIZES, CHECKS, MAX_SHOWN_DIMS, LATE) if key in main.attributes
@@ -70,7 +70,18 @@ def run_time_facts(main: ir.Operation, module: ir.Module) -> dict[str, list[str]
     if facts and ir.StringAttr.get(ALLOCATE) in list(names):
         facts["allocates"] = True
     functions = packed.names_called(main)
-    return {**facts, **({"packed": functions} if functions else {})}
+    aliases = _aliases(main)
+    return {**facts, **({"packed": functions} if functions else {}), **({"aliases": aliases} if aliases else {})}
+
+
+def _aliases(main: ir.Operation) -> dict[str, str]:
+    """Return the inputs whose memory outputs may have, by the names of the outputs."""
+    entries = [ir.DictAttr(entry) for entry in ir.ArrayAttr(main.attributes["arg_attrs"])]
+    return {
+        ir.StringAttr(entry["relax.name"]).value: ir.StringAttr(entry[ALIAS]).value
+        for entry in entries
+        if ALIAS in entry
+    }
 
 
 def calls_of(main: Any) -> list[ir.Operation]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mirlo.dialects.core.attributes import Bool, Float
+from mirlo.dialects.core.attributes import Bool, Dims, Float
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional
 from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
@@ -77,6 +78,39 @@ class Attention(RelaxOp, name="attention"):
         batch, heads, length, size = operands[0].static_shape
         keys, values = operands[1].static_shape[2], operands[2].static_shape[3]
         return batch * heads * length * keys * (2 * size + 2 * values + 5)
+
+
+class CacheWrite(RelaxOp, name="cache_write"):
+    """The cache [B, H, C, D] with the rows of `new` [B, H, S, D] written at `positions` [B, S] along dim 2.
+
+    `shape` is that of the result, which may have more rows than the cache: those that are not written are zero. Rows
+    of `new` with positions outside of the result are left out; of two with one position, the last one stays.
+    """
+
+    cache = operand()
+    new = operand()
+    positions = operand()
+    shape = Dims()
+
+    @staticmethod
+    def infer(cache: TensorType, new: TensorType, positions: TensorType, *, shape: tuple[Dim, ...]) -> TensorType:
+        same_dtype("cache and new", cache, new)
+        for name, tensor in (("cache", cache), ("new", new)):
+            require_rank(tensor, 4, f"{name} [batch, heads, length, size]")
+        if positions.dtype.name != "i64" or positions.rank != 2:
+            raise OpError(f"positions must be i64[batch, length], got {positions}")
+        batch, heads, length, size = new.shape
+        require_equal_dims(batch, positions.shape[0], f"the batch dims of new {new} and positions {positions}")
+        require_equal_dims(length, positions.shape[1], f"the lengths of new {new} and positions {positions}")
+        if len(shape) != 4:
+            raise OpError(f"shape must be 4 dims, got {len(shape)}")
+        for name, dims in (("cache", cache.shape), ("shape", shape)):
+            for axis, dim in ((0, batch), (1, heads), (3, size)):
+                require_equal_dims(dim, dims[axis], f"dim {axis} of new {new} and of {name}")
+        rows, before = shape[2], cache.shape[2]
+        if isinstance(rows, int) and isinstance(before, int) and rows < before:
+            raise OpError(f"the result must have the {before} rows of the cache or more, got {rows}")
+        return cache.with_shape(shape)
 
 
 class RotaryEmbedding(RelaxOp, name="rotary_embedding"):

@@ -22,7 +22,7 @@ Each element of such an input is read only for the same element of the output, o
 that computes an element of the output twice must remove the attribute.
 """
 START = "tir.start"
-"""Unit attribute of the initial copy of an input to the output, which is a no-op if the two alias."""
+"""Unit attribute of the initial copy of an input to the output, which does nothing if the two alias."""
 STACK_LIMIT = 16 * 1024
 """Most bytes of scratch buffers on the stack, all together."""
 ALIGNMENT = 64

@@ -17,8 +17,9 @@ from mirlo.dialects.tir.buffers import buffer_type, workspace_of, workspace_type
 from mirlo.dialects.tir.sizes import SizeEmitter, symbols_of_function
 from mirlo.passes.memory import control, packed, runtime_calls, scalars
 from mirlo.passes.memory.extents import FloatSizes, SizeProduct
-from mirlo.passes.memory.inplace import inplace_of, without_start
+from mirlo.passes.memory.inplace import inplace_of, with_checked_start, without_start
 from mirlo.passes.memory.layout import Interval
+from mirlo.passes.memory.names import ALIAS
 from mirlo.passes.memory.storage_assignment import VIEWS, StorageAssignment, TensorStorage, bytes_of, storage_memref
 from mirlo.passes.memory.symbols import FunctionSymbols, load_word, store_word
 from mirlo.passes.memory.timeline import TimelineBlock, TimelineStep, is_tensor
@@ -98,6 +99,8 @@ class PlannedFunction:
             {key: ir.StringAttr.get(name), "relax.type": ir.TypeAttr.get(value.type)}
             for key, name, value in zip(keys, names, values, strict=True)
         ]
+        for output, source in self.places.aliases.items():
+            entries[inputs + output][ALIAS] = ir.StringAttr.get(names[source])
         attributes = made.operation.attributes
         if self.packed.names:
             entries.append({packed.FUNCTIONS: unit})
@@ -197,6 +200,8 @@ class PlannedFunction:
         """Return the name of the called function: a variant if its result aliases an input."""
         callee = self.callee(op)
         own = self.places.storage.get(op.results[0]) if len(op.results) == 1 else None
+        if own is not None and own.output in self.places.aliases:
+            return with_checked_start(self.module, callee, len(op.operands))
         operands = (op.operands[i] for i in inplace_of(callee))
         if own is not None and any(self.places.storage.get(self.places.root(value)) is own for value in operands):
             return without_start(self.module, callee)

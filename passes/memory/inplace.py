@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.bindings import arith, ir, memref, scf
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import erase_op
 from mirlo.dialects.core.types import dims_of
@@ -70,6 +70,33 @@ def without_start(module: ir.OpView, function: ir.OpView) -> str:
         made.attributes["sym_name"] = ir.StringAttr.get(changed)
         for op in _starts(made):
             erase_op(op)
+    return changed
+
+
+def with_checked_start(module: ir.OpView, function: ir.OpView, inputs: int) -> str:
+    """Return the name of the variant of a prim function that makes no initial copy if both have one memory.
+
+    This is the function itself if it has no initial copy. `inputs` is the number of its inputs.
+    """
+    operation = function.operation
+    name = ir.StringAttr(operation.attributes["sym_name"]).value
+    if not _starts(operation):
+        return name
+    changed = f"{name}.state"
+    known = {ir.StringAttr(op.attributes["sym_name"]).value for op in _functions(module)}
+    if changed in known:
+        return changed
+    made = operation.clone(ip=ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]))
+    made.attributes["sym_name"] = ir.StringAttr.get(changed)
+    arguments = made.regions[0].blocks[0].arguments
+    (position,), (start,) = inplace_of(function), _starts(made)
+    with ir.InsertionPoint(start), start.location:
+        source, target = (memref.ExtractAlignedPointerAsIndexOp(arguments[i]).result for i in (position, inputs))
+        branch = scf.IfOp(arith.CmpIOp(arith.CmpIPredicate.ne, source, target).result, [])
+        with ir.InsertionPoint(branch.then_block):
+            start.clone()
+            scf.YieldOp([])
+    erase_op(start)
     return changed
 
 

@@ -29,7 +29,7 @@ from mirlo.passes.memory.storage_assignment import BIND, CALLS, FROM_ELEMENTS, V
 from mirlo.passes.memory.symbols import FunctionSymbols, SizeCheck
 from mirlo.passes.memory.timeline import Timeline, TimelineBlock, is_tensor
 from mirlo.passes.memory.views import view_text
-from mirlo.passes.registry import Pass, PassError, register_pass
+from mirlo.passes.registry import Pass, PassError, option, register_pass
 
 EXTERNAL_CALLS = ("relax.call_external", "func.call")
 """Calls of parts of the model that belong to code generators and are not compiled yet."""
@@ -57,13 +57,14 @@ class PlanMemory(Pass):
     name = "plan-memory"
     contained = True
     trusted = True
+    aliases: bool = option(False, "let outputs have the memory of inputs that they overwrite")
 
     def run(self, op: ir.OpView, session: Any) -> None:
         inline_calls(op.operation)
         functions = {ir.StringAttr(f.operation.attributes["sym_name"]).value: f for f in _functions(op)}
         for name, function in functions.items():
             if not is_prim_func(function) and function.operation.regions[0].blocks:
-                session.notes.append(_MemoryPlanner(name, function, functions, op).run())
+                session.notes.append(_MemoryPlanner(name, function, functions, op, self.aliases).run())
 
 
 def _functions(module: ir.OpView) -> list[ir.OpView]:
@@ -81,6 +82,7 @@ class _MemoryPlanner:
     function: ir.OpView
     functions: dict[str, ir.OpView]
     module: Any
+    aliases: bool
 
     def run(self) -> MemoryRecord:
         self.timeline = Timeline(self.function.operation.regions[0].blocks[0])
@@ -89,7 +91,7 @@ class _MemoryPlanner:
         self.check()
         binds = [op for op in self.timeline.operations() if op.name == BIND]
         symbols = FunctionSymbols.of(self.function, body.arguments, binds)
-        places = StorageAssignment(self.timeline, self._callee)
+        places = StorageAssignment(self.timeline, self._callee, self.aliases)
         intervals = [i for i in places.intervals() if not self._is_late(i, symbols)]
         arena = assign_offsets(intervals)
         if any(interval.size == 0 or not isinstance(interval.size, int) for interval in intervals):

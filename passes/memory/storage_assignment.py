@@ -68,9 +68,10 @@ class StorageAssignment:
     it. A yielded value is computed directly there if the value of the previous iteration is not read any more.
     """
 
-    def __init__(self, timeline: Timeline, callee: Callable[[Any], Any]) -> None:
+    def __init__(self, timeline: Timeline, callee: Callable[[Any], Any], takes_aliases: bool = False) -> None:
         self.timeline = timeline
         self.callee = callee
+        self.takes_aliases = takes_aliases
         self.in_place = 0
         """How many calls overwrite an input."""
         self.storage: dict[ir.Value, TensorStorage] = {}
@@ -102,6 +103,9 @@ class StorageAssignment:
             for i, value in enumerate(returned)
         ]
         pairs = zip(returned, outputs, strict=True)
+        self.aliases: dict[int, int] = {}
+        """Inputs, by the outputs that may have their memory: the last use of such an input is the call that overwrites
+        it. Sizes are equal where both have one memory, as the run time checks."""
         self.outputs: list[Any] = [self.root(value) for value, output in pairs if self._claim(value, output, body)]
         """Roots that are computed directly in an output."""
         self._want(body.end, returned, outputs)
@@ -236,6 +240,8 @@ class StorageAssignment:
             return
         value = op.results[0]
         own = self.storage[value]
+        if own.output is not None:
+            self._assign_alias(step, own)
         if own.members > 1 or own.output is not None:
             return
         for position in sorted(inplace_of(self.callee(op))):
@@ -249,8 +255,30 @@ class StorageAssignment:
                 self.in_place += 1
                 return
 
+    def _assign_alias(self, step: TimelineStep, own: TensorStorage) -> None:
+        """Let an output have the memory of an input that the call which computes it reads last."""
+        body, op = self.timeline.body, step.op
+        if (
+            not self.takes_aliases
+            or own.output is None
+            or own.members > 1
+            or not any(step is each for each in body.steps)
+        ):
+            return
+        for position in sorted(inplace_of(self.callee(op))):
+            root, result = self.root(op.operands[position]), op.results[0].type
+            if root not in body.arguments or self.last[root] != step.start or not self._reads_before(op, root):
+                continue
+            if root.type.element_type == result.element_type and len(root.type.shape) == len(result.shape):
+                self.aliases[own.output] = body.arguments.index(root)
+                return
+
     def _may_overwrite(self, op: ir.Operation, root: ir.Value) -> bool:
-        """Return whether a call may write its result over this input: it reads each element before it writes it."""
+        """Return whether a call may write its result over this input, which has its size."""
+        return self._reads_before(op, root) and bytes_of(op.results[0]) == bytes_of(root)
+
+    def _reads_before(self, op: ir.Operation, root: ir.Value) -> bool:
+        """Return whether a call reads each element of an input before it writes that element of its only result."""
         if op.name != "relax.call_tir" or len(op.results) != 1:
             return False
         allowed = set(inplace_of(self.callee(op)))

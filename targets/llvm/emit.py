@@ -38,8 +38,8 @@ def emit(module: Any, options: CompileOptions) -> Artifact:
     kernels = kernel_rows(main, module)
     _add_profiled(main, len(kernels))
     polls = _add_polls(module)
-    _drop_argument_facts(module)
     facts = run_time_facts(main, module)
+    _drop_argument_facts(module)
     functions = tuple(facts.get("packed", ()))
     inputs, outputs, params = (len(signature[name]) for name in ("inputs", "outputs", "params"))
     words = RECORD_WORDS + len(facts["symbols"]) + len(facts["sizes"]) if "sizes" in facts else None

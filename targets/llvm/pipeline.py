@@ -60,7 +60,7 @@ def compile_pipeline(options: Any = None) -> str:
         _step("schedule", "target=llvm", threads, machine),
         "lower-loops",
         _step("lower-intrinsics", "target=llvm", machine),
-        "plan-memory",
+        "plan-memory{aliases=true}",
         _step("outline-parallel", threads),
     ]
     return f"builtin.module({','.join(passes)})"

@@ -207,6 +207,23 @@ def _attention_behind_cache(draw: Draw) -> OperatorCase:
     return case(query, key, value, None, causal=True, at_end=True, expected=expected)
 
 
+@operator("cache_write")
+def _cache_write(draw: Draw) -> OperatorCase:
+    cache, new = draw.array(2, 2, 4, 8), draw.array(2, 2, 2, 8)
+    positions = np.array([[1, 4], [-1, 9]], np.int64)  # rows outside are left out
+    expected = np.concatenate([wide(cache), np.zeros((2, 2, 3, 8))], 2)
+    expected[0][:, [1, 4]] = wide(new)[0]
+    return case(cache, new, positions, shape=[2, 2, 7, 8], expected=expected)
+
+
+@operator("cache_write")
+def _cache_write_of_one_size(draw: Draw) -> OperatorCase:
+    cache, new = draw.array(1, 3, 5, 4), draw.array(1, 3, 1, 4)
+    expected = wide(cache).copy()
+    expected[:, :, 3] = wide(new)[:, :, 0]
+    return case(cache, new, np.array([[3]], np.int64), shape=[1, 3, 5, 4], expected=expected)
+
+
 @operator("rotary_embedding")
 def _rotary_embedding(draw: Draw) -> OperatorCase:
     x, angles = draw.array(1, 2, 5, 8), draw.random.uniform(-3, 3, (5, 4))

@@ -223,13 +223,35 @@ class LoopBuilder:
             scf.YieldOp([])
         return loop.operation
 
-    def start_from(self, source: Buffer, target: Buffer) -> None:
+    def start_from(self, source: Buffer, target: Buffer, axis: int = 0) -> None:
         """Initialize the target, the only output, with an input that is not read after this.
 
-        A memory plan may let both alias: then the function works in place and copies nothing.
+        The target may have more rows along the axis: they are zero. A memory plan may let both alias if they have one
+        shape: then the function works in place and copies nothing.
         """
-        self.copy(source, target).attributes[START] = ir.UnitAttr.get()
+        is_whole = source.shape == target.shape
+        start = self.copy(source, target) if is_whole else self._copy_rows(source, target, axis)
+        start.attributes[START] = ir.UnitAttr.get()
         self._function.overwritten.append(source)
+
+    def _copy_rows(self, source: Buffer, target: Buffer, axis: int) -> Any:
+        """Copy the rows of the source along an axis, and fill up with zeros; return the operation."""
+        inner = target.shape[axis + 1 :]
+        loop = scf.ForOp(size_of(0), size_of(product(target.shape[: axis + 1])), size_of(1), [])
+        with ir.InsertionPoint(loop.body):
+            left = held(loop.induction_variable, INDEX)
+            row: list[Expr] = []
+            for extent in reversed(target.shape[: axis + 1]):
+                row.insert(0, self.let(left % extent))
+                left = self.let(left // extent)
+            with self.if_(row[axis] < source.shape[axis]):
+                for at in self.nest(inner):
+                    target[[*row, *at]] = source[[*row, *at]]
+            with self.else_():
+                for at in self.nest(inner):
+                    target[[*row, *at]] = 0
+            scf.YieldOp([])
+        return loop.operation
 
 
 def stack_buffer(shape: Sequence[int], element: str | DType) -> Buffer:

@@ -13,7 +13,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.attention import split_heads
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, positions
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, vector
 from mirlo.frontends.onnx.values import as_dim
 
 DOMAIN = "com.microsoft"
@@ -51,14 +51,15 @@ def group_query_attention(node: Node) -> Any:
     else:
         node.attr.ignore("rotary_interleaved")
         node.ignore(COS, SIN, POSITIONS)
+    keys = length
     if node.has(PAST_KEY):
-        room = _cache_length(node, length)
+        room, keys = _lengths(node)
         key = _written(node, node[PAST_KEY], key, places, room)
         value = _written(node, node[PAST_VALUE], value, places, room)
     else:
         node.ignore(TOTAL)
-    mask = _mask(node, places, type_of(key).shape[2], type_of(query))
-    result = _attended(node, query, key, value, mask)
+    mask = _mask(node, places, keys, type_of(query))
+    result = _attended(node, query, _first_rows(node, key, keys), _first_rows(node, value, keys), mask)
     rows = node.emit("permute", result, axes=(0, 2, 1, 3))
     return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value
 
@@ -130,32 +131,41 @@ def _rotated(node: Node, x: Any, places: _TokenPositions) -> Any:
     return node.emit("rotary_embedding", x, cos, sin, interleaved=node.attr.bool("rotary_interleaved", 0))
 
 
-def _cache_length(node: Node, length: Dim) -> Dim:
-    """Return the cache length afterwards: unchanged, or that of the longest sequence.
-
-    If that length is known at run time only, it has room for the new tokens.
-    """
-    before = node.type(PAST_KEY).shape[2]
-    declared = node.declared(1)
-    if node.value(TOTAL).is_constant:
-        return D.maximum(before, int(node.scalar(TOTAL)))
+def _total(node: Node) -> Dim:
+    """Return the length of the longest sequence after this step: a number, a dim, or bound at run time."""
     total = node.value(TOTAL)
+    if total.is_constant:
+        return int(node.scalar(TOTAL))
     if total.is_symbolic and total.known is not None:
-        return D.maximum(before, as_dim(total.known.reshape(-1)[0]))
-    return declared[2] if declared is not None and len(declared) == 4 else before + length
+        return as_dim(total.known.reshape(-1)[0])
+    (bound,) = bind(node, vector(node, TOTAL), "the length of the longest sequence, input 'total_sequence_length'")
+    return bound
+
+
+def _lengths(node: Node) -> tuple[Dim, Dim]:
+    """Return the rows of the cache afterwards, and how many of them are read: those of the longest sequence.
+
+    A cache has as many rows as before, unless the longest sequence needs more.
+    """
+    before, declared, total = node.type(PAST_KEY).shape[2], node.declared(1), _total(node)
+    if isinstance(before, int) and declared is not None and len(declared) == 4 and declared[2] == before:
+        return before, D.minimum(before, total)
+    return D.maximum(before, total), total
+
+
+def _first_rows(node: Node, cache: Any, count: Dim) -> Any:
+    """Return the first rows of keys or values."""
+    batch, heads, rows, size = type_of(cache).shape
+    if count == rows:
+        return cache
+    shape = (batch, heads, count, size)
+    return node.emit("slice_dims", cache, begin=(0, 0, 0, 0), shape=shape, strides=(1, 1, 1, 1))
 
 
 def _written(node: Node, cache: Any, new: Any, places: _TokenPositions, room: Dim) -> Any:
     """Return the cache with the new keys or values at their positions."""
-    kind = type_of(new)
-    batch, heads, length, size = kind.shape
-    more = room - type_of(cache).shape[2]
-    if more != 0:
-        empty = node.emit("full", shape=(batch, heads, more, size), value=0.0, dtype=kind.dtype.name)
-        cache = node.emit("concat", [cache, empty], axis=2)
-    at = node.emit("reshape", places.each, shape=(batch, 1, length, 1))
-    indices = node.emit("expand", at, shape=(batch, heads, length, size))
-    return node.emit("scatter_elements", cache, indices, new, axis=2)
+    batch, heads, _, size = type_of(new).shape
+    return node.emit("cache_write", cache, new, places.each, shape=(batch, heads, room, size))
 
 
 def _mask(node: Node, places: _TokenPositions, keys: Dim, query: Any) -> Any:

@@ -59,6 +59,24 @@ def _reshape(b: Any, value: Any, shape: tuple[int, ...]) -> Any:
     return b.value(value) if shape_of(value) == shape else b.emit(Reshape, value, shape=shape)
 
 
+@legalize("relax.cache_write")
+def cache_write(op: Any, b: Any) -> Any:
+    """Legalize to loops that work in place if the memory plan lets cache and result alias."""
+    rows = op.shape[2]
+
+    def body(loops: Any, cache: Any, new: Any, positions: Any, output: Any) -> None:
+        loops.start_from(cache, output, axis=2)
+        batch, heads, length, size = new.shape
+        for n, h in loops.nest((batch, heads), parallel=True):
+            for s in loops.range(length):
+                row = loops.let(positions[n, s])
+                with loops.if_((row >= 0) & (row < rows)):
+                    for d in loops.range(size):
+                        output[n, h, row, d] = new[n, h, s, d]
+
+    return b.call_loops(body, op.cache, op.new, op.positions)
+
+
 @legalize("relax.rotary_embedding")
 def rotary_embedding(op: ir.OpView, b: Any) -> ir.Value:
     def body(p: Any, x: TensorExpr, cos: TensorExpr, sin: TensorExpr) -> TensorExpr:

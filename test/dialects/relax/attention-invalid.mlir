@@ -165,3 +165,51 @@ func.func @attention_at_end(%query: tensor<2x8x4x64xf32>, %key: tensor<2x8x5x64x
   %0 = "relax.attention"(%query, %key, %value) {at_end = true} : (tensor<2x8x4x64xf32>, tensor<2x8x5x64xf32>, tensor<2x8x5x64xf32>) -> tensor<2x8x4x64xf32>
   return
 }
+
+// -----
+
+func.func @cache_write_1(%cache: tensor<2x2x4x8xf32>, %new: tensor<2x2x1x8xf32>, %positions: tensor<2xi64>) {
+  // expected-error@+1 {{'relax.cache_write' op positions must be i64[batch, length], got i64[2]}}
+  %0 = "relax.cache_write"(%cache, %new, %positions) {shape = [2, 2, 4, 8]} : (tensor<2x2x4x8xf32>, tensor<2x2x1x8xf32>, tensor<2xi64>) -> tensor<2x2x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @cache_write_2(%cache: tensor<2x2x4x8xf32>, %new: tensor<2x2x1x8xf32>, %positions: tensor<2x1xi32>) {
+  // expected-error@+1 {{'relax.cache_write' op positions must be i64[batch, length], got i32[2, 1]}}
+  %0 = "relax.cache_write"(%cache, %new, %positions) {shape = [2, 2, 4, 8]} : (tensor<2x2x4x8xf32>, tensor<2x2x1x8xf32>, tensor<2x1xi32>) -> tensor<2x2x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @cache_write_3(%cache: tensor<2x2x4x8xf32>, %new: tensor<2x2x1x8xf16>, %positions: tensor<2x1xi64>) {
+  // expected-error@+1 {{'relax.cache_write' op cache and new must have one element type, got f32, f16}}
+  %0 = "relax.cache_write"(%cache, %new, %positions) {shape = [2, 2, 4, 8]} : (tensor<2x2x4x8xf32>, tensor<2x2x1x8xf16>, tensor<2x1xi64>) -> tensor<2x2x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @cache_write_4(%cache: tensor<2x2x4x8xf32>, %new: tensor<2x2x1x8xf32>, %positions: tensor<2x1xi64>) {
+  // expected-error@+1 {{'relax.cache_write' op the result must have the 4 rows of the cache or more, got 3}}
+  %0 = "relax.cache_write"(%cache, %new, %positions) {shape = [2, 2, 3, 8]} : (tensor<2x2x4x8xf32>, tensor<2x2x1x8xf32>, tensor<2x1xi64>) -> tensor<2x2x3x8xf32>
+  return
+}
+
+// -----
+
+func.func @cache_write_5(%cache: tensor<2x2x4x8xf32>, %new: tensor<2x2x1x8xf32>, %positions: tensor<2x1xi64>) {
+  // expected-error@+1 {{'relax.cache_write' op dim 1 of new f32[2, 2, 1, 8] and of shape must agree, got 2 and 3}}
+  %0 = "relax.cache_write"(%cache, %new, %positions) {shape = [2, 3, 4, 8]} : (tensor<2x2x4x8xf32>, tensor<2x2x1x8xf32>, tensor<2x1xi64>) -> tensor<2x3x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @cache_write_6(%cache: tensor<2x2x4x8xf32>, %new: tensor<2x2x3x8xf32>, %positions: tensor<2x1xi64>) {
+  // expected-error@+1 {{'relax.cache_write' op the lengths of new f32[2, 2, 3, 8] and positions i64[2, 1] must agree, got 3 and 1}}
+  %0 = "relax.cache_write"(%cache, %new, %positions) {shape = [2, 2, 4, 8]} : (tensor<2x2x4x8xf32>, tensor<2x2x3x8xf32>, tensor<2x1xi64>) -> tensor<2x2x4x8xf32>
+  return
+}

@@ -43,3 +43,10 @@ func.func @rotary_interleaved_part(%x: tensor<?x8x?x64xf32, #relax.dims<["b", 8,
   %0 = "relax.rotary_embedding"(%x, %cos, %sin) {interleaved = true} : (tensor<?x8x?x64xf32, #relax.dims<["b", 8, "s", 64]>>, tensor<?x1x?x16xf32, #relax.dims<["b", 1, "s", 16]>>, tensor<?x1x?x16xf32, #relax.dims<["b", 1, "s", 16]>>) -> tensor<?x8x?x64xf32, #relax.dims<["b", 8, "s", 64]>>
   return %0 : tensor<?x8x?x64xf32, #relax.dims<["b", 8, "s", 64]>>
 }
+
+// CHECK-LABEL: func.func @cache_write(
+func.func @cache_write(%cache: tensor<?x2x?x64xf32, #relax.dims<["b", 2, "c", 64]>>, %new: tensor<?x2x?x64xf32, #relax.dims<["b", 2, "s", 64]>>, %positions: tensor<?x?xi64, #relax.dims<["b", "s"]>>) -> tensor<?x2x?x64xf32, #relax.dims<["b", 2, "max(c, t)", 64]>> {
+  // CHECK: "relax.cache_write"(%{{.*}}, %{{.*}}, %{{.*}}) {shape = ["b", 2, "max(c, t)", 64]} :
+  %0 = "relax.cache_write"(%cache, %new, %positions) {shape = ["b", 2, "max(c, t)", 64]} : (tensor<?x2x?x64xf32, #relax.dims<["b", 2, "c", 64]>>, tensor<?x2x?x64xf32, #relax.dims<["b", 2, "s", 64]>>, tensor<?x?xi64, #relax.dims<["b", "s"]>>) -> tensor<?x2x?x64xf32, #relax.dims<["b", 2, "max(c, t)", 64]>>
+  return %0 : tensor<?x2x?x64xf32, #relax.dims<["b", 2, "max(c, t)", 64]>>
+}

@@ -1,0 +1,187 @@
+"""The state of a sequence of calls: key/value caches that stay in place from call to call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from mirlo.runtime.artifact import TensorSpec
+from mirlo.runtime.container import empty_aligned
+from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.errors import InputError, OutOfMemoryError
+
+AXIS = 2
+"""The dim of a cache that counts its rows: [batch, heads, rows, size]."""
+
+
+class UpdatingModel(Protocol):
+    """A compiled model that may update inputs in place."""
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]: ...
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]: ...
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Return the inputs that can be updated in place, by the names of the outputs."""
+
+    def run(self, inputs: Mapping[str, np.ndarray], out: Any = None) -> dict[str, np.ndarray]:
+        """Run the model on arrays by input name."""
+
+
+class State:
+    """The caches of a model, and how many of their rows are valid.
+
+    `Executable.state` makes one. A call of `run` reads the caches and adds the rows of its tokens. The caches of
+    models that can work in place keep their arrays: they have room for `capacity` rows, which doubles when it is
+    used up. Caches of other models grow with each call.
+
+    A state belongs to one call at a time; the executable may have any number of states.
+    """
+
+    def __init__(
+        self,
+        model: UpdatingModel,
+        pairs: Mapping[str, str],
+        capacity: int,
+        batch: int,
+        limit: int | None = None,
+    ) -> None:
+        if capacity < 1 or batch < 1:
+            raise InputError(f"state: expected a capacity and a batch of 1 or more, found {capacity} and {batch}")
+        self._model = model
+        self._pairs = dict(pairs)
+        """The outputs that are the next values of the caches, by inputs."""
+        self._specs = {spec.name: spec for spec in model.inputs if spec.name in self._pairs}
+        self._batch = batch
+        self._length = 0
+        self._is_in_place = all(model.aliases.get(output) == name for name, output in self._pairs.items())
+        self._fixed = _fixed_rows(self._specs)
+        self._limit = self._fixed if limit is None else limit if self._fixed is None else min(limit, self._fixed)
+        self._others = [spec.name for spec in model.outputs if spec.name not in self._pairs.values()]
+        rows = self._fixed or (capacity if self._limit is None else min(capacity, self._limit))
+        self._rows = rows if self._is_in_place else 0
+        self._arrays = self._new_arrays(self._rows)
+
+    @property
+    def length(self) -> int:
+        """Return how many rows of the caches are valid: the tokens so far."""
+        return self._length
+
+    @property
+    def capacity(self) -> int:
+        """Return how many rows the caches have room for."""
+        return self._rows
+
+    @property
+    def is_in_place(self) -> bool:
+        """Return whether calls update the caches without copying them."""
+        return self._is_in_place
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the valid rows of the caches, by the names of the inputs; these are views."""
+        return {name: array[:, :, : self._length] for name, array in self._arrays.items()}
+
+    def run(self, inputs: Mapping[str, Any], tokens: int) -> dict[str, np.ndarray]:
+        """Run the model on its other inputs, which are for this many new tokens; return its other outputs."""
+        if tokens < 1:
+            raise InputError(f"state: expected 1 token or more, found {tokens}")
+        self._reserve(self._length + tokens)
+        given = {**inputs, **self._arrays}
+        if self._is_in_place:
+            out = {output: self._arrays[name] for name, output in self._pairs.items()}
+            results = self._model.run(given, out=out)
+        else:
+            results = self._model.run(given)
+            self._arrays = {name: results[output] for name, output in self._pairs.items()}
+        self._length += tokens
+        return {name: results[name] for name in self._others}
+
+    def rewind(self, length: int) -> None:
+        """Forget all tokens but the first `length`; a negative number forgets that many of the last ones."""
+        kept = length + self._length if length < 0 else length
+        if not 0 <= kept <= self._length:
+            raise InputError(f"state: cannot go back to {length} tokens: there are {self._length}")
+        self._length = kept
+        if not self._is_in_place:
+            self._arrays = {name: np.ascontiguousarray(array[:, :, :kept]) for name, array in self._arrays.items()}
+
+    def fork(self) -> State:
+        """Return a copy that continues on its own."""
+        made = State(self._model, self._pairs, max(1, self._rows), self._batch, self._limit)
+        made._length = self._length
+        made._take(self._arrays, self._length)
+        return made
+
+    def select(self, rows: Any) -> None:
+        """Keep these sequences of the batch, in this order: those of the best beams."""
+        chosen = np.asarray(rows)
+        if chosen.shape != (self._batch,) or chosen.min() < 0 or chosen.max() >= self._batch:
+            raise InputError(f"state: expected {self._batch} numbers of sequences, found {chosen}")
+        for array in self._arrays.values():
+            array[:, :, : self._length] = array[chosen, :, : self._length]
+
+    def _reserve(self, length: int) -> None:
+        """Make room for so many rows."""
+        if self._limit is not None and length > self._limit:
+            what = f"has {self._limit} rows" if self._fixed == self._limit else f"may have {self._limit} rows"
+            raise InputError(f"state: the cache {what}, {length} are needed: rewind it, or start anew")
+        if self._is_in_place and length > self._rows:
+            rows = max(length, 2 * self._rows)
+            self._rows = rows if self._limit is None else min(rows, self._limit)
+            before = self._arrays
+            self._arrays = self._new_arrays(self._rows)
+            self._take(before, self._length)
+
+    def _take(self, arrays: Mapping[str, np.ndarray], length: int) -> None:
+        """Copy the valid rows of other caches."""
+        if not self._is_in_place:
+            self._arrays = {name: array.copy() for name, array in arrays.items()}
+            return
+        for name, array in arrays.items():
+            self._arrays[name][:, :, :length] = array[:, :, :length]
+
+    def _new_arrays(self, rows: int) -> dict[str, np.ndarray]:
+        made = {}
+        for name, spec in self._specs.items():
+            shape = [dim if isinstance(dim, int) else self._batch for dim in spec.shape]
+            shape[AXIS] = rows
+            try:
+                made[name] = empty_aligned(numpy_dtype(spec.dtype), tuple(shape))
+            except OutOfMemoryError as error:
+                raise OutOfMemoryError(f"state: there is no memory for {rows} rows of {spec}: {error}") from None
+            made[name][...] = 0  # rows that are not valid are hidden, which NaN would survive
+        return made
+
+
+def new_state(
+    model: UpdatingModel, capacity: int, batch: int, limit: int | None, pairs: Mapping[str, str] | None
+) -> State:
+    """Return the state of a model; `pairs` are its caches, outputs by inputs, if they are not those of `aliases`."""
+    found = {source: output for output, source in model.aliases.items()} if pairs is None else dict(pairs)
+    inputs = {spec.name: spec for spec in model.inputs}
+    outputs = {spec.name: spec for spec in model.outputs}
+    if not found:
+        raise InputError(
+            "state: the model has no outputs that update inputs in place: name the pairs, state(pairs=...)"
+        )
+    for source, output in found.items():
+        if source not in inputs or output not in outputs:
+            raise InputError(f"state: '{source}' and '{output}' are no input and output of the model")
+        before, after = inputs[source], outputs[output]
+        if len(before.shape) != 4 or len(after.shape) != 4 or before.dtype != after.dtype:
+            raise InputError(f"state: expected caches [batch, heads, rows, size], found {before} and {after}")
+        symbols = [axis for axis, dim in enumerate(before.shape) if isinstance(dim, str)]
+        if not set(symbols) <= {0, AXIS} or (0 not in symbols and before.shape[0] != batch):
+            raise InputError(f"state: a cache {before} cannot hold {batch} sequences")
+    return State(model, found, capacity, batch, limit)
+
+
+def _fixed_rows(specs: Mapping[str, Any]) -> int | None:
+    """Return the rows of caches whose size is fixed, those of the smallest; None if none is."""
+    return min((spec.shape[AXIS] for spec in specs.values() if isinstance(spec.shape[AXIS], int)), default=None)
