@@ -28,7 +28,7 @@ from mirlo.runtime.on_device import DeviceCall, run_on_device
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile, tick_length
 from mirlo.runtime.sizes import Allocations, Sizes
-from mirlo.runtime.state import State, new_state
+from mirlo.runtime.state import CacheState, new_state
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class Executable:
 
     def state(
         self, capacity: int = 256, batch: int = 1, *, limit: int | None = None, pairs: Mapping[str, str] | None = None
-    ) -> State:
+    ) -> CacheState:
         """Return caches for a sequence of calls, such as those of a language model, with no valid rows.
 
         They have room for `capacity` rows of `batch` sequences, and grow up to `limit`. `pairs` are the outputs that

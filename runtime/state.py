@@ -33,7 +33,7 @@ class UpdatingModel(Protocol):
         """Run the model on arrays by input name."""
 
 
-class State:
+class CacheState:
     """The caches of a model, and how many of their rows are valid.
 
     `Executable.state` makes one. A call of `run` reads the caches and adds the rows of its tokens. The caches of
@@ -111,9 +111,9 @@ class State:
         if not self._is_in_place:
             self._arrays = {name: np.ascontiguousarray(array[:, :, :kept]) for name, array in self._arrays.items()}
 
-    def fork(self) -> State:
+    def fork(self) -> CacheState:
         """Return a copy that continues on its own."""
-        made = State(self._model, self._pairs, max(1, self._rows), self._batch, self._limit)
+        made = CacheState(self._model, self._pairs, max(1, self._rows), self._batch, self._limit)
         made._length = self._length
         made._take(self._arrays, self._length)
         return made
@@ -161,7 +161,7 @@ class State:
 
 def new_state(
     model: UpdatingModel, capacity: int, batch: int, limit: int | None, pairs: Mapping[str, str] | None
-) -> State:
+) -> CacheState:
     """Return the state of a model; `pairs` are its caches, outputs by inputs, if they are not those of `aliases`."""
     found = {source: output for output, source in model.aliases.items()} if pairs is None else dict(pairs)
     inputs = {spec.name: spec for spec in model.inputs}
@@ -179,7 +179,7 @@ def new_state(
         symbols = [axis for axis, dim in enumerate(before.shape) if isinstance(dim, str)]
         if not set(symbols) <= {0, AXIS} or (0 not in symbols and before.shape[0] != batch):
             raise InputError(f"state: a cache {before} cannot hold {batch} sequences")
-    return State(model, found, capacity, batch, limit)
+    return CacheState(model, found, capacity, batch, limit)
 
 
 def _fixed_rows(specs: Mapping[str, Any]) -> int | None:
