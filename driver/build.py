@@ -10,7 +10,9 @@ from mirlo.driver.request import CompileRequest
 from mirlo.passes.targets import declared_target
 
 if TYPE_CHECKING:
+    from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.executable import Executable
+    from mirlo.runtime.params import ParameterStore
     from mirlo.runtime.program import Program
     from mirlo.runtime.unloaded import UnloadedModel
 
@@ -26,10 +28,7 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
     # Imported here: a model that the cache has needs nothing of the compiler.
     from mirlo.driver.compiler import Compiler
     from mirlo.runtime.artifact import Artifact
-    from mirlo.runtime.errors import NotForThisMachine
-    from mirlo.runtime.executable import Executable
     from mirlo.runtime.program import Program
-    from mirlo.runtime.unloaded import UnloadedModel
 
     start = time.perf_counter()
     compiled, session = Compiler(request, build).run()
@@ -40,12 +39,21 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
     if request.cache is not None and request.cache.problem is not None:
         session.warning(f"nothing was kept in the cache: {request.cache.problem}")
     request.progress("load")
-    if isinstance(compiled, Artifact):
-        try:
-            return Executable(compiled, session.params)
-        except NotForThisMachine as problem:
-            return UnloadedModel(compiled, session.params, str(problem))
-    return Program(compiled, session.params)
+    return (
+        load_compiled(compiled, session.params) if isinstance(compiled, Artifact) else Program(compiled, session.params)
+    )
+
+
+def load_compiled(artifact: Artifact, params: ParameterStore) -> Executable | UnloadedModel:
+    """Return what runs a compiled model; where this machine cannot run it, what says why when it is called."""
+    from mirlo.runtime.errors import NotForThisMachine
+    from mirlo.runtime.executable import Executable
+    from mirlo.runtime.unloaded import UnloadedModel
+
+    try:
+        return Executable(artifact, params)
+    except NotForThisMachine as problem:
+        return UnloadedModel(artifact, params, str(problem))
 
 
 def _key_of(request: CompileRequest) -> CacheKey | Uncacheable:

@@ -15,7 +15,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.tir.compute import PrimBuilder, call
-from mirlo.driver.build import build
+from mirlo.driver.build import build, load_compiled
 from mirlo.driver.compiler import Compiler
 from mirlo.driver.model_cache import open_cache
 from mirlo.driver.request import CompileRequest
@@ -26,7 +26,6 @@ from mirlo.passes.rules import Attempt, Rule
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.executable import Executable
 from mirlo.tools.conformance.case import OperatorCase
 
 BATCH = 40
@@ -128,7 +127,7 @@ def _run_batch(programs: Sequence[TestProgram], target: str) -> list[ProgramOutc
         request = CompileRequest(module, target, cache=open_cache(True), tuning=open_database(True))
         compiled, session = Compiler(request, build).run()
         assert isinstance(compiled, Artifact)
-        executable = Executable(compiled, session.params)
+        executable = load_compiled(compiled, session.params)
     records = [
         note for note in session.notes if isinstance(note, (LegalizationRecord, IntrinsicChoice, ScheduleRecord))
     ]

@@ -141,7 +141,7 @@ def test_every_bad_node_is_told(context: Any) -> None:
         (node("Add", "x x x", "y"), "Add takes at most 2 inputs, got 3"),
         (node("Add", "_ x", "y"), "input 'A' is missing"),
         (node("Relu", "x", "y z"), "Relu has at most 1 output, got 2"),
-        (node("Not", "x", "y"), "input 'X' is f32[2, 3]; Not takes here: bool"),
+        (node("Not", "x", "y"), "input 'X' is f32[2, 3]; Not accepts: bool"),
         (node("Cast", "x", "y", to=14), "attribute 'to' has the element type COMPLEX64, which is not supported"),
         (node("Transpose", "x", "y", perm=[0, 0]), "axes must name each of the 2 axes"),
         (
@@ -250,7 +250,7 @@ def test_many_problems_are_counted(context: Any) -> None:
 @pytest.mark.parametrize(
     ("made", "constants", "part"),
     [
-        (node("SplitToSequence", "x", "s"), {}, "makes more than 4096 pieces"),
+        (node("SplitToSequence", "x", "s"), {}, "in parts of 1 has more than 4096 parts"),
         (node("STFT", "signal step _ length", "y"), {"step": np.array(1), "length": np.array(10**6)}, "are too many"),
         (node("DFT", "signal length", "y"), {"length": np.array(10**9)}, "a transform of length 1000000000"),
         (

@@ -160,7 +160,7 @@ def test_large_weights_cost_no_memory(context: Any, tmp_path: Path) -> None:
         ({"location": "gone.bin"}, "which does not exist"),
         ({"location": "../weights.bin"}, "outside the model's folder"),
         ({"location": "/etc/passwd"}, "outside the model's folder"),
-        ({"location": ""}, "'location' is missing"),
+        ({"location": ""}, "has external data, but no 'location'"),
         ({"offset": "17"}, "bytes 17 to 16401 of 'weights.bin', which has only 16400 bytes"),
         ({"offset": "-1"}, "has offset '-1', expected a number of bytes"),
         ({"length": "12"}, "needs 16384 bytes of data, but has 12"),

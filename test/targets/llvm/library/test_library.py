@@ -89,7 +89,7 @@ def test_reduced_models(name: str, tmp_path: Path) -> None:
     path = reduced(name, tmp_path)
     executable = mirlo.compile(path, threads=2, cache=False, jobs=1)
     inputs = executable.random_inputs(0)
-    program = make_program(path, tmp_path, _compiler(), threads=2)
+    program = make_program(path, tmp_path, _compiler(), threads=2, weights="embed")
     for found, wanted in zip(program.run(inputs), executable.run(inputs).values(), strict=True):
         assert found.tobytes() == wanted.tobytes()
 
