@@ -40,7 +40,7 @@ def of_schema(node: Any, domain: str, version: int, inputs: Sequence[AnyValue | 
             except (ValueError, RuntimeError) as error:
                 raise NodeError(f"ONNX gives no function body for these inputs: {error}") from None
             if data:
-                body = _of_version(onnx.FunctionProto.FromString(data), older)
+                body = _of_version(onnx.FunctionProto.FromString(data), domain, older)
                 break
     else:
         body = static_body(found, version)
@@ -59,7 +59,8 @@ def static_body(found: Any, version: int) -> Any:
     for older in _versions(version, found.function_opset_versions):
         body = found.get_function_with_opset_version(older)
         if body:
-            return _of_version(onnx.FunctionProto.FromString(body) if isinstance(body, bytes) else body, older)
+            proto = onnx.FunctionProto.FromString(body) if isinstance(body, bytes) else body
+            return _of_version(proto, found.domain, older)
     return None
 
 
@@ -68,9 +69,9 @@ def _versions(version: int, written: Sequence[int]) -> list[int]:
     return [version, *sorted((each for each in written if each < version), reverse=True)]
 
 
-def _of_version(body: Any, version: int) -> Any:
-    """Return a body whose nodes are those of an opset version."""
-    if not any(opset.domain == "" for opset in body.opset_import):
+def _of_version(body: Any, domain: str, version: int) -> Any:
+    """Return a body of a schema whose nodes are those of an opset version; other domains count their own."""
+    if not domain and not any(opset.domain == "" for opset in body.opset_import):
         body.opset_import.add(domain="", version=version)
     return body
 

@@ -12,7 +12,7 @@ from mirlo.frontends.onnx.expansion import TooManyIterations
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import bind, scalar
-from mirlo.frontends.onnx.values import AnyValue, ListValue, TensorValue, constant
+from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, TensorValue, constant
 
 MAX_UNROLLED_ITERATIONS = 1024
 """Most iterations to unroll; more would take too long to compile."""
@@ -123,7 +123,7 @@ def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> Any:
         raise NodeError("the loop has no rounds, so that the shape of what it collects is not known")
     values = []
     for value in sequence:
-        if not isinstance(value, (TensorValue, ListValue)):
+        if isinstance(value, (OptionalValue, ObjectValue)):
             raise NodeError(f"what the body collects in each round must be a tensor, got {value.kind}")
-        values.append(node.builder.ssa(value))
+        values.append(node.builder.ssa(value) if isinstance(value, (TensorValue, ListValue)) else value)
     return node.emit("stack", values, axis=axis)

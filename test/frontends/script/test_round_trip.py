@@ -183,7 +183,7 @@ def test_every_legalized_operator_is_script() -> None:
             except PassFailed:
                 continue
             text = mirlo.script_of(module)
-            assert "mlir(" not in text, place
+            assert "mlir(" not in text or "vector." in text, place  # loops over vectors are written as MLIR
             assert same_ir(module, mirlo.parse_script(text, context=module.context)), place
             count += 1
     assert count > 100

@@ -70,6 +70,8 @@ WHOLE: dict[str, tuple[str, Callable[..., int]]] = {
              lambda a, b, c: int.from_bytes([(a | b << 32) >> 8 * n & 255 for n in (7, 1, 6, 0)], "little")),
     "prmt sign": ("prmt.b32 $0, $1, $2, 0x9991;",
                   lambda a, b, c: (a >> 8 & 255) | (0xFFFFFF00 if a >> 15 & 1 else 0)),
+    "min.relu": ("min.relu.s32 $0, $1, $2;", lambda a, b, c: max(min(signed(a, 32), signed(b, 32)), 0)),
+    "max.relu": ("max.relu.s32 $0, $1, $2;", lambda a, b, c: max(signed(a, 32), signed(b, 32), 0)),
     "popc": ("popc.b32 $0, $1;", lambda a, b, c: a.bit_count()),
     "clz": ("clz.b32 $0, $1;", lambda a, b, c: 32 - a.bit_length()),
     "brev": ("brev.b32 $0, $1;", lambda a, b, c: int(f"{a:032b}"[::-1], 2)),

@@ -50,7 +50,10 @@ def _save(folder: Path, operator: str, rows: tuple[int, int, int]) -> Path:
 
 
 def test_judge_and_page(tmp_path: Path) -> None:
-    row = json.loads(output_of(python("-m", "benchmarks.zoo.judge", _save(tmp_path, "Relu", (2, 1, 5)))))
+    printed = output_of(python("-m", "benchmarks.zoo.judge", _save(tmp_path, "Relu", (2, 1, 5))))
+    first, last = printed.splitlines()
+    assert first == "reference done"
+    row = json.loads(last)
     assert row["status"] == "right" and row["shapes"] == [[[2, 3]], [[1, 3]], [[5, 3]]] and len(row["mirlo_ms"]) == 3
     name = {"family": "f", "exporter": "torchscript", "variant": "dynamic"}
     failed = {"status": "wrong", "reason": "a|b <c>"}

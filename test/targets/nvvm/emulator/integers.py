@@ -121,6 +121,10 @@ def _binary(p: Preparation, i: Instruction) -> Step:
             group, np.clip(exact(a(group).astype(np.int64), b(group).astype(np.int64)), -(2**31), 2**31 - 1)
             .astype(np.int32),
         )  # fmt: skip
+    if i.has("relu"):
+        if i.name not in ("min", "max") or i.kind != "s32" or p.version < (9, 0):
+            raise PtxError(f"'{i.opcode}' is not known, or needs sm_90")
+        return lambda group: write(group, np.maximum(function(a(group), b(group)), np.int32(0)))
     return lambda group: write(group, function(a(group), b(group)))
 
 
@@ -294,7 +298,7 @@ def _dp4a(p: Preparation, i: Instruction) -> Step:
     return step
 
 
-KNOWN = ("lo", "hi", "wide", "sat", "cc", "l", "r", "wrap", "clamp", "u32", "s32", "shiftamt")
+KNOWN = ("lo", "hi", "wide", "sat", "cc", "l", "r", "wrap", "clamp", "u32", "s32", "shiftamt", "relu")
 """Modifiers of arithmetic on integers, before its type."""
 
 
