@@ -26,6 +26,8 @@ COMMANDS = {
     "partition": "mirlo.tools.cli.partitioning",
     "import": "mirlo.tools.cli.importing",
     "quantize": "mirlo.tools.cli.quantizing",
+    "generate": "mirlo.tools.cli.generating",
+    "chat": "mirlo.tools.cli.generating",
     "targets": "mirlo.tools.cli.targets",
     "explain": "mirlo.tools.cli.explaining",
     "bench": "mirlo.tools.cli.bench",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from mirlo.tools.cli.generate_arguments import add_generate
 from mirlo.tools.cli.measuring import add_bench, add_cache, add_cache_flags
 from mirlo.tools.cli.search_arguments import add_searches
 from mirlo.tools.cli.values import Shapes, add_cost, add_input, add_shapes, add_target, natural, positive, sizes
@@ -78,6 +79,11 @@ class Arguments(argparse.Namespace):
     symmetric: bool
     specialize: list[dict[str, int]] | None
     trust_file: bool
+    folder: str
+    prompt: str
+    chat: bool
+    system: str | None
+    stop: list[str]
 
     @property
     def strategies(self) -> dict[str, str] | str | None:
@@ -128,6 +134,7 @@ def make_parser() -> argparse.ArgumentParser:
     importing.add_argument("--script", action="store_true", help="write a script, in Python syntax, and not MLIR")
     add_shapes(importing)
     _add_quantize(commands)
+    add_generate(commands, _add)
     _add_link(commands)
     _add(commands, "targets", "list what code can be made for")
     _add_explain(commands)

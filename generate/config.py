@@ -1,0 +1,157 @@
+"""What generation needs to know of a language model: its file, the names of its inputs and outputs, special tokens."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from mirlo.generate.errors import ModelFolderError
+from mirlo.generate.json_file import JsonObject, read_json
+from mirlo.generate.search import SearchOptions, read_search
+
+MAX_LAYERS = 4096
+GENAI, PLAIN = "genai_config.json", "config.json"
+GENERATION = "generation_config.json"
+MODEL_FILES = ("model.onnx", "decoder_model_merged.onnx", "decoder_with_past_model.onnx", "model_q4.onnx")
+"""Names of the model's file in folders of plain exports, in the order in which they are looked for; also in `onnx/`."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A language model in a folder."""
+
+    folder: Path
+    model: Path
+    """The ONNX file."""
+    source: Path
+    """The file that this was read from, for messages."""
+    kind: str
+    """The architecture: "llama", "qwen3"."""
+    names: NodeNames
+    ends: tuple[int, ...]
+    """The tokens that end a sequence."""
+    start: int | None
+    pad: int
+    context: int
+    """Most tokens of a sequence; 0 if that is not known."""
+    vocabulary: int
+    """Number of tokens; 0 if that is not known."""
+    search: SearchOptions
+
+
+@dataclass(frozen=True)
+class NodeNames:
+    """The names of a model's inputs and outputs."""
+
+    tokens: str = "input_ids"
+    mask: str = "attention_mask"
+    positions: str = "position_ids"
+    past_length: str = "past_sequence_length"
+    total_length: str = "total_sequence_length"
+    logits: str = "logits"
+    caches: dict[str, str] | None = None
+    """The outputs that are the next values of caches, by inputs; None: by the names that exporters give them."""
+    pads_left: bool = False
+    """Whether the prompts of a batch are padded before their first tokens; else after the last ones."""
+
+
+def read_config(folder: str | Path) -> ModelConfig:
+    """Read the configuration of a folder: of onnxruntime-genai's builder, or of a plain export."""
+    found = Path(folder)
+    if not found.is_dir():
+        raise ModelFolderError(f"{found}: there is no such folder: pass the folder of a language model")
+    if (found / GENAI).exists():
+        return _read_genai(found)
+    if (found / PLAIN).exists():
+        return _read_plain(found)
+    raise ModelFolderError(f"{found}: neither {GENAI} nor {PLAIN} is there: is this the folder of a language model?")
+
+
+def _read_genai(folder: Path) -> ModelConfig:
+    path = folder / GENAI
+    root = read_json(path)
+    model = root.object("model")
+    for key in ("encoder", "vision", "speech", "embedding", "encoder_decoder_init"):
+        if model.has(key):
+            raise model.refuse(key, "only models with a decoder alone are supported")
+    decoder = model.object("decoder")
+    if decoder.has("pipeline"):
+        raise decoder.refuse("pipeline", "decoders in several files are not supported: export the model as one file")
+    layers = decoder.count("num_hidden_layers", least=1, most=MAX_LAYERS)
+    inputs, outputs = decoder.object("inputs"), decoder.object("outputs")
+    caches: dict[str, str] = {}
+    for kind in ("key", "value"):
+        before = _pattern(inputs, f"past_{kind}_names", f"past_key_values.%d.{kind}")
+        after = _pattern(outputs, f"present_{kind}_names", f"present.%d.{kind}")
+        caches |= {before.replace("%d", str(i)): after.replace("%d", str(i)) for i in range(layers)}
+    default = NodeNames()
+    names = NodeNames(
+        tokens=inputs.text("input_ids", default.tokens),
+        mask=inputs.text("attention_mask", default.mask),
+        positions=inputs.text("position_ids", default.positions),
+        past_length=inputs.text("past_sequence_length", default.past_length),
+        total_length=inputs.text("total_sequence_length", default.total_length),
+        logits=outputs.text("logits", default.logits),
+        caches=caches,
+    )
+    ends = model.tokens("eos_token_id")
+    return ModelConfig(
+        folder, _inside(folder, decoder, "filename", "model.onnx"), path, model.text("type", "unknown"), names, ends,
+        _first(model.tokens("bos_token_id")), _first(model.tokens("pad_token_id"), ends),
+        model.count("context_length", 0), model.count("vocab_size", 0), read_search(root.object("search")),
+    )  # fmt: skip
+
+
+def _read_plain(folder: Path) -> ModelConfig:
+    path = folder / PLAIN
+    root = read_json(path)
+    if root.flag("is_encoder_decoder", False):
+        raise root.refuse("is_encoder_decoder", "only models with a decoder alone are supported")
+    # Models of text and images keep what belongs to their decoder apart.
+    text = root.object("text_config") if root.has("text_config") else root
+    generation = folder / GENERATION
+    given = read_json(generation) if generation.exists() else JsonObject(generation, "", {})
+    ends = given.tokens("eos_token_id") or root.tokens("eos_token_id")
+    context = next((text.count(k) for k in ("max_position_embeddings", "n_positions", "n_ctx") if text.has(k)), 0)
+    return ModelConfig(
+        folder, _model_file(folder), path, root.text("model_type", "unknown"), NodeNames(pads_left=True), ends,
+        _first(given.tokens("bos_token_id"), root.tokens("bos_token_id")),
+        _first(given.tokens("pad_token_id"), root.tokens("pad_token_id"), ends),
+        context, text.count("vocab_size", 0), read_search(given),
+    )  # fmt: skip
+
+
+def _model_file(folder: Path) -> Path:
+    places = [place / name for place in (folder, folder / "onnx") for name in MODEL_FILES]
+    found = next((path for path in places if path.exists()), None)
+    if found is None:
+        others = sorted(folder.glob("*.onnx"))
+        if len(others) == 1:
+            return others[0]
+        raise ModelFolderError(f"{folder}: expected one of {', '.join(MODEL_FILES)}, found none")
+    return found
+
+
+def _inside(folder: Path, given: JsonObject, key: str, default: str) -> Path:
+    """Return a file of the folder by its name; a path that leads out of it is an error."""
+    name = given.text(key, default)
+    if not re.fullmatch(r"[\w.+@-][\w .+@/-]*", name) or ".." in Path(name).parts:
+        raise given.fail(key, "the name of a file in the folder", name)
+    path = folder / name
+    if not path.is_file():
+        raise given.refuse(key, f"there is no file {path}")
+    return path
+
+
+def _pattern(given: JsonObject, key: str, default: str) -> str:
+    """Return names of caches with one %d for the layer."""
+    pattern = given.text(key, default)
+    if pattern.count("%d") != 1 or pattern.count("%") != 1:
+        raise given.fail(key, "names with one %d", pattern)
+    return pattern
+
+
+def _first(*found: tuple[int, ...]) -> int:
+    """Return the first token of the first list that has one; 0 if none has."""
+    return next((tokens[0] for tokens in found if tokens), 0)

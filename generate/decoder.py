@@ -1,0 +1,139 @@
+"""A compiled language model: which of its inputs and outputs mean what, and one step of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.generate.config import ModelConfig, NodeNames
+from mirlo.generate.errors import ModelFolderError
+from mirlo.runtime.artifact import TensorSpec
+from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.executable import Executable
+from mirlo.runtime.state import CacheState
+
+LAST_ONLY = ("num_logits_to_keep", "logits_to_keep")
+"""Inputs that say for how many last positions logits are computed; 0 stands for all."""
+USES_CACHE = "use_cache_branch"
+"""Input of merged decoders of Optimum: whether there is a past."""
+
+
+@dataclass(frozen=True)
+class PaddedTokens:
+    """The new tokens of a batch, in rows of one length, and what is in the caches already."""
+
+    tokens: np.ndarray
+    """i64[batch, length]."""
+    mask: np.ndarray
+    """i64[batch, total]: 1 for each token, 0 for padding."""
+    positions: np.ndarray
+    """i64[batch, length]."""
+
+
+class CompiledDecoder:
+    """The compiled model, called with tokens."""
+
+    def __init__(self, config: ModelConfig, executable: Executable) -> None:
+        self.config = config
+        self.executable = executable
+        self.inputs = {spec.name: spec for spec in executable.inputs}
+        outputs = {spec.name: spec for spec in executable.outputs}
+        names = config.names
+        self.caches = find_caches(names, self.inputs, outputs, config)
+        for what, name, specs in (("input", names.tokens, self.inputs), ("output", names.logits, outputs)):
+            if name not in specs:
+                known = ", ".join(map(str, specs.values()))
+                raise ModelFolderError(f"{config.model}: no {what} is named '{name}', as {config.source} says: {known}")
+        shape = outputs[names.logits].shape
+        if len(shape) != 3 or not isinstance(shape[2], int):
+            what = "expected logits [batch, length, vocabulary]"
+            raise ModelFolderError(f"{config.model}: {what}, found {outputs[names.logits]}")
+        self.vocabulary: int = shape[2]
+        for token in (*config.ends, config.pad):
+            if token >= self.vocabulary:
+                what = f"{token} is no token: the model has {self.vocabulary}"
+                raise ModelFolderError(f"{config.source}: tokens of the end and of padding: {what}")
+        self._makers = {name: self._maker(spec) for name, spec in self.inputs.items() if name not in self.caches}
+
+    def new_state(self, capacity: int, batch: int) -> CacheState:
+        """Return empty caches."""
+        limit = self.config.context or None
+        return self.executable.state(capacity, batch, limit=limit, pairs=self.caches)
+
+    def run(self, state: CacheState, new: PaddedTokens) -> np.ndarray:
+        """Return the logits of the new tokens, [batch, length, vocabulary]."""
+        made = {name: make(new, state) for name, make in self._makers.items()}
+        logits = state.run(made, new.tokens.shape[1])[self.config.names.logits]
+        return logits if logits.dtype == np.float32 else logits.astype(np.float32)
+
+    def _maker(self, spec: TensorSpec) -> Any:
+        """Return the function that computes an input from the new tokens and the state."""
+        names, kind = self.config.names, numpy_dtype(spec.dtype)
+        makers = {
+            names.tokens: lambda new, state: _typed(new.tokens, kind),
+            names.mask: lambda new, state: _typed(new.mask, kind),
+            names.positions: lambda new, state: _typed(new.positions, kind),
+            names.past_length: lambda new, state: _filled(spec, state.length, new),
+            names.total_length: lambda new, state: _filled(spec, state.length + new.tokens.shape[1], new),
+            USES_CACHE: lambda new, state: _filled(spec, state.length > 0, new),
+            **{name: lambda new, state: _filled(spec, 0, new) for name in LAST_ONLY},
+        }
+        if spec.name not in makers:
+            raise ModelFolderError(
+                f"{self.config.model}: input {spec} is not known: expected {', '.join(makers)}, and caches"
+            )
+        return makers[spec.name]
+
+
+def find_caches(
+    names: NodeNames, inputs: dict[str, TensorSpec], outputs: dict[str, TensorSpec], config: ModelConfig
+) -> dict[str, str]:
+    """Return the outputs that are the next values of caches, by inputs."""
+    if names.caches is not None:
+        for source, output in names.caches.items():
+            for what, name, specs in (("input", source, inputs), ("output", output, outputs)):
+                if name not in specs:
+                    raise ModelFolderError(
+                        f"{config.model}: no {what} is named '{name}', as {config.source} says: check "
+                        "'num_hidden_layers' and the names of caches"
+                    )
+        return names.caches
+    found = {}
+    for name in inputs:
+        if not re.search(r"(^|[._])past", name) or len(inputs[name].shape) != 4:
+            continue
+        candidates = [re.sub(r"past(_key_values|_kv)?", new, name) for new in ("present", r"present\1")]
+        after = next((each for each in candidates if each in outputs), None)
+        if after is None:
+            raise ModelFolderError(f"{config.model}: no output is the next value of the cache '{name}'")
+        found[name] = after
+    if not found:
+        raise ModelFolderError(
+            f"{config.model}: no input is a cache, such as past_key_values.0.key: export the model with a past"
+        )
+    return found
+
+
+def pad(rows: Sequence[Sequence[int]], value: int, left: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return tokens in rows of one length, and which of them are no padding."""
+    length = max(map(len, rows))
+    tokens = np.full((len(rows), length), value, np.int64)
+    mask = np.zeros((len(rows), length), np.int64)
+    for i, row in enumerate(rows):
+        place = slice(length - len(row), length) if left else slice(0, len(row))
+        tokens[i, place], mask[i, place] = row, 1
+    return tokens, mask
+
+
+def _typed(values: np.ndarray, kind: np.dtype[Any]) -> np.ndarray:
+    return values if values.dtype == kind else values.astype(kind)
+
+
+def _filled(spec: TensorSpec, value: int | bool, new: PaddedTokens) -> np.ndarray:
+    """Return a scalar, or a vector with one value, or one for each sequence."""
+    shape = tuple(dim if isinstance(dim, int) else len(new.tokens) for dim in spec.shape)
+    return np.full(shape, value, numpy_dtype(spec.dtype))

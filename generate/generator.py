@@ -1,0 +1,237 @@
+"""Generation: a loop of the model and the choice of its next token."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mirlo.generate.decoder import CompiledDecoder
+from mirlo.generate.errors import GenerationError
+from mirlo.generate.lookup import guess
+from mirlo.generate.sampler import Sampler
+from mirlo.generate.search import SearchOptions
+from mirlo.generate.sequences import Sequences
+from mirlo.generate.text import StopText, TextStream, TokenTexts
+
+Prompt = str | Sequence[int]
+
+
+@dataclass
+class Timing:
+    """What a generator did, and how long it took."""
+
+    prompt_tokens: int = 0
+    prompt_seconds: float = 0.0
+    """From the prompt to the first token."""
+    tokens: int = 0
+    """Further tokens, without the first one after each prompt."""
+    seconds: float = 0.0
+    """Of these."""
+    steps: int = 0
+    """Calls of the model for these: fewer than tokens if guesses were right."""
+
+    @property
+    def rate(self) -> float:
+        """Return the tokens per second behind the prompt."""
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+    @property
+    def prompt_rate(self) -> float:
+        """Return the tokens of prompts per second."""
+        return self.prompt_tokens / self.prompt_seconds if self.prompt_seconds else 0.0
+
+    def __str__(self) -> str:
+        first = f"prompt: {self.prompt_tokens} tokens in {self.prompt_seconds:.3f} s ({self.prompt_rate:.1f} tokens/s)"
+        return f"{first}, then {self.tokens} tokens in {self.seconds:.3f} s ({self.rate:.1f} tokens/s)"
+
+
+class Generator:
+    """Sequences of tokens that a model continues.
+
+    `append` adds a prompt, or the next message of a conversation: the caches of what came before are kept. `next`
+    returns the next token, `stream` yields text as it comes, `rewind` goes back. One generator serves one thread.
+    """
+
+    def __init__(
+        self,
+        decoder: CompiledDecoder,
+        options: SearchOptions,
+        texts: TokenTexts | None = None,
+        batch: int = 1,
+        stop: Sequence[str] = (),
+    ) -> None:
+        if batch < 1:
+            raise GenerationError(f"batch: expected 1 or more, found {batch}")
+        if stop and batch > 1:
+            raise GenerationError("stop: strings that end a sequence need batch=1")
+        self.options = options
+        self.timing = Timing()
+        self._decoder, self._texts = decoder, texts
+        self._sequences = Sequences(decoder, batch, options.chunk_size)
+        self._samplers = [Sampler(options, decoder.config.ends, i) for i in range(batch)]
+        self._stop = tuple(stop)
+        self._prompt = [0] * batch
+        """Tokens of each sequence that were given."""
+        self._ended = [False] * batch
+        self._is_first = True
+        """Whether the next token is the first one after a prompt."""
+
+    @property
+    def tokens(self) -> Any:
+        """Return the tokens, given and generated: a list, or one for each sequence of a batch."""
+        copies = [list(row) for row in self._sequences.tokens]
+        return copies[0] if len(copies) == 1 else copies
+
+    @property
+    def text(self) -> str:
+        """Return the text that was generated since the last prompt."""
+        (row,) = self._one("text")
+        return self._texts_of().decode(row[self._prompt[0] :])
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether no token follows: each sequence has ended, or one has as many tokens as it may have."""
+        return all(self._ended) or self._room() <= 0
+
+    def append(self, *prompts: Prompt) -> None:
+        """Append text or tokens: one prompt for each sequence of the batch."""
+        rows = self._sequences.tokens
+        if len(prompts) != len(rows):
+            raise GenerationError(f"expected {len(rows)} prompts, one for each sequence, found {len(prompts)}")
+        made = [self._encoded(prompt, not row) for prompt, row in zip(prompts, rows, strict=True)]
+        for row, new in zip(rows, made, strict=True):
+            if not row and not new:
+                raise GenerationError("a prompt has no tokens")
+        most, longest = self._most(), max(len(row) + len(new) for row, new in zip(rows, made, strict=True))
+        if most and longest > most:
+            raise GenerationError(f"the prompt is too long: {longest} tokens are more than the {most} of a sequence")
+        for row, new in zip(rows, made, strict=True):
+            row.extend(new)
+        self._prompt = list(map(len, rows))
+        self._ended = [False] * len(rows)
+        self._is_first = True
+        self.timing.prompt_tokens += sum(map(len, made))
+
+    def next(self) -> Any:
+        """Return the next token, or a list of one for each sequence; those that have ended get the padding token."""
+        start, steps = time.perf_counter(), self._sequences.steps
+        rows = self._sequences.tokens
+        if self.is_done:
+            raise GenerationError("the sequence has ended: append to it, or rewind it")
+        logits = self._sequences.logits(self._guess if self.options.lookup else None)
+        chosen = [
+            self._decoder.config.pad if ended else sampler.choose(values, row, prompt)
+            for sampler, values, row, prompt, ended in zip(
+                self._samplers, logits, rows, self._prompt, self._ended, strict=True
+            )
+        ]
+        for i, (row, token) in enumerate(zip(rows, chosen, strict=True)):
+            row.append(token)
+            self._ended[i] = self._ended[i] or token in self._decoder.config.ends
+        self._count(time.perf_counter() - start, self._sequences.steps - steps)
+        return chosen[0] if len(chosen) == 1 else chosen
+
+    def generate(self, *prompts: Prompt) -> Any:
+        """Append prompts and return the tokens that follow until the end: a list, or one for each sequence."""
+        if prompts:
+            self.append(*prompts)
+        if self._stop:
+            for _ in self.stream():
+                pass
+        while not self.is_done:
+            self.next()
+        rows, ends = self._sequences.tokens, self._decoder.config.ends
+        made = [_until_end(row[prompt:], ends) for row, prompt in zip(rows, self._prompt, strict=True)]
+        return made[0] if len(made) == 1 else made
+
+    def stream(self, *prompts: Prompt) -> Iterator[str]:
+        """Append prompts and yield the text that follows, as soon as its characters are complete."""
+        if prompts:
+            self.append(*prompts)
+        (row,) = self._one("stream")
+        texts, stop = TextStream(self._texts_of(), row[-TextStream.CONTEXT :]), StopText(self._stop)
+        while not self.is_done:
+            token = self.next()
+            if token in self._decoder.config.ends:
+                break
+            yield from filter(None, [stop.add(texts.add(token))])
+            if stop.is_found:
+                self._ended[0] = True
+                return
+        yield from filter(None, [stop.add(texts.finish()) + stop.finish()])
+
+    def rewind(self, length: int) -> None:
+        """Forget all tokens but the first `length` of each sequence."""
+        self._sequences.rewind(length)
+        self._prompt = [min(count, length) for count in self._prompt]
+        self._ended = [False] * len(self._ended)
+        self._is_first = True
+
+    def logits(self) -> np.ndarray:
+        """Return the logits of what follows: f32[vocabulary], or [batch, vocabulary]."""
+        found = self._sequences.logits()
+        copied: np.ndarray = np.array(found[0] if len(found) == 1 else found)
+        return copied
+
+    def _guess(self) -> list[int]:
+        return guess(self._sequences.tokens[0], min(self.options.lookup, self._room() - 1))
+
+    def _most(self) -> int:
+        """Return the most tokens of a sequence; 0 if there is no limit."""
+        limits = [limit for limit in (self.options.max_length, self._decoder.config.context) if limit]
+        return min(limits, default=0)
+
+    def _room(self) -> int:
+        """Return how many tokens the longest sequence may still get."""
+        most, rows = self._most(), self._sequences.tokens
+        room = most - max(map(len, rows)) if most else 1 << 30
+        made = max(len(row) - prompt for row, prompt in zip(rows, self._prompt, strict=True))
+        return min(room, self.options.max_new_tokens - made) if self.options.max_new_tokens else room
+
+    def _count(self, seconds: float, steps: int) -> None:
+        if self._is_first:
+            self.timing.prompt_seconds += seconds
+        else:
+            self.timing.tokens += len(self._ended)
+            self.timing.seconds += seconds
+            self.timing.steps += steps
+        self._is_first = False
+
+    def _encoded(self, prompt: Prompt, is_start: bool) -> list[int]:
+        if isinstance(prompt, str):
+            return self._texts_of().encode(prompt, special=is_start)
+        vocabulary = self._decoder.vocabulary
+        made = [int(token) for token in prompt]
+        wrong = next((token for token in made if not 0 <= token < vocabulary), None)
+        if wrong is not None:
+            raise GenerationError(f"a token must be from 0 to {vocabulary - 1}, found {wrong}")
+        return made
+
+    def _texts_of(self) -> TokenTexts:
+        if self._texts is None:
+            raise GenerationError("the model's folder has no tokenizer.json: pass tokens in place of text")
+        return self._texts
+
+    def _one(self, what: str) -> list[list[int]]:
+        rows = self._sequences.tokens
+        if len(rows) != 1:
+            raise GenerationError(f"{what}: there are {len(rows)} sequences: use next or generate, which return tokens")
+        return rows
+
+
+def _until_end(tokens: list[int], ends: Sequence[int]) -> list[int]:
+    """Return the tokens up to the first end, including it."""
+    return next((tokens[: i + 1] for i, token in enumerate(tokens) if token in ends), tokens)
+
+
+def with_options(options: SearchOptions, changes: dict[str, Any]) -> SearchOptions:
+    """Return options with changes by name; an unknown name is an error."""
+    known = list(SearchOptions.__dataclass_fields__)
+    for name in changes:
+        if name not in known:
+            raise GenerationError(f"no option of a search is named '{name}'; there are: {', '.join(known)}")
+    return replace(options, **changes)

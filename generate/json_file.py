@@ -1,0 +1,129 @@
+"""Reading JSON files of a model's folder: every value is checked as it is read, errors name file and key."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mirlo.generate.errors import ModelFolderError
+from mirlo.runtime.files import open_regular
+
+MAX_BYTES = 64 << 20
+"""Largest JSON file that is read; those of tokenizers have 5 to 20 MB."""
+
+
+class JsonObject:
+    """An object of a JSON file, read key by key."""
+
+    def __init__(self, path: Path, key: str, value: Any) -> None:
+        self.path, self.key = path, key
+        if not isinstance(value, dict):
+            raise self.fail("", "an object", value)
+        self._value: dict[str, Any] = value
+
+    def fail(self, key: str, expected: str, found: Any) -> ModelFolderError:
+        """Return the error for a value that is not what is expected."""
+        shown = ascii(found)
+        shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+        return ModelFolderError(f"{self.path}: '{self._name(key)}': expected {expected}, found {shown}")
+
+    def refuse(self, key: str, what: str) -> ModelFolderError:
+        """Return the error for a value that is not supported."""
+        return ModelFolderError(f"{self.path}: '{self._name(key)}': {what}")
+
+    def _name(self, key: str) -> str:
+        return ".".join(filter(None, (self.key, key)))
+
+    def has(self, key: str) -> bool:
+        """Return whether a key has a value other than null."""
+        return self._value.get(key) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the keys that have values other than null."""
+        return (key for key, value in self._value.items() if value is not None)
+
+    def _required(self, key: str, expected: str) -> Any:
+        if not self.has(key):
+            raise ModelFolderError(f"{self.path}: '{self._name(key)}' ({expected}) is missing")
+        return self._value[key]
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """Return a text."""
+        if default is not None and not self.has(key):
+            return default
+        value = self._required(key, "text")
+        if not isinstance(value, str):
+            raise self.fail(key, "text", value)
+        return value
+
+    def count(self, key: str, default: int | None = None, least: int = 0, most: int = 1 << 40) -> int:
+        """Return an integer within bounds."""
+        if default is not None and not self.has(key):
+            return default
+        value = self._required(key, "an integer")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise self.fail(key, f"an integer from {least} to {most}", value)
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        """Return a finite number."""
+        if not self.has(key):
+            return default
+        value = self._value[key]
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+            raise self.fail(key, "a finite number", value)
+        return float(value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Return a truth value."""
+        if not self.has(key):
+            return default
+        value = self._value[key]
+        if not isinstance(value, bool):
+            raise self.fail(key, "true or false", value)
+        return value
+
+    def tokens(self, key: str) -> tuple[int, ...]:
+        """Return one token or a list of them; none if the key is missing, or -1 as some exporters write."""
+        if not self.has(key) or self._value[key] == -1:
+            return ()
+        value = self._value[key]
+        listed = value if isinstance(value, list) else [value]
+        if not all(isinstance(token, int) and not isinstance(token, bool) and 0 <= token < 1 << 31 for token in listed):
+            raise self.fail(key, "a token or a list of tokens", value)
+        return tuple(listed)
+
+    def object(self, key: str) -> JsonObject:
+        """Return an object in this one; an empty one if it is missing."""
+        return JsonObject(self.path, self._name(key), self._value[key] if self.has(key) else {})
+
+    def value(self, key: str) -> Any:
+        """Return a value of any type, unchecked; None if it is missing."""
+        return self._value.get(key)
+
+
+def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
+    """Return the content of a regular file of limited size."""
+    try:
+        with open_regular(path) as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise ModelFolderError(f"{path}: {error.strerror or error}") from None
+    if len(content) > most:
+        raise ModelFolderError(f"{path}: the file has more than {most >> 20} MiB")
+    return content
+
+
+def read_json(path: Path) -> JsonObject:
+    """Return the object that a JSON file holds."""
+    content = read_bytes(path)
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ModelFolderError(f"{path}: not a JSON file: {error}") from None
+    if not isinstance(found, dict):
+        raise ModelFolderError(f"{path}: expected a JSON object, found a {type(found).__name__}")
+    return JsonObject(path, "", found)

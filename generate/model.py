@@ -1,0 +1,70 @@
+"""A language model from a folder: compiled, with its tokenizer and its chat template."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from mirlo.driver.compile import compile as compile_model
+from mirlo.generate.chat import ChatTemplate, Message, read_template
+from mirlo.generate.config import ModelConfig, read_config
+from mirlo.generate.decoder import CompiledDecoder
+from mirlo.generate.errors import GenerationError, ModelFolderError
+from mirlo.generate.generator import Generator, with_options
+from mirlo.generate.tokenizer import FILE, FolderTokenizer
+from mirlo.runtime.executable import Executable
+
+
+class LanguageModel:
+    """A compiled language model; `generator` starts sequences."""
+
+    def __init__(self, config: ModelConfig, executable: Executable) -> None:
+        self.config = config
+        self.executable = executable
+        self._decoder = CompiledDecoder(config, executable)
+
+    @cached_property
+    def tokenizer(self) -> FolderTokenizer | None:
+        """Return the tokenizer of the folder; None if it has none."""
+        path = self.config.folder / FILE
+        return FolderTokenizer(path) if path.exists() else None
+
+    @cached_property
+    def template(self) -> ChatTemplate | None:
+        """Return the chat template of the folder; None if it has none."""
+        return read_template(self.config.folder)
+
+    def generator(self, batch: int = 1, stop: Sequence[str] | str = (), **search: Any) -> Generator:
+        """Return a generator without tokens.
+
+        `search` are changes to the search options of the folder. `stop` are texts that end a sequence: they and what
+        follows are not part of the streamed text.
+        """
+        stops = (stop,) if isinstance(stop, str) else tuple(stop)
+        options = with_options(self.config.search, search)
+        return Generator(self._decoder, options, self.tokenizer, batch, stops)
+
+    def chat_tokens(self, messages: Sequence[Message], **given: Any) -> list[int]:
+        """Return the tokens of a conversation, up to where the model's answer begins."""
+        if self.template is None:
+            raise GenerationError(f"{self.config.folder}: there is no chat template: generate from text")
+        if self.tokenizer is None:
+            raise GenerationError(f"{self.config.folder}: there is no {FILE}: pass tokens in place of text")
+        return self.tokenizer.encode(self.template.render(messages, **given), special=False)
+
+    def __repr__(self) -> str:
+        config, memory = self.config, self.executable.memory
+        return f"<LanguageModel {config.kind} of {config.folder}: {memory}>"
+
+
+def load(folder: str | os.PathLike[str], **options: Any) -> LanguageModel:
+    """Compile the language model of a folder; `options` are those of `mirlo.compile`."""
+    config = read_config(os.fspath(folder))
+    compiled = compile_model(config.model, **options)
+    if not isinstance(compiled, Executable):
+        raise ModelFolderError(
+            f"{config.model}: the model works on sequences or strings, which generation cannot drive: export a decoder"
+        )
+    return LanguageModel(config, compiled)

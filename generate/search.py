@@ -1,0 +1,115 @@
+"""How the next token is chosen: the options of a search."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+from mirlo.generate.errors import GenerationError
+from mirlo.generate.json_file import JsonObject
+
+DEFAULT_CHUNK = 512
+"""Most tokens of a prompt in one call: more cost memory and gain no speed."""
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """The options of a search; their names are those of Hugging Face's and ONNX Runtime's generation.
+
+    Without `do_sample` the token with the largest logit is chosen, after penalties. With it, a token is drawn from the
+    softmax of the logits, which `temperature` divides first, and which `top_k`, `top_p` and `min_p` restrict in this
+    order.
+    """
+
+    do_sample: bool = False
+    temperature: float = 1.0
+    """0 is the same as `do_sample=False`."""
+    top_k: int = 0
+    """Draw from this many most probable tokens; 0 for all."""
+    top_p: float = 1.0
+    """Draw from the fewest tokens whose probabilities add up to this."""
+    min_p: float = 0.0
+    """Draw from tokens with at least this share of the largest probability."""
+    repetition_penalty: float = 1.0
+    """Divides positive and multiplies negative logits of tokens that the prompt or the output has."""
+    frequency_penalty: float = 0.0
+    """Subtracted from a token's logit for each time that the output has it."""
+    presence_penalty: float = 0.0
+    """Subtracted once from the logits of tokens that the output has."""
+    no_repeat_ngram_size: int = 0
+    """No sequence of this many tokens occurs twice; 0 for no limit."""
+    min_length: int = 0
+    """No end of sequence before there are so many tokens, those of the prompt included."""
+    max_length: int = 0
+    """End after so many tokens, those of the prompt included; 0 for the model's context."""
+    max_new_tokens: int = 0
+    """End after so many tokens behind the last prompt; 0 for no limit."""
+    seed: int | None = None
+    """Of the drawn tokens; None for another one each time."""
+    chunk_size: int = DEFAULT_CHUNK
+    """Most tokens of a prompt that the model gets in one call."""
+    lookup: int = 0
+    """Tokens to guess in a step, from what followed the same tokens before; right ones cost no further step."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            _check_type(field.name, str(field.type), getattr(self, field.name))
+        limits = (
+            ("temperature", self.temperature >= 0, "0 or more"),
+            ("top_p", 0 < self.top_p <= 1, "more than 0, at most 1"),
+            ("min_p", 0 <= self.min_p <= 1, "0 to 1"),
+            ("repetition_penalty", self.repetition_penalty > 0, "more than 0"),
+            ("chunk_size", self.chunk_size >= 1, "1 or more"),
+            ("lookup", self.lookup <= MAX_LOOKUP, f"at most {MAX_LOOKUP}"),
+            *((name, getattr(self, name) >= 0, "0 or more") for name in _COUNTS),
+        )
+        for name, holds, expected in limits:
+            if not holds:
+                raise GenerationError(f"{name}: expected {expected}, found {getattr(self, name)}")
+
+    @property
+    def is_greedy(self) -> bool:
+        """Return whether the most probable token is chosen."""
+        return not self.do_sample or self.temperature == 0 or self.top_k == 1
+
+
+MAX_LOOKUP = 64
+_COUNTS = ("top_k", "no_repeat_ngram_size", "min_length", "max_length", "max_new_tokens", "lookup")
+_OTHER_NAMES = {"random_seed": "seed"}
+_REFUSED = {"num_beams": 1, "num_return_sequences": 1, "num_beam_groups": 1}
+"""Options that change what is generated and are not supported, with the value that is."""
+
+
+def _check_type(name: str, kind: str, value: Any) -> None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    allowed = {
+        "bool": isinstance(value, bool),
+        "float": is_number,
+        "int": is_number and isinstance(value, int),
+        "int | None": value is None or (is_number and isinstance(value, int) and value >= 0),
+    }
+    if not allowed[kind]:
+        expected = {"bool": "True or False", "float": "a number"}.get(kind, "an integer, 0 or more")
+        raise GenerationError(f"{name}: expected {expected}, found {value!r:.60}")
+
+
+def read_search(given: JsonObject) -> SearchOptions:
+    """Return the options of a file; unknown ones are left out."""
+    options: dict[str, Any] = {}
+    kinds = {field.name: str(field.type) for field in fields(SearchOptions)}
+    for key in given:
+        name = _OTHER_NAMES.get(key, key)
+        if key in _REFUSED and given.value(key) != _REFUSED[key]:
+            raise given.refuse(key, f"only {_REFUSED[key]} is supported, found {given.value(key)!a:.40}")
+        kind = kinds.get(name)
+        if kind == "bool":
+            options[name] = given.flag(key, False)
+        elif kind == "float":
+            options[name] = given.number(key, 0.0)
+        elif kind is not None and not (name == "seed" and given.value(key) == -1):
+            options[name] = given.count(key)
+    try:
+        return SearchOptions(**options)
+    except GenerationError as error:
+        raise given.refuse("", str(error)) from None

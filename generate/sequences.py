@@ -1,0 +1,148 @@
+"""The tokens of a batch, and which of them the model's caches hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from mirlo.generate.decoder import CompiledDecoder, PaddedTokens, pad
+from mirlo.generate.errors import GenerationError
+
+FIRST_CAPACITY = 256
+"""Rows of new caches: more are added when they are used up."""
+
+
+class Sequences:
+    """The tokens of a batch and their caches.
+
+    `tokens` may be changed at will: `logits` runs the model on those that its caches do not hold, after it went back to
+    the last ones that agree. The sequences of a batch grow together; prompts of different lengths are padded.
+    """
+
+    def __init__(self, decoder: CompiledDecoder, batch: int, chunk: int) -> None:
+        self.decoder = decoder
+        self.tokens: list[list[int]] = [[] for _ in range(batch)]
+        self.steps = 0
+        """How many times the model was called."""
+        self._chunk = chunk
+        self._state = decoder.new_state(FIRST_CAPACITY, batch)
+        self._held: list[list[int]] = [[] for _ in range(batch)]
+        """The tokens that the caches hold."""
+        self._agreed = [0] * batch
+        """How many of the first tokens of each sequence are known to be those that the caches hold."""
+        self._mask = np.zeros((batch, 0), np.int64)
+        """Of a batch: which rows of the caches are tokens."""
+        self._rows = np.zeros((0, decoder.vocabulary), np.float32)
+        """Logits of the last tokens that the caches hold."""
+
+    @property
+    def batch(self) -> int:
+        return len(self.tokens)
+
+    def logits(self, guess: Callable[[], Sequence[int]] | None = None) -> np.ndarray:
+        """Return the logits of what follows the tokens, [batch, vocabulary].
+
+        `guess` returns tokens that may follow: the model computes with them at once, and if they are appended, the
+        logits behind them need no call. Batches are not guessed.
+        """
+        if not all(self.tokens):
+            raise GenerationError("there are no tokens yet: append a prompt first")
+        if self.batch > 1:
+            return self._logits_of_batch()
+        (tokens,), (held,) = self.tokens, self._held
+        agreed, first = self._agree(0), len(held) - len(self._rows)
+        if agreed == len(tokens) and agreed > first:
+            return self._rows[agreed - first - 1 : agreed - first]
+        # The logits of the last token are needed, so it is computed again if the caches hold it.
+        kept = min(agreed, len(tokens) - 1)
+        self._forget(kept)
+        guessed = [] if guess is None else guess()
+        pending, last = [*tokens[kept:], *guessed], len(tokens) - kept - 1
+        while True:
+            part, pending = pending[: self._chunk], pending[self._chunk :]
+            rows = self._run(part)
+            held.extend(part)
+            if last < len(part):  # guesses that do not fit are left out
+                self._rows = np.array(rows[last:])
+                return self._rows[:1]
+            last -= len(part)
+
+    def rewind(self, length: int) -> None:
+        """Forget all tokens of each sequence but the first `length`."""
+        shortest = min(map(len, self.tokens))
+        if not 0 <= length <= shortest:
+            raise GenerationError(f"cannot go back to {length} tokens: there are {shortest}")
+        for i, tokens in enumerate(self.tokens):
+            del tokens[length:]
+            self._agreed[i] = min(self._agreed[i], length)
+
+    def _agree(self, sequence: int) -> int:
+        """Return how many of the first tokens of a sequence the caches hold."""
+        tokens, held, count = self.tokens[sequence], self._held[sequence], self._agreed[sequence]
+        while count < len(tokens) and count < len(held) and tokens[count] == held[count]:
+            count += 1
+        self._agreed[sequence] = count
+        return count
+
+    def _forget(self, length: int) -> None:
+        """Let the caches hold so many tokens."""
+        (held,) = self._held
+        self._rows = self._rows[:0]
+        if length < len(held):
+            self._state.rewind(length)
+            del held[length:]
+            self._agreed[0] = min(self._agreed[0], length)
+
+    def _run(self, new: Sequence[int]) -> np.ndarray:
+        """Return the logits of new tokens of the only sequence, [length, vocabulary]."""
+        past, after = self._state.length, self._state.length + len(new)
+        positions = np.arange(past, after, dtype=np.int64)[None]
+        self.steps += 1
+        tokens = np.array([new], np.int64)
+        made = self.decoder.run(self._state, PaddedTokens(tokens, np.ones((1, after), np.int64), positions))
+        rows: np.ndarray = made[0]
+        return rows
+
+    def _logits_of_batch(self) -> np.ndarray:
+        """Run the model on the tokens of all sequences that the caches do not hold."""
+        agreed = [self._agree(i) for i in range(self.batch)]
+        is_continued = agreed == list(map(len, self._held))
+        new = [tokens[count:] for tokens, count in zip(self.tokens, agreed, strict=True)]
+        if is_continued and not any(new) and len(self._rows):
+            return self._rows
+        if is_continued and all(agreed) and len(set(map(len, new))) == 1:
+            self._rows = self._continue_batch(new)
+        else:
+            self._rows = self._start_batch()
+        return self._rows
+
+    def _start_batch(self) -> np.ndarray:
+        """Compute all sequences anew."""
+        self._state.rewind(0)
+        left = self.decoder.config.names.pads_left
+        tokens, self._mask = pad(self.tokens, self.decoder.config.pad, left)
+        positions = np.maximum(self._mask.cumsum(1) - 1, 0)
+        self._held = [[] for _ in self.tokens]
+        self.steps += 1
+        logits = self.decoder.run(self._state, PaddedTokens(tokens, self._mask, positions))
+        self._held = [list(row) for row in self.tokens]
+        last = [tokens.shape[1] - 1 if left else len(row) - 1 for row in self.tokens]
+        picked: np.ndarray = logits[np.arange(self.batch), last]
+        return picked
+
+    def _continue_batch(self, new: list[list[int]]) -> np.ndarray:
+        """Append as many tokens to each sequence."""
+        count = len(new[0])
+        first = np.array([len(held) for held in self._held], np.int64)
+        if self.decoder.config.names.pads_left:
+            self._mask = np.concatenate([self._mask, np.ones((self.batch, count), np.int64)], 1)
+        else:  # the tokens of a sequence are the first rows of its cache
+            self._mask = (np.arange(first.max() + count) < (first + count)[:, None]).astype(np.int64)
+        self.steps += 1
+        step = PaddedTokens(np.array(new, np.int64), self._mask, first[:, None] + np.arange(count))
+        logits = self.decoder.run(self._state, step)
+        for held, row in zip(self._held, new, strict=True):
+            held.extend(row)
+        rows: np.ndarray = logits[:, -1]
+        return rows

@@ -1,0 +1,94 @@
+"""Text of tokens: complete characters as tokens come, and texts that end a sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+INCOMPLETE = "\ufffd"
+"""What decoders write for bytes that are no complete character."""
+
+
+class TokenTexts(Protocol):
+    """A tokenizer."""
+
+    def encode(self, text: str, special: bool) -> list[int]:
+        """Return the tokens of a text; with `special`, also those that mark its start and end."""
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens, without special ones."""
+
+
+class TextStream:
+    """Decodes token by token.
+
+    The text of a token depends on those before it, and a character may be part of several tokens. So the last few
+    tokens are decoded again, and text is given out when it is complete.
+    """
+
+    CONTEXT = 4
+    """Tokens before the first one that are decoded with it."""
+    MAX_PENDING = 16
+    """Tokens after which bytes are given out although they are no complete character."""
+
+    def __init__(self, texts: TokenTexts, before: Sequence[int] = ()) -> None:
+        self._texts = texts
+        self._tokens = list(before)
+        self._shown = len(self._decoded())
+        self._pending = 0
+
+    def _decoded(self) -> str:
+        return self._texts.decode(self._tokens) if self._tokens else ""
+
+    def add(self, token: int) -> str:
+        """Return the text that is complete with this token."""
+        self._tokens.append(token)
+        self._pending += 1
+        text = self._decoded()
+        if text.endswith(INCOMPLETE) and self._pending < self.MAX_PENDING:
+            return ""
+        new = text[self._shown :]
+        self._pending = 0
+        if len(self._tokens) > 4 * self.CONTEXT:
+            del self._tokens[: -self.CONTEXT]
+            text = self._decoded()
+        self._shown = len(text)
+        return new
+
+    def finish(self) -> str:
+        """Return the rest of the text."""
+        new = self._decoded()[self._shown :]
+        self._shown += len(new)
+        return new
+
+
+class StopText:
+    """Looks for texts that end a sequence, and holds back what may be the beginning of one."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = [stop for stop in stops if stop]
+        self._held = ""
+        self.is_found = False
+
+    def add(self, text: str) -> str:
+        """Return the text that is before a stop for certain."""
+        if not self._stops:
+            return text
+        self._held += text
+        places = [place for place in (self._held.find(stop) for stop in self._stops) if place >= 0]
+        if places:
+            self.is_found = True
+            return self._held[: min(places)]
+        kept = max(_overlap(self._held, stop) for stop in self._stops)
+        given, self._held = self._held[: len(self._held) - kept], self._held[len(self._held) - kept :]
+        return given
+
+    def finish(self) -> str:
+        """Return what was held back, if no stop was found."""
+        rest, self._held = "" if self.is_found else self._held, ""
+        return rest
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Return the length of the longest end of a text that is the beginning of a stop."""
+    return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:size])), 0)

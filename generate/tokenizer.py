@@ -1,0 +1,58 @@
+"""Tokenizers of Hugging Face's format, through the package `tokenizers`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mirlo.generate.errors import GenerationError, ModelFolderError
+from mirlo.generate.json_file import MAX_BYTES, read_bytes
+
+FILE = "tokenizer.json"
+INSTALL = "pip install 'mirlo[generate]'"
+
+
+class FolderTokenizer:
+    """The tokenizer of a model's folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            from tokenizers import Tokenizer
+        except ImportError:
+            raise GenerationError(f"{path}: tokenizers need the package 'tokenizers': {INSTALL}") from None
+        content = read_bytes(path, MAX_BYTES)
+        try:
+            self._tokenizer: Any = Tokenizer.from_str(content.decode("utf-8"))
+            self._tokenizer.no_truncation()
+            self._tokenizer.no_padding()
+        except BaseException as error:  # panics of the package are no `Exception`
+            raise _failed(path, "the tokenizer cannot be read", error) from None
+
+    def encode(self, text: str, special: bool) -> list[int]:
+        """Return the tokens of a text; with `special`, also those that mark its start and end."""
+        try:
+            found: list[int] = self._tokenizer.encode(text, add_special_tokens=special).ids
+        except BaseException as error:
+            raise _failed(self.path, "the text cannot be encoded", error) from None
+        return found
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens, without special ones."""
+        try:
+            found: str = self._tokenizer.decode(list(tokens), skip_special_tokens=True)
+        except BaseException as error:
+            raise _failed(self.path, "tokens cannot be decoded", error) from None
+        return found
+
+    def token(self, text: str) -> int | None:
+        """Return the token with this text; None if there is none."""
+        found: int | None = self._tokenizer.token_to_id(text)
+        return found
+
+
+def _failed(path: Path, what: str, error: BaseException) -> BaseException:
+    if isinstance(error, (KeyboardInterrupt, SystemExit)):
+        return error
+    return ModelFolderError(f"{path}: {what}: {error}")

@@ -1,0 +1,158 @@
+"""Folders of tiny language models, and ONNX Runtime driven by a plain loop."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from commands import ROOT
+from onnx import TensorProto, helper, numpy_helper
+
+VOCABULARY = 320
+
+
+def example() -> Any:
+    """Return the module of the example that writes tiny models."""
+    spec = importlib.util.spec_from_file_location("tiny_language_model", ROOT / "examples" / "tiny_language_model.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_genai(folder: Path, bits: int = 0, seed: int = 0) -> Path:
+    """Write the example's model, without a tokenizer."""
+    module = example()
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(module.TinyModel(VOCABULARY, bits, seed).build(), folder / "model.onnx")
+    module.write_config(folder, VOCABULARY)
+    return folder
+
+
+HEADS, SIZE, HIDDEN, LAYERS = 2, 8, 16, 2
+
+
+def plain_model(seed: int = 0) -> Any:
+    """Return a decoder as exporters of PyTorch write it: caches are concatenated, positions are inputs."""
+    random = np.random.default_rng(seed)
+    nodes: list[Any] = []
+    constants: list[Any] = []
+
+    def constant(name: str, array: np.ndarray) -> str:
+        constants.append(numpy_helper.from_array(array, name))
+        return name
+
+    def node(kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        nodes.append(helper.make_node(kind, inputs, [output], **attributes))
+        return output
+
+    def weight(name: str, *shape: int) -> str:
+        return constant(name, (random.standard_normal(shape) * 1.5 / shape[0] ** 0.5).astype(np.float32))
+
+    table = constant("table", random.standard_normal((VOCABULARY, HIDDEN)).astype(np.float32))
+    places = constant("places", random.standard_normal((256, HIDDEN)).astype(np.float32))
+    x = node("Gather", [table, "input_ids"], "words")
+    x = node("Add", [x, node("Gather", [places, "position_ids"], "at")], "x0")
+    # What a query sees: keys that are no padding, up to its own row.
+    for name, array in {"one": np.array(1, np.int64), "axis1": np.array([1]), "axis12": np.array([1, 2])}.items():
+        constant(name, array)
+    shape = constant("split", np.array([0, 0, HEADS, SIZE]))
+    joined = constant("join", np.array([0, 0, HIDDEN]))
+    total = node("Gather", [node("Shape", ["attention_mask"], "sizes"), "one"], "total", axis=0)
+    length = node("Gather", [node("Shape", ["input_ids"], "lengths"), "one"], "length", axis=0)
+    constant("zero", np.array(0, np.int64))
+    keys = node("Range", ["zero", total, "one"], "keys")
+    rows = node("Range", [node("Sub", [total, length], "past"), total, "one"], "rows")
+    seen = node("LessOrEqual", [keys, node("Unsqueeze", [rows, "axis1"], "column")], "causal")
+    there = node("Cast", [node("Unsqueeze", ["attention_mask", "axis12"], "wide")], "there", to=TensorProto.BOOL)
+    seen = node("And", [seen, there], "seen")
+    constant("nothing", np.array(0, np.float32)), constant("hidden", np.array(-1e9, np.float32))
+    mask = node("Where", [seen, "nothing", "hidden"], "mask")
+    constant("scale", np.array(SIZE**-0.5, np.float32))
+    for i in range(LAYERS):
+        parts = {}
+        for part in ("q", "k", "v"):
+            made = node("MatMul", [x, weight(f"{part}{i}.w", HIDDEN, HIDDEN)], f"{part}{i}.flat")
+            made = node("Reshape", [made, shape], f"{part}{i}.heads")
+            parts[part] = node("Transpose", [made], f"{part}{i}.t", perm=[0, 2, 1, 3])
+        for part, kind in (("k", "key"), ("v", "value")):
+            past = f"past_key_values.{i}.{kind}"
+            parts[part] = node("Concat", [past, parts[part]], f"present.{i}.{kind}", axis=2)
+        turned = node("Transpose", [parts["k"]], f"k{i}.turned", perm=[0, 1, 3, 2])
+        scores = node("Mul", [node("MatMul", [parts["q"], turned], f"s{i}.raw"), "scale"], f"s{i}.scaled")
+        weights = node("Softmax", [node("Add", [scores, mask], f"s{i}")], f"s{i}.weights", axis=-1)
+        made = node("Transpose", [node("MatMul", [weights, parts["v"]], f"a{i}")], f"a{i}.t", perm=[0, 2, 1, 3])
+        made = node(
+            "MatMul", [node("Reshape", [made, joined], f"a{i}.flat"), weight(f"o{i}.w", HIDDEN, HIDDEN)], f"o{i}"
+        )
+        x = node("Add", [x, made], f"x{i + 1}")
+    node("MatMul", [x, weight("head.w", HIDDEN, VOCABULARY)], "logits")
+    info = helper.make_tensor_value_info
+    names = [f"{i}.{kind}" for i in range(LAYERS) for kind in ("key", "value")]
+    inputs = [
+        *(info(name, TensorProto.INT64, ["batch", "length"]) for name in ("input_ids", "position_ids")),
+        info("attention_mask", TensorProto.INT64, ["batch", "past + length"]),
+        *(info(f"past_key_values.{name}", TensorProto.FLOAT, ["batch", HEADS, "past", SIZE]) for name in names),
+    ]
+    outputs = [info("logits", TensorProto.FLOAT, ["batch", "length", VOCABULARY])]
+    outputs += [info(f"present.{name}", TensorProto.FLOAT, ["batch", HEADS, "past + length", SIZE]) for name in names]
+    graph = helper.make_graph(nodes, "plain", inputs, outputs, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def write_plain(folder: Path, **config: Any) -> Path:
+    """Write a folder as Optimum does."""
+    (folder / "onnx").mkdir(parents=True, exist_ok=True)
+    onnx.save(plain_model(), folder / "onnx" / "model.onnx")
+    given = {"model_type": "tiny", "eos_token_id": 1, "vocab_size": VOCABULARY, "max_position_embeddings": 256}
+    (folder / "config.json").write_text(json.dumps(given | config), encoding="utf-8")
+    return folder
+
+
+class Reference:
+    """ONNX Runtime on the model of a folder, one sequence, with caches that grow."""
+
+    def __init__(self, model: Path) -> None:
+        self.session = onnxruntime.InferenceSession(str(model))
+        self.inputs = {each.name: each for each in self.session.get_inputs()}
+        self.outputs = [each.name for each in self.session.get_outputs()]
+        self.past: dict[str, np.ndarray] = {}
+        self.length = 0
+
+    def logits(self, tokens: Sequence[int]) -> np.ndarray:
+        """Return the logits behind the last of these new tokens."""
+        total = self.length + len(tokens)
+        feeds: dict[str, Any] = {
+            "input_ids": np.array([tokens], np.int64), "attention_mask": np.ones((1, total), np.int64),
+            "position_ids": np.arange(self.length, total)[None],
+        }  # fmt: skip
+        for name, each in self.inputs.items():
+            if name.startswith("past"):
+                _, heads, _, size = each.shape
+                feeds[name] = self.past.get(name, np.zeros((1, heads, 0, size), np.float32))
+        found = self.session.run(None, {name: feeds[name] for name in self.inputs})
+        made = dict(zip(self.outputs, found, strict=True))
+        self.past = {
+            name: made[name.replace("past_key_values", "present")] for name in feeds if name.startswith("past")
+        }
+        self.length = total
+        logits: np.ndarray = made["logits"][0, -1]
+        return logits
+
+
+def continued(
+    model: Path, prompt: Sequence[int], count: int, choose: Callable[[np.ndarray], int] | None = None
+) -> list[int]:
+    """Return so many tokens that follow a prompt, the most probable ones."""
+    reference, made, new = Reference(model), list[int](), list(prompt)
+    for _ in range(count):
+        token = int(np.argmax(reference.logits(new)))
+        made.append(token)
+        new = [token]
+    return made

@@ -1,0 +1,216 @@
+"""Generation against ONNX Runtime in a plain loop, token for token, and against itself in other steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from folders import VOCABULARY, continued, write_genai, write_plain
+
+from mirlo import generate
+from mirlo.generate import GenerationError, LanguageModel
+
+KINDS = ("f32", "u4", "plain")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]:
+    folder = tmp_path_factory.mktemp("models")
+    write_genai(folder / "f32"), write_genai(folder / "u4", bits=4), write_plain(folder / "plain")
+    return {kind: generate.load(folder / kind, activations="exact") for kind in KINDS}
+
+
+def prompt_of(length: int, seed: int = 0) -> list[int]:
+    return [int(token) for token in np.random.default_rng(seed).integers(2, VOCABULARY, length)]
+
+
+def without_end(model: LanguageModel, prompt: Sequence[int], count: int, **search: Any) -> list[int]:
+    """Return so many tokens, whatever they are."""
+    generator = model.generator(min_length=1000, max_new_tokens=count, **search)
+    found: list[int] = generator.generate(prompt)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("length", (1, 7, 40))
+def test_tokens_are_those_of_onnxruntime(models: dict[str, LanguageModel], kind: str, length: int) -> None:
+    model, prompt = models[kind], prompt_of(length, seed=length)
+    expected = continued(model.config.model, prompt, 24)
+    ends = [i for i, token in enumerate(expected) if token in model.config.ends]
+    expected = expected[: ends[0] + 1] if ends else expected
+    assert model.generator(max_new_tokens=24).generate(prompt) == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("chunk", (1, 3, 8, 40))
+def test_chunked_is_whole(models: dict[str, LanguageModel], kind: str, chunk: int) -> None:
+    model, prompt = models[kind], prompt_of(40)
+    whole, chunked = model.generator(), model.generator(chunk_size=chunk)
+    whole.append(prompt), chunked.append(prompt)
+    np.testing.assert_allclose(chunked.logits(), whole.logits(), rtol=1e-4, atol=1e-4)
+    assert without_end(model, prompt, 10, chunk_size=chunk) == without_end(model, prompt, 10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rewound_is_fresh(models: dict[str, LanguageModel], kind: str) -> None:
+    model, prompt = models[kind], prompt_of(12)
+    generator = model.generator(min_length=1000, max_new_tokens=9)
+    first = generator.generate(prompt)
+    for length in (12, 15, 5):
+        known = generator.tokens[:length]
+        generator.rewind(length)
+        assert generator.tokens == known
+        other = prompt_of(4, seed=length)
+        assert generator.generate(other) == without_end(model, [*known, *other], 9)
+    generator.rewind(0)
+    assert generator.generate(prompt) == first
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lengths", ((6, 6, 6), (9, 3, 5), (1, 12)))
+def test_batch_is_single(models: dict[str, LanguageModel], kind: str, lengths: tuple[int, ...]) -> None:
+    model = models[kind]
+    prompts = [prompt_of(length, seed=10 + i) for i, length in enumerate(lengths)]
+    generator = model.generator(batch=len(prompts), min_length=1000, max_new_tokens=12)
+    found = generator.generate(*prompts)
+    assert found == [without_end(model, prompt, 12) for prompt in prompts]
+    more = [prompt_of(3, seed=20 + i) for i in range(len(prompts))]
+    generator.append(*more)
+    parts = zip(prompts, found, more, strict=True)
+    assert generator.generate() == [without_end(model, [*a, *b, *c], 12) for a, b, c in parts]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sequences_of_a_batch_end_for_themselves(models: dict[str, LanguageModel], kind: str) -> None:
+    model = models[kind]
+    prompts = [prompt_of(5, seed=i) for i in range(3)]
+    singles = [without_end(model, prompt, 10) for prompt in prompts]
+    ends = (singles[0][2], singles[1][6])
+    ended = LanguageModel(_with_ends(model, ends), model.executable)
+    found = ended.generator(batch=3, max_new_tokens=10).generate(*prompts)
+    for made, whole in zip(found, singles, strict=True):
+        stop = next((i for i, token in enumerate(whole) if token in ends), 9)
+        assert made == whole[: stop + 1]
+
+
+def _with_ends(model: LanguageModel, ends: tuple[int, ...]) -> Any:
+    from dataclasses import replace
+
+    return replace(model.config, ends=ends)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("search", ({}, {"do_sample": True, "temperature": 0.7, "top_k": 5, "seed": 3}))
+def test_guesses_change_nothing(models: dict[str, LanguageModel], kind: str, search: dict[str, Any]) -> None:
+    model = models[kind]
+    prompt = prompt_of(6) * 4
+    for lookup in (1, 4):
+        assert without_end(model, prompt, 30, lookup=lookup, **search) == without_end(model, prompt, 30, **search)
+
+
+def test_right_guesses_cost_no_step(models: dict[str, LanguageModel]) -> None:
+    """Greedy tokens of a model without much memory repeat sooner or later."""
+    model = models["plain"]
+    generator = model.generator(lookup=4, max_new_tokens=150, min_length=1000, repetition_penalty=0.2)
+    generator.generate(prompt_of(3) * 5)
+    assert generator.timing.tokens == 149 and generator.timing.steps < 120
+
+
+def test_conversation_goes_on(models: dict[str, LanguageModel]) -> None:
+    """Prompts that are appended are as one prompt with all that was before."""
+    model = models["f32"]
+    generator = model.generator(min_length=1000, max_new_tokens=5)
+    history: list[int] = []
+    for turn in range(3):
+        prompt = prompt_of(4, seed=turn)
+        found = generator.generate(prompt)
+        assert found == without_end(model, [*history, *prompt], 5)
+        history += [*prompt, *found]
+    assert generator.tokens == history
+    assert generator.timing.prompt_tokens == 12 and generator.timing.tokens == 12
+
+
+def test_seeds(models: dict[str, LanguageModel]) -> None:
+    model, prompt = models["f32"], prompt_of(5)
+    search = {"do_sample": True, "temperature": 2.0}
+    first, again, other = (without_end(model, prompt, 12, seed=seed, **search) for seed in (1, 1, 2))
+    assert first == again != other
+    # The sequences of a batch draw different numbers.
+    made = model.generator(batch=2, seed=1, min_length=1000, max_new_tokens=12, **search).generate(prompt, prompt)
+    assert made[0] == first != made[1]
+
+
+def test_end(models: dict[str, LanguageModel]) -> None:
+    model, prompt = models["f32"], prompt_of(5)
+    made = without_end(model, prompt, 8)
+    ended = LanguageModel(_with_ends(model, (made[4],)), model.executable).generator(max_new_tokens=8)
+    stop = made.index(made[4])
+    assert ended.generate(prompt) == made[: stop + 1] and ended.is_done
+    with pytest.raises(GenerationError, match="the sequence has ended: append to it, or rewind it"):
+        ended.next()
+    ended.rewind(5)
+    assert ended.next() == made[0]
+
+
+def test_context_is_the_limit(tmp_path: Path) -> None:
+    model = generate.load(write_plain(tmp_path, max_position_embeddings=12))
+    generator = model.generator(min_length=1000)
+    assert len(generator.generate(prompt_of(7))) == 5 and generator.is_done
+    with pytest.raises(GenerationError, match="the prompt is too long: 13 tokens are more than the 12"):
+        model.generator().append(prompt_of(13))
+    assert len(model.generator(min_length=1000, max_length=9, lookup=3).generate(prompt_of(2) * 3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    (
+        (lambda m: m.generator(batch=0), "batch: expected 1 or more, found 0"),
+        (lambda m: m.generator(top_q=1), "no option of a search is named 'top_q'; there are: do_sample"),
+        (lambda m: m.generator().next(), "there are no tokens yet: append a prompt first"),
+        (lambda m: m.generator().append([]), "a prompt has no tokens"),
+        (
+            lambda m: m.generator().append([1, VOCABULARY]),
+            f"a token must be from 0 to {VOCABULARY - 1}, found {VOCABULARY}",
+        ),
+        (lambda m: m.generator().append([-1]), "found -1"),
+        (lambda m: m.generator().append([1], [2]), "expected 1 prompts, one for each sequence, found 2"),
+        (lambda m: m.generator().append("text"), "has no tokenizer.json: pass tokens in place of text"),
+        (lambda m: m.generator().rewind(1), "cannot go back to 1 tokens: there are 0"),
+        (lambda m: m.generator(batch=2, stop="x"), "strings that end a sequence need batch=1"),
+        (lambda m: next(m.generator(batch=2).stream([1], [2])), "stream: there are 2 sequences"),
+        (lambda m: m.chat_tokens([]), "there is no chat template"),
+    ),
+)
+def test_wrong_calls(models: dict[str, LanguageModel], call: Any, message: str) -> None:
+    with pytest.raises(GenerationError, match=message):
+        call(models["f32"])
+
+
+def test_logits_that_are_not_finite_are_an_error(models: dict[str, LanguageModel]) -> None:
+    from mirlo.generate.sampler import Sampler
+    from mirlo.generate.search import SearchOptions
+
+    for options in (SearchOptions(), SearchOptions(do_sample=True, top_k=3)):
+        with pytest.raises(GenerationError, match="logits are not finite"):
+            Sampler(options, [1]).choose(np.full(8, np.nan, np.float32), [1], 1)
+
+
+def test_no_memory_grows(models: dict[str, LanguageModel]) -> None:
+    import tracemalloc
+
+    generator = models["f32"].generator(min_length=5000)
+    generator.append(prompt_of(1100))
+    for _ in range(30):
+        generator.next()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(300):
+            generator.next()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 200_000  # caches of 2048 rows have 1 MB

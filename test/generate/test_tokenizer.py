@@ -1,0 +1,190 @@
+"""Folders with tokenizers and chat templates, the command line, and what is said without the packages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import example
+
+from mirlo import generate
+from mirlo.generate import GenerationError, LanguageModel, ModelFolderError
+from mirlo.generate.chat import read_template
+from mirlo.generate.tokenizer import FolderTokenizer
+
+pytest.importorskip("tokenizers")
+pytest.importorskip("jinja2")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    written: Path = example().write(tmp_path_factory.mktemp("tiny"), bits=4)
+    return written
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> LanguageModel:
+    return generate.load(folder)
+
+
+def test_text_is_streamed(model: LanguageModel) -> None:
+    assert model.tokenizer is not None
+    for prompt in ("the lazy dog", "größer", "日本語の", "a\n b"):
+        generator = model.generator(max_new_tokens=30)
+        made = "".join(generator.stream(prompt))
+        again = model.generator(max_new_tokens=30)
+        tokens = again.generate(prompt)
+        assert tokens == generator.tokens[-len(tokens) :]
+        assert made == generator.text == model.tokenizer.decode(tokens)
+
+
+def test_stop(model: LanguageModel) -> None:
+    whole = "".join(model.generator(max_new_tokens=30).stream("the quick"))
+    for start in range(2, len(whole) - 3, 5):
+        stop = whole[start : start + 3]
+        if "\ufffd" in stop:
+            continue
+        generator = model.generator(max_new_tokens=30, stop=stop)
+        assert "".join(generator.stream("the quick")) == whole[: whole.index(stop)]
+        assert generator.is_done
+        made = model.generator(max_new_tokens=30, stop=stop).generate("the quick")
+        assert made == generator.tokens[-len(made) :]
+
+
+def test_special_tokens_stand_at_the_start_only(model: LanguageModel) -> None:
+    generator = model.generator(max_new_tokens=1)
+    generator.append("the")
+    generator.append(" dog")
+    assert generator.tokens.count(0) == 1
+
+
+def test_chat(model: LanguageModel) -> None:
+    messages = [
+        {"role": "user", "content": "the dog"}, {"role": "assistant", "content": "jumps"},
+        {"role": "user", "content": "over"},
+    ]  # fmt: skip
+    assert model.template is not None and model.tokenizer is not None
+    text = model.template.render(messages)
+    assert text == "<|start|><|user|>the dog<|end|><|model|>jumps<|end|><|user|>over<|end|><|model|>"
+    tokens = model.chat_tokens(messages)
+    assert tokens[:2] == [0, 2] and tokens[-1] == 3 and tokens == model.tokenizer.encode(text, special=False)
+    for wrong in ({"role": "user"}, "text"):
+        with pytest.raises(GenerationError, match="a message is a dict with 'role' and 'content'"):
+            model.chat_tokens([wrong])  # type: ignore[list-item]
+
+
+def with_template(folder: Path, template: Any) -> Path:
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"chat_template": template, "bos_token": {"content": "<s>"}})
+    )
+    return folder
+
+
+HOSTILE = (
+    "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "{% set x = messages.__class__ %}{{ x() }}",
+    "{{ messages.append(1) }}",
+    "{{ cycler.__init__.__globals__.os.system('true') }}",
+    "{% for i in range(10000000) %}{% endfor %}",
+    "{{ raise_exception.__globals__.os }}",
+    "{% include '/etc/passwd' %}",
+    "{{ 1 / 0 }}",
+)
+
+
+@pytest.mark.parametrize("template", HOSTILE)
+def test_hostile_templates(tmp_path: Path, template: str) -> None:
+    """The sandbox gives nothing that an object holds: it is undefined, or an error."""
+    found = read_template(with_template(tmp_path, template))
+    assert found is not None
+    with pytest.raises(ModelFolderError, match="tokenizer_config.json: the chat template fails"):
+        found.render([{"role": "user", "content": "x"}])
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    (
+        ("{% if %}", "the chat template cannot be read"),
+        (3, "'chat_template': expected a template"),
+        ([{"name": "tools", "template": "x"}], "'chat_template': expected a template"),
+        ([3], "'chat_template': expected a template"),
+    ),
+)
+def test_wrong_templates(tmp_path: Path, template: Any, message: str) -> None:
+    with pytest.raises(ModelFolderError, match=message):
+        read_template(with_template(tmp_path, template))
+
+
+def test_forms_of_templates(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "x"}]
+    for template in ("{{ bos_token }}{{ messages[0].content }}", [{"name": "default", "template": "{{ bos_token }}x"}]):
+        found = read_template(with_template(tmp_path, template))
+        assert found is not None and found.render(messages) == "<s>x"
+    (tmp_path / "chat_template.jinja").write_text("{{ messages | tojson }}{{ raise_exception('never') if false }}")
+    found = read_template(tmp_path)
+    assert found is not None and json.loads(found.render(messages).removesuffix("None")) == messages
+    (tmp_path / "chat_template.jinja").write_text("{{ raise_exception('roles must alternate') }}")
+    found = read_template(tmp_path)
+    assert found is not None
+    with pytest.raises(GenerationError, match="the chat template refuses the messages: roles must alternate"):
+        found.render(messages)
+
+
+@pytest.mark.parametrize("content", (b"", b"{}", b"\xff", b"[1]", b'{"model": {"type": "BPE"}}', b'"' + b"a" * 1000))
+def test_hostile_tokenizers(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    with pytest.raises(ModelFolderError, match="tokenizer.json: the tokenizer cannot be read"):
+        FolderTokenizer(tmp_path / "tokenizer.json")
+
+
+def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mirlo", *arguments], input=given, capture_output=True, text=True, check=False
+    )
+
+
+def test_commands(folder: Path, model: LanguageModel) -> None:
+    expected = "".join(model.generator(max_new_tokens=12).stream("the lazy dog"))
+    from mirlo.runtime.names import terminal_lines
+
+    done = run("generate", str(folder), "the lazy dog", "--max-new-tokens", "12")
+    assert done.returncode == 0 and done.stdout == f"{terminal_lines(expected)}\n"
+    assert "tokens/s), then 11 tokens in" in done.stderr
+    done = run("generate", str(folder), "-", "--max-new-tokens", "12", given="the lazy dog")
+    assert done.stdout == f"{terminal_lines(expected)}\n"
+    search = ("--temperature", "0.9", "--top-k", "5", "--seed", "4", "--max-new-tokens", "9")
+    done = run("generate", str(folder), "the", "--chat", *search)
+    generator = model.generator(do_sample=True, temperature=0.9, top_k=5, seed=4, max_new_tokens=9)
+    expected = "".join(generator.stream(model.chat_tokens([{"role": "user", "content": "the"}])))
+    assert done.stdout == f"{terminal_lines(expected)}\n"
+
+
+def test_chat_command(folder: Path, model: LanguageModel) -> None:
+    done = run("chat", str(folder), "--max-new-tokens", "6", given="the dog\n\nthe fox\n")
+    assert done.returncode == 0 and done.stderr == ""
+    from mirlo.runtime.names import terminal_lines
+
+    generator = model.generator(max_new_tokens=6)
+    first = "".join(generator.stream(model.chat_tokens([{"role": "user", "content": "the dog"}])))
+    assert done.stdout.startswith(f"{terminal_lines(first)}\n")
+
+
+def test_command_errors(tmp_path: Path, folder: Path) -> None:
+    done = run("generate", str(tmp_path), "x")
+    assert done.returncode == 1 and "neither genai_config.json nor config.json is there" in done.stderr
+    done = run("generate", str(folder), "x", "--top-p", "2")
+    assert done.returncode == 1 and "top_p: expected more than 0, at most 1, found 2.0" in done.stderr
+
+
+@pytest.mark.parametrize("package", ("tokenizers", "jinja2"))
+def test_without_the_package(folder: Path, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(GenerationError, match=rf"package '{package}': pip install 'mirlo\[generate\]'"):
+        if package == "tokenizers":
+            FolderTokenizer(folder / "tokenizer.json")
+        else:
+            read_template(folder)

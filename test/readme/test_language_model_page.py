@@ -1,0 +1,59 @@
+"""What the page about language models shows works as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from commands import ENVIRONMENT, ROOT, output_of, python
+
+from mirlo.generate import SearchOptions
+
+pytest.importorskip("tokenizers")
+pytest.importorskip("jinja2")
+
+TEXT = (ROOT / "docs" / "run-a-language-model.md").read_text(encoding="utf-8")
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name, module in (("mirlo", " -m mirlo.tools.cli"), ("python", "")):
+        (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{module} "$@"\n')
+        (commands / name).chmod(0o755)
+    return tmp_path
+
+
+def test_commands(folder: Path) -> None:
+    (block,) = _blocks("sh")
+    environment = {**ENVIRONMENT, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["sh", "-ec", block], input="hello\n", capture_output=True, text=True, cwd=folder, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("tokens/s)") == 4  # two lines of timing, of two rates each
+
+
+def test_python(folder: Path) -> None:
+    blocks = _blocks("python")
+    assert len(blocks) == 4
+    out = output_of(python("-c", "\n".join(blocks), cwd=folder))
+    assert re.search(r"prompt: 5 tokens in .* then 19 tokens in", out)
+
+
+def test_options_are_those_of_a_search() -> None:
+    _, _, table = TEXT.partition("| option | effect |")
+    first = [line.split("|")[1] for line in table.partition("\n\n")[0].splitlines() if line.startswith("| `")]
+    named = set(re.findall(r"`(\w+)", " ".join(first)))
+    assert named == {field.name for field in fields(SearchOptions)}

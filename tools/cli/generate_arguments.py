@@ -1,0 +1,61 @@
+"""The flags of `mirlo generate` and `mirlo chat`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.tools.cli.measuring import add_cache_flags
+from mirlo.tools.cli.values import add_target, natural, positive
+
+_SEARCH: tuple[tuple[str, Callable[[str], Any], str], ...] = (
+    ("max-new-tokens", positive, "end an answer after so many tokens (default: the search options of the folder)"),
+    ("temperature", float, "draw tokens at random; more than 1 is more random, 0 takes the most probable ones"),
+    ("top-k", natural, "draw from so many most probable tokens"),
+    ("top-p", float, "draw from the fewest tokens whose probabilities add up to this"),
+    ("min-p", float, "draw from tokens with this share of the largest probability"),
+    ("repetition-penalty", float, "make tokens that occurred less probable; 1 is no penalty"),
+    ("frequency-penalty", float, "subtracted from the logit of a token for each time that it was generated"),
+    ("presence-penalty", float, "subtracted from the logits of tokens that were generated"),
+    ("no-repeat-ngram-size", natural, "let no so many tokens occur twice in a row"),
+    ("seed", natural, "of the random tokens"),
+    ("lookup", natural, "guess so many tokens a step from what came before; right guesses cost no step of their own"),
+)
+SEARCH_NAMES = tuple(name.replace("-", "_") for name, _, _ in _SEARCH)
+"""Fields of `SearchOptions` that have a flag."""
+
+Add = Callable[[Any, str, str], argparse.ArgumentParser]
+
+
+def add_generate(commands: Any, add: Add) -> None:
+    """Add the commands `generate` and `chat`."""
+    generate = add(commands, "generate", "let a language model continue a text")
+    _add_folder(generate)
+    generate.add_argument("prompt", metavar="PROMPT", help="the text to continue; '-' reads it from standard input")
+    generate.add_argument("--chat", action="store_true", help="the prompt is a message: format it as the model expects")
+    _add_generation(generate)
+    chat = add(commands, "chat", "talk with a language model, line by line")
+    _add_folder(chat)
+    chat.add_argument("--system", metavar="TEXT", help="what the model is told first")
+    _add_generation(chat)
+
+
+def _add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="FOLDER", help="a folder with a model and genai_config.json or config.json")
+
+
+def _add_generation(parser: argparse.ArgumentParser) -> None:
+    search = parser.add_argument_group("choice of tokens")
+    for name, kind, text in _SEARCH:
+        search.add_argument(f"--{name}", metavar="N", type=kind, help=text)
+    search.add_argument("--stop", metavar="TEXT", action="append", default=[], help="end where this text would begin")
+    group = parser.add_argument_group("compilation")
+    add_target(group)
+    group.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
+    group.add_argument(
+        "--activations",
+        choices=("exact", "i8", "i8x2", "bf16"),
+        help="how rows are represented in products with weights of 2, 4 or 8 bits (default: as the model permits)",
+    )
+    add_cache_flags(group, positive)
