@@ -12,7 +12,7 @@ from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.lower.parallel import static_flops
 from mirlo.passes.memory import packed
-from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK
+from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK, GROW, SLOT
 from mirlo.passes.memory.symbols import CHECKS, LATE, MAX_SHOWN_DIMS, SIZES, SYMBOLS
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
@@ -67,7 +67,7 @@ def run_time_facts(main: ir.Operation, module: ir.Module) -> dict[str, Any]:
         for key in (SYMBOLS, SIZES, CHECKS, MAX_SHOWN_DIMS, LATE) if key in main.attributes
     }  # fmt: skip
     names = (op.operation.attributes["sym_name"] for op in module.body.operations if op.operation.name == "func.func")
-    if facts and ir.StringAttr.get(ALLOCATE) in list(names):
+    if facts and not {ALLOCATE, GROW}.isdisjoint(ir.StringAttr(name).value for name in names):
         facts["allocates"] = True
     functions = packed.names_called(main)
     aliases = _aliases(main)
@@ -91,7 +91,12 @@ def calls_of(main: Any) -> list[ir.Operation]:
 
 
 def _is_kernel_call(op: ir.Operation) -> bool:
-    return op.name == "func.call" and ir.FlatSymbolRefAttr(op.attributes["callee"]).value not in (ALLOCATE, CHECK)
+    return op.name == "func.call" and ir.FlatSymbolRefAttr(op.attributes["callee"]).value not in (
+        ALLOCATE,
+        CHECK,
+        GROW,
+        SLOT,
+    )
 
 
 def kernel_rows(main: ir.Operation, module: ir.Module) -> list[KernelInfo]:

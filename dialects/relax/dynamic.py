@@ -42,6 +42,45 @@ class BindDims(RelaxOp, name="bind_dims"):
             raise OpError(f"bounds must have an entry for each of {count} symbols, got {len(self.bounds)}")
 
 
+class EraseDims(RelaxOp, name="erase_dims"):
+    """x, of a type that does not have the dims of these axes: such a tensor may have other sizes in each iteration.
+
+    Control flow carries and yields such tensors; `match_dims` gives their dims names.
+    """
+
+    TRAITS = (Trait.INTERFACE,)
+    x = operand()
+    axes = Ints()
+
+    @staticmethod
+    def infer(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
+        if list(axes) != sorted(set(axes)) or any(not 0 <= axis < x.rank for axis in axes):
+            raise OpError(f"axes must be different ones of {x} in ascending order, got {list(axes)}")
+        return x.with_shape([D.UNKNOWN if i in axes else dim for i, dim in enumerate(x.shape)])
+
+
+class MatchDims(RelaxOp, name="match_dims"):
+    """x, each of whose erased dims is bound to a symbol: its size when this operation runs."""
+
+    TRAITS = (Trait.INTERFACE,)
+    PURE = False
+    x = operand()
+    symbols = Strs()
+
+    @staticmethod
+    def infer(x: TensorType, *, symbols: tuple[str, ...]) -> TensorType:
+        erased = [axis for axis, dim in enumerate(x.shape) if dim is D.UNKNOWN]
+        if len(erased) != len(symbols) or len(set(symbols)) != len(symbols):
+            raise OpError(f"symbols must be different names for the {len(erased)} erased dims of {x}, got {symbols}")
+        for name in symbols:
+            if not D.is_symbol_name(name):
+                raise OpError(f"'{name}' is not a name for a dim")
+        shape = list(x.shape)
+        for axis, name in zip(erased, symbols, strict=True):
+            shape[axis] = D.symbol(name)
+        return x.with_shape(shape)
+
+
 class DimsTensor(RelaxOp, name="dims_tensor"):
     """The run-time values of dims, as a vector of i64."""
 

@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.dialects.core.surgery import captured
 from mirlo.dialects.core.types import TensorType
+from mirlo.passes.memory.storage_assignment import ERASE
 
 
 def read_by(op: ir.OpView | ir.Operation) -> list[ir.Value]:
@@ -106,7 +107,7 @@ class ProgramOutliner:
 
 
 def _is_repeated(value: ir.Value) -> bool:
-    return isinstance(value, ir.OpResult) and value.owner.name in ("relax.constant", "tensor.extract")
+    return isinstance(value, ir.OpResult) and value.owner.name in ("relax.constant", "tensor.extract", ERASE)
 
 
 def _named(name: str) -> ir.Attribute:

@@ -17,12 +17,12 @@ from mirlo.driver.programs.detect import CALL, is_host, main_of
 from mirlo.driver.programs.outline import ProgramOutliner, determined_symbols, dim_symbols, read_by, symbols_in
 from mirlo.passes.graph.constants import constant_value, is_constant
 from mirlo.passes.locations import node_of
-from mirlo.passes.memory.storage_assignment import BIND
+from mirlo.passes.memory.storage_assignment import BINDS, ERASE, MATCH
 from mirlo.passes.session import Session
 from mirlo.runtime.compiled_program import HOST, IF, PART, WHILE, CompiledBlock, ProgramStep
 from mirlo.runtime.errors import MirloError
 
-CARRIED_ALONG = ("relax.constant", "tensor.extract")
+CARRIED_ALONG = ("relax.constant", "tensor.extract", ERASE)
 """Operations that are repeated wherever their results are used."""
 
 
@@ -95,7 +95,7 @@ class _Cutter:
         levels = _levels(operations, named, {name for value in self.visible for name in dim_symbols(value)})
         steps: list[ProgramStep] = []
         for level in range(max(levels, default=-1) + 1):
-            members = [i for i, found in enumerate(levels) if found == level and not is_host(operations[i])]
+            members = [i for i, found in enumerate(levels) if found == level and not _is_step(operations[i])]
             if members:
                 inside = set(members)
                 outside = {value for i, values in enumerate(reads) if i not in inside for value in values}
@@ -103,7 +103,11 @@ class _Cutter:
                 later = {name for i, names in enumerate(named) if i not in inside for name in names}
                 steps += self._part([operations[i] for i in members], outside, later)
             for i, op in enumerate(operations):
-                if levels[i] == level and is_host(op):
+                if levels[i] == level and op.name == MATCH and _is_step(op):
+                    # The same array: a part that reads it finds the sizes in its shape.
+                    self.registers[op.results[0]] = self.register(op.operands[0])
+                    self.visible.append(op.results[0])
+                elif levels[i] == level and _is_step(op):
                     steps.append(self._host(op))
         return steps
 
@@ -163,7 +167,7 @@ def _levels(operations: Sequence[ir.Operation], named: Sequence[set[str]], known
     levels: list[int] = []
     last_host = 0
     for op, names in zip(operations, named, strict=True):
-        on_host = is_host(op)
+        on_host = _is_step(op)
         found = [made[value] for value in _reads(op) if value in made]
         found += [bound[name] for name in names if name in bound]
         level = max((at + (from_host and not on_host) for at, from_host in found), default=0)
@@ -171,7 +175,7 @@ def _levels(operations: Sequence[ir.Operation], named: Sequence[set[str]], known
             level = last_host = max(level, last_host)
         levels.append(level)
         made.update((value, (level, on_host)) for value in op.results)
-        told = op.opview.symbols if op.name == BIND else names if on_host else ()
+        told = op.opview.symbols if op.name in BINDS else names if on_host else ()
         bound |= {name: (level, on_host) for name in told if name not in seen}
         seen |= names
     return levels
@@ -182,9 +186,17 @@ def _reads(op: ir.Operation) -> list[ir.Value]:
     return [source for value in read_by(op) if (source := source_of(value)) is not None and not is_constant(source)]
 
 
+def _is_step(op: ir.Operation) -> bool:
+    """Return whether an operation is a step of the program rather than of a part."""
+    if op.name == MATCH:
+        value = op.operands[0]
+        return not isinstance(value, ir.OpResult) or is_host(value.owner.operation)
+    return is_host(op)
+
+
 def source_of(value: ir.Value) -> ir.Value:
-    """Return the tensor that a scalar was extracted from, else the value itself."""
-    while isinstance(value, ir.OpResult) and value.owner.name == "tensor.extract":
+    """Return the tensor that a scalar was extracted from, or whose dims were erased, else the value itself."""
+    while isinstance(value, ir.OpResult) and value.owner.name in ("tensor.extract", ERASE):
         value = value.owner.operands[0]
     return value
 

@@ -106,7 +106,8 @@ class Body:
         self.of_data: list[str] = []
         """Symbols for data-dependent sizes, in order of creation."""
         self.expansion = Expansion(model)
-        self._bound: set[str] = set()  # symbols bound to run-time values
+        self.bound: set[str] = set()
+        """Symbols that are bound to run-time values."""
         self.broadcasts = Broadcasts()
         self._symbols = 0
         """Number of symbols made for data-dependent sizes."""
@@ -154,10 +155,14 @@ class Body:
         name = f"{identifier(base[-SYMBOL_LENGTH:])}.s{self._symbols}"
         return self.new_symbol(base) if name in self.taken else name
 
-    def symbol_of_data(self, base: str) -> tuple[str, Dim]:
+    def bound_symbol(self, base: str) -> str:
         name = self.new_symbol(base)
+        self.bound.add(name)
+        return name
+
+    def symbol_of_data(self, base: str) -> tuple[str, Dim]:
+        name = self.bound_symbol(base)
         self.of_data += [] if self.solutions is None else [name]
-        self._bound.add(name)
         return name, (self.solutions or {}).get(name, symbol(name))
 
     def bind_dims(self, node: Node, index: int) -> tuple[Dim, ...]:
@@ -166,7 +171,7 @@ class Body:
         return bind(node, values, what) if elements is None else bind_unknown(node, values, what, known_sizes(elements))
 
     def is_bound_to_data(self, *dims: Dim) -> bool:
-        return any(D.symbols_of(dim) & self._bound for dim in dims)
+        return any(D.symbols_of(dim) & self.bound for dim in dims)
 
     def broadcast_size(self, base: str, dims: Collection[Dim]) -> Dim:
         return self.broadcasts.size(f"{self._steps[-1][0].name} {base}", base[-SYMBOL_LENGTH:], dims, self)

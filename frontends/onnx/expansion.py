@@ -9,6 +9,7 @@ from mirlo.frontends.onnx import functions
 from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
 from mirlo.frontends.onnx.graph import NamedNode
 from mirlo.frontends.onnx.model import LoadedModel
+from mirlo.runtime.kinds import Kind
 
 Key = tuple[str, str, str]
 
@@ -29,6 +30,9 @@ class Expansion:
         self.declined: dict[int, Any] = {}
         """Loop bodies that must not be unrolled, by identity: when an outer loop is imported again with less known,
         they are not tried again."""
+        self.carried: dict[int, tuple[Any, list[Kind]]] = {}
+        """What bodies of loops carry, by their identity: an inner loop is imported again with the outer one, and
+        need not find out again what changes its sizes."""
         self._instances: dict[Any, tuple[Any, list[Any]]] = {}
         """The nodes of functions called in the same way before, with the function."""
 

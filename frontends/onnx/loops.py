@@ -38,6 +38,8 @@ class LoopIteration:
     """Declared types of the scan outputs, if any."""
     backwards: Sequence[bool] = ()
     """For each scan output, whether its rows are in reverse order of iterations."""
+    graph: Any = None
+    """The body of ONNX's Loop, which may change the sizes of carried tensors; None for other loops."""
 
 
 def iteration_of_graph(body: Any, graph: Any, carried: int) -> LoopIteration:
@@ -49,7 +51,7 @@ def iteration_of_graph(body: Any, graph: Any, carried: int) -> LoopIteration:
         condition, *results = body.branch(graph, [count, going, *values])
         return condition, results[:carried], results[carried:]
 
-    return LoopIteration(make, carried=graph.input[2:], collected=graph.output[1 + carried :])
+    return LoopIteration(make, carried=graph.input[2:], collected=graph.output[1 + carried :], graph=graph)
 
 
 def repeat(
@@ -68,28 +70,37 @@ def repeat(
     most = None if limit is None else scalar_of(body, limit, "M")
     flag = constant("", np.array(True)) if going is None else going
     kinds = [_carried_kind(value, _at(round_.carried, i)) for i, value in enumerate(carried)]
-    starts = [of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True)]
-    inits = [body.ssa(constant("", np.array(0, np.int64))), scalar_of(body, flag, "cond"), *starts]
-    if room is not None:
-        inits += [_rows(room, found) for found in _collected_types(body, round_, inits, kinds)]
-    types = [value.type for value in inits]
-    for _ in range(ATTEMPTS):
+    if round_.graph is not None:
+        # The body of an inner loop is imported again with that of the outer one.
+        kinds = list(map(_resized_as, kinds, body.expansion.carried.get(id(round_.graph), (None, kinds))[1]))
+    first = [body.ssa(constant("", np.array(0, np.int64))), scalar_of(body, flag, "cond")]
+    for _ in range(ATTEMPTS + sum(len(kind.shape or ()) for kind in kinds)):
+        inits = [*first, *(of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True))]
+        found: list[Kind] | None = None
+        if room is not None:
+            found, rows = _collected_types(body, round_, inits, kinds)
+            inits += [_rows(room, row) for row in rows]
+            if found != kinds:
+                kinds = _checked(carried, kinds, found)
+                continue
+        types = [value.type for value in inits]
         made = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
         before, after = (region.blocks.append(*types) for region in made.regions)
         found = _import_iteration(body, round_, made, after, kinds, room)
-        if found is not None and found != kinds:
-            # The carried object is less specific than assumed: import the body again.
+        if found is not None:
+            # What is carried is less specific than assumed: import the body again.
             made.erase()
-            _require_same_types(carried, kinds, found)
-            kinds = found
+            kinds = _checked(carried, kinds, found)
             continue
         with ir.InsertionPoint(before):
             count, goes_on = list(before.arguments)[:2]
             if most is not None:
                 goes_on = relax_op("logical_and").make(relax_op("less").make(count, most), goes_on)
             scf.ConditionOp(tensor.ExtractOp(goes_on, []).result, list(before.arguments))
+        if round_.graph is not None:
+            body.expansion.carried[id(round_.graph)] = round_.graph, kinds
         results = list(made.results)
-        values = [value_of(result, kind) for result, kind in zip(results[2:], kinds, strict=False)]
+        values = [value_of(body, result, kind) for result, kind in zip(results[2:], kinds, strict=False)]
         return values if room is None else [*values, *results[2 + len(kinds) :], results[0]]
     raise NodeError("what the loop carries changes its kind in every round")
 
@@ -100,19 +111,30 @@ def _at(declared: Sequence[Any], index: int) -> Any:
 
 def _collected_types(
     body: Any, round_: LoopIteration, inits: Sequence[ir.Value], kinds: list[Kind]
-) -> list[TensorType]:
-    """Return the types of the scan outputs: import the body once and discard it."""
+) -> tuple[list[Kind], list[TensorType]]:
+    """Return the kinds to carry, and the types of the scan outputs: import the body once and discard it."""
     types = [value.type for value in inits]
+    known = set(body.bound)
     probe = ir.Operation.create("scf.while", operands=list(inits), results=types, regions=2)
     _, after = (region.blocks.append(*types) for region in probe.regions)
     with body.inside(probe, after):
-        _, _, collected = _imported(body, round_, after, kinds)
+        _, results, collected = _imported(body, round_, after, kinds)
         values = [value for value in collected if isinstance(value, TensorValue)]
         if len(values) < len(collected):
             raise NodeError("a loop can collect tensors only, but its body gives objects beside what it carries")
         found = [_as_declared(value.type, _at(round_.collected, i)) for i, value in enumerate(values)]
+        carried = [
+            _carried(body, round_, i, new, kind)[1] for i, (new, kind) in enumerate(zip(results, kinds, strict=True))
+        ]
     probe.erase()
-    return found
+    for i, row in enumerate(found):
+        if any(D.symbols_of(dim) & (body.bound - known) for dim in row.shape):
+            name = getattr(_at(round_.collected, i), "name", "")
+            raise NodeError(
+                f"output '{name}' of the body is {row}, of a size that each round determines: what is collected must "
+                "have the same shape in all rounds; declare its dims in the body"
+            )
+    return carried, found
 
 
 def _as_declared(found: TensorType, declared: Any) -> TensorType:
@@ -137,7 +159,7 @@ def _imported(
     """Import an iteration into its block: whether to continue, carried values, scan outputs."""
     arguments = list(block.arguments)
     count, going = (TensorValue("", type_of(x), ir=x) for x in arguments[:2])
-    given = [value_of(x, kind) for x, kind in zip(arguments[2:], kinds, strict=False)]
+    given = [value_of(body, x, kind) for x, kind in zip(arguments[2:], kinds, strict=False)]
     for value in (count, going, *given):
         value.region = body.depth
     condition, results, collected = round_.make(count, going, given)
@@ -152,11 +174,8 @@ def _import_iteration(
     """Import an iteration into its block; return the kinds to carry instead if these do not fit."""
     with body.inside(loop, block):
         condition, results, collected = _imported(body, round_, block, kinds)
-        results = [_conformed(body, new, kind) for new, kind in zip(results, kinds, strict=True)]
-        joined = [
-            new.kind if kind.is_tensor else join(kind, new.kind) or new.kind
-            for kind, new in zip(kinds, results, strict=True)
-        ]
+        pairs = [_carried(body, round_, i, new, kind) for i, (new, kind) in enumerate(zip(results, kinds, strict=True))]
+        results, joined = [value for value, _ in pairs], [kind for _, kind in pairs]
         if joined != kinds:
             return joined
         values = [of_kind(body, new, kind) for new, kind in zip(results, kinds, strict=True)]
@@ -180,6 +199,32 @@ def from_the_end(length: Dim, number: Any) -> Any:
     """Return length - 1 - number, of rank 0."""
     last = relax_op("reshape").make(relax_op("dims_tensor").make(dims=[length - 1]), shape=())
     return relax_op("subtract").make(last, number)
+
+
+def _carried(body: Any, round_: LoopIteration, index: int, new: AnyValue, kind: Kind) -> tuple[AnyValue, Kind]:
+    """Return the next carried value, conformed to a kind where it can be, and the kind of both."""
+    wanted = tensor_type(kind)
+    if wanted is None or not isinstance(new, TensorValue):
+        return new, new.kind if kind.is_tensor else join(kind, new.kind) or new.kind
+    if new.type.dtype is not wanted.dtype or new.type.rank != wanted.rank:
+        return new, new.kind
+    declared = _declared_dims(_at(round_.carried, index), wanted.rank)
+    shape, joined = list[Dim](), list[Dim]()
+    for dim, old, given in zip(new.type.shape, wanted.shape, declared, strict=True):
+        both_known = isinstance(dim, int) and isinstance(old, int)
+        is_kept = dim == old or (not both_known and (given == old or (old is not UNKNOWN and round_.graph is None)))
+        shape.append(old if is_kept else dim)
+        joined.append(old if is_kept else dim if round_.graph is None else UNKNOWN)
+    conformed = _conformed(body, new, tensor_kind(new.type.with_shape(shape)))
+    return conformed, tensor_kind(wanted.with_shape(joined))
+
+
+def _declared_dims(declared: Any, rank: int) -> list[int | None]:
+    """Return the dims that a declaration of a tensor has as numbers."""
+    shape = None if declared is None else declared.type.tensor_type.shape
+    if shape is None or len(shape.dim) != rank:
+        return [None] * rank
+    return [dim.dim_value if dim.HasField("dim_value") else None for dim in shape.dim]
 
 
 def _conformed(body: Any, value: AnyValue, kind: Kind) -> AnyValue:
@@ -209,18 +254,41 @@ def _may_be(found: TensorType, wanted: TensorType) -> bool:
     )
 
 
-def _require_same_types(carried: Sequence[AnyValue], kinds: list[Kind], found: list[Kind]) -> None:
+def _checked(carried: Sequence[AnyValue], kinds: list[Kind], found: list[Kind]) -> list[Kind]:
+    """Return the kinds that are carried instead; they must be less specific."""
     for old, kind, new in zip(carried, kinds, found, strict=True):
-        if new != kind and (kind.is_tensor or join(kind, new) != new):
+        is_less_specific = without_dims(kind, new) == new if kind.is_tensor else join(kind, new) == new
+        if new != kind and not is_less_specific:
             raise NodeError(
                 f"'{old.name}' is {kind} before the loop and {new} after a round: what a loop whose rounds are counted "
-                "at run time carries must keep its type"
+                "at run time carries must keep its element type and its rank"
             )
+    return found
+
+
+def _resized_as(kind: Kind, known: Kind) -> Kind:
+    """Return the kind without the dims that another kind of the same value does not have."""
+    one, two = tensor_type(kind), tensor_type(known)
+    if one is None or two is None or one.rank != two.rank:
+        return kind
+    return tensor_kind(one.with_shape([b if b is UNKNOWN else a for a, b in zip(one.shape, two.shape, strict=True)]))
+
+
+def without_dims(kind: Kind, other: Kind) -> Kind | None:
+    """Return the kind of tensors without the dims in which another kind differs; None for another type or rank."""
+    one, two = tensor_type(kind), tensor_type(other)
+    if one is None or two is None or one.dtype is not two.dtype or one.rank != two.rank:
+        return None
+    return tensor_kind(one.with_shape([a if a == b else UNKNOWN for a, b in zip(one.shape, two.shape, strict=True)]))
 
 
 def of_kind(body: Any, value: AnyValue, kind: Kind) -> ir.Value:
-    """Return the SSA value for a wanted kind, a tensor or an object."""
-    return body.ssa(value) if tensor_type(kind) is not None else object_of(value, body.any_ssa)
+    """Return the SSA value for a wanted kind: a tensor, without the dims that the kind does not have, or an object."""
+    wanted = tensor_type(kind)
+    if wanted is None:
+        return object_of(value, body.any_ssa)
+    axes = [axis for axis, dim in enumerate(wanted.shape) if dim is UNKNOWN]
+    return relax_op("erase_dims").make(body.ssa(value), axes=axes) if axes else body.ssa(value)
 
 
 def scalar_of(body: Any, value: TensorValue, name: str) -> ir.Value:
@@ -231,10 +299,15 @@ def scalar_of(body: Any, value: TensorValue, name: str) -> ir.Value:
     return relax_op("reshape").make(found, shape=()) if value.type.rank else found
 
 
-def value_of(made: ir.Value, kind: Kind) -> AnyValue:
-    """Wrap an SSA value of this kind."""
+def value_of(body: Any, made: ir.Value, kind: Kind, name: str = "carried") -> AnyValue:
+    """Wrap an SSA value of this kind; dims that the kind does not have get names."""
     found = tensor_type(kind)
-    return ObjectValue("", kind, ir=made) if found is None else TensorValue("", found, ir=made)
+    if found is None:
+        return ObjectValue("", kind, ir=made)
+    if UNKNOWN in found.shape:
+        symbols = [body.bound_symbol(name) for dim in found.shape if dim is UNKNOWN]
+        made = relax_op("match_dims").make(made, symbols=symbols)
+    return TensorValue("", type_of(made), ir=made)
 
 
 def _carried_kind(value: AnyValue, graph_input: Any) -> Kind:

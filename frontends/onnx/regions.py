@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir, scf, tensor
-from mirlo.dialects.core.dims import symbol
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.kinds import join, tensor_kind
-from mirlo.frontends.onnx.loops import of_kind, scalar_of, value_of
-from mirlo.frontends.onnx.objects import call_host
-from mirlo.frontends.onnx.values import AnyValue, ObjectValue, TensorValue
+from mirlo.frontends.onnx.kinds import join
+from mirlo.frontends.onnx.loops import of_kind, scalar_of, value_of, without_dims
+from mirlo.frontends.onnx.values import AnyValue, TensorValue
 from mirlo.runtime.kinds import Kind
 
 
@@ -35,18 +33,8 @@ def choose(body: Any, condition: TensorValue, then_graph: Any, else_graph: Any) 
     for region, block in zip(made.regions, blocks, strict=True):
         block.append_to(region)
     draft.operation.erase()
-    found = [value_of(result, kind) for result, kind in zip(made.results, kinds, strict=True)]
-    return [_as_tensor(body, value, *of) for value, *of in zip(found, *results, strict=True)]
-
-
-def _as_tensor(body: Any, value: AnyValue, one: AnyValue, other: AnyValue) -> AnyValue:
-    """Return a branch result whose shape differs, passed as an object, as a tensor of run-time shape."""
-    if not (isinstance(value, ObjectValue) and isinstance(one, TensorValue) and isinstance(other, TensorValue)):
-        return value
-    pairs = zip(one.type.shape, other.type.shape, strict=True)
-    dims = [a if a == b else symbol(body.new_symbol(one.name or "branch")) for a, b in pairs]
-    (made,) = call_host("mirlo.sequence.same", [value.ir], [tensor_kind(one.type.with_shape(dims))])
-    return made
+    names = [value.name or "branch" for value in results[0]]
+    return [value_of(body, *each) for each in zip(made.results, kinds, names, strict=True)]
 
 
 def _branch_of(body: Any, block: ir.Block, op: ir.OpView, graph: Any) -> list[AnyValue]:
@@ -66,13 +54,10 @@ def _kinds_of_branches(one: Sequence[AnyValue], other: Sequence[AnyValue]) -> li
         )
     kinds = []
     for a, b in zip(one, other, strict=True):
-        kind = join(a.kind, b.kind)
-        if kind is None or (a.kind.is_tensor and a.kind != b.kind and not _same_rank(a, b)):
+        is_tensor = isinstance(a, TensorValue) and isinstance(b, TensorValue)
+        kind = without_dims(a.kind, b.kind) if is_tensor else join(a.kind, b.kind)
+        if kind is None:
             both = " and ".join("(" + ", ".join(map(str, side)) + ")" for side in (one, other))
             raise NodeError(f"the branches give different types: {both}")
         kinds.append(kind)
     return kinds
-
-
-def _same_rank(one: AnyValue, other: AnyValue) -> bool:
-    return isinstance(one, TensorValue) and isinstance(other, TensorValue) and one.type.rank == other.type.rank

@@ -20,7 +20,19 @@ from mirlo.passes.memory.extents import FloatSizes, SizeProduct
 from mirlo.passes.memory.inplace import inplace_of, with_checked_start, without_start
 from mirlo.passes.memory.layout import Interval
 from mirlo.passes.memory.names import ALIAS
-from mirlo.passes.memory.storage_assignment import VIEWS, StorageAssignment, TensorStorage, bytes_of, storage_memref
+from mirlo.passes.memory.slots import Slots
+from mirlo.passes.memory.storage_assignment import (
+    BINDS,
+    ERASE,
+    MATCH,
+    VIEWS,
+    StorageAssignment,
+    TensorStorage,
+    bytes_of,
+    has_erased_dims,
+    storage_memref,
+    with_dims,
+)
 from mirlo.passes.memory.symbols import FunctionSymbols, load_word, store_word
 from mirlo.passes.memory.timeline import TimelineBlock, TimelineStep, is_tensor
 from mirlo.passes.memory.views import view_text
@@ -45,6 +57,8 @@ class PlannedFunction:
     """Values other than tensors: from old to new ones."""
     late: dict[int, Any] = field(default_factory=dict)
     """Memory of outputs with data-dependent sizes, by number."""
+    loops: int = 0
+    """The number of loops around the insertion point."""
 
     def build(self, arena: Dim) -> None:
         """Replace the function over tensors by one over buffers."""
@@ -76,6 +90,7 @@ class PlannedFunction:
                 self.values = self.symbols.load(self.record) if self.symbols.any else {}
                 self.early = SizeEmitter(dict(self.values))
                 self.anchor = index(0).owner
+                self.slots = Slots(self.module, self.record, self.anchor)
                 for root in self.places.outputs:
                     if all(map(self.symbols.is_early, dims_of(root.type))):
                         self.buffer(root)
@@ -116,8 +131,9 @@ class PlannedFunction:
     def emit_body(self, body: TimelineBlock) -> None:
         """Emit the operations of a block at the insertion point."""
         for step in body.steps:
-            with step.op.location:
-                self._emit(step)
+            if step.op.name != ERASE:
+                with step.op.location:
+                    self._emit(step)
 
     def emit_moves(self, number: int) -> None:
         """Emit the copies of this number."""
@@ -131,6 +147,9 @@ class PlannedFunction:
                 source = staged
             sources.append((source, tensor, move.target))
         for source, tensor, target in sources:
+            if target.slot is not None:
+                dims = dims_of(tensor)
+                self.slots.resize(target, self.size(bytes_of(tensor)), [self.size(dims[i]) for i in target.erased])
             self.copy(source, self._buffer_in(target, tensor), tensor)
 
     def copy(self, source: ir.Value, target: ir.Value, tensor: Any) -> None:
@@ -165,8 +184,11 @@ class PlannedFunction:
         op = step.op
         if step.bodies:
             for value in filter(is_tensor, op.results):  # destinations of all branches and iterations exist before them
-                self.buffer(value)
+                if not has_erased_dims(value):
+                    self.buffer(value)
+            self.loops += step.is_loop
             control.emit(self, step)
+            self.loops -= step.is_loop
         elif op.name == "relax.constant":
             view = op.opview
             self.buffers[op.results[0]] = (
@@ -187,8 +209,8 @@ class PlannedFunction:
             buffers += [self.size(dim) for dim in dims]
             arguments = [*self.packed_arguments, *buffers]
             self.packed.call(op.opview.function, [v.type for v in values], arguments, len(op.results))
-        elif op.name == "relax.bind_dims":
-            self._bind(op)
+        elif op.name in BINDS:
+            (self._match if op.name == MATCH else self._bind)(op)
         elif op.name == "arith.constant" and is_tensor(op.results[0]):
             self.buffers[op.results[0]] = self._global(op, op.attributes["value"])
         elif op.name in VIEWS:
@@ -235,6 +257,8 @@ class PlannedFunction:
 
     def _buffer_in(self, storage: TensorStorage, tensor: ir.Type) -> ir.Value:
         wanted = storage_memref(tensor)
+        if storage.slot is not None:
+            return memref.ViewOp(wanted, self.slots.memory(storage), index(0), []).result
         if storage.output is None:
             return self._interval(storage.interval, wanted)
         returned = self.places.timeline.body.terminator.operands[storage.output]
@@ -247,7 +271,13 @@ class PlannedFunction:
         if interval.is_late:
             made = self.buffers.get(id(interval))
             if made is None:
-                made = runtime_calls.allocate(self.module, self.record, -1, self.size(interval.size))
+                size = self.size(interval.size)
+                # A loop's iterations use the same memory; all that is allocated lives until the end of the call.
+                made = (
+                    self.slots.resized(id(interval), size)
+                    if self.loops
+                    else runtime_calls.allocate(self.module, self.record, -1, size)
+                )
                 self.buffers[id(interval)] = made
             return memref.ViewOp(wanted, made, index(0), []).result
         return memref.ViewOp(wanted, self.arena, self.size(interval.offset), []).result
@@ -258,7 +288,7 @@ class PlannedFunction:
             for dim in dims_of(returned.type):
                 if not isinstance(dim, int) and not self.symbols.is_early(dim):
                     store_word(self.size(dim), self.record, self.symbols.slot(dim))
-            bytes_ = self.size(bytes_of(returned))
+            bytes_ = self.size(bytes_of(returned.type))
             self.late[number] = runtime_calls.allocate(self.module, self.record, number, bytes_)
         return memref.ViewOp(storage_memref(returned.type), self.late[number], index(0), []).result
 
@@ -271,10 +301,25 @@ class PlannedFunction:
             bound = view.bounds[i] if view.bounds else D.UNKNOWN
             most = None if bound is D.UNKNOWN else self.size(bound)
             runtime_calls.check(self.module, self.record, value, most, self.symbols.text_number(view.what))
-            self.values[name] = value
-            if D.symbol(name) in self.symbols.sizes:
-                store_word(value, self.record, self.symbols.slot(D.symbol(name)))
+            self._set(name, value)
         self._require_late()
+
+    def _match(self, op: ir.Operation) -> None:
+        """Bind symbols to the sizes of a tensor's erased dims."""
+        root = self.places.root(op.operands[0])
+        if has_erased_dims(root):
+            sizes = self.slots.sizes(self.places.storage[root])
+        else:
+            dims, erased = dims_of(with_dims(op.operands[0]).type), dims_of(op.operands[0].type)
+            sizes = [self.size(dim) for dim, left in zip(dims, erased, strict=True) if left is D.UNKNOWN]
+        for name, value in zip(op.opview.symbols, sizes, strict=True):
+            self._set(name, value)
+        self._require_late()
+
+    def _set(self, name: str, value: ir.Value) -> None:
+        self.values[name] = value
+        if D.symbol(name) in self.symbols.sizes:
+            store_word(value, self.record, self.symbols.slot(D.symbol(name)))
 
     def _require_late(self) -> None:
         """Check requirements on sizes as soon as all of their symbols are bound."""

@@ -25,7 +25,15 @@ from mirlo.passes.memory.extents import MAX_BYTES
 from mirlo.passes.memory.layout import Interval, assign_offsets, lower_bound
 from mirlo.passes.memory.requirements import Requirements
 from mirlo.passes.memory.scalars import EXTRACT, is_supported
-from mirlo.passes.memory.storage_assignment import BIND, CALLS, FROM_ELEMENTS, VIEWS, StorageAssignment
+from mirlo.passes.memory.storage_assignment import (
+    BINDS,
+    CALLS,
+    ERASE,
+    FROM_ELEMENTS,
+    VIEWS,
+    StorageAssignment,
+    has_erased_dims,
+)
 from mirlo.passes.memory.symbols import FunctionSymbols, SizeCheck
 from mirlo.passes.memory.timeline import Timeline, TimelineBlock, is_tensor
 from mirlo.passes.memory.views import view_text
@@ -89,7 +97,7 @@ class _MemoryPlanner:
         body = self.timeline.body
         self.bound = self._bound_symbols()
         self.check()
-        binds = [op for op in self.timeline.operations() if op.name == BIND]
+        binds = [op for op in self.timeline.operations() if op.name in BINDS]
         symbols = FunctionSymbols.of(self.function, body.arguments, binds)
         places = StorageAssignment(self.timeline, self._callee, self.aliases)
         intervals = [i for i in places.intervals() if not self._is_late(i, symbols)]
@@ -149,7 +157,7 @@ class _MemoryPlanner:
         self._check_body(body)
 
     def _check_body(self, body: TimelineBlock) -> None:
-        allowed = {"relax.constant", BIND, *CALLS, *VIEWS}
+        allowed = {"relax.constant", ERASE, *BINDS, *CALLS, *VIEWS}
         for step in body.steps:
             op = step.op
             if op.name in (EXTRACT, FROM_ELEMENTS) and not is_supported(op):
@@ -163,6 +171,9 @@ class _MemoryPlanner:
             arguments = [value for nested in step.bodies for value in nested.arguments]
             for value in (*op.results, *arguments):
                 found = TensorType.from_mlir(value.type)
+                if found is not None and has_erased_dims(value) and (step.bodies or op.name == ERASE):
+                    self._check_matched(found, op)
+                    continue
                 if is_tensor(value) and (found is None or not self._is_known(found)):
                     raise PassError(f"'{op.name}' makes {value.type}, whose size is not known", op.location)
             if op.name == "relax.call_tir":
@@ -170,12 +181,17 @@ class _MemoryPlanner:
             for nested in step.bodies:
                 self._check_body(nested)
 
+    def _check_matched(self, found: TensorType, op: ir.Operation) -> None:
+        """Require that the dims that are left are known, and that there are symbols for the erased ones."""
+        if not self.bound or not self._is_known(found.with_shape([d for d in found.shape if d is not UNKNOWN])):
+            raise PassError(f"'{op.name}' makes {found}: no symbol is bound to its sizes", op.location)
+
     def _bound_symbols(self) -> set[str]:
         """Return the symbols whose values are known when the model runs."""
         dims = [dim for value in self.timeline.body.arguments if is_tensor(value) for dim in dims_of(value.type)]
         names = set().union(*map(symbols_of, dims))
         for op in self.timeline.operations():
-            names.update(op.opview.symbols if op.name == BIND else ())
+            names.update(op.opview.symbols if op.name in BINDS else ())
         return names
 
     def _is_known(self, tensor: TensorType) -> bool:

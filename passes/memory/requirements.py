@@ -71,7 +71,7 @@ class Requirements:
     def _tensor(self, value: ir.Value, names: str, always: bool) -> None:
         """Require that a tensor fits in memory; `always`, for one that is created in every call."""
         tensor = TensorType.from_mlir(value.type) if is_tensor(value) else None
-        if tensor is None or all(isinstance(dim, int) for dim in tensor.shape):
+        if tensor is None or D.UNKNOWN in tensor.shape or all(isinstance(dim, int) for dim in tensor.shape):
             return
         self.products.add(tensor.shape, tensor.dtype.bytes, MAX_BYTES, f"{names}: {tensor} is larger than any memory")
         for dim in tensor.shape:

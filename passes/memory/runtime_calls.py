@@ -11,7 +11,7 @@ from typing import Any
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.dialects.tir.compute.emit import emit_constant
-from mirlo.passes.memory.names import ALLOCATE, CHECK
+from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, SLOT
 
 UNLIMITED = (1 << 63) - 1
 
@@ -19,10 +19,29 @@ UNLIMITED = (1 << 63) - 1
 def allocate(module: Any, record: Any, number: int, size: ir.Value) -> ir.Value:
     """Allocate bytes that live until the call's results are returned; `number` is that of an output, or -1."""
     index = ir.IndexType.get()
-    memory = ir.MemRefType.get([UNBOUNDED], ir.IntegerType.get_signless(8))
-    _declare(module, ALLOCATE, [record.type, index, index], [memory])
+    _declare(module, ALLOCATE, [record.type, index, index], [_memory()])
     arguments = [record, emit_constant(number, index), size]
-    return func.CallOp([memory], ir.FlatSymbolRefAttr.get(ALLOCATE), arguments).results[0]
+    return func.CallOp([_memory()], ir.FlatSymbolRefAttr.get(ALLOCATE), arguments).results[0]
+
+
+def grow(module: Any, record: Any, slot: ir.Value, size: ir.Value) -> ir.Value:
+    """Return the memory of a slot, replaced by larger memory if it has fewer bytes; the content is then lost.
+
+    It grows at least twofold, so that all memory that a slot ever had is less than four times the most it needed.
+    """
+    index = ir.IndexType.get()
+    _declare(module, GROW, [record.type, slot.type, index], [_memory()])
+    return func.CallOp([_memory()], ir.FlatSymbolRefAttr.get(GROW), [record, slot, size]).results[0]
+
+
+def slot_memory(module: Any, slot: ir.Value) -> ir.Value:
+    """Return the memory of a slot, which has some."""
+    _declare(module, SLOT, [slot.type], [_memory()])
+    return func.CallOp([_memory()], ir.FlatSymbolRefAttr.get(SLOT), [slot]).results[0]
+
+
+def _memory() -> ir.Type:
+    return ir.MemRefType.get([UNBOUNDED], ir.IntegerType.get_signless(8))
 
 
 def check(module: ir.OpView, record: Any, value: ir.Value, most: ir.Value | None, number: int) -> None:

@@ -25,6 +25,9 @@ VIEWS = frozenset(name for name, op in DIALECT.operations.items() if Trait.VIEW 
 CALLS = frozenset({"relax.call_tir", packed.CALL})
 """Operators that write their results to buffers passed to them."""
 BIND = "relax.bind_dims"
+ERASE, MATCH = "relax.erase_dims", "relax.match_dims"
+BINDS = frozenset({BIND, MATCH})
+"""Operators that bind symbols."""
 SELECT, FROM_ELEMENTS = "arith.select", "tensor.from_elements"
 
 
@@ -45,6 +48,10 @@ class TensorStorage:
     members: int = 0
     free_after: int = 0
     """The step until which the current content is read; a tensor defined later may be computed here."""
+    slot: int | None = None
+    """The number of the slot, for a tensor with erased dims: memory of its own, which grows when it is written."""
+    erased: tuple[int, ...] = ()
+    """The axes of erased dims, whose sizes are stored beside the slot."""
 
     def cover(self, first: int, last: int) -> None:
         self.interval.first = min(self.interval.first, first)
@@ -65,7 +72,8 @@ class StorageAssignment:
 
     The values that an `scf.if` yields are computed directly in the memory of its results where possible, and else
     copied. A loop has one storage for each tensor that it carries: before the loop, in every iteration, and after
-    it. A yielded value is computed directly there if the value of the previous iteration is not read any more.
+    it. A yielded value is computed directly there if the value of the previous iteration is not read any more. A tensor
+    with erased dims has a slot, to which it is copied.
     """
 
     def __init__(self, timeline: Timeline, callee: Callable[[Any], Any], takes_aliases: bool = False) -> None:
@@ -76,6 +84,8 @@ class StorageAssignment:
         """How many calls overwrite an input."""
         self.storage: dict[ir.Value, TensorStorage] = {}
         """Storage by root tensor."""
+        self.slots = 0
+        """The number of slots."""
         self.workspaces: dict[int, Interval] = {}
         """Scratch memory of the calls, by number."""
         self.moves: dict[int, list[TensorCopy]] = {}
@@ -84,7 +94,7 @@ class StorageAssignment:
         self._made: dict[ir.Value, TimelineStep] = {}
         for step in timeline.steps():
             for value in step.op.results:
-                if step.op.name in VIEWS:
+                if step.op.name in (*VIEWS, ERASE, MATCH):
                     self._roots[value] = self.root(step.op.operands[0])
                 elif step.bodies or step.op.name in (*CALLS, SELECT, FROM_ELEMENTS):
                     self._made[value] = step
@@ -93,12 +103,12 @@ class StorageAssignment:
         body = timeline.body
         returned = list(body.terminator.operands)
         told = {
-            name: step.start for step in timeline.steps() if step.op.name == BIND for name in step.op.opview.symbols
+            name: step.start for step in timeline.steps() if step.op.name in BINDS for name in step.op.opview.symbols
         }
         # No value is computed directly in an output before the output's dims are known.
         outputs = [
             TensorStorage(
-                Interval(bytes_of(value), body.end, body.end), output=i, free_after=_binding_step(value, told)
+                Interval(bytes_of(value.type), body.end, body.end), output=i, free_after=_binding_step(value, told)
             )
             for i, value in enumerate(returned)
         ]
@@ -123,7 +133,7 @@ class StorageAssignment:
     def intervals(self) -> list[Interval]:
         """Return all intervals of the arena."""
         staged = [move.through for moves in self.moves.values() for move in moves if move.through is not None]
-        found = {id(s): s.interval for s in (*self.storage.values(), *staged) if s.output is None}
+        found = {id(s): s.interval for s in (*self.storage.values(), *staged) if s.output is None and s.slot is None}
         return [*found.values(), *self.workspaces.values()]
 
     # Values that are computed directly in their destination. Steps are visited backwards: later ones determine it.
@@ -153,9 +163,7 @@ class StorageAssignment:
             root = self.root(value)
             if root in arguments:
                 carried.setdefault(root, target)
-        places = [
-            carried.get(each) or TensorStorage(Interval(bytes_of(each), step.start, step.end)) for each in arguments
-        ]
+        places = [carried.get(each) or self._new_storage(each, step) for each in arguments]
         self._enter(step, tensors(step.op.operands), arguments, places, body)
         for storage in places:
             storage.cover(step.start, step.end)
@@ -201,6 +209,8 @@ class StorageAssignment:
         """Let a value be computed in a storage, if this body computes it and the old content is not read any more."""
         root = self.root(value)
         step = self._made.get(root)
+        if storage.slot is not None or has_erased_dims(root):
+            return False
         if step is None or root in self.storage or not any(step is each for each in body.steps):
             return False
         ends_here = step.start == storage.free_after and any(
@@ -215,8 +225,16 @@ class StorageAssignment:
     def _storage_of(self, value: ir.Value) -> TensorStorage:
         if value not in self.storage:
             step = self._made[value]
-            self._put(value, TensorStorage(Interval(bytes_of(value), step.start, step.end)))
+            self._put(value, self._new_storage(value, step))
         return self.storage[value]
+
+    def _new_storage(self, value: ir.Value, step: TimelineStep) -> TensorStorage:
+        """Return memory for a tensor: a slot if dims are erased."""
+        if not has_erased_dims(value):
+            return TensorStorage(Interval(bytes_of(value.type), step.start, step.end))
+        self.slots += 1
+        erased = tuple(axis for axis, dim in enumerate(dims_of(value.type)) if dim is D.UNKNOWN)
+        return TensorStorage(Interval(0, step.start, step.end), slot=self.slots - 1, erased=erased)
 
     def _put(self, value: ir.Value, storage: TensorStorage) -> None:
         self.storage[value] = storage
@@ -247,7 +265,9 @@ class StorageAssignment:
         for position in sorted(inplace_of(self.callee(op))):
             root = self.root(op.operands[position])
             storage = self.storage.get(root)
-            if storage is None or storage.output is not None or storage.interval.last != step.start:
+            if storage is None or storage.output is not None or storage.slot is not None:
+                continue
+            if storage.interval.last != step.start:
                 continue
             if self._may_overwrite(op, root):
                 storage.cover(step.start, own.interval.last)
@@ -275,7 +295,7 @@ class StorageAssignment:
 
     def _may_overwrite(self, op: ir.Operation, root: ir.Value) -> bool:
         """Return whether a call may write its result over this input, which has its size."""
-        return self._reads_before(op, root) and bytes_of(op.results[0]) == bytes_of(root)
+        return self._reads_before(op, root) and bytes_of(op.results[0].type) == bytes_of(root.type)
 
     def _reads_before(self, op: ir.Operation, root: ir.Value) -> bool:
         """Return whether a call reads each element of an input before it writes that element of its only result."""
@@ -295,14 +315,32 @@ class StorageAssignment:
         wanted = [
             (value, self.storage.get(self.root(value)), target) for value, target in zip(values, targets, strict=True)
         ]
-        wanted = [(value, source, target) for value, source, target in wanted if source is not target]
+        wanted = [(with_dims(value), source, target) for value, source, target in wanted if source is not target]
         written = {target for _, _, target in wanted}
         return [
             TensorCopy(
-                value, target, TensorStorage(Interval(bytes_of(value), number, number)) if source in written else None
+                value,
+                target,
+                TensorStorage(Interval(bytes_of(value.type), number, number)) if source in written else None,
             )
             for value, source, target in wanted
         ]
+
+
+def has_erased_dims(value: ir.Value) -> bool:
+    """Return whether a tensor's type does not have all of its dims: each iteration may give it another shape."""
+    return is_tensor(value) and D.UNKNOWN in dims_of(value.type)
+
+
+def with_dims(value: ir.Value) -> Any:
+    """Return a tensor as it was before its dims were erased."""
+    while isinstance(value, ir.OpResult) and value.owner.name == ERASE:
+        value = value.owner.operands[0]
+    if has_erased_dims(value):
+        raise PassError(
+            f"a value of type {value.type} is passed on: name its dims with '{MATCH}' first", value.location
+        )
+    return value
 
 
 def _binding_step(value: ir.Value, told: Mapping[str, int]) -> int:
@@ -311,7 +349,8 @@ def _binding_step(value: ir.Value, told: Mapping[str, int]) -> int:
     return max((told.get(name, 0) for dim in dims for name in D.symbols_of(dim)), default=0)
 
 
-def bytes_of(value: ir.Value) -> Dim:
-    if not is_tensor(value):
+def bytes_of(kind: ir.Type) -> Dim:
+    """Return the bytes of a tensor of this type; 0 for other types."""
+    if not isinstance(kind, ir.RankedTensorType):
         return 0
-    return tensor_bytes(dims_of(value.type), storage_memref(value.type).element_type)
+    return tensor_bytes(dims_of(kind), storage_memref(kind).element_type)

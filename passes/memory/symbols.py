@@ -80,7 +80,8 @@ class FunctionSymbols:
             for i, name in enumerate(view.symbols):
                 if name in bounds or name in texts:
                     raise PassError(f"symbol '{name}' is bound twice", op.location)
-                bounds[name] = view.bounds[i] if view.bounds else D.UNKNOWN
+                limits = getattr(view, "bounds", ())
+                bounds[name] = limits[i] if limits else D.UNKNOWN
         made = FunctionSymbols(texts, bounds)
         for dim in dict.fromkeys(dims):
             if dim.is_symbol:

@@ -14,6 +14,7 @@ A number is a constant, or has a name, `%3`. Instructions are dictionaries with 
 | `while` | carried, start, before, handed, after, results | both bodies until the first one's `condition` is false |
 | `yield`, `condition` | values; value, values | the results of a body |
 | `allocate` | memory, number, bytes | memory of the space `late`; `number` is that of an output, or -1 |
+| `grow` | memory, bytes | the same, only if there are fewer bytes than that: at least twice as many then |
 | `check` | value, most, number | end the call unless 0 <= value <= most |
 | `call` | function, arguments, types, outputs, row | a packed function, on the memory of tensors |
 """
@@ -60,6 +61,8 @@ class HostInterpreter:
         self._worker = worker
         self._record = record
         self._values: dict[str, Any] = {}
+        self._room: dict[int, int] = {}
+        """The bytes of memory that grows, by number."""
 
     def run(self, steps: Sequence[dict[str, Any]]) -> bool:
         """Execute all steps; return whether none ended the call early."""
@@ -158,6 +161,13 @@ class HostInterpreter:
     def _allocate(self, step: dict[str, Any]) -> None:
         self._worker.allocate(step["memory"], step["number"], self._of(step["bytes"]))
 
+    def _grow(self, step: dict[str, Any]) -> None:
+        memory, size = step["memory"], max(self._of(step["bytes"]), 1)
+        room = self._room.get(memory, 0)
+        if size > room:
+            self._room[memory] = max(size, 2 * room)
+            self._worker.allocate(memory, -1, self._room[memory])
+
     def _check(self, step: dict[str, Any]) -> None:
         value = self._of(step["value"])
         if not 0 <= value <= self._of(step["most"]):
@@ -181,6 +191,7 @@ _KINDS: dict[str, Callable[[HostInterpreter, dict[str, Any]], None]] = {
     "for": HostInterpreter._for,
     "while": HostInterpreter._while,
     "allocate": HostInterpreter._allocate,
+    "grow": HostInterpreter._grow,
     "check": HostInterpreter._check,
     "call": HostInterpreter._call,
 }
@@ -265,7 +276,7 @@ def is_straight(steps: Sequence[dict[str, Any]], on_device: Collection[str] = ()
     """Return whether nothing has to be read back; functions in `on_device` take tensors in place."""
     for step in steps:
         kind = step.get("do")
-        if kind in ("load", "store", "allocate") or (kind == "call" and step["function"] not in on_device):
+        if kind in ("load", "store", "allocate", "grow") or (kind == "call" and step["function"] not in on_device):
             return False
         bodies = [value for value in step.values() if isinstance(value, list)] if kind is not None else []
         if not all(is_straight(body, on_device) for body in bodies if body and isinstance(body[0], dict)):

@@ -103,7 +103,7 @@ class HostInstruction:
 
 
 Step = Launch | Copy | HostInstruction
-_NEEDS_DEVICE = frozenset({"load", "store", "call", "allocate"})
+_NEEDS_DEVICE = frozenset({"load", "store", "call", "allocate", "grow"})
 """Instructions that depend on earlier launches."""
 
 

@@ -17,7 +17,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes, element_bytes
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.lower.calls import find
-from mirlo.passes.memory.names import ALLOCATE, CHECK, SIZES_SUFFIX
+from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, SIZES_SUFFIX, SLOT
 from mirlo.passes.memory.packed import RECORD, TYPES
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
@@ -44,6 +44,8 @@ _SAME = ("memref.collapse_shape", "memref.expand_shape", "memref.cast", "memref.
 """Operations that view the same bytes."""
 RECORD_SPACE = "record"
 """Stands for the call record while a program is read."""
+HOST_SPACE = "host"
+"""Stands for words on the host's stack, which are numbers with a name, while a program is read."""
 
 
 def read_program(module: ir.Module, main: ir.Operation) -> LaunchProgram:
@@ -63,6 +65,9 @@ class _Reader:
         self.kernels: dict[str, tuple[bool, ...]] = {}
         self.row = -1
         self.late = 0
+        self.words = 0
+        self.slots: dict[int, int] = {}
+        """The memory of each slot, by the number of its words."""
         self.depth = 0
 
     def run(self, main: ir.Operation) -> LaunchProgram:
@@ -107,6 +112,9 @@ class _Reader:
         place = self._look(op, env)
         if place is not None:
             env[op.results[0]] = place
+        elif op.name == "memref.alloca":
+            env[op.results[0]] = Range(HOST_SPACE, self.words, 0, WHOLE_REMAINDER)
+            self.words += 1
         elif op.name == "memref.copy":
             self._copy(env[op.operands[0]], env[op.operands[1]], steps)
         elif op.name == "memref.load":
@@ -168,6 +176,8 @@ class _Reader:
         place, element = self._element(op.operands[0], list(op.operands)[1:], where)
         if where.space == RECORD_SPACE:
             self.numbers.named(op.results[0], "word", at=place)
+        elif where.space == HOST_SPACE:
+            self.numbers.named(op.results[0], "let", op="addi", bits=64, of=[_word(where, place), 0])
         else:
             kind = str(op.results[0].type)
             self.numbers.named(op.results[0], "load", **{"from": element.as_json(), "type": kind})
@@ -177,6 +187,9 @@ class _Reader:
         place, element = self._element(op.operands[1], list(op.operands)[2:], where)
         if where.space == RECORD_SPACE:
             steps.append(HostInstruction("set", {"at": place, "value": value}))
+        elif where.space == HOST_SPACE:
+            fields = {"name": _word(where, place), "op": "addi", "bits": 64, "of": [value, 0]}
+            steps.append(HostInstruction("let", fields))
         else:
             kind = str(op.operands[0].type)
             steps.append(HostInstruction("store", {"value": value, "to": element.as_json(), "type": kind}))
@@ -209,6 +222,17 @@ class _Reader:
             steps.append(HostInstruction("allocate", {"memory": self.late, "number": number, "bytes": size}))
             env[op.results[0]] = Range(LATE, self.late, 0, WHOLE_REMAINDER)
             self.late += 1
+            return
+        if name in (GROW, SLOT):
+            words = env[op.operands[1 if name == GROW else 0]].index
+            if words not in self.slots:
+                self.slots[words] = self.late
+                self.late += 1
+            memory = self.slots[words]
+            if name == GROW:
+                fields = {"memory": memory, "bytes": self.numbers.of(op.operands[2])}
+                steps.append(HostInstruction("grow", fields))
+            env[op.results[0]] = Range(LATE, memory, 0, WHOLE_REMAINDER)
             return
         self._next_row()
         if TYPES in callee.attributes:
@@ -306,6 +330,12 @@ class _Reader:
         )
         self._copy(source, target, steps)
         return True
+
+
+def _word(where: Range, place: Value) -> str:
+    """Return the name of a word on the host's stack."""
+    assert isinstance(place, int)
+    return f"w{where.index}.{place}"
 
 
 def _bytes(kind: ir.Type) -> int:

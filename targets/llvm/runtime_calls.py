@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.memory.names import ALLOCATE, CHECK, POLL
+from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, POLL, SLOT
 from mirlo.targets.llvm.packed import return_on_failure
 
 
@@ -15,18 +15,18 @@ def define(module: ir.Module, callers: Sequence[str], allocator: int) -> None:
     `allocator` is the word of the call record with the allocation function.
     """
     functions = {_name(op): op.operation for op in module.body.operations if "sym_name" in op.operation.attributes}
-    declared = {name for name in (ALLOCATE, CHECK) if name in functions}
+    declared = {name for name in (ALLOCATE, CHECK, GROW, SLOT) if name in functions}
     if not declared:
         return
     for name in declared:
         functions[name].erase()
-    texts = {ALLOCATE: _allocate(allocator), CHECK: _CHECK}
+    texts = {ALLOCATE: _allocate(allocator), CHECK: _CHECK, GROW: _grow(allocator), SLOT: _SLOT}
     made = ir.Module.parse("\n".join(texts[name] for name in sorted(declared)))
     for op in made.body.operations:
         module.body.append(op.operation.clone())
     for caller in callers:
         if caller in functions:
-            return_on_failure(functions[caller], declared)
+            return_on_failure(functions[caller], declared - {SLOT})
 
 
 def end_where_interrupted(module: ir.Module, callers: Sequence[str]) -> None:
@@ -49,6 +49,39 @@ def _allocate(word: int) -> str:
         %slot = llvm.getelementptr %record[{word}] : (!llvm.ptr) -> !llvm.ptr, i64
         %function = llvm.load %slot : !llvm.ptr -> !llvm.ptr
         %memory = llvm.call %function(%record, %number, %bytes) : !llvm.ptr, (!llvm.ptr, i64, i64) -> !llvm.ptr
+        llvm.return %memory : !llvm.ptr
+      }}"""
+
+
+def _grow(word: int) -> str:
+    """Return the memory of a slot, replaced by memory of twice the size or more if it has fewer bytes."""
+    return f"""
+      llvm.func internal @{GROW}(%record: !llvm.ptr, %slot: !llvm.ptr, %bytes: i64) -> !llvm.ptr {{
+        %room_p = llvm.getelementptr %slot[1] : (!llvm.ptr) -> !llvm.ptr, i64
+        %room = llvm.load %room_p : !llvm.ptr -> i64
+        %least = llvm.mlir.constant(64 : i64) : i64
+        %wanted = llvm.intr.smax(%bytes, %least) : (i64, i64) -> i64
+        %fits = llvm.icmp "sle" %wanted, %room : i64
+        llvm.cond_br %fits, ^same, ^more
+      ^same:
+        %kept = llvm.load %slot : !llvm.ptr -> !llvm.ptr
+        llvm.return %kept : !llvm.ptr
+      ^more:
+        %twice = llvm.add %room, %room : i64
+        %new_room = llvm.intr.smax(%wanted, %twice) : (i64, i64) -> i64
+        %function_p = llvm.getelementptr %record[{word}] : (!llvm.ptr) -> !llvm.ptr, i64
+        %function = llvm.load %function_p : !llvm.ptr -> !llvm.ptr
+        %none = llvm.mlir.constant(-1 : i64) : i64
+        %memory = llvm.call %function(%record, %none, %new_room) : !llvm.ptr, (!llvm.ptr, i64, i64) -> !llvm.ptr
+        llvm.store %memory, %slot : !llvm.ptr, !llvm.ptr
+        llvm.store %new_room, %room_p : i64, !llvm.ptr
+        llvm.return %memory : !llvm.ptr
+      }}"""
+
+
+_SLOT = f"""
+      llvm.func internal @{SLOT}(%slot: !llvm.ptr) -> !llvm.ptr {{
+        %memory = llvm.load %slot : !llvm.ptr -> !llvm.ptr
         llvm.return %memory : !llvm.ptr
       }}"""
 

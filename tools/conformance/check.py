@@ -26,7 +26,11 @@ from mirlo.tools.conformance.samples import operands, sample
 OK, DECLINED, WRONG, FAILED = "ok", "declined", "wrong", "failed"
 
 NOT_COMPUTED = frozenset(
-    f"relax.{name}" for name in ("constant", "call_tir", "call_dps_packed", "call_packed", "call_external", "bind_dims")
+    f"relax.{name}"
+    for name in (
+        *("constant", "call_tir", "call_dps_packed", "call_packed", "call_external"),
+        *("bind_dims", "erase_dims", "match_dims"),
+    )
 )
 """Operators that have no numbers of their own."""
 

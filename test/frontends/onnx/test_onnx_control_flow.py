@@ -192,18 +192,6 @@ def test_collecting_without_a_most_number_of_rounds_is_refused() -> None:
         mirlo.compile(collecting("_ go x"))
 
 
-def test_a_carried_value_that_grows_is_refused() -> None:
-    body = helper.make_graph(
-        [node("Concat", "v x", "w", axis=0)],
-        "body",
-        [value("i", I64, []), value("c", BOOL, []), value("v", F32, None)],
-        [value("c", BOOL, []), value("w", F32, None)],
-    )
-    model = model_of([node("Loop", "M _ x", "y", body=body)], [value("x", F32, [2]), value("M", I64, [])], ["y"])
-    with pytest.raises(OnnxImportError, match=r"'x' is f32\[2\] before the loop and f32\[4\] after a round"):
-        mirlo.compile(model)
-
-
 @pytest.mark.parametrize("doubled", [True, False])
 def test_branches_of_different_shapes(doubled: bool) -> None:
     """What follows works on a tensor whose shape is known when the branch has run."""

@@ -103,3 +103,29 @@ builtin.module @t attributes {relax.external = "t"} {
     return %x : tensor<4xf32>
   }
 }
+
+// -----
+
+// A tensor without dims in a loop: nothing names its sizes.
+func.func @unmatched(%x: tensor<4xf32>, %go: tensor<i1>) -> tensor<4xf32> {
+  %start = "relax.erase_dims"(%x) {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<?xf32>
+  // expected-error @-1 {{'relax.erase_dims' makes f32[?]: no symbol is bound to its sizes}}
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// Two tensors without dims change places: their sizes are known to no one.
+func.func @swapped(%x: tensor<4xf32>, %go: tensor<i1>) -> tensor<?xf32, #relax.dims<["n"]>> {
+  %start = "relax.erase_dims"(%x) {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<?xf32>
+  %all:2 = scf.while (%v = %start, %w = %start) : (tensor<?xf32>, tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
+    %more = tensor.extract %go[] : tensor<i1>
+    scf.condition(%more) %v, %w : tensor<?xf32>, tensor<?xf32>
+  } do {
+  // expected-error @below {{is passed on: name its dims with 'relax.match_dims' first}}
+  ^bb0(%a: tensor<?xf32>, %b: tensor<?xf32>):
+    scf.yield %b, %a : tensor<?xf32>, tensor<?xf32>
+  }
+  %0 = "relax.match_dims"(%all#0) {symbols = ["n"]} : (tensor<?xf32>) -> tensor<?xf32, #relax.dims<["n"]>>
+  return %0 : tensor<?xf32, #relax.dims<["n"]>>
+}

@@ -59,6 +59,25 @@ def rounds() -> tuple[onnx.ModelProto, list[Inputs]]:
     return _model([node], given, [("y", FLOAT, [4])]), cases
 
 
+def resized() -> tuple[onnx.ModelProto, list[Inputs]]:
+    """`Loop` that carries a tensor that grows, with a branch of two sizes in each round."""
+    two = helper.make_node("Constant", [], ["two"], value_int=2)
+    then = _body("t", [helper.make_node("Concat", ["v", "x"], ["p"], axis=0)], [], [("p", FLOAT, None)])
+    other = _body("e", [helper.make_node("Neg", ["v"], ["q"])], [], [("q", FLOAT, None)])
+    nodes = [
+        two, helper.make_node("Mod", ["i", "two"], ["m"]), helper.make_node("Cast", ["m"], ["odd"], to=BOOL),
+        helper.make_node("If", ["odd"], ["w"], then_branch=then, else_branch=other),
+        helper.make_node("Identity", ["c"], ["go"]),
+    ]  # fmt: skip
+    inputs = [("i", INT64, []), ("c", BOOL, []), ("v", FLOAT, None)]
+    body = _body("body", nodes, inputs, [("go", BOOL, []), ("w", FLOAT, None)])
+    loop = helper.make_node("Loop", ["n", "start", "x"], ["grown"], body=body)
+    given = [("n", INT64, []), ("start", BOOL, []), ("x", FLOAT, [3])]
+    x = np.arange(3, dtype=np.float32)
+    cases = [{"n": np.array(n), "start": np.array(True), "x": x} for n in (0, 1, 2, 9)]
+    return _model([loop, helper.make_node("Abs", ["grown"], ["y"])], given, [("y", FLOAT, ["k"])]), cases
+
+
 def steps() -> tuple[onnx.ModelProto, list[Inputs]]:
     """`Scan` over an open number of steps."""
     nodes = [helper.make_node("Add", ["s", "x"], ["t"]), helper.make_node("Identity", ["t"], ["o"])]
@@ -111,4 +130,4 @@ def scattered() -> tuple[onnx.ModelProto, list[Inputs]]:
     return model, [{"x": rng.standard_normal((n, 300), np.float32), "where": where, "rows": rows} for n in sizes]
 
 
-ALL = {f.__name__: f for f in (branches, rounds, steps, counted, layers, scattered)}
+ALL = {f.__name__: f for f in (branches, rounds, resized, steps, counted, layers, scattered)}

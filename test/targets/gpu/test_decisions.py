@@ -74,6 +74,7 @@ def test_programs_are_data(target: str) -> None:
     assert straight == {
         "branches": False,
         "rounds": False,
+        "resized": False,
         "steps": False,
         "counted": False,
         "layers": True,
