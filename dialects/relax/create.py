@@ -66,6 +66,7 @@ class Tri(RelaxOp, name="tri"):
     """The matrices in the last two dims of x with zeros above diagonal `k`; with `upper`, below it."""
 
     FLOPS_PER_ELEMENT = 0
+    meaning = staticmethod(lambda x, *, k, upper: (np.triu if upper else np.tril)(x, k))
     x = operand()
     k = Int(0)
     upper = Bool(False)

@@ -7,34 +7,30 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.tools.conformance.case import ANY, FLOATS, NUMERIC_TYPES, TABLE, Draw, OperatorCase, case, operator, wide
-
-# operator: attributes, meaning; of an operand of shape (4, 6, 8)
-MOVES: dict[str, tuple[dict[str, Any], Callable[[np.ndarray], Any]]] = {
-    "reshape": ({"shape": (6, 32)}, lambda x: x.reshape(6, 32)),
-    "permute": ({"axes": (2, 0, 1)}, lambda x: x.transpose(2, 0, 1)),
-    "expand": ({"shape": (3, 4, 6, 8)}, lambda x: np.broadcast_to(x, (3, 4, 6, 8))),
-    "expand_dims": ({"axes": (1, 3)}, lambda x: x.reshape(4, 1, 6, 1, 8)),
-    "tile": ({"repeats": (1, 2, 3)}, lambda x: np.tile(x, (1, 2, 3))),
-    "reverse": ({"axes": (0, 2)}, lambda x: np.flip(x, (0, 2))),
-    "strided_slice": (
-        {"axes": (0, 2), "begin": (1, -1), "end": (4, 0), "strides": (1, -2)}, lambda x: x[1:4, :, -1:0:-2],
-    ),
-    "split": ({"axis": 1, "sizes": (2, 4)}, lambda x: (x[:, :2], x[:, 2:])),
-    "tri": ({"k": 1}, lambda x: np.tril(x, 1)),
-}  # fmt: skip
+from mirlo.dialects.relax import OPS
+from mirlo.tools.conformance.case import ANY, NUMERIC_TYPES, TABLE, Draw, OperatorCase, case, operator, wide
+from mirlo.tools.conformance.derived import expected
 
 
-def _move(attributes: dict[str, Any], function: Callable[[np.ndarray], Any]) -> Callable[[Draw], OperatorCase]:
+def _moves(name: str, **attributes: Any) -> None:
+    """Add a case of an operator that moves the elements of x, of shape (4, 6, 8), as its class says."""
+
     def make(draw: Draw) -> OperatorCase:
         x = draw.array(4, 6, 8)
-        return case(x, expected=function(wide(x)), **attributes)
+        return case(x, expected=expected(OPS[name], [x], attributes), **attributes)
 
-    return make
+    TABLE.add(name, ANY, make)
 
 
-for _name, (_attributes, _function) in MOVES.items():
-    TABLE.add(_name, ANY, _move(_attributes, _function))
+_moves("reshape", shape=(6, 32))
+_moves("permute", axes=(2, 0, 1))
+_moves("expand", shape=(3, 4, 6, 8))
+_moves("expand_dims", axes=(1, 3))
+_moves("tile", repeats=(1, 2, 3))
+_moves("reverse", axes=(0, 2))
+_moves("strided_slice", axes=(0, 2), begin=(1, -1), end=(4, 0), strides=(1, -2))
+_moves("split", axis=1, sizes=(2, 4))
+_moves("tri", k=1)
 
 
 @operator("squeeze", kinds=ANY)
@@ -171,37 +167,6 @@ def _topk(draw: Draw) -> OperatorCase:
     x = draw.permuted(5, 9)
     order = np.argsort(-wide(x), -1, kind="stable")[:, :3]
     return case(x, k=3, expected=(np.take_along_axis(wide(x), order, -1), order))
-
-
-REDUCTIONS: dict[str, tuple[Callable[..., np.ndarray], tuple[str, ...]]] = {
-    "sum": (np.sum, NUMERIC_TYPES),
-    "mean": (np.mean, FLOATS),
-    "prod": (np.prod, NUMERIC_TYPES),
-    "max": (np.max, NUMERIC_TYPES),
-    "min": (np.min, NUMERIC_TYPES),
-    "l1": (lambda x, **k: np.sum(np.abs(x), **k), FLOATS),
-    "l2": (lambda x, **k: np.sqrt(np.sum(x * x, **k)), FLOATS),
-    "sum_square": (lambda x, **k: np.sum(x * x, **k), FLOATS),
-    "log_sum": (lambda x, **k: np.log(np.sum(x, **k)), FLOATS),
-    "log_sum_exp": (lambda x, **k: np.log(np.sum(np.exp(x), **k)), FLOATS),
-    "any": (np.any, ("bool",)),
-    "all": (np.all, ("bool",)),
-}
-
-
-def _reduction(function: Callable[..., np.ndarray], axes: tuple[int, ...] | None) -> Callable[[Draw], OperatorCase]:
-    def make(draw: Draw) -> OperatorCase:
-        x = draw.nonzero(2, 3, 5, high=1.5) if not draw.kind.is_bool else draw.array(2, 3, 5)
-        keepdims = axes is not None
-        expected = function(wide(x), axis=axes, keepdims=keepdims)
-        return case(x, axes=axes, keepdims=keepdims, expected=expected)
-
-    return make
-
-
-for _operator, (_reduce, _kinds) in REDUCTIONS.items():
-    for _axes in ((-1,), (0, 1), None):
-        TABLE.add(f"reduce_{_operator}", _kinds, _reduction(_reduce, _axes))
 
 
 @operator("argmax", kinds=NUMERIC_TYPES)

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.core.dtypes import dtype
+from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Attempt, Rule
 from mirlo.tools.conformance.case import COLUMNS, TABLE, TOLERANCE, OperatorCase, wide
+from mirlo.tools.conformance.derived import derive_cases
 from mirlo.tools.conformance.errors import relative_error, ulp_errors
 from mirlo.tools.conformance.meanings import FLOAT, INTEGER, WIDE, wrapped
 from mirlo.tools.conformance.programs import ProgramOutcome, TestProgram, intrinsic_program, operator_program, run
@@ -25,13 +27,7 @@ from mirlo.tools.conformance.samples import operands, sample
 
 OK, DECLINED, WRONG, FAILED = "ok", "declined", "wrong", "failed"
 
-NOT_COMPUTED = frozenset(
-    f"relax.{name}"
-    for name in (
-        *("constant", "call_tir", "call_dps_packed", "call_packed", "call_external"),
-        *("bind_dims", "erase_dims", "match_dims"),
-    )
-)
+NOT_COMPUTED = frozenset(f"relax.{name}" for name, op in OPS.items() if Trait.INTERFACE in op.TRAITS)
 """Operators that have no numbers of their own."""
 
 SAMPLES = 4096
@@ -79,6 +75,7 @@ def names() -> list[str]:
     """Everything that can be checked."""
     for module in ("elementwise", "arrays", "networks", "vision", "dynamic"):
         importlib.import_module(f"mirlo.tools.conformance.{module}")
+    derive_cases()
     operators = [f"relax.{name}" for name in sorted(OPS) if f"relax.{name}" not in NOT_COMPUTED]
     operators += sorted(name for name in TABLE.makers if "." in name)  # of plug-ins
     return operators + [f"tir.{name}" for name in INTRINSICS]

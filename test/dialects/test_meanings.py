@@ -1,0 +1,128 @@
+"""What classes of operators say they mean, against oracles that are written independently of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+from mirlo.dialects.core.traits import Trait
+from mirlo.dialects.relax import OPS
+
+BY_NUMBERS: dict[str, Callable[..., float]] = {
+    "exp2": lambda x: 2.0**x,
+    "expm1": math.expm1,
+    "log2": math.log2,
+    "log10": math.log10,
+    "log1p": math.log1p,
+    "rsqrt": lambda x: x**-0.5,
+    "cbrt": lambda x: math.copysign(abs(x) ** (1 / 3), x),
+    "erfc": math.erfc,
+    "trunc": math.trunc,
+    "square": lambda x: x * x,
+    "isfinite": math.isfinite,
+    "floor_divide": lambda x, y: math.floor(x / y),
+    "mod": lambda x, y: x - y * math.floor(x / y),
+    "fmod": math.fmod,
+    "atan2": math.atan2,
+    "not_equal": lambda x, y: x != y,
+    "silu": lambda x: x / (1 + math.exp(-x)),
+    "gelu": lambda x, approximate: 0.5 * x * math.erfc(-x / math.sqrt(2)),
+    "clip": lambda x, min, max: x,
+    "cast": lambda x, dtype, saturate: x,
+}
+"""Functions of Python floats for the operators that ONNX has not."""
+INTEGERS = ("shift_left", "shift_right")
+OPERATORS = sorted(name for name, op in OPS.items() if Trait.ELEMENTWISE in op.TRAITS)
+
+
+def drawn(cls: Any, kind: Any) -> list[np.ndarray]:
+    random = np.random.default_rng(7)
+    count = len(cls._operand_layout.fields)
+    ranges = [cls.DOMAIN[min(i, len(cls.DOMAIN) - 1)] for i in range(count)]
+    if kind == np.bool_:
+        return [random.integers(0, 2, 64).astype(bool) for _ in range(count)]
+    return [random.uniform(low, high, 64).astype(kind) for low, high in ranges]
+
+
+def defaults(cls: Any) -> dict[str, Any]:
+    return {name: declared.default for name, declared in cls._attributes.items()}
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATORS if OPS[name].ONNX is not None])
+def test_the_operator_of_onnx_means_the_same(name: str) -> None:
+    cls = OPS[name]
+    kinds = getattr(cls, "KINDS", ("float",))
+    kind, code = (
+        (np.float64, TensorProto.DOUBLE)
+        if "float" in kinds
+        else (np.int32, TensorProto.INT32)
+        if "int" in kinds
+        else (np.bool_, TensorProto.BOOL)
+    )
+    arrays = drawn(cls, kind)
+    codes = [code] * len(arrays)
+    if name == "where":
+        arrays[0], codes[0] = arrays[0] > 0, TensorProto.BOOL
+    names = [f"x{i}" for i in range(len(arrays))]
+    node = helper.make_node(cls.ONNX.operator, names, ["y"], **defaults(cls))
+    inputs = [helper.make_tensor_value_info(n, c, [64]) for n, c in zip(names, codes, strict=True)]
+    output = helper.make_tensor_value_info("y", 0, None)
+    output.ClearField("type")
+    model = helper.make_model(
+        helper.make_graph([node], "g", inputs, [output]), opset_imports=[helper.make_opsetid("", 21)], ir_version=9
+    )
+    (wanted,) = ReferenceEvaluator(model).run(None, dict(zip(names, arrays, strict=True)))
+    np.testing.assert_allclose(np.asarray(cls.meaning(*arrays, **defaults(cls))), wanted, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", sorted(BY_NUMBERS.keys() - {"cast"}))
+def test_functions_of_numbers(name: str) -> None:
+    cls = OPS[name]
+    arrays = drawn(cls, np.float64)
+    wanted = [BY_NUMBERS[name](*map(float, row), **defaults(cls)) for row in zip(*arrays, strict=True)]
+    np.testing.assert_allclose(cls.meaning(*arrays, **defaults(cls)), wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_each_operator_has_an_oracle() -> None:
+    assert [n for n in OPERATORS if OPS[n].ONNX is None and n not in BY_NUMBERS and n not in INTEGERS] == []
+    assert [n for n in OPERATORS if OPS[n].meaning is None] == []
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.uint8])
+@pytest.mark.parametrize("name", ["divide", "power", "shift_left", "shift_right"])
+def test_integers_at_the_edges(name: str, kind: Any) -> None:
+    """Divisors of 0 and -1, negative exponents, counts beyond the width: as exact integers have it, then wrapped."""
+    info = np.iinfo(kind)
+    values = [info.min, -3, -1, 0, 1, 2, 5, info.max] if info.min else [0, 1, 2, 5, 200, info.max]
+    others = [v for v in values if v < 40] if name != "divide" else values
+    x, y = (array.reshape(-1).astype(kind) for array in np.meshgrid(values, others, indexing="ij"))
+    exact = {"divide": _divided, "power": _raised, "shift_left": _left, "shift_right": _right}[name]
+    wanted = [_wrapped(exact(int(a), int(b), info.bits), info) for a, b in zip(x, y, strict=True)]
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(np.asarray(OPS[name].meaning(x, y)).astype(kind), wanted)
+
+
+def _divided(a: int, b: int, bits: int) -> int:
+    return 0 if b == 0 else abs(a) // abs(b) * (-1 if (a < 0) != (b < 0) else 1)
+
+
+def _raised(a: int, b: int, bits: int) -> int:
+    return a**b if b >= 0 else a ** (-b) if abs(a) == 1 else 0
+
+
+def _left(a: int, b: int, bits: int) -> int:
+    return a << b if 0 <= b < bits else 0
+
+
+def _right(a: int, b: int, bits: int) -> int:
+    return a >> b if 0 <= b < bits else -1 if a < 0 else 0
+
+
+def _wrapped(value: int, info: Any) -> int:
+    return (value - int(info.min)) % (1 << info.bits) + int(info.min)

@@ -1,0 +1,152 @@
+"""Cases of operators that follow from what their classes declare: shapes that `infer` accepts, and `meaning`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.context import graph_operations
+from mirlo.dialects.core.attributes import REQUIRED
+from mirlo.dialects.core.dtypes import dtype
+from mirlo.dialects.core.errors import OpError
+from mirlo.dialects.core.traits import Trait
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.reduce import Reduce
+from mirlo.tools.conformance.case import COLUMNS, TABLE, Draw, OperatorCase, case, wide
+
+SHAPES: tuple[tuple[int, ...], ...] = ((5, 37), (8, 16), (16, 12), (16,), (2, 8, 16), (1, 8, 16, 4), ())
+"""Shapes that are tried for the operands of an operator that is not elementwise."""
+MAX_SEARCHED = 4
+"""Operands for which shapes are searched: there are 7 ** 4 combinations."""
+BROADCAST = {1: ((3, 37),), 2: ((3, 1, 37), (5, 37)), 3: ((3, 1), (3, 37), (37,))}
+"""Shapes of elementwise operators, by their number of operands."""
+
+
+def expected(cls: Any, operands: Sequence[Any], attributes: dict[str, Any]) -> tuple[np.ndarray, ...]:
+    """Return what an operator's `meaning` makes of operands, in the widest types."""
+    given = {name: declared.default for name, declared in cls._attributes.items()} | attributes
+    given = {name: cls._attributes[name].normalize(v) if v is not None else None for name, v in given.items()}
+    with np.errstate(all="ignore"):
+        made = cls.meaning(*([wide(x) for x in o] if isinstance(o, list) else _wide(o) for o in operands), **given)
+    if made is None:
+        raise ValueError(f"'{cls.OPERATION_NAME}' does not say what it means for {given}")
+    return tuple(np.asarray(array) for array in (made if isinstance(made, tuple) else (made,)))
+
+
+def _wide(array: np.ndarray | None) -> np.ndarray | None:
+    return None if array is None else wide(array)
+
+
+def derive_cases() -> None:
+    """Add cases of all operators that have a meaning and none yet, of plug-ins among them."""
+    for full, cls in graph_operations().items():
+        name = full.removeprefix("relax.")
+        if name in TABLE.makers or cls.meaning is None or not cls.infers:
+            continue
+        if issubclass(cls, Reduce):
+            _add_reductions(name, cls)
+            continue
+        if any(attribute.default is REQUIRED for attribute in cls._attributes.values()):
+            continue
+        kinds = tuple(kind for kind in COLUMNS if _shapes(cls, kind, 1) is not None)
+        if kinds:
+            TABLE.add(name, kinds, _maker(cls))
+            for other in _choices(cls):
+                TABLE.add(name, kinds, _maker(cls, **other))
+
+
+def _choices(cls: Any) -> Iterator[dict[str, Any]]:
+    """Return the other values of attributes that are one of several."""
+    for name, declared in cls._attributes.items():
+        for value in declared.choices or ():
+            if value != declared.default:
+                yield {name: value}
+
+
+def _fields(cls: Any) -> list[Any]:
+    """Return the operands that a case gives: all but optional ones."""
+    return [field for field in cls._operand_layout.fields if field.kind != "optional"]
+
+
+def _shapes(cls: Any, kind: str, tile: int) -> tuple[tuple[int, ...], ...] | None:
+    """Return shapes of operands that the operator's inference accepts for an element type."""
+    count = len(_fields(cls))
+    defaults = {name: declared.default for name, declared in cls._attributes.items()}
+    tried: list[Any] = [BROADCAST[count]] if Trait.ELEMENTWISE in cls.TRAITS and count in BROADCAST else []
+    searched = itertools.product(SHAPES, repeat=count) if count <= MAX_SEARCHED else ()
+    for shapes in (*tried, *searched):
+        rounded = tuple(tuple(_multiple(size, tile) for size in shape) for shape in shapes)
+        types = iter(TensorType.of(shape, kind) for shape in rounded)
+        operands = [
+            [next(types)] if f.kind == "variadic" else next(types) if f.kind == "single" else None
+            for f in cls._operand_layout.fields
+        ]
+        try:
+            made = cls.infer(*operands, **defaults)
+        except (OpError, ValueError, TypeError, IndexError):
+            continue
+        results = made if isinstance(made, tuple) else (made,)
+        if all(result.is_static for result in results):
+            return rounded
+    return None
+
+
+def _multiple(size: int, tile: int) -> int:
+    return size if size == 1 else -(-size // tile) * tile
+
+
+def _maker(cls: Any, **attributes: Any) -> Callable[[Draw], OperatorCase]:
+    def make(draw: Draw) -> OperatorCase:
+        shapes = _shapes(cls, draw.kind.name, draw.tile)
+        if shapes is None:
+            raise ValueError("no shapes fit")
+        arrays = []
+        for i, shape in enumerate(shapes):
+            low, high = cls.DOMAIN[min(i, len(cls.DOMAIN) - 1)]
+            arrays.append(_array(draw, shape, low, high))
+        given = iter(arrays)
+        operands = [
+            [next(given)] if f.kind == "variadic" else next(given) if f.kind == "single" else None
+            for f in cls._operand_layout.fields
+        ]
+        results = expected(cls, operands, attributes)
+        if draw.is_float and results[0].dtype == np.bool_ and len(arrays) == 1:
+            arrays[0].reshape(-1)[:3] = [np.nan, np.inf, -np.inf]
+            results = expected(cls, operands, attributes)
+        return case(*operands, expected=results, **attributes)
+
+    return make
+
+
+def _array(draw: Draw, shape: tuple[int, ...], low: float, high: float) -> np.ndarray:
+    made = draw.array(*shape, low=low, high=high)
+    return made if shape else made.reshape(())
+
+
+def _add_reductions(name: str, cls: Any) -> None:
+    """Add reductions of a last axis, of several, and of all."""
+    for axes in ((-1,), (0, 1), None):
+        TABLE.add(name, _reduced_kinds(cls), _reduction(cls, axes))
+
+
+def _reduced_kinds(cls: Any) -> tuple[str, ...]:
+    """Return the types that the reduction accepts and stays in: the mean of integers is no integer."""
+    kinds = []
+    for kind in COLUMNS:
+        element = dtype(kind)
+        stays = element.is_float or wide(expected(cls, [np.ones((2, 3), element.to_numpy())], {})[0]).dtype.kind in "ib"
+        if element.kind in cls.KINDS and stays:
+            kinds.append(kind)
+    return tuple(kinds)
+
+
+def _reduction(cls: Any, axes: tuple[int, ...] | None) -> Callable[[Draw], OperatorCase]:
+    def make(draw: Draw) -> OperatorCase:
+        x = draw.array(2, 3, 5) if draw.kind.is_bool else draw.nonzero(2, 3, 5, high=1.5)
+        attributes: dict[str, Any] = {"axes": axes, "keepdims": axes is not None}
+        return case(x, **attributes, expected=expected(cls, [x], attributes))
+
+    return make
