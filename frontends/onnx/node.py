@@ -217,14 +217,15 @@ class Node:
             return self.attr.ints(name)
         return self.ints(index) if self.has(index) else None
 
-    def emit(self, operator: str, *operands: Any, **attributes: Any) -> Any:
-        """Make a relax operation; return its value or a tuple of values.
+    def emit(self, operator: Any, *operands: Any, **attributes: Any) -> Any:
+        """Make an operation, of relax by name or of a class; return its value or a tuple of values.
 
         Operands that may broadcast at run time are expanded.
         """
         while True:
             try:
-                return relax_op(operator).make(*operands, **attributes)
+                cls = relax_op(operator) if isinstance(operator, str) else operator
+                return cls.make(*operands, **attributes)
             except BroadcastDiffers as error:
                 expanded = expanded_operands(self, operands, error)
                 if expanded is None:

@@ -103,7 +103,7 @@ def reference() -> str:
 
 def _operators() -> Iterator[str]:
     yield f"## Operators\n\nOpsets {OLDEST_OPSET} to {NEWEST_OPSET}.\n"
-    for domain, found in groupby(CONVERTERS.built_in.operators(), key=lambda item: item[0]):
+    for domain, found in groupby(CONVERTERS.own_operators(), key=lambda item: item[0]):
         yield f"**{domain_name(domain)}**: {', '.join(name for _, name in found)}.\n"
     yield f"Through ONNX's own function bodies: {', '.join(sorted(_by_function()))}."
 

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from mirlo.dialects.relax.base import RelaxOp
+from mirlo.frontends.onnx.declared_names import DeclaredNames
+
 Converter = Callable[[Any], Any]
 """Takes a `Node` and returns its output value, a tuple of values, or NotImplemented to expand the operator's
 function body."""
@@ -68,25 +71,32 @@ class Registry:
 
 
 class Converters:
-    """Mirlo's converters, preceded by those of users."""
+    """Mirlo's converters, preceded by those of users and followed by those that classes of operators declare."""
 
     def __init__(self) -> None:
         self.built_in = Registry()
         self.users = Registry()
+        self.declared = DeclaredNames()
 
     def add(self, domain: str, operator: str, since: int, function: Converter | None) -> None:
         self.built_in.add(domain, operator, since, function)
 
     def find(self, domain: str, operator: str, version: int) -> list[Converter]:
         """Return the converters for an operator in a version, in the order in which they are tried."""
-        found = (registry.find(domain, operator, version) for registry in (self.users, self.built_in))
+        found = (registry.find(domain, operator, version) for registry in (self.users, self.built_in, self.declared))
         return [function for function in found if function is not None]
 
     def since(self, domain: str, operator: str) -> tuple[int, ...]:
-        return self.users.since(domain, operator) or self.built_in.since(domain, operator)
+        registries = (self.users, self.built_in, self.declared)
+        return next(filter(None, (registry.since(domain, operator) for registry in registries)), ())
 
     def operators(self) -> list[tuple[str, str]]:
-        return sorted({*self.users.operators(), *self.built_in.operators()})
+        return sorted({*self.users.operators(), *self.own_operators(), *self.declared.table()})
+
+    def own_operators(self) -> list[tuple[str, str]]:
+        """Return the operators that Mirlo itself converts."""
+        own = {key for key, cls in self.declared.table().items() if issubclass(cls, RelaxOp)}
+        return sorted({*self.built_in.operators(), *own})
 
 
 CONVERTERS = Converters()

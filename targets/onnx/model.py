@@ -120,9 +120,8 @@ def _model(
     taken = [_declared(value, value.name) for value in inputs]
     given = [_declared(value, output) for value, output in zip(outputs, output_names, strict=True)]
     made = helper.make_graph(graph.nodes, name, taken, given, list(graph.initializers.values()))
-    return helper.make_model(
-        made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="mirlo"
-    )
+    imports = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(*item) for item in graph.domains.items())]
+    return helper.make_model(made, opset_imports=imports, ir_version=IR_VERSION, producer_name="mirlo")
 
 
 def _declared(value: ExternalValue, name: str) -> Any:

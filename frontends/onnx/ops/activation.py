@@ -1,49 +1,14 @@
-"""Activations and the softmax family."""
+"""Activations whose ONNX form differs from what their classes declare, and the softmax family."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, is_exact, simple
-from mirlo.frontends.onnx.registry import CONVERTERS, converter
-
-WITHOUT_ATTRIBUTES = {
-    "Relu": "relu", "Sigmoid": "sigmoid", "HardSwish": "hard_swish", "Mish": "mish", "Softplus": "softplus",
-    "Softsign": "softsign",
-}  # fmt: skip
-
-# operator: relax operator, and its scalars: ONNX name, default, relax name
-WITH_ATTRIBUTES = {
-    "LeakyRelu": ("leaky_relu", (("alpha", 0.01, "alpha"),)),
-    "Elu": ("elu", (("alpha", 1.0, "alpha"),)),
-    "Celu": ("celu", (("alpha", 1.0, "alpha"),)),
-    "ThresholdedRelu": ("thresholded_relu", (("alpha", 1.0, "alpha"),)),
-    "HardSigmoid": ("hard_sigmoid", (("alpha", 0.2, "alpha"), ("beta", 0.5, "beta"))),
-    "Shrink": ("shrink", (("lambd", 0.5, "lambd"), ("bias", 0.0, "bias"))),
-    "Selu": ("selu", (("alpha", 1.6732631921768188, "alpha"), ("gamma", 1.0507010221481323, "gamma"))),
-}
-
-
-def _with_attributes(name: str, numbers: tuple[tuple[str, float, str], ...]) -> Callable[[Node], Any]:
-    def convert(node: Node) -> Any:
-        return node.emit(name, node[0], **{to: node.attr.float(onnx, default) for onnx, default, to in numbers})
-
-    return convert
-
-
-for _operator, _name in WITHOUT_ATTRIBUTES.items():
-    CONVERTERS.add("", _operator, 1, simple(_name))
-for _operator, (_name, _numbers) in WITH_ATTRIBUTES.items():
-    CONVERTERS.add("", _operator, 1, _with_attributes(_name, _numbers))
-
-
-@converter("PRelu")
-def prelu(node: Node) -> Any:
-    return node.emit("prelu", node[0], node[1])
+from mirlo.frontends.onnx.node import Node, is_exact
+from mirlo.frontends.onnx.registry import converter
 
 
 @converter("Gelu")

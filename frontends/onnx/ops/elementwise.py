@@ -1,43 +1,14 @@
-"""Elementwise arithmetic, comparison, logic and mathematics."""
+"""Elementwise operators whose ONNX form differs; the others say on their classes what ONNX calls them."""
 
 from __future__ import annotations
 
 from functools import reduce
 from typing import Any
 
-from mirlo.frontends.onnx.node import Node, simple
-from mirlo.frontends.onnx.registry import CONVERTERS, converter
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.registry import converter
 
-UNARY = {
-    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",
-    "BitwiseNot": "bitwise_not", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp",
-    "Floor": "floor", "IsNaN": "isnan", "Log": "log", "Neg": "negative", "Not": "logical_not",
-    "Reciprocal": "reciprocal", "Round": "round", "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Sqrt": "sqrt",
-    "Tan": "tan", "Tanh": "tanh",
-}  # fmt: skip
-BINARY = {
-    "Add": "add", "Sub": "subtract", "Mul": "multiply", "And": "logical_and", "Or": "logical_or", "Xor": "logical_xor",
-    "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor",
-    "Equal": "equal", "Greater": "greater", "GreaterOrEqual": "greater_equal", "Less": "less",
-    "LessOrEqual": "less_equal",
-}  # fmt: skip
 VARIADIC = {"Sum": "add", "Max": "maximum", "Min": "minimum"}
-
-for _operator, _name in UNARY.items():
-    CONVERTERS.add("", _operator, 1, simple(_name))
-for _operator, _name in BINARY.items():
-    CONVERTERS.add("", _operator, 1, simple(_name, 2))
-
-
-@converter("Where")
-def where(node: Node) -> Any:
-    return node.emit("where", node[0], node[1], node[2])
-
-
-@converter("Div")
-def div(node: Node) -> Any:
-    """Convert Div; integer division rounds towards zero, as relax.divide's does."""
-    return node.emit("divide", node[0], node[1])
 
 
 @converter(*VARIADIC)

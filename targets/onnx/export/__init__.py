@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
+import numpy as np
+
+from mirlo.dialects.context import graph_operations
+from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.traits import OnnxName
 from mirlo.passes.byoc.view import ExternalNode
-from mirlo.targets.onnx.export.graph import ExportGraph
+from mirlo.passes.rules import decline
+from mirlo.targets.onnx.dtypes import code_of
+from mirlo.targets.onnx.export.graph import OPSET, ExportGraph
 
 Exporter = Callable[[ExportGraph, ExternalNode], Any]
 """A function that adds the operator's nodes to the graph and returns the names of the results in order, or a
@@ -29,8 +36,34 @@ def exports(*names: str) -> Callable[[Exporter], Exporter]:
 
 
 @cache
-def load_exporters() -> dict[str, Exporter]:
-    """Import all exporters and return them by operator."""
+def _load_families() -> None:
     for family in FAMILIES:
         importlib.import_module(f"mirlo.targets.onnx.export.{family}")
-    return EXPORTERS
+
+
+def load_exporters() -> dict[str, Exporter]:
+    """Return the exporters by operator: those of the families, and those that follow from `DialectOp.ONNX`."""
+    _load_families()
+    named = {name: op.ONNX for name, op in graph_operations().items() if op.ONNX is not None and op.ONNX.exported}
+    return {name: partial(export_by_name, onnx) for name, onnx in named.items()} | EXPORTERS
+
+
+def export_by_name(onnx: OnnxName, g: ExportGraph, node: ExternalNode) -> Any:
+    """Export an operator as the one of ONNX that its class names, with the same operands and attributes."""
+    if not onnx.domain and onnx.since > OPSET:
+        return decline("the models are of an older opset", opset=OPSET, since=onnx.since)
+    names = dict(onnx.attributes)
+    given = {names.get(name, name): _plain(value) for name, value in node.attributes.items()}
+    if node.inputs and node.inputs[0].type.dtype.name == "f64":
+        lost = {n: v for n, v in given.items() if isinstance(v, float) and float(np.float32(v)) != v}
+        if lost:
+            return decline("ONNX's attributes are f32", **lost)
+    made = g.add(onnx, node.inputs, len(node.outputs), **given)
+    return [made] if isinstance(made, str) else made
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute as ONNX stores it."""
+    if isinstance(value, DType):
+        return code_of(value)
+    return int(value) if isinstance(value, bool) else value

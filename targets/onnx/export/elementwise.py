@@ -1,62 +1,14 @@
-"""Elementwise operators and activations."""
+"""Elementwise operators and activations whose ONNX form differs; the others are exported by their declared names."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-import numpy as np
-
 from mirlo.passes.byoc.view import ExternalNode
-from mirlo.passes.rules import Decline, decline
-from mirlo.targets.onnx.export import EXPORTERS, exports
+from mirlo.passes.rules import decline
+from mirlo.targets.onnx.export import exports
 from mirlo.targets.onnx.export.graph import ExportGraph
-
-ONE_TO_ONE = {
-    "abs": "Abs", "negative": "Neg", "sign": "Sign", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "sin": "Sin",
-    "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
-    "tanh": "Tanh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf", "floor": "Floor",
-    "ceil": "Ceil", "round": "Round", "reciprocal": "Reciprocal", "logical_not": "Not", "bitwise_not": "BitwiseNot",
-    "isnan": "IsNaN", "isinf": "IsInf", "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div",
-    "power": "Pow", "maximum": "Max", "minimum": "Min", "logical_and": "And", "logical_or": "Or",
-    "logical_xor": "Xor", "bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor",
-    "equal": "Equal", "less": "Less", "less_equal": "LessOrEqual", "greater": "Greater",
-    "greater_equal": "GreaterOrEqual", "where": "Where", "relu": "Relu", "sigmoid": "Sigmoid",
-    "mish": "Mish", "softplus": "Softplus", "softsign": "Softsign", "prelu": "PRelu",
-}  # fmt: skip
-"""Operators with the same meaning under another name."""
-WITH_ATTRIBUTES = {
-    "leaky_relu": "LeakyRelu", "elu": "Elu", "selu": "Selu", "celu": "Celu", "hard_sigmoid": "HardSigmoid",
-    "thresholded_relu": "ThresholdedRelu",
-}  # fmt: skip
-"""Operators whose attributes have the same names as well."""
-BOOLS = frozenset(("relax.equal", "relax.not_equal", "relax.logical_xor"))
-
-
-def _one_to_one(operator: str) -> Any:
-    def export(g: ExportGraph, node: ExternalNode) -> list[str]:
-        return [g.add(operator, node.inputs)]
-
-    return export
-
-
-def _with_attributes(operator: str) -> Any:
-    def export(g: ExportGraph, node: ExternalNode) -> Any:
-        return _too_narrow(node) or [g.add(operator, node.inputs, **node.attributes)]
-
-    return export
-
-
-def _too_narrow(node: ExternalNode) -> Decline | None:
-    """Decline attributes that f32, the type of ONNX's attributes, cannot hold."""
-    if node.inputs[0].type.dtype.name != "f64":
-        return None
-    lost = {n: v for n, v in node.attributes.items() if isinstance(v, float) and float(np.float32(v)) != v}
-    return decline("ONNX's attributes are f32", **lost) if lost else None
-
-
-EXPORTERS.update({f"relax.{name}": _one_to_one(operator) for name, operator in ONE_TO_ONE.items()})
-EXPORTERS.update({f"relax.{name}": _with_attributes(operator) for name, operator in WITH_ATTRIBUTES.items()})
 
 
 @exports("divide")

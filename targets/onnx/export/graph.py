@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.traits import OnnxName
 from mirlo.passes.byoc.view import ExternalValue
 from mirlo.targets.onnx.dtypes import code_of
 
@@ -26,6 +27,8 @@ class ExportGraph:
     nodes: list[Any] = field(default_factory=list)
     initializers: dict[str, Any] = field(default_factory=dict)
     count: int = 0
+    domains: dict[str, int] = field(default_factory=dict)
+    """The versions of the domains of nodes outside ONNX's own."""
 
     def fresh(self, hint: str = "t") -> str:
         """Return an unused name; names of the view have no '%'."""
@@ -33,17 +36,25 @@ class ExportGraph:
         return f"{hint}%{self.count}"
 
     def add(
-        self, operator: str, inputs: Sequence[ExternalValue | str | None], outputs: int = 1, **attributes: Any
+        self,
+        operator: str | OnnxName,
+        inputs: Sequence[ExternalValue | str | None],
+        outputs: int = 1,
+        **attributes: Any,
     ) -> Any:
-        """Add a node; returns the name of its result, or a list of names."""
+        """Add a node, of ONNX's own domain or another; returns the name of its result, or a list of names."""
         from onnx import helper
 
+        called = OnnxName(operator) if isinstance(operator, str) else operator
         names = [_name(value) for value in inputs]
         while names and not names[-1]:
             names.pop()
-        made = [self.fresh(operator.lower()) for _ in range(outputs)]
+        made = [self.fresh(called.operator.lower()) for _ in range(outputs)]
         given = {name: value for name, value in attributes.items() if value is not None}
-        self.nodes.append(helper.make_node(operator, names, made, name=self.fresh(operator), **given))
+        fresh = self.fresh(called.operator)
+        self.nodes.append(helper.make_node(called.operator, names, made, name=fresh, domain=called.domain, **given))
+        if called.domain:
+            self.domains[called.domain] = max(called.since, self.domains.get(called.domain, 1))
         return made[0] if outputs == 1 else made
 
     def array(self, array: Any) -> str:
