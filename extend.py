@@ -10,6 +10,7 @@ of `mirlo`, `--load-pass-plugin FILE` of `mirlo-opt`.
 from mirlo.dialects.context import make_context, register_dialect
 from mirlo.dialects.core.attributes import Bool, Dims, ElementType, Float, Floats, Int, Ints, Str, Strs, Symbol
 from mirlo.dialects.core.op import DialectOp, OpError, operand, operands, optional, result, results
+from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir import compute
 from mirlo.dialects.tir.own_intrinsics import define_intrinsic
@@ -35,11 +36,12 @@ from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadCont
 from mirlo.runtime.packed import packed
 
 __all__ = [
-    "Artifact", "Bool", "CodeGenerator", "ConvertedModel", "ExampleInputs", "FrontendError",
+    "Artifact", "AxisAttributes", "Bool", "CodeGenerator", "ConvertedModel", "ExampleInputs", "FrontendError",
     "DialectOp", "Dims", "ElementType", "ExternalArtifact", "Figures",
     "ExternalFunctions", "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext",
-    "OpError", "Pass", "PassError", "Pipeline", "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol",
-    "Target", "TensorType", "compute", "contraction", "conv_bias_activation", "converter", "decline",
+    "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision", "SCHEDULE", "Schedule", "ScheduleError", "Str",
+    "Strs", "Symbol",
+    "Target", "TensorType", "Trait", "compute", "contraction", "conv_bias_activation", "converter", "decline",
     "define_intrinsic", "elementwise",
     "elementwise_prim", "find_target", "intrinsic", "is_call_tir", "is_const", "is_op", "is_var", "legalize",
     "make_context", "matmul_bias_activation", "maybe", "operand", "operands", "option", "optional", "packed",

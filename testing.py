@@ -1,6 +1,13 @@
-"""Helpers for the tests of plug-ins: cases for `mirlo check-target`.
+"""Helpers for the tests of plug-ins.
 
-    from mirlo.testing import Draw, case, conformance_case
+    from mirlo.testing import runs_as_numpy, stages_round_trip
+
+    def test_swish():
+        runs_as_numpy(MODEL, lambda x: x / (1 + np.exp(-x)), target="npu")
+        stages_round_trip(MODEL, target="npu")
+
+In `lit.cfg.py`, `configure_lit(config, __file__, plugin="mirlo_npu")` defines `mirlo`, `mirlo-opt`, `FileCheck` and
+`%plugin`. `conformance_case` gives `mirlo check-target` cases of operators that say no `meaning`:
 
     @conformance_case("npu.gemm", kinds=("f32",))
     def gemm(draw: Draw):
@@ -11,7 +18,167 @@ The function draws operands of the element type that is checked, and says what n
 drawn may be rounded up to multiples of a tile, so that rules for whole tiles are reached.
 """
 
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
 from mirlo.tools.conformance.case import Draw, OperatorCase, case
 from mirlo.tools.conformance.case import operator as conformance_case
 
-__all__ = ["Draw", "OperatorCase", "case", "conformance_case"]
+__all__ = [
+    "Draw", "OperatorCase", "after_passes", "case", "configure_lit", "conformance_case", "runs_as_numpy",
+    "runs_as_onnxruntime", "stages_round_trip",
+]  # fmt: skip
+
+RTOL = 1e-4
+"""Relative difference of f32 results: sums may be computed in another order."""
+
+
+def runs_as_numpy(
+    model: Any,
+    function: Callable[..., Any],
+    *arrays: np.ndarray,
+    target: str = "llvm",
+    rtol: float = RTOL,
+    atol: float = 1e-5,
+    **options: Any,
+) -> Any:
+    """Compile a model for a target, compare its results with a function's on arrays, and return the executable.
+
+    The model is anything that `mirlo.compile` takes, or MLIR text. Without arrays, random inputs are drawn. Options go
+    to `mirlo.compile`.
+    """
+    executable = _compile(model, target, options)
+    given = arrays or tuple(executable.random_inputs().values())
+    _compare(executable(*given), function(*given), rtol, atol)
+    return executable
+
+
+def runs_as_onnxruntime(
+    model: Any,
+    feeds: Mapping[str, np.ndarray] | None = None,
+    target: str = "llvm",
+    rtol: float = RTOL,
+    atol: float = 1e-5,
+    **options: Any,
+) -> Any:
+    """Compile an ONNX model for a target, compare all outputs with ONNX Runtime's, and return the executable."""
+    import onnx
+    import onnxruntime
+
+    executable = _compile(model, target, options)
+    proto = model if isinstance(model, onnx.ModelProto) else onnx.load(os.fspath(model))
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    given = dict(feeds) if feeds is not None else executable.random_inputs()
+    names = [value.name for value in session.get_outputs()]
+    found = executable.run(given)
+    _compare(tuple(found[name] for name in names), tuple(session.run(names, given)), rtol, atol)
+    return executable
+
+
+def after_passes(model: Any, passes: str) -> str:
+    """Return the module as text after a pipeline such as "simplify,fold-constant" ran on it."""
+    from mirlo.passes.pipeline import Pipeline
+
+    module, session = _opened(model)
+    Pipeline(passes).run(module, session)
+    return str(module)
+
+
+def stages_round_trip(model: Any, target: str = "llvm") -> list[str]:
+    """Check that the module reads back equal, as MLIR and as script, after each step of a target's pipeline.
+
+    Return the names of the steps.
+    """
+    from mirlo.dialects.bindings import ir
+    from mirlo.frontends.script.module import parse_script
+    from mirlo.frontends.script.printer import script_of
+    from mirlo.frontends.script.same import same_ir
+    from mirlo.passes.pipeline import Pipeline
+
+    module, session = _opened(model)
+    done: list[str] = []
+    for step in (None, *Pipeline.named(target).steps):
+        if step is not None:
+            Pipeline((step,)).run(module, session)
+        done.append("import" if step is None else str(Pipeline((step,))))
+        again = ir.Module.parse(str(module), module.context)
+        assert same_ir(module, again), f"after {done[-1]}, the module as MLIR reads back as another"
+        text = script_of(module)
+        try:
+            read = parse_script(text, context=module.context)
+        except Exception as error:
+            raise AssertionError(
+                f"after {done[-1]}, the script of the module does not read: {error}\n{text}"
+            ) from error
+        assert same_ir(module, read), f"after {done[-1]}, the script reads back as another module:\n{text}"
+    return done
+
+
+def configure_lit(config: Any, file: str, plugin: str = "", name: str = "") -> None:
+    """Set up lit for a folder of `.mlir` tests; call it in the folder's `lit.cfg.py`, with its `__file__`.
+
+    `plugin` is a Python file, relative to that folder, or a module, that `%plugin` stands for.
+    """
+    import lit.formats
+
+    folder = Path(file).resolve().parent
+    config.name = name or folder.parent.name
+    config.test_format = lit.formats.ShTest(execute_external=False)
+    config.suffixes = [".mlir", ".test"]
+    config.excludes = ["Inputs"]
+    config.test_source_root = str(folder)
+    config.test_exec_root = str(Path(tempfile.gettempdir()) / f"lit-{config.name}-{os.getpid()}")
+    paths = [path for path in (os.environ.get("PYTHONPATH"), str(folder.parent)) if path]
+    config.environment["PYTHONPATH"] = os.pathsep.join(paths)
+    # Threads of the numeric libraries cost each tool more to start than they save.
+    config.environment["OPENBLAS_NUM_THREADS"] = "1"
+    for tool, module in {"mirlo-opt": "mirlo.tools.opt", "mirlo": "mirlo.tools.cli", "FileCheck": "filecheck"}.items():
+        pattern = rf"(?<![-\w./%]){re.escape(tool)}(?![-\w./])"
+        config.substitutions.append((pattern, f"{sys.executable} -m {module}"))
+    path = folder / plugin
+    config.substitutions.append(("%plugin", str(path) if plugin and path.exists() else plugin))
+
+
+def _compile(model: Any, target: str, options: dict[str, Any]) -> Any:
+    import mirlo
+
+    if not _is_text(model):
+        return mirlo.compile(model, target, **options)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.mlir"
+        path.write_text(model, encoding="utf-8")
+        return mirlo.compile(path, target, **options)
+
+
+def _opened(model: Any) -> tuple[Any, Any]:
+    from mirlo.driver.models import open_model
+
+    if not _is_text(model):
+        opened = open_model(model)
+        return opened.module, opened.session
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.mlir"
+        path.write_text(model, encoding="utf-8")
+        opened = open_model(path)
+    return opened.module, opened.session
+
+
+def _is_text(model: Any) -> bool:
+    return isinstance(model, str) and "\n" in model
+
+
+def _compare(found: Any, expected: Any, rtol: float, atol: float) -> None:
+    left = found if isinstance(found, tuple) else (found,)
+    right = expected if isinstance(expected, tuple) else (expected,)
+    assert len(left) == len(right), f"{len(left)} results instead of {len(right)}"
+    for a, b in zip(left, right, strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)

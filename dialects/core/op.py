@@ -64,6 +64,8 @@ class DialectOp(ir.OpView):
     PRECISION: ClassVar[Precision] = Precision.F32
     AXES: ClassVar[AxisAttributes | None] = None
     ONNX: ClassVar[OnnxName | None] = None
+    NEUTRAL: ClassVar[float | None] = None
+    """The number that leaves the left of two operands as it is, on the right; on either side of a commutative one."""
     FLOPS_PER_ELEMENT: ClassVar[int] = 1
     """Arithmetic operations for each element of the results."""
     DOMAIN: ClassVar[tuple[tuple[float, float], ...]] = ((-3.0, 3.0),)
@@ -179,6 +181,8 @@ def _traits(cls: type[DialectOp]) -> frozenset[Trait]:
     found = {trait for base in cls.__mro__ for trait in vars(base).get("TRAITS", ())}
     if cls.AXES is not None:
         found.add(Trait.AXES)
+    if cls.NEUTRAL is not None:
+        found.add(Trait.NEUTRAL)
     if "data_layout" in cls._attributes:
         found.add(Trait.DATA_LAYOUT)
     if Trait.ELEMENTWISE in found and (cls.scalar is not None or cls.meaning is not None):

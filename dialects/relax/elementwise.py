@@ -82,13 +82,14 @@ class ElementwiseOp:
     commutes: bool = False
     flops: int = 1
     is_activation: bool = False
+    neutral: float | None = None
 
     def members(self, infer: Callable[[tuple[str, ...]], Any]) -> dict[str, Any]:
         """Return the members of the operator's class."""
         made: dict[str, Any] = {"KINDS": self.kinds, "infer": staticmethod(infer(self.kinds)), "__module__": __name__}
         made |= {"meaning": staticmethod(self.meaning), "PRECISION": self.precision, "DOMAIN": self.domain}
         made |= {"ONNX": OnnxName(self.onnx) if isinstance(self.onnx, str) else self.onnx}
-        made |= {"FLOPS_PER_ELEMENT": self.flops, "TRAITS": self._traits()}
+        made |= {"FLOPS_PER_ELEMENT": self.flops, "TRAITS": self._traits(), "NEUTRAL": self.neutral}
         if self.scalar is not None:
             made["scalar"] = staticmethod(self.scalar)
         return made
@@ -152,11 +153,11 @@ UNARY_TO_BOOL = {
     "isfinite": ElementwiseOp(FLOAT, np.isfinite),
 }
 BINARY = {
-    "add": ElementwiseOp(NUMBER, np.add, "Add", REGISTERS, commutes=True),
-    "subtract": ElementwiseOp(NUMBER, np.subtract, "Sub", REGISTERS),
-    "multiply": ElementwiseOp(NUMBER, np.multiply, "Mul", REGISTERS, commutes=True),
+    "add": ElementwiseOp(NUMBER, np.add, "Add", REGISTERS, commutes=True, neutral=0.0),
+    "subtract": ElementwiseOp(NUMBER, np.subtract, "Sub", REGISTERS, neutral=0.0),
+    "multiply": ElementwiseOp(NUMBER, np.multiply, "Mul", REGISTERS, commutes=True, neutral=1.0),
     "divide": ElementwiseOp(
-        NUMBER, meanings.divide, OnnxName("Div", exported=False), REGISTERS, scalars.divide, _DIVISOR
+        NUMBER, meanings.divide, OnnxName("Div", exported=False), REGISTERS, scalars.divide, _DIVISOR, neutral=1.0
     ),
     "floor_divide": ElementwiseOp(NUMBER, np.floor_divide, scalar=scalars.floor_divide, domain=_DIVISOR),
     "mod": ElementwiseOp(NUMBER, np.mod, scalar=scalars.mod, domain=_DIVISOR),

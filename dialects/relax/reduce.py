@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Bool, Int, Ints
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand
-from mirlo.dialects.core.traits import AxisAttributes
+from mirlo.dialects.core.traits import AxisAttributes, Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
@@ -24,6 +27,7 @@ from mirlo.dialects.relax.infer import (
     require_kind,
 )
 from mirlo.dialects.relax.meanings import Array, widened
+from mirlo.dialects.tir.compute import Expr, abs_, log, sqrt
 
 
 class ReadsEachElement(RelaxOp):
@@ -37,7 +41,9 @@ class ReadsEachElement(RelaxOp):
 class Reduce(ReadsEachElement):
     """Reduce over the axes (all if none are given); `keepdims` keeps them as dims of 1."""
 
+    TRAITS = (Trait.REDUCTION,)
     AXES = AxisAttributes(axes="axes", reduces=True)
+    COMBINE: ClassVar[Combination | None] = None
     KINDS: tuple[str, ...] = NUMBER
     x = operand()
     axes = Ints(None)
@@ -56,20 +62,51 @@ def _norm(x: Array, **axes: Any) -> Array:
     return np.sqrt(np.sum(x * x, **axes))
 
 
-# operator: element kinds that it accepts, meaning
-REDUCE: dict[str, tuple[tuple[str, ...], Callable[..., Array]]] = {
-    "reduce_sum": (NUMBER, np.sum),
-    "reduce_mean": (NUMBER, np.mean),
-    "reduce_prod": (NUMBER, np.prod),
-    "reduce_max": (ANY, np.max),
-    "reduce_min": (ANY, np.min),
-    "reduce_l1": (NUMBER, lambda x, **axes: np.sum(np.abs(x), **axes)),
-    "reduce_l2": (FLOAT, _norm),
-    "reduce_sum_square": (NUMBER, lambda x, **axes: np.sum(x * x, **axes)),
-    "reduce_log_sum": (FLOAT, lambda x, **axes: np.log(np.sum(x, **axes))),
-    "reduce_log_sum_exp": (FLOAT, lambda x, **axes: np.log(np.sum(np.exp(x), **axes))),
-    "reduce_any": (BOOL, np.any),
-    "reduce_all": (BOOL, np.all),
+@dataclass(frozen=True)
+class Combination:
+    """How a reduction is computed: finish(combined before(x)); `finish` also receives the number of elements."""
+
+    kind: str
+    """What combines two elements: add, mul, max, min, or, and."""
+    before: Callable[[Expr], Expr] = lambda x: x
+    finish: Callable[[Expr, Dim], Expr] | None = None
+
+
+def _divisor(total: Expr, count: Dim) -> Dim:
+    """Return the divisor of a mean. No floats result in NaN, no integers in 0, without dividing by zero."""
+    return count if total.dtype.is_float else D.maximum(count, 1)
+
+
+def _mean(total: Expr, count: Dim) -> Expr:
+    return total / _divisor(total, count)
+
+
+@dataclass(frozen=True)
+class ReductionOp:
+    """The declaration of a reduction: the kinds of elements that it accepts, its meaning, how loops compute it."""
+
+    kinds: tuple[str, ...]
+    meaning: Callable[..., Array]
+    combine: Combination | None
+
+
+REDUCE = {
+    "reduce_sum": ReductionOp(NUMBER, np.sum, Combination("add")),
+    "reduce_mean": ReductionOp(NUMBER, np.mean, Combination("add", finish=_mean)),
+    "reduce_prod": ReductionOp(NUMBER, np.prod, Combination("mul")),
+    "reduce_max": ReductionOp(ANY, np.max, Combination("max")),
+    "reduce_min": ReductionOp(ANY, np.min, Combination("min")),
+    "reduce_l1": ReductionOp(NUMBER, lambda x, **axes: np.sum(np.abs(x), **axes), Combination("add", abs_)),
+    "reduce_l2": ReductionOp(FLOAT, _norm, Combination("add", lambda x: x * x, lambda total, count: sqrt(total))),
+    "reduce_sum_square": ReductionOp(
+        NUMBER, lambda x, **axes: np.sum(x * x, **axes), Combination("add", lambda x: x * x)
+    ),
+    "reduce_log_sum": ReductionOp(
+        FLOAT, lambda x, **axes: np.log(np.sum(x, **axes)), Combination("add", finish=lambda total, count: log(total))
+    ),
+    "reduce_log_sum_exp": ReductionOp(FLOAT, lambda x, **axes: np.log(np.sum(np.exp(x), **axes)), None),
+    "reduce_any": ReductionOp(BOOL, np.any, Combination("or")),
+    "reduce_all": ReductionOp(BOOL, np.all, Combination("and")),
 }
 
 
@@ -80,8 +117,9 @@ def _reduced(function: Callable[..., Array]) -> Callable[..., Array]:
     return meaning
 
 
-for _name, (_kinds, _function) in REDUCE.items():
-    _members = {"KINDS": _kinds, "meaning": staticmethod(_reduced(_function)), "__module__": __name__}
+for _name, _row in REDUCE.items():
+    _members: dict[str, Any] = {"KINDS": _row.kinds, "meaning": staticmethod(_reduced(_row.meaning))}
+    _members |= {"COMBINE": _row.combine, "__module__": __name__}
     globals()[class_name(_name)] = type(class_name(_name), (Reduce,), _members, name=_name)
 
 

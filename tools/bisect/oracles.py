@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mirlo.runtime.errors import MirloError
+from mirlo.tools.bisect.declared import evaluated_operators
 
 Values = dict[str, Any]
 Oracle = Callable[[Any, Mapping[str, Any], Sequence[str]], Values]
@@ -21,7 +22,7 @@ def reference(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> Val
     from onnx.reference import ReferenceEvaluator
 
     try:
-        values = ReferenceEvaluator(model).run(None, dict(feeds), intermediate=True)
+        values = ReferenceEvaluator(model, new_ops=evaluated_operators()).run(None, dict(feeds), intermediate=True)
     except Exception as error:
         raise OracleError(f"onnx's reference evaluator cannot run the model: {_short(error)}") from error
     return {name: values[name] for name in names if name in values}

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.tools.bisect.declared import declared_operators, evaluated_operators
 from mirlo.tools.fuzz.operators import load_planners
+from mirlo.tools.fuzz.operators.declared import declared_planners
 from mirlo.tools.fuzz.pool import LIMIT, MAX_ELEMENTS, GraphValue, NodeDraft, ValuePool
 
 OPSET = 21
@@ -33,7 +35,7 @@ class RandomGraph:
 def random_graph(seed: int, most_nodes: int = MAX_NODES) -> RandomGraph:
     """Return the random graph of this seed."""
     pool = ValuePool(seed)
-    planners = load_planners()
+    planners = (*load_planners(), *declared_planners())
     weights = np.array([weight for weight, _ in planners])
     nodes: list[Any] = []
     made: list[GraphValue] = []
@@ -73,7 +75,8 @@ def _results(plan: NodeDraft, index: int) -> list[GraphValue] | None:
     feeds = {value.name: value.array for value in plan.inputs if value is not None}
     try:
         with np.errstate(all="ignore"):
-            arrays = ReferenceEvaluator(_single(node, plan, names)).run(None, feeds)
+            evaluator = ReferenceEvaluator(_single(node, plan, names), new_ops=evaluated_operators())
+            arrays = evaluator.run(None, feeds)
     except Exception:
         # A plan that the reference evaluator does not take is one too many; there are others.
         return None
@@ -169,4 +172,7 @@ def _info(value: GraphValue, is_open: bool = False) -> Any:
 def _to_model(graph: Any) -> Any:
     from onnx import helper
 
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    domains = {cls.ONNX.domain: cls.ONNX.since for cls in declared_operators()}
+    used = sorted({node.domain for node in graph.node if node.domain in domains})
+    imports = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(name, domains[name]) for name in used)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=10)

@@ -8,24 +8,23 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.rules import Decline, decline, simplify
 
-_NEUTRAL = {"relax.add": 0.0, "relax.subtract": 0.0, "relax.multiply": 1.0, "relax.divide": 1.0}
-_COMMUTATIVE = ("relax.add", "relax.multiply")
 _HOLDS = {("bf16", "f32"), ("f16", "f32"), ("bf16", "f64"), ("f16", "f64"), ("f32", "f64")}
 """Floats, and wider ones that represent all of their values."""
 
 
-@simplify(*_NEUTRAL)
-def neutral_element(op: ir.OpView, b: Rewriter) -> Any:
+@simplify(Trait.NEUTRAL)
+def neutral_element(op: Any, b: Rewriter) -> Any:
     """Remove neutral elements: x + 0, x - 0, x * 1, x / 1."""
-    name = op.operation.name
-    if b.splat(op.rhs) == _NEUTRAL[name] and op.lhs.type == op.output.type:
-        return op.lhs
-    if name in _COMMUTATIVE and b.splat(op.lhs) == _NEUTRAL[name] and op.rhs.type == op.output.type:
-        return op.rhs
+    lhs, rhs = op.operation.operands
+    if b.splat(rhs) == op.NEUTRAL and lhs.type == op.operation.results[0].type:
+        return lhs
+    if Trait.COMMUTATIVE in op.TRAITS and b.splat(lhs) == op.NEUTRAL and rhs.type == op.operation.results[0].type:
+        return rhs
     return decline("no operand is the neutral element")
 
 

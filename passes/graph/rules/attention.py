@@ -13,12 +13,16 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
 from mirlo.passes.rules import Decline, decline, recognize
 
 _HIDDEN = -1e30
 """Added to a score, this hides it: no score is near, so that its exponential is zero."""
+
+_GUARDS = {"relax.isnan", "relax.where"}
+"""What replaces the weights of rows that see no key."""
 
 
 @dataclass
@@ -100,7 +104,7 @@ def _weights(value: ir.Value, b: Rewriter) -> Any | Decline:
     if not beside(value, b):
         return decline("the softmax is computed in another block")
     users = {str(use.owner.operation.name) for use in value.uses}
-    if not users <= {"relax.matmul", "relax.isnan", "relax.where"} or (guarded is None and not only_use(value)):
+    if not users - {"relax.matmul"} <= _GUARDS or (guarded is None and not only_use(value)):
         return decline("the weights are used by something else")
     rank = kind_of(value).rank
     if softmax.axis % rank != rank - 1:
@@ -193,11 +197,10 @@ def _leads_to_product(value: Any, depth: int = 0) -> bool:
     inner = _expanded_batch(value)
     if inner is not None:
         return depth <= 4 and _leads_to_product(inner, depth + 1)
-    steps = (defining(value, name) for name in ("relax.add", "relax.multiply", "relax.divide", "relax.where"))
-    step = next((op for op in steps if op is not None), None)
-    if step is None or depth > 4:
+    if not isinstance(value, ir.OpResult) or depth > 4 or Trait.ELEMENTWISE not in traits_of(value.owner):
         return False
-    return any(_leads_to_product(v, depth + 1) for v in step.operation.operands if v.type == value.type)
+    operands = list(value.owner.operands)
+    return len(operands) > 1 and any(_leads_to_product(v, depth + 1) for v in operands if v.type == value.type)
 
 
 def _move_scale(value: Any, scores: _Scores, b: Rewriter) -> Any:

@@ -3,51 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.relax.infer import normalize_axes
-from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, call, constant, exp, log, select, sqrt
+from mirlo.dialects.tir.compute import Expr, TensorExpr, call, constant, exp, log, select
 from mirlo.passes.legalize.helpers import shape_of, short_name, split_axes, wide
-from mirlo.passes.rules import legalize
+from mirlo.passes.rules import decline, legalize
 
-
-@dataclass(frozen=True)
-class Reduction:
-    """finish(combined before(x)); `finish` also receives the number of combined elements."""
-
-    kind: str
-    before: Callable[[Expr], Expr] = lambda x: x
-    finish: Callable[[Expr, Dim], Expr] | None = None
-
-
-def _divisor(total: Expr, count: Dim) -> Dim:
-    """Return the divisor of a mean. No floats result in NaN, no integers in 0, without dividing by zero."""
-    return count if total.dtype.is_float else D.maximum(count, 1)
-
-
-REDUCTIONS = {
-    "reduce_sum": Reduction("add"),
-    "reduce_prod": Reduction("mul"),
-    "reduce_max": Reduction("max"),
-    "reduce_min": Reduction("min"),
-    "reduce_any": Reduction("or"),
-    "reduce_all": Reduction("and"),
-    "reduce_mean": Reduction("add", finish=lambda total, count: total / _divisor(total, count)),
-    "reduce_l1": Reduction("add", abs_),
-    "reduce_l2": Reduction("add", lambda x: x * x, lambda total, count: sqrt(total)),
-    "reduce_sum_square": Reduction("add", lambda x: x * x),
-    "reduce_log_sum": Reduction("add", finish=lambda total, count: log(total)),
-}
 OF_BOOL = {"max": "or", "min": "and"}
 
 
-@legalize(*(f"relax.{name}" for name in REDUCTIONS))
-def reduction(op: ir.OpView, b: Any) -> Any:
-    row = REDUCTIONS[short_name(op)]
+@legalize(Trait.REDUCTION)
+def reduction(op: Any, b: Any) -> Any:
+    row = op.COMBINE
+    if row is None:
+        return decline("it declares no COMBINE")
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
         over = ReductionIndices(x, op.axes, op.keepdims)

@@ -1,6 +1,22 @@
 """The operations of the unit."""
 
-from mirlo.extend import Bool, DialectOp, Ints, OpError, TensorType, operand, optional, register_dialect, result
+import numpy as np
+
+from mirlo.extend import (
+    Bool,
+    DialectOp,
+    Float,
+    Ints,
+    OnnxName,
+    OpError,
+    Precision,
+    TensorType,
+    Trait,
+    operand,
+    optional,
+    register_dialect,
+    result,
+)
 
 DIALECT = register_dialect("npu")
 
@@ -34,3 +50,25 @@ class Conv(DialectOp, name="conv", dialect=DIALECT):
         ]
         kind = "i32" if x.dtype.name == "i8" else x.dtype
         return TensorType.of((x.shape[0], *sizes, weight.shape[0]), kind)
+
+
+class TanhShrink(DialectOp, name="tanh_shrink", dialect=DIALECT):
+    """x - scale * tanh(x): no rule anywhere names it, all that Mirlo does with it follows from this class."""
+
+    TRAITS = (Trait.ELEMENTWISE, Trait.ACTIVATION)
+    PRECISION = Precision.REGISTERS
+    FLOPS_PER_ELEMENT = 6
+    ONNX = OnnxName("TanhShrink", domain="com.npu", attributes=(("scale", "factor"),))
+
+    x, output = operand(), result()
+    scale = Float(1.0)
+
+    @staticmethod
+    def infer(x: TensorType, *, scale: float) -> TensorType:
+        if not x.dtype.is_float:
+            raise OpError(f"operand must be floating point, got {x}")
+        return x
+
+    @staticmethod
+    def meaning(x, *, scale):
+        return x - scale * np.tanh(x)

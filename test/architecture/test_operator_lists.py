@@ -1,0 +1,81 @@
+"""No pass holds a list of operators: what is to be known of an operator stands on its class."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import ROOT
+
+from mirlo.dialects.relax import OPS
+
+FOLDERS = ("passes", "driver", "tools")
+"""Where lists are forbidden. `dialects` and `frontends` define operators; a target has rules for them by name."""
+MOST = 2
+"""Operators that one literal may name: a rule for two is a rule, a table of three is a fact about operators."""
+CLASSES = {cls.__name__ for cls in OPS.values()}
+NAMES = {f"relax.{name}" for name in OPS} | {name for name in OPS if "_" in name}
+PLAIN = set(OPS) - NAMES
+"""Names such as `add` that are words as well: they count only where all elements of the literal are operators."""
+
+
+def lists_of_operators(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and text of each literal collection that names more than `MOST` operators."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Tuple() | ast.List() | ast.Set():
+                elements: list[ast.expr] = node.elts
+            case ast.Dict():
+                elements = [key for key in node.keys if key is not None]
+            case _:
+                continue
+        named = [element for element in elements if _names_operator(element)]
+        words = [e for e in elements if isinstance(e, ast.Constant) and e.value in PLAIN]
+        every = len(words) + len(named) == len(elements) or len(words) > 5
+        if len(named) + (len(words) if every else 0) > MOST:
+            yield node.lineno, ast.unparse(node)[:80]
+
+
+def _names_operator(element: ast.expr) -> bool:
+    match element:
+        case ast.Constant(value=str() as text):
+            return text in NAMES
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in CLASSES
+    return False
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_lists_of_operators(folder: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for line, text in lists_of_operators(path.read_text(encoding="utf-8"))
+        if path.relative_to(ROOT).as_posix() not in SCALARS
+    ]
+    assert found == [], "declare a trait, or what else is meant, on the classes of the operators (dialects/core/traits)"
+
+
+SCALARS = ("tools/conformance/meanings.py",)
+"""Files whose words are those of intrinsics, not of operators."""
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ('VIEWS = ("relax.reshape", "relax.squeeze", "relax.expand_dims")', 1),
+        ('COSTS = {"softmax": 5, "gelu": 8, "tanh": 4}', 1),
+        ("heavy = {Conv, relax.matmul.Matmul, Attention}", 1),
+        ('@legalize("relax.argmax", "relax.argmin")\ndef f(): pass', 0),
+        ('PLAIN = ("x", "add", "y")', 0),
+        ('PAIR = ("relax.conv", "relax.matmul")', 0),
+    ],
+)
+def test_what_counts(text: str, count: int) -> None:
+    assert len(list(lists_of_operators(text))) == count
+
+
+def test_folders_exist() -> None:
+    assert all(Path(ROOT, folder).is_dir() for folder in FOLDERS)
