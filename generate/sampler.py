@@ -10,6 +10,12 @@ from mirlo.generate.errors import GenerationError
 from mirlo.generate.search import SearchOptions
 
 HIDDEN = np.float32(-np.inf)
+LEAST_TEMPERATURE = 1e-6
+"""Temperatures below are the same as this one, of which f32 can still divide by."""
+SAMPLE = 2048
+"""Values of a sample that bounds the largest ones."""
+BINS, BINS_PER_E = 1024, 32
+"""Bins of a histogram of weights, each of which is e^(1/32) times the next; the last one has all below e^-32."""
 
 
 class Sampler:
@@ -42,10 +48,9 @@ class Sampler:
         options = self._options
         given = np.asarray(tokens, np.int64)
         if options.repetition_penalty != 1 and len(given):
-            seen = np.unique(given)
-            values = logits[seen]
+            values = logits[given]  # tokens that occur twice get one value twice
             factor = np.float32(options.repetition_penalty)
-            logits[seen] = np.where(values > 0, values / factor, values * factor)
+            logits[given] = np.where(values > 0, values / factor, values * factor)
         made = given[prompt:]
         if (options.frequency_penalty or options.presence_penalty) and len(made):
             seen, counts = np.unique(made, return_counts=True)
@@ -62,23 +67,52 @@ class Sampler:
     def _drawn(self, logits: np.ndarray) -> int:
         """Draw from the softmax of the logits, restricted to the most probable tokens."""
         options = self._options
-        places, values = None, logits
-        if 0 < options.top_k < len(logits):
-            places = np.argpartition(logits, -options.top_k)[-options.top_k :]
-            values = logits[places]
-        scaled = values.astype(np.float64) / options.temperature
-        top = scaled.max()
+        top = logits.max()
         if not np.isfinite(top):
             raise GenerationError(f"the model's logits are not finite: the largest is {top}")
-        weights = np.exp(scaled - top)
+        places = _largest(logits, options.top_k) if 0 < options.top_k < len(logits) else None
+        values = logits if places is None else logits[places]
+        weights = np.exp((values - top) / np.float32(max(options.temperature, LEAST_TEMPERATURE)))
         if options.min_p > 0 or options.top_p < 1:
-            order = np.argsort(-weights, kind="stable")
-            sums = np.cumsum(weights[order])
-            # The first token whose predecessors already have this share is the first that is left out.
-            kept = int(np.searchsorted(sums, options.top_p * sums[-1])) + 1 if options.top_p < 1 else len(order)
-            kept = max(1, min(kept, int(np.count_nonzero(weights >= options.min_p))))
-            places = order[:kept] if places is None else places[order[:kept]]
-            weights = weights[order[:kept]]
-        sums = np.cumsum(weights)
+            kept = _most_probable(weights, options.top_p, options.min_p)
+            places = kept if places is None else places[kept]
+            weights = weights[kept]
+        sums = np.cumsum(weights, dtype=np.float64)
         chosen = min(int(np.searchsorted(sums, self._random.random() * sums[-1], side="right")), len(sums) - 1)
         return chosen if places is None else int(places[chosen])
+
+
+def _largest(values: np.ndarray, count: int) -> np.ndarray:
+    """Return the places of the largest values; more than `count` only if some are equal.
+
+    The order of a sample gives a bound, with which most values are left out without sorting them.
+    """
+    step = len(values) // SAMPLE
+    if step > 1:
+        sample = values[::step]
+        rank = min(len(sample), 2 * count // step + 8)
+        places = np.flatnonzero(values >= np.partition(sample, -rank)[-rank])
+        if count <= len(places) < len(values) // 2:
+            inner: np.ndarray = places[_largest(values[places], count)]
+            return inner
+    return np.flatnonzero(values >= np.partition(values, -count)[-count])
+
+
+def _most_probable(weights: np.ndarray, share: float, least: float) -> np.ndarray:
+    """Return the places of the largest weights that add up to a share of all, and are not below `least`.
+
+    The largest weight is 1. A histogram of their logarithms shows which bin completes the share: only that is sorted.
+    """
+    if share >= 1:
+        return np.flatnonzero(weights >= least)
+    with np.errstate(divide="ignore"):
+        bins = np.minimum(np.log(weights) * np.float32(-BINS_PER_E), np.float32(BINS - 1)).astype(np.int32)
+    sums = np.cumsum(np.bincount(bins, weights, BINS))
+    wanted = share * sums[-1]
+    last = int(np.searchsorted(sums, wanted))
+    before, border = np.flatnonzero(bins < last), np.flatnonzero(bins == last)
+    border = border[np.argsort(-weights[border], kind="stable")]
+    inner = np.cumsum(weights[border], dtype=np.float64) + (sums[last - 1] if last else 0.0)
+    # The first token whose predecessors already have this share is the first that is left out.
+    kept = np.concatenate([before, border[: int(np.searchsorted(inner, wanted)) + 1]])
+    return kept[weights[kept] >= least] if least > 0 else kept

@@ -29,6 +29,7 @@ from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile, tick_length
 from mirlo.runtime.sizes import Allocations, Sizes
 from mirlo.runtime.state import CacheState, new_state
+from mirlo.runtime.update import CallParts, UpdatingCall, can_prepare
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,17 @@ class Executable:
         are the next values of the caches, by the names of inputs; without it, those that update inputs in place.
         """
         return new_state(self, capacity, batch, limit, pairs)
+
+    def updating(self, arrays: Mapping[str, np.ndarray], outputs: Mapping[str, str]) -> UpdatingCall | None:
+        """Return prepared calls that update these inputs in place, by `outputs`; None if calls cannot be prepared."""
+        known = self.aliases
+        wrong = {output: name for name, output in outputs.items() if known.get(output) != name}
+        if wrong or set(outputs) != set(arrays):
+            raise InputError(f"these outputs do not update the arrays in place: {wrong or sorted(outputs.values())}")
+        parts = CallParts(
+            self.artifact, self._sizes, self._code, self._params, self._arenas, self._measure, self._polls
+        )
+        return UpdatingCall(parts, arrays, outputs) if can_prepare(parts) else None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model with its weights to a `.mirlo` file, which `mirlo.load` reads without compiling."""

@@ -11,6 +11,7 @@ from mirlo.runtime.artifact import TensorSpec
 from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import InputError, OutOfMemoryError
+from mirlo.runtime.update import UpdatingCall
 
 AXIS = 2
 """The dim of a cache that counts its rows: [batch, heads, rows, size]."""
@@ -31,6 +32,9 @@ class UpdatingModel(Protocol):
 
     def run(self, inputs: Mapping[str, np.ndarray], out: Any = None) -> dict[str, np.ndarray]:
         """Run the model on arrays by input name."""
+
+    def updating(self, arrays: Mapping[str, np.ndarray], outputs: Mapping[str, str]) -> UpdatingCall | None:
+        """Return prepared calls that update these inputs in place; None if calls cannot be prepared."""
 
 
 class CacheState:
@@ -66,6 +70,8 @@ class CacheState:
         rows = self._fixed or (capacity if self._limit is None else min(capacity, self._limit))
         self._rows = rows if self._is_in_place else 0
         self._arrays = self._new_arrays(self._rows)
+        self._call: UpdatingCall | None = None
+        """Calls that are prepared for these arrays."""
 
     @property
     def length(self) -> int:
@@ -92,6 +98,12 @@ class CacheState:
         if tokens < 1:
             raise InputError(f"state: expected 1 token or more, found {tokens}")
         self._reserve(self._length + tokens)
+        if self._is_in_place and self._call is None:
+            self._call = self._model.updating(self._arrays, self._pairs)
+        if self._call is not None:
+            results = self._call.run(inputs)
+            self._length += tokens
+            return results
         given = {**inputs, **self._arrays}
         if self._is_in_place:
             out = {output: self._arrays[name] for name, output in self._pairs.items()}
@@ -134,7 +146,7 @@ class CacheState:
         if self._is_in_place and length > self._rows:
             rows = max(length, 2 * self._rows)
             self._rows = rows if self._limit is None else min(rows, self._limit)
-            before = self._arrays
+            before, self._call = self._arrays, None
             self._arrays = self._new_arrays(self._rows)
             self._take(before, self._length)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mirlo.generate import GenerationError, SearchOptions
-from mirlo.generate.sampler import Sampler
+from mirlo.generate.sampler import Sampler, _largest, _most_probable
 
 
 def penalized(logits: np.ndarray, tokens: list[int], prompt: int, o: SearchOptions, ends: list[int]) -> np.ndarray:
@@ -65,6 +65,30 @@ def test_tokens_are_drawn_with_their_probabilities(search: dict[str, Any]) -> No
     assert not found[expected == 0].any()
     deviation = np.sqrt(count * expected * (1 - expected)) + 1
     assert (np.abs(found - count * expected) < 5 * deviation).all()
+
+
+@pytest.mark.parametrize("kind", ("normal", "flat", "peaked", "ties"))
+@pytest.mark.parametrize("count", (1, 40, 3000, 19_999))
+def test_the_most_probable_of_a_large_vocabulary(kind: str, count: int) -> None:
+    random = np.random.default_rng(count)
+    logits = (
+        random.standard_normal(20_000).astype(np.float32) * {"normal": 3, "flat": 1e-3, "peaked": 40, "ties": 1}[kind]
+    )
+    logits = np.round(logits) if kind == "ties" else logits
+    found = _largest(logits, count)
+    bound = np.sort(logits)[-count]
+    assert sorted(found) == list(np.flatnonzero(logits >= bound))
+    weights = np.exp(logits - logits.max())
+    share = float(np.sort(weights.astype(np.float64))[::-1][:count].sum() / weights.sum(dtype=np.float64))
+    for wanted in (min(1.0, share * 0.999), share * 0.5):
+        kept = _most_probable(weights, wanted, 0.0)
+        assert len(set(kept)) == len(kept)
+        total, left_out = weights.sum(dtype=np.float64), np.delete(weights, kept)
+        assert not len(left_out) or left_out.max() <= weights[kept].min()
+        mass = weights[kept].sum(dtype=np.float64)
+        assert mass >= wanted * total * (1 - 1e-9) and mass - weights[kept].min() < wanted * total * (1 + 1e-9)
+        least = float(np.median(weights[kept]))
+        assert set(_most_probable(weights, wanted, least)) == {i for i in kept if weights[i] >= least}
 
 
 PENALTIES: list[dict[str, Any]] = [

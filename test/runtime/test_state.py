@@ -200,6 +200,32 @@ def test_limit(executable: Executable) -> None:
         run_all(fixed, [1], start=7)
 
 
+def test_prepared_calls_check_their_inputs(executable: Executable) -> None:
+    state = executable.state(capacity=8)
+    given = tokens(2, 0)
+    state.run(given, 2)
+    cache = state.arrays["past_key"]  # [1, 2, 2 of 8, 16]
+    shared = np.lib.stride_tricks.as_strided(cache, (1, 2, HEADS * SIZE), (0, 4 * HEADS * SIZE, 4))
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"query": shared}, "input 'query' shares memory with an array that the call updates"),
+        ({"query": given["query"].astype(np.float64)}, "input 'query': expected f32"),
+        ({"key": given["key"][:, :1]}, "input 'key': dim 1 .* is 1, an earlier input has 2"),
+        ({"mask": np.ones((2, 3), np.int64)}, "input 'mask': dim 0 .* is 2, an earlier input has 1"),
+        ({"mask": np.ones((1, 9), np.int64)}, "it would be \\(1, 2, 9, 16\\), the array that it updates is"),
+        ({"other": given["query"]}, "expected the inputs query: .*, found 'query', 'key'"),
+    ]
+    before = state.arrays["past_key"].copy()
+    for change, message in cases:
+        with pytest.raises(InputError, match=message):
+            state.run(tokens(2, 2) | change, 2)
+        assert state.length == 2
+    with pytest.raises(InputError, match="expected the inputs"):
+        state.run({name: array for name, array in given.items() if name != "last"}, 2)
+    np.testing.assert_array_equal(state.arrays["past_key"], before)
+    with pytest.raises(InputError, match="these outputs do not update the arrays in place"):
+        executable.updating({"past_key": np.zeros((1, 2, 4, 16), np.float32)}, {"past_key": "present_value"})
+
+
 def grown_model() -> Any:
     """Return a model that appends its input to a cache."""
     nodes = [

@@ -1,0 +1,136 @@
+"""Repeated calls that update the same arrays in place: what stays the same from call to call is prepared once.
+
+The general path of a call checks every array and compares all of them with each other, which takes longer than a step
+of the loop around a language model may take.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime import interrupts, threads
+from mirlo.runtime.arena import ArenaPool
+from mirlo.runtime.artifact import Artifact, TensorSpec
+from mirlo.runtime.container import empty_aligned
+from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.errors import InputError
+from mirlo.runtime.inputs import check_output, check_shape, convert
+from mirlo.runtime.loaders import LoadedCode
+from mirlo.runtime.sizes import Sizes
+
+
+@dataclass(frozen=True)
+class CallParts:
+    """What a call of an executable consists of."""
+
+    artifact: Artifact
+    sizes: Sizes
+    code: LoadedCode
+    params: Any
+    arenas: ArenaPool
+    measure: Callable[[Any], None]
+    """Checks the sizes of a call record, and computes the others."""
+    polls: bool
+
+
+def can_prepare(parts: CallParts) -> bool:
+    """Return whether calls can be prepared: all sizes are known before a call, and no Python function is called."""
+    metadata = parts.artifact.metadata
+    is_plain = parts.code.device is None and not parts.code.has_memory and not parts.artifact.packed
+    return is_plain and not parts.artifact.late and not metadata.get("allocates")
+
+
+class UpdatingCall:
+    """Calls with these arrays as inputs, and as the outputs that update them."""
+
+    def __init__(self, parts: CallParts, arrays: Mapping[str, np.ndarray], outputs: Mapping[str, str]) -> None:
+        """Check the arrays, by names of inputs; `outputs` are the names of the outputs that update them."""
+        self._parts = parts
+        self._dims: dict[str, int] = {}
+        specs = parts.artifact.inputs
+        self._arrays = dict(arrays)  # keeps them alive
+        before: list[np.ndarray] = []
+        for spec in specs:
+            if spec.name in arrays:
+                array = arrays[spec.name]
+                check_shape(spec, array.shape, self._dims)
+                check_output(spec, array.shape, array, before)
+                before.append(array)
+        self._ranges = np.array([_range(array) for array in before], np.int64).reshape(-1, 2)
+        updated = {output: arrays[name] for name, output in outputs.items()}
+        self._inputs = [(i, spec) for i, spec in enumerate(specs) if spec.name not in arrays]
+        self._outputs = [
+            (len(specs) + i, spec, numpy_dtype(spec.dtype))
+            for i, spec in enumerate(parts.artifact.outputs)
+            if spec.name not in updated
+        ]
+        # Caches of all layers have one shape.
+        self._shapes = {(s.shape, updated[s.name].shape): s for s in parts.artifact.outputs if s.name in updated}
+        self._addresses = [
+            *(_start(arrays[spec.name]) if spec.name in arrays else 0 for spec in specs),
+            *(_start(updated[s.name]) if s.name in updated else 0 for s in parts.artifact.outputs),
+            0,
+        ]
+        self._type = ctypes.c_void_p * len(self._addresses)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Run the model on its other inputs; return its other outputs."""
+        parts = self._parts
+        if parts.artifact.threads > 1:
+            threads.revive(parts.artifact.threads)
+        if len(inputs) != len(self._inputs):
+            raise self._wrong_names(inputs)
+        dims, addresses, kept = dict(self._dims), list(self._addresses), []
+        for place, spec in self._inputs:
+            if spec.name not in inputs:
+                raise self._wrong_names(inputs)
+            array = convert(spec, inputs[spec.name], dims)
+            start, end = _range(array)
+            if ((self._ranges[:, 0] < end) & (self._ranges[:, 1] > start)).any():
+                raise InputError(f"input '{spec.name}' shares memory with an array that the call updates: pass a copy")
+            addresses[place] = start
+            kept.append(array)
+        record = parts.sizes.record(dims)
+        parts.measure(record)
+        for (dims_of, shape), spec in self._shapes.items():
+            found = parts.sizes.shape(dims_of, record)
+            if found != shape:
+                raise InputError(f"output '{spec.name}': it would be {found}, the array that it updates is {shape}")
+        results = {}
+        for place, spec, dtype in self._outputs:
+            made = results[spec.name] = empty_aligned(dtype, self._shape(spec, record))
+            addresses[place] = _start(made)
+        addresses[-1] = ctypes.addressof(record)
+        tensors = self._type(*addresses)
+        nbytes = parts.sizes.arena_bytes(record) if parts.sizes.is_dynamic else parts.artifact.arena_bytes
+        with parts.arenas.arena(nbytes) as arena:
+            parts.code.entry(tensors, parts.params, arena, None)
+        if parts.polls:
+            interrupts.raise_pending()
+        parts.sizes.require(record)
+        return results
+
+    def _shape(self, spec: TensorSpec, record: Any) -> tuple[int, ...]:
+        shape = self._parts.sizes.shape(spec.shape, record)
+        if min(shape, default=0) < 0:
+            raise InputError(f"output '{spec.name}': of these inputs it would have the dims {shape}")
+        return shape
+
+    def _wrong_names(self, inputs: Mapping[str, Any]) -> InputError:
+        expected = ", ".join(str(spec) for _, spec in self._inputs)
+        return InputError(f"expected the inputs {expected}, found {', '.join(map(repr, inputs)) or 'none'}")
+
+
+def _start(array: np.ndarray) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _range(array: np.ndarray) -> tuple[int, int]:
+    """Return the addresses of the first byte of a contiguous array, and behind its last one."""
+    start = _start(array)
+    return start, start + array.nbytes
