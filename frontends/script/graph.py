@@ -132,6 +132,17 @@ def read_signature(interpreter: GraphInterpreter, tree: Any) -> list[tuple[str, 
     return found
 
 
+def read_types(
+    tree: Any, source: ScriptSource, captured: dict[str, Any], functions: ScriptFunctions
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the types of the parameters of a graph, and of the results that its annotation declares."""
+    interpreter = GraphInterpreter(source, {}, captured)
+    interpreter.functions = functions
+    notes = tree.returns.elts if isinstance(tree.returns, ast.Tuple) else [tree.returns]
+    inputs = tuple(kind.to_mlir() for _, kind, _ in read_signature(interpreter, tree))
+    return inputs, tuple(interpreter.annotation(note)[0].to_mlir() for note in notes)
+
+
 def build_graph(
     tree: Any,
     source: ScriptSource,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from typing import Any
 
@@ -10,7 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.frontends.script.errors import ScriptError
-from mirlo.frontends.script.graph import build_graph
+from mirlo.frontends.script.graph import build_graph, read_types
 from mirlo.frontends.script.graph_values import Callee, ScriptFunctions
 from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.interpreter import Interpreter
@@ -68,6 +69,10 @@ class _ModuleBuilder:
         self.source = source
         self.names = names
         self.context = context
+        self.callees: dict[str, Callee] = {}
+        """Graphs that are defined, or announced by their types, by their names in the script."""
+        self.parsed: dict[Any, tuple[ir.Module, list[ir.Operation]]] = {}
+        """What MLIR text defines, and the module that owns it, by the statements that hold the text."""
 
     def module(self, body: list[Any], symbol: str | None = None, attributes: dict[str, str] | None = None) -> Any:
         """Build the module; `symbol` names its graph if there is only one."""
@@ -82,6 +87,9 @@ class _ModuleBuilder:
                 known = self.names.get(node.name) if isinstance(node, ast.FunctionDef) else None
                 if isinstance(known, PrimFunc) and not known.is_template:
                     self.functions.declare(known)
+            for node in body:
+                self._announce(node, symbol)
+            self._announce_texts({node: found for node in body if (found := self._text(node)) is not None})
             for node in body:
                 self._define(node, symbol)
             try:
@@ -111,6 +119,29 @@ class _ModuleBuilder:
             self.names.setdefault(node.targets[0].id, None)
             if self.names[node.targets[0].id] is None:
                 self.names[node.targets[0].id] = self._constant(node.value)
+
+    def _announce(self, node: Any, symbol: str | None) -> None:
+        """Let graphs call those that are defined after them and say what they return."""
+        if not isinstance(node, ast.FunctionDef) or node.returns is None:
+            return
+        if not isinstance(self.names.get(node.name), (PrimFunc, InlineFunction)):
+            name = self._symbol(node, symbol)
+            found = read_types(node, self.source, self.names, self.functions)
+            self.functions.graphs[name] = self.callees[node.name] = Callee(name, *found)
+
+    def _text(self, node: Any) -> MlirText | None:
+        """Return the MLIR text that a statement defines, or None."""
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
+            return None
+        made = self.names.get(node.targets[0].id)
+        return made if isinstance(made, MlirText) else None
+
+    def _symbol(self, node: Any, symbol: str | None) -> str:
+        """Return the name of a graph in the module."""
+        call = _decorator(node)[1]
+        reader = Interpreter(self.source, {}, {})
+        given = next((k.value for k in call.keywords if k.arg == "name"), None) if call else None
+        return str((reader.value(given) if given is not None else None) or symbol or node.name)
 
     def _constant(self, node: Any) -> Any:
         reader = Interpreter(self.source, {}, self.names)
@@ -149,9 +180,8 @@ class _ModuleBuilder:
             elif not isinstance(known, InlineFunction):
                 self._graph(node, symbol)
         elif isinstance(node, ast.Assign):
-            made = self.names.get(node.targets[0].id) if isinstance(node.targets[0], ast.Name) else None
-            if isinstance(made, MlirText):
-                self._insert(made, node)
+            for op in self.parsed[node][1] if node in self.parsed else ():
+                self.functions.module.body.append(op.clone())
 
     def _graph(self, node: Any, symbol: str | None) -> None:
         call = _decorator(node)[1]
@@ -159,28 +189,72 @@ class _ModuleBuilder:
         options = {k.arg: reader.value(k.value) for k in call.keywords if k.arg != "attrs"} if call else {}
         function = self.names.get(node.name)
         own = captured_names(function, node) if callable(function) else {}
-        captured = {**own, **self.names, **self._callees()}
-        name = str(options.get("name") or symbol or node.name)
+        captured = {**own, **self.names, **self.functions.graphs, **self.callees}
+        name = self._symbol(node, symbol)
         made = build_graph(node, self.source, captured, self.functions, name, bool(options.get("private")))
         for key, text in self.attributes(call):
             made.operation.attributes[key] = ir.Attribute.parse(text)
-        self.names[node.name] = self.functions.graphs[name]
+        self.names[node.name] = self.callees[node.name] = self.functions.graphs[name]
 
-    def _callees(self) -> dict[str, Callee]:
-        return dict(self.functions.graphs)
-
-    def _insert(self, text: MlirText, node: Any) -> None:
+    def _announce_texts(self, nodes: dict[Any, MlirText]) -> None:
+        """Parse MLIR text; its graphs and prim functions may be called from now on, also from one another."""
+        errors: dict[Any, ir.MLIRError] = {}
+        for node, text in nodes.items():
+            try:
+                self._announce_text(node, text, ir.Module.parse(text.text))
+            except ir.MLIRError as error:
+                errors[node] = error
+        if not errors:
+            return
+        # Operations such as func.call name functions that stand elsewhere, and are verified where they are parsed.
+        texts = {node: text.text for node, text in nodes.items() if not _IS_MODULE.match(text.text)}
+        defined = {name: node for node, text in texts.items() for name in _DEFINED.findall(text)}
+        missing = {name for text in texts.values() for name in _NAMED.findall(text)} - defined.keys()
+        declared = [made for name in sorted(missing) if (made := self._declaration(name)) is not None]
         try:
-            parsed = ir.Module.parse(text.text)
-        except ir.MLIRError as error:
-            first = error.error_diagnostics[0].message if error.error_diagnostics else str(error)
+            whole = ir.Module.parse("\n".join([*declared, *texts.values()]))
+        except ir.MLIRError:
+            node, wrong = next(iter(errors.items()))
+            first = wrong.error_diagnostics[0].message if wrong.error_diagnostics else str(wrong)
             raise self.source.error(node, f"this is no valid IR: {first}") from None
-        # Text that is one module must not be wrapped in another.
-        is_module = "sym_name" in parsed.operation.attributes
-        for op in [parsed.operation] if is_module else list(parsed.body.operations):
-            self.functions.module.body.append(op.operation.clone())
-            self.functions.symbols[text] = ir.StringAttr(op.operation.attributes["sym_name"]).value
-            if op.operation.name == "func.func" and PRIM_FUNC not in op.operation.attributes:
-                kind = ir.TypeAttr(op.operation.attributes["function_type"]).value
-                name = self.functions.symbols[text]
+        for node in texts:
+            own = [op for op in _members(whole) if defined.get(_name_of(op)) is node]
+            self._announce_text(node, nodes[node], whole, own)
+
+    def _announce_text(self, node: Any, text: MlirText, parsed: ir.Module, own: Any = None) -> None:
+        self.parsed[node] = (parsed, _members(parsed) if own is None else own)
+        for op in self.parsed[node][1]:
+            name = self.functions.symbols[text] = _name_of(op)
+            if op.name == "func.func" and PRIM_FUNC not in op.attributes:
+                kind = ir.TypeAttr(op.attributes["function_type"]).value
                 self.functions.graphs[name] = Callee(name, tuple(kind.inputs), tuple(kind.results))
+
+    def _declaration(self, name: str) -> str | None:
+        """Return a declaration of a function that is no text; None if there is no such function."""
+        prim = next((f for f in self.names.values() if isinstance(f, PrimFunc) and f.name == name), None)
+        if prim is not None and not prim.is_template:
+            kind = ir.TypeAttr(prim.build({}).operation.attributes["function_type"]).value
+            return _declared(name, kind.inputs, kind.results)
+        graph = self.functions.graphs.get(name)
+        return None if graph is None else _declared(name, graph.inputs, graph.results)
+
+
+_NAME = r'@([\w$.-]+|"[^"]*")'
+_NAMED = re.compile(_NAME)
+_DEFINED = re.compile(r"^\s*func\.func\s+(?:private\s+|public\s+|nested\s+)?" + _NAME, re.MULTILINE)
+_IS_MODULE = re.compile(r"\s*module\b")
+
+
+def _declared(name: str, inputs: Any, results: Any) -> str:
+    return f"func.func private @{name}({', '.join(map(str, inputs))}) -> ({', '.join(map(str, results))})"
+
+
+def _name_of(op: ir.Operation) -> str:
+    return ir.StringAttr(op.attributes["sym_name"]).value if "sym_name" in op.attributes else ""
+
+
+def _members(parsed: ir.Module) -> list[ir.Operation]:
+    """Return the operations of text; text that is one module must not be wrapped in another."""
+    if "sym_name" in parsed.operation.attributes:
+        return [parsed.operation]
+    return [op.operation for op in parsed.body.operations]
