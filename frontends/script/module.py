@@ -208,11 +208,13 @@ class _ModuleBuilder:
             return
         # Operations such as func.call name functions that stand elsewhere, and are verified where they are parsed.
         texts = {node: text.text for node, text in nodes.items() if not _IS_MODULE.match(text.text)}
-        defined = {name: node for node, text in texts.items() for name in _DEFINED.findall(text)}
+        defined = {name: node for node, text in texts.items() for name in _defined_names(text)}
         missing = {name for text in texts.values() for name in _NAMED.findall(text)} - defined.keys()
         declared = [made for name in sorted(missing) if (made := self._declaration(name)) is not None]
         try:
-            whole = ir.Module.parse("\n".join([*declared, *texts.values()]))
+            given = ", ".join(f"{named.name} = {named.attr}" for named in self._module_attributes())
+            body = "\n".join([*declared, *texts.values()])
+            whole = ir.Module.parse(f"module attributes {{{given}}} {{\n{body}\n}}")
         except ir.MLIRError:
             node, wrong = next(iter(errors.items()))
             first = wrong.error_diagnostics[0].message if wrong.error_diagnostics else str(wrong)
@@ -229,6 +231,11 @@ class _ModuleBuilder:
                 kind = ir.TypeAttr(op.attributes["function_type"]).value
                 self.functions.graphs[name] = Callee(name, tuple(kind.inputs), tuple(kind.results))
 
+    def _module_attributes(self) -> Any:
+        """Return the attributes of the module under construction."""
+        attributes = self.functions.module.operation.attributes
+        return [attributes[i] for i in range(len(attributes))]
+
     def _declaration(self, name: str) -> str | None:
         """Return a declaration of a function that is no text; None if there is no such function."""
         prim = next((f for f in self.names.values() if isinstance(f, PrimFunc) and f.name == name), None)
@@ -241,8 +248,19 @@ class _ModuleBuilder:
 
 _NAME = r'@([\w$.-]+|"[^"]*")'
 _NAMED = re.compile(_NAME)
-_DEFINED = re.compile(r"^\s*func\.func\s+(?:private\s+|public\s+|nested\s+)?" + _NAME, re.MULTILINE)
+_DEFINED = re.compile(r"^\s*([\w.]+)\s+(?:private\s+|public\s+|nested\s+)?" + _NAME, re.MULTILINE)
+_FUNCTION = "func.func"
 _IS_MODULE = re.compile(r"\s*module\b")
+
+
+def _defined_names(text: str) -> list[str]:
+    """Return the symbols that text defines: of a module within, its own, not those of its members."""
+    found = _DEFINED.findall(text)
+    return (
+        [name for kind, name in found if kind == _FUNCTION]
+        if found[:1] and found[0][0] == _FUNCTION
+        else [name for _, name in found[:1]]
+    )
 
 
 def _declared(name: str, inputs: Any, results: Any) -> str:
