@@ -113,6 +113,41 @@ def log_softmax(x: Array, *, axis: int) -> Array:
     return shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))
 
 
+def batch_norm(
+    x: Array, scale: Array, bias: Array, mean: Array, variance: Array, *, axis: int, epsilon: float
+) -> Array:
+    scale, bias, mean, variance = (_by_channel(widened(v), x.ndim, axis) for v in (scale, bias, mean, variance))
+    return (widened(x) - mean) * (scale / np.sqrt(variance + epsilon)) + bias
+
+
+def layer_norm(x: Array, scale: Array | None, bias: Array | None, *, axis: int, epsilon: float) -> Array:
+    made = _standardized(widened(x), tuple(range(axis % x.ndim, x.ndim)), epsilon)
+    made = made if scale is None else made * widened(scale)
+    return made if bias is None else made + widened(bias)
+
+
+def rms_norm(x: Array, scale: Array | None, *, axis: int, epsilon: float) -> Array:
+    wide, axes = widened(x), tuple(range(axis % x.ndim, x.ndim))
+    made = wide / np.sqrt(np.square(wide).mean(axes, keepdims=True) + epsilon)
+    return made if scale is None else made * widened(scale)
+
+
+def group_norm(x: Array, scale: Array, bias: Array, *, groups: int, epsilon: float) -> Array:
+    grouped = widened(x).reshape(x.shape[0], groups, -1)
+    made = _standardized(grouped, (2,), epsilon).reshape(x.shape)
+    return made * _by_channel(widened(scale), x.ndim, 1) + _by_channel(widened(bias), x.ndim, 1)
+
+
+def _standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    centered = x - x.mean(axes, keepdims=True)
+    return centered / np.sqrt(np.square(centered).mean(axes, keepdims=True) + epsilon)
+
+
+def _by_channel(vector: Array, rank: int, axis: int) -> Array:
+    """Return a vector of an element per channel as one that broadcasts along the channels' axis."""
+    return vector.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
+
+
 def hardmax(x: Array, *, axis: int) -> Array:
     return np.arange(x.shape[axis]).reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)]) == np.expand_dims(
         np.argmax(x, axis), axis

@@ -6,6 +6,7 @@ from mirlo.dialects.core.attributes import Float, Int
 from mirlo.dialects.core.op import OpError, operand, optional
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import meanings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     FLOAT,
@@ -31,6 +32,7 @@ class LayerNorm(RelaxOp, name="layer_norm"):
 
     TRAITS = (Trait.LAST_AXIS,)
     FLOPS_PER_ELEMENT = 8
+    meaning = staticmethod(meanings.layer_norm)
     x = operand()
     scale = optional()
     bias = optional()
@@ -55,6 +57,7 @@ class RmsNorm(RelaxOp, name="rms_norm"):
 
     TRAITS = (Trait.LAST_AXIS,)
     FLOPS_PER_ELEMENT = 5
+    meaning = staticmethod(meanings.rms_norm)
     x = operand()
     scale = optional()
     axis = Int(-1)
@@ -69,6 +72,7 @@ class BatchNorm(RelaxOp, name="batch_norm"):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias with given statistics, one per channel along `axis`."""
 
     FLOPS_PER_ELEMENT = 4
+    meaning = staticmethod(meanings.batch_norm)
     x = operand()
     scale = operand()
     bias = operand()
@@ -97,6 +101,9 @@ class InstanceNorm(RelaxOp, name="instance_norm"):
     """Normalize every channel of every batch element over its spatial dims; x is [N, C, ...]."""
 
     FLOPS_PER_ELEMENT = 8
+    meaning = staticmethod(
+        lambda x, *vectors, epsilon: meanings.group_norm(x, *vectors, groups=x.shape[1], epsilon=epsilon)
+    )
     x = operand()
     scale = operand()
     bias = operand()
@@ -113,6 +120,7 @@ class GroupNorm(RelaxOp, name="group_norm"):
     """Normalize groups of channels of every batch element; scale and bias are per channel. x is [N, C, ...]."""
 
     FLOPS_PER_ELEMENT = 8
+    meaning = staticmethod(meanings.group_norm)
     x = operand()
     scale = operand()
     bias = operand()
