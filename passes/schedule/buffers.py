@@ -128,12 +128,13 @@ class BufferFunction:
         shapes = [[dim for dim in dims_of(value.type) if dim != 1] for value in self.view.returned]
         if all(len(shape) < 2 for shape in shapes) or any(all(isinstance(d, int) for d in shape) for shape in shapes):
             return
-        loops = [op.operation for op in self.entry.operations if op.operation.name == "scf.for"]
-        loops = [loop for loop in loops if not _is_constant(loop.operands[1])]
-        if not loops:
+        found = [(op.operation, loop) for op in self.entry.operations for loop in _outermost_loops(op.operation)]
+        found = [(op, loop) for op, loop in found if not _is_constant(loop.operands[1])]
+        if not found:
             return
+        loops = [loop for _, loop in found]
         i1 = ir.IntegerType.get_signless(1)
-        with ir.InsertionPoint(loops[0]):
+        with ir.InsertionPoint(found[0][0]):
             full = []
             for shape in shapes:
                 dims = [compare("gt", index(d), index(0)) for d in shape]
@@ -155,6 +156,16 @@ class BufferFunction:
     def _fix_workspace(self) -> None:
         self.workspace.set_type(workspace_type(self.workspace_bytes))
         self.function.operation.attributes[WORKSPACE] = workspace_attribute(self.workspace_bytes)
+
+
+def _outermost_loops(op: ir.Operation) -> list[ir.Operation]:
+    """Return an operation that is a loop, or the outermost loops of a choice between variants."""
+    if op.name == "scf.for":
+        return [op]
+    if op.name != "scf.if":
+        return []
+    blocks = [region.blocks[0] for region in op.regions if len(region.blocks)]
+    return [loop for block in blocks for inner in block.operations for loop in _outermost_loops(inner.operation)]
 
 
 def _is_constant(value: ir.Value) -> bool:

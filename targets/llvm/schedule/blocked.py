@@ -14,11 +14,15 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.dialects.tir.scalars import compare
+from mirlo.dialects.tir.specialize import with_dims
+from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.attention import find_attention
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
@@ -26,6 +30,7 @@ from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.loops import index
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
 from mirlo.targets.llvm.schedule.group import function_group
@@ -250,8 +255,65 @@ def blocked(kernel: Any, context: Any) -> Any:
     group = function_group(kernel, context)
     if isinstance(group, Decline):
         return group
-    plan = plan_blocked(kernel.view, group, context.options.get("threads", 1))
+    threads = context.options.get("threads", 1)
+    plan = plan_blocked(kernel.view, group, threads)
     if isinstance(plan, Decline):
         return plan
+    single = _plan_one_row(kernel, plan, threads, group.machine)
     buffers = BufferFunction(kernel.view)
-    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), {"rule": "blocked", **plan.describe()})
+    facts: dict[str, Any] = {"rule": "blocked", **plan.describe()}
+    if single is None:
+        return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts)
+    try:
+        return buffers.build(lambda: _emit_either(plan, single, buffers), {**facts, "one_row": True})
+    finally:
+        single.view.op.erase()
+
+
+@dataclass(frozen=True)
+class _OneRowPlan:
+    """The plan for a run-time number of rows that is 1, as in a step of a language model.
+
+    Then the heads that share keys are rows next to each other, and keys and values are read once for all of them.
+    """
+
+    view: PrimView
+    """The function for one row."""
+    plan: BlockedPlan
+    rows: Dim
+    """The rows in general."""
+
+
+def _plan_one_row(kernel: Any, plan: BlockedPlan, threads: int, machine: Any) -> _OneRowPlan | None:
+    """Plan for one row; None if that gains nothing, or if the rows are known."""
+    rows = plan.extent
+    if isinstance(rows, int) or not rows.is_symbol or D.symbols_of(rows) & D.symbols_of(plan.width):
+        return None
+    if not plan.loops or plan.loops[-1][0] != rows or not isinstance(plan.loops[-1][1], int):
+        return None  # no heads share their keys
+    view = PrimView(with_dims(kernel.view.op, {str(rows): 1}))
+    found = plan_blocked(view, BlockGroup(tuple(view.blocks), frozenset(view.returned), machine), threads)
+    if isinstance(found, Decline) or found.extent != plan.loops[-1][1]:
+        view.op.erase()
+        return None
+    return _OneRowPlan(view, found, rows)
+
+
+def _emit_either(plan: BlockedPlan, single: _OneRowPlan, buffers: BufferFunction) -> None:
+    """Emit both plans, and the choice between them."""
+    memory = TensorBuffers(buffers)
+    for value, own in _outside(buffers.view, single.view):
+        memory.place(own, buffers.buffer(value))
+    branch = scf.IfOp(compare("eq", index(single.rows), index(1)), [], has_else=True)
+    for block, emit in (
+        (branch.then_block, lambda: single.plan.emit(memory)),
+        (branch.else_block, lambda: plan.emit(TensorBuffers(buffers))),
+    ):
+        with ir.InsertionPoint(block):
+            emit()
+            scf.YieldOp([])
+
+
+def _outside(view: PrimView, other: PrimView) -> list[tuple[Any, Any]]:
+    """Return the arguments and results of a function, with those of a copy."""
+    return list(zip((*view.arguments, *view.returned), (*other.arguments, *other.returned), strict=True))

@@ -9,6 +9,7 @@ from attention_cases import CASES, OPEN_CASES, OPEN_SIZES, Case, reference
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.passes.pipeline import Pipeline
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -97,3 +98,30 @@ def test_lengths_of_run_time(name: str, threads: int) -> None:
         arrays = case.at(**sizes).arrays()
         found = executable(*arrays)
         np.testing.assert_allclose(found, case.expected(arrays), rtol=2e-5, atol=2e-6, err_msg=str(sizes))
+
+
+SHARED_KEYS = {
+    "plain": Case(("b", 6, "s", 16), ("b", 2, "t", 16), 24),
+    "a mask of heads": Case(("b", 4, "s", 16), ("b", 2, "t", 16), 16, ("b", 4, "s", "t")),
+    "a mask of choices": Case(("b", 4, "s", 16), ("b", 1, "t", 16), 16, (1, 1, "s", "t"), "i1"),
+    "behind a cache": Case(("b", 8, "s", 8), ("b", 2, "t", 8), 8, causal=True, at_end=True),
+    "tokens before heads": Case(("b", 4, "s", 16), ("b", 2, "t", 16), 16, ("b", 1, "s", "t"), turned=True),
+    "one sequence": Case((1, 4, "s", 16), (1, 2, "t", 16), 16),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", SHARED_KEYS)
+def test_one_query_of_heads_that_share_keys(name: str, threads: int) -> None:
+    """One query has a variant of its own: its heads are the rows of a tile."""
+    case = SHARED_KEYS[name]
+    with make_context(), ir.Location.unknown():
+        executable = mirlo.compile(ir.Module.parse(case.text()), threads=threads, cache=False)
+        pipeline = "legalize{target=llvm},annotate-kinds,fuse-ops,fuse-tir,canonicalize,cse,schedule{target=llvm}"
+        module = ir.Module.parse(case.text())
+        Pipeline(f"builtin.module({pipeline})").run(module)
+        assert str(module).count("one_row") == 1
+    for size, keys, batch in ((1, 1, 1), (1, 37, 2), (1, 300, 1), (2, 40, 1), (9, 65, 2), (1, 0, 1), (1, 5, 0)):
+        arrays = case.at(b=batch, s=size, t=keys).arrays()
+        found = executable(*arrays)
+        np.testing.assert_allclose(found, case.expected(arrays), rtol=2e-5, atol=2e-6, err_msg=f"{size} {keys} {batch}")
