@@ -89,10 +89,10 @@ class Sequences:
         """Let the caches hold so many tokens."""
         (held,) = self._held
         self._rows = self._rows[:0]
-        if length < len(held):
+        del held[length:]
+        self._agreed[0] = min(self._agreed[0], length)
+        if length < self._state.length:  # also what an interrupted call added
             self._state.rewind(length)
-            del held[length:]
-            self._agreed[0] = min(self._agreed[0], length)
 
     def _run(self, new: Sequence[int]) -> np.ndarray:
         """Return the logits of new tokens of the only sequence, [length, vocabulary]."""

@@ -1,8 +1,9 @@
 """Decoding and prompts: `python -m benchmarks.llm [--model NAME] [--threads T] [--repeat N] [--folder DIR]`.
 
 Builds a decoder with random weights, runs it with Mirlo and ONNX Runtime in turns in one process, and prints the least
-and the median time of each, the ratio of the medians of turns, and the largest difference of the logits. With one
-thread times are CPU time of the thread, which other processes hardly change; with several they are wall time.
+and the median time of each, the ratio of the medians of turns, and the largest difference of the logits. Both update
+their caches in place. With one thread times are CPU time of the thread, which other processes hardly change; with
+several they are wall time. Then comes the cost of the loop of generation around the model.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import mirlo
+from mirlo.benchmarks.llm.loop import report_loop
 from mirlo.benchmarks.llm.model import LLAMA, TINY, DecoderConfig, feed, save
 from mirlo.benchmarks.turns import onnxruntime_session
 
@@ -29,20 +31,44 @@ MODELS = {
     "head8": replace(LLAMA, head_bits=8),
     "block128": replace(LLAMA, block=128),
 }
-CASES = ((1, 128, 1), (1, 2046, 1), (1, 128, 8), (64, 0, 1), (512, 0, 1))
+CASES = ((1, 128, 1), (1, 2046, 1), (1, 8190, 1), (1, 128, 8), (64, 0, 1), (512, 0, 1))
 """New tokens, tokens before them, sequences."""
 
 
-def theirs(session: Any, arrays: dict[str, np.ndarray]) -> Callable[[], Any]:
-    """Return a call of ONNX Runtime on arrays that are bound once."""
+def with_room(arrays: dict[str, np.ndarray], tokens: int) -> dict[str, np.ndarray]:
+    """Return copies of caches that have room for new tokens."""
+    return {
+        name: np.concatenate([array, np.zeros_like(array, shape=(*array.shape[:2], tokens, array.shape[3]))], 2)
+        for name, array in arrays.items()
+        if name.startswith("past")
+    }
+
+
+def ours(executable: Any, arrays: dict[str, np.ndarray], tokens: int) -> Callable[[], Any]:
+    """Return a call of Mirlo that updates its caches in place."""
+    outputs = {name: output for output, name in executable.aliases.items()}
+    call = executable.updating(with_room(arrays, tokens), outputs)
+    others = {name: array for name, array in arrays.items() if name not in outputs}
+    return lambda: call.run(others)["logits"]
+
+
+def theirs(session: Any, arrays: dict[str, np.ndarray], tokens: int) -> Callable[[], Any]:
+    """Return a call of ONNX Runtime on arrays that are bound once, with shared caches."""
     import onnxruntime
 
     binding = session.io_binding()
-    values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
+    values = {
+        name: onnxruntime.OrtValue.ortvalue_from_numpy(array)
+        for name, array in {**arrays, **with_room(arrays, tokens)}.items()
+    }
     for name, value in values.items():
         binding.bind_ortvalue_input(name, value)
     for output in session.get_outputs():
-        binding.bind_output(output.name, "cpu")
+        source = output.name.replace("present", "past_key_values")
+        if source in values:
+            binding.bind_ortvalue_output(output.name, values[source])
+        else:
+            binding.bind_output(output.name, "cpu")
     return lambda: (session.run_with_iobinding(binding), binding.get_outputs(), values)[1]
 
 
@@ -68,9 +94,9 @@ def report(config: DecoderConfig, path: Path, threads: int, repeat: int, activat
         if tokens + past > min(config.positions, longest):
             continue
         arrays = feed(config, tokens, past, batch)
-        call, other = (lambda arrays=arrays: executable(*arrays.values())), theirs(session, arrays)
-        ours, wanted = np.asarray(call()[0]), other()[0].numpy()
-        error = np.abs(ours - wanted).max() / np.abs(wanted).max()
+        call, other = ours(executable, arrays, tokens), theirs(session, arrays, tokens)
+        found, wanted = np.asarray(call()), other()[0].numpy()
+        error = np.abs(found - wanted).max() / np.abs(wanted).max()
         mine, peer = measure([call, other], max(3, repeat // (1 + tokens * batch // 16)), clock)
         ratio = statistics.median(a / b for a, b in zip(mine, peer, strict=True))
         columns = "  ".join(f"{min(t):8.2f} {statistics.median(t):8.2f}" for t in (mine, peer))
@@ -82,7 +108,7 @@ def main() -> None:
     parser.add_argument("--model", choices=MODELS, default="llama", help="what to build (default: llama)")
     parser.add_argument("--threads", type=int, default=1, help="threads of both (default: 1)")
     parser.add_argument("--repeat", type=int, default=40, help="calls of a decoding step (default: 40)")
-    parser.add_argument("--longest", type=int, default=4096, help="skip cases of more tokens than this")
+    parser.add_argument("--longest", type=int, default=16384, help="skip cases of more tokens than this")
     parser.add_argument("--activations", help="how activations are represented (default: as the model says)")
     parser.add_argument("--folder", type=Path, help="where the model is kept; default: a temporary folder")
     arguments = parser.parse_args()
@@ -94,6 +120,7 @@ def main() -> None:
         if not path.exists():
             save(config, folder)
         report(config, path, arguments.threads, arguments.repeat, arguments.activations, arguments.longest)
+        report_loop(folder / "loop")
 
 
 if __name__ == "__main__":

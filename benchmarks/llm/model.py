@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ class DecoderConfig:
     kv_heads: int = 8
     size: int = 64
     vocabulary: int = 32000
-    positions: int = 4096
+    positions: int = 16384
     bits: int = 4
     block: int = 32
     level: int = 4
@@ -158,9 +159,12 @@ def build(config: DecoderConfig) -> Any:
 
 
 def save(config: DecoderConfig, folder: Path) -> Path:
-    """Write the model with its weights beside it; return its path."""
+    """Write the model with its weights beside it, and its configuration; return its path."""
     path = folder / "model.onnx"
     onnx.save(build(config), path, save_as_external_data=True, location="model.onnx.data")
+    decoder = {"filename": path.name, "num_hidden_layers": config.layers}
+    model = {"type": "llama", "eos_token_id": 1, "context_length": config.positions, "decoder": decoder}
+    (folder / "genai_config.json").write_text(json.dumps({"model": model, "search": {}}), encoding="utf-8")
     return path
 
 
