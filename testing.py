@@ -35,7 +35,7 @@ from mirlo.tools.conformance.case import operator as conformance_case
 
 __all__ = [
     "Draw", "OperatorCase", "after_passes", "case", "configure_lit", "conformance_case", "runs_as_numpy",
-    "runs_as_onnxruntime", "stages_round_trip",
+    "runs_as_onnxruntime", "stages_round_trip", "use_target",
 ]  # fmt: skip
 
 RTOL = 1e-4
@@ -126,6 +126,14 @@ def stages_round_trip(model: Any, target: str = "llvm") -> list[str]:
             ) from error
         assert same_ir(again, read), f"after {done[-1]}, the script reads back as another module:\n{text}"
     return done
+
+
+def use_target(target: Any) -> None:
+    """Register a target for tests, unless a package that is installed offers it."""
+    from mirlo.passes.targets import register_target, target_names
+
+    if target.name not in target_names():
+        register_target(target)
 
 
 def configure_lit(config: Any, file: str, plugin: str = "", name: str = "") -> None:

@@ -33,6 +33,7 @@ COMMANDS = {
     "bench": "mirlo.tools.cli.bench",
     "cache": "mirlo.tools.cli.cache",
     "check-target": "mirlo.tools.cli.checking",
+    "new": "mirlo.tools.cli.new_package",
 }
 """The module of each command, with its `execute`; imported when the command runs."""
 

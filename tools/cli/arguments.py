@@ -36,6 +36,9 @@ class Arguments(argparse.Namespace):
     seed: int
     profile: bool
     plugin: list[str]
+    kind: str
+    package: str
+    into: str
     subject: str
     node: str | None
     strategy: list[str]
@@ -139,6 +142,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add(commands, "targets", "list what code can be made for")
     _add_explain(commands)
     _add_check_target(commands)
+    _add_new(commands)
     add_cache(commands, _add)
     add_bench(commands, _add, positive)
     add_searches(commands, _add)
@@ -227,6 +231,13 @@ def _add_explain(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_shapes(parser)
     _add_strategies(parser)
+
+
+def _add_new(commands: Any) -> None:
+    parser = _add(commands, "new", "write a small package with tests: a target, a pass or an operator")
+    parser.add_argument("kind", choices=("target", "pass", "operator"), help="what the package adds to Mirlo")
+    parser.add_argument("package", metavar="NAME", help="its name, also that of the folder: mydsp")
+    parser.add_argument("--into", metavar="DIR", default=".", help="the folder in which to write it (default: here)")
 
 
 def _add_check_target(commands: Any) -> None:

@@ -1,0 +1,64 @@
+"""`mirlo new`: packages whose tests pass, and which stay small."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import ENVIRONMENT
+
+from mirlo.tools.cli import main
+from mirlo.tools.new import KINDS, NewPackageError, write_package
+
+
+def statements(text: str) -> int:
+    """Return the lines of code of a module: no blank lines, comments or docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if (
+            isinstance(body, list)
+            and body
+            and isinstance(body[0], ast.Expr)
+            and isinstance(body[0].value, ast.Constant)
+        ):
+            body[0] = ast.Pass()
+    return sum(line.strip() not in ("", "pass") for line in ast.unparse(tree).splitlines())
+
+
+def definition(text: str, name: str) -> str:
+    node = next(n for n in ast.parse(text).body if getattr(n, "name", "") == name)
+    return ast.unparse(node)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_its_tests_pass(kind: str, tmp_path: Path) -> None:
+    assert main(["new", kind, "own_thing", "--into", str(tmp_path)]) == 0
+    folder = tmp_path / "own_thing"
+    environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(folder), ENVIRONMENT["PYTHONPATH"]])}
+    for command in (["pytest", "-q", "-p", "no:cacheprovider"], ["lit.main", "-v", "tests"]):
+        done = subprocess.run(
+            [sys.executable, "-m", *command], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_sizes() -> None:
+    """An operator takes 15 lines, a legalization 10, an intrinsic 5, a target 150 with its tests."""
+    target = KINDS["target"]("own")
+    assert statements(definition(KINDS["operator"]("own")["own.py"], "Own")) <= 15
+    assert statements(definition(target["own.py"], "matmul")) <= 10
+    assert statements(definition(target["own.py"], "rsqrt")) <= 5
+    assert sum(len(text.splitlines()) for text in target.values()) <= 150
+
+
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(NewPackageError, match="'My-Target' is no name for a package: expected small letters"):
+        write_package("target", "My-Target", tmp_path)
+    (tmp_path / "own").mkdir()
+    with pytest.raises(NewPackageError, match="own' exists already: choose another name"):
+        write_package("pass", "own", tmp_path)

@@ -1,0 +1,45 @@
+"""Files that all new packages have."""
+
+from __future__ import annotations
+
+_PROJECT = """[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "{name}"
+version = "0.1"
+dependencies = ["mirlo"]
+
+[project.optional-dependencies]
+test = ["filecheck", "lit", "pytest"]
+
+[project.entry-points."mirlo.{group}"]
+{name} = "{value}"
+
+[tool.setuptools]
+py-modules = ["{name}"]
+
+[tool.pytest.ini_options]
+pythonpath = ["."]
+testpaths = ["tests"]
+"""
+
+_LIT = """# ruff: noqa: F821 (lit defines `config`)
+from mirlo.testing import configure_lit
+
+configure_lit(config, __file__, plugin="{plugin}")
+"""
+
+
+def files(name: str, group: str, value: str, plugin: str = "") -> dict[str, str]:
+    """Return the project file and the configuration of lit; `plugin` is what %plugin loads."""
+    return {
+        "pyproject.toml": _PROJECT.format(name=name, group=group, value=value),
+        "tests/lit.cfg.py": _LIT.format(plugin=plugin or f"../{name}.py"),
+    }
+
+
+def class_name(name: str) -> str:
+    """Return `FastExp` for `fast_exp`."""
+    return "".join(part.capitalize() for part in name.split("_"))
