@@ -56,10 +56,12 @@ class Draw:
     kind: DType
     random: np.random.Generator
     tile: int = 1
-    """What sizes of drawn arrays are multiples of, except 1."""
+    """What sizes of drawn arrays are multiples of, except small ones."""
+    small: int = 1
+    """The largest size that stays as it is."""
 
     def _sizes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(size if size <= 1 else -(-size // self.tile) * self.tile for size in shape)
+        return tuple(size if size <= self.small else -(-size // self.tile) * self.tile for size in shape)
 
     @property
     def is_float(self) -> bool:
@@ -110,11 +112,11 @@ class CaseTable:
     def add(self, name: str, kinds: tuple[str, ...], maker: Maker) -> None:
         self.makers.setdefault(name, []).append((maker, kinds))
 
-    def tiled_cases(self, operator: str, kind: str, tile: int) -> list[OperatorCase]:
+    def tiled_cases(self, operator: str, kind: str, tile: int, small: int = 1) -> list[OperatorCase]:
         """Return the cases of an operator whose sizes can be multiples of a tile's."""
         found = []
         for maker, kinds in self.makers.get(operator, ()):
-            draw = Draw(dtype(kind), np.random.default_rng(tile), tile)
+            draw = Draw(dtype(kind), np.random.default_rng(tile), tile, small)
             with np.errstate(all="ignore"), contextlib.suppress(ValueError, IndexError):  # it has sizes of its own
                 found += [maker(draw)] if kind in kinds else []
         return found

@@ -11,29 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.lower.formats import FORMATS
-from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Attempt, Rule
+from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule
+from mirlo.tools.conformance.arguments import intrinsic_arguments, intrinsic_kinds
 from mirlo.tools.conformance.case import COLUMNS, TABLE, TOLERANCE, OperatorCase, wide
 from mirlo.tools.conformance.derived import derive_cases
 from mirlo.tools.conformance.errors import relative_error, ulp_errors
 from mirlo.tools.conformance.meanings import FLOAT, INTEGER, WIDE, wrapped
 from mirlo.tools.conformance.programs import ProgramOutcome, TestProgram, intrinsic_program, operator_program, run
-from mirlo.tools.conformance.samples import operands, sample
+from mirlo.tools.conformance.search import FoundCase, search
 
 OK, DECLINED, WRONG, FAILED = "ok", "declined", "wrong", "failed"
 
 NOT_COMPUTED = frozenset(f"relax.{name}" for name, op in OPS.items() if Trait.INTERFACE in op.TRAITS)
 """Operators that have no numbers of their own."""
 
-SAMPLES = 4096
-"""Arguments on which an intrinsic is tried."""
 LOW_PRECISION_ULP = 0.51
-INT_KINDS = ("i8", "i32", "i64")
 
 Tell = Callable[[int, int], None]
 """Hears how many programs are done, and how many there are."""
@@ -97,14 +94,16 @@ def check_target(target: str, only: Iterable[str] | None = None, tell: Tell | No
     reached = {rule for outcome in outcomes for rule in outcome.rules}
     declines = [attempt for outcome in outcomes for attempt in outcome.declines]
     for rule in [rule for rule in own if rule not in reached]:
-        for name, kind, judge, outcome in _search(rule, declines, target):
-            judges.append((name, kind, judge))
+        if rule in reached:
+            continue  # by a case that was found for another one
+        for case, outcome in search(rule, declines, target):
+            judges.append((case.name, case.kind, partial(_judge_found, case=case)))
             outcomes.append(outcome)
             reached |= outcome.rules
     found: dict[str, dict[str, list[SupportVerdict]]] = {name: {} for name in wanted}
     with np.errstate(all="ignore"):
         for (name, kind, judge), outcome in zip(judges, outcomes, strict=True):
-            found[name].setdefault(kind, []).append(judge(outcome))
+            found.setdefault(name, {}).setdefault(kind, []).append(judge(outcome))
     entries = [MatrixEntry(name, {kind: _worst(v) for kind, v in kinds.items()}) for name, kinds in found.items()]
     return Matrix(target, tuple(entries), tuple(rule for rule in own if rule not in reached))
 
@@ -116,33 +115,6 @@ def own_rules(target: str, names: Iterable[str], schedules: bool) -> list[Rule]:
     rules += [rule for rule in INTRINSIC if f"tir.{rule.subject}" in wanted or rule.subject in wanted]
     rules += list(SCHEDULE) if schedules else []
     return [rule for rule in rules if rule.target in listed]
-
-
-TILES = (4, 8, 16, 32, 64, 128)
-"""Multiples of sizes that are tried for a rule that declines all usual cases."""
-MAX_TILE = 256
-
-
-def _search(
-    rule: Rule, declines: Sequence[Attempt], target: str
-) -> Iterable[tuple[str, str, Callable[[ProgramOutcome], SupportVerdict], ProgramOutcome]]:
-    """Look for cases that a rule takes: sizes that are multiples of what its declines name, or of usual tiles."""
-    if rule.kind != "legalize":
-        return
-    facts = [value for attempt in declines if attempt.rule == rule for value in attempt.decline.facts.values()]
-    named = [value for value in facts if isinstance(value, int) and 1 < value <= MAX_TILE]
-    short = rule.subject.removeprefix("relax.")
-    found = False
-    for tile in dict.fromkeys([*named, *TILES]):
-        if found:
-            return
-        for kind in COLUMNS:
-            for case in TABLE.tiled_cases(short, kind, tile):
-                program = operator_program(short, case)
-                outcome = run([program], target, lambda done: None)[0]
-                if rule in outcome.rules:
-                    yield rule.subject, kind, partial(_judge, case=case), outcome
-                    found = True
 
 
 def _worst(verdicts: Sequence[SupportVerdict]) -> SupportVerdict:
@@ -184,6 +156,12 @@ def _judge(outcome: ProgramOutcome, case: OperatorCase) -> SupportVerdict:
     return SupportVerdict(OK, error=worst)
 
 
+def _judge_found(outcome: ProgramOutcome, case: FoundCase) -> SupportVerdict:
+    if case.case is not None:
+        return _judge(outcome, case.case)
+    return _judge_intrinsic(case.name.removeprefix("tir."), case.kind, case.program.arrays, outcome)
+
+
 def _name_of(array: np.ndarray) -> str:
     return {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}[array.dtype.name]
 
@@ -208,35 +186,6 @@ def _intrinsic_checks(name: str) -> Iterable[tuple[str, TestProgram, Callable[[P
         arrays = intrinsic_arguments(name, kind)
         program = intrinsic_program(name, arrays)
         yield kind, program, lambda outcome, a=arrays, k=kind: _judge_intrinsic(name, k, a, outcome)  # type: ignore[misc]
-
-
-def intrinsic_kinds(name: str) -> tuple[str, ...]:
-    """Return the element types on which an intrinsic is tried."""
-    return INT_KINDS if INTRINSICS[name].operands == "int" else tuple(FORMATS)
-
-
-def intrinsic_arguments(name: str, kind: str, count: int = SAMPLES) -> list[np.ndarray]:
-    """Return the arguments of an intrinsic, one array for each operand."""
-    row = INTRINSICS[name]
-    return _integers(kind, row.arity, name, count) if row.operands == "int" else _floats(name, kind, count)
-
-
-def _floats(name: str, kind: str, count: int) -> list[np.ndarray]:
-    near = FLOAT.get(name, FLOAT["atan"])
-    if name == "ldexp":
-        return [sample(kind, count, near), np.random.default_rng(4).integers(-60, 60, count).astype(np.int32)]
-    arity = INTRINSICS[name].arity
-    found = operands(kind, min(arity, 2), count, near)
-    return found if arity < 3 else [*found, sample(kind, count, near, seed=5)]
-
-
-def _integers(kind: str, arity: int, name: str, count: int) -> list[np.ndarray]:
-    element = dtype(kind).to_numpy()
-    info, random = np.iinfo(element), np.random.default_rng(3)
-    columns = [random.integers(info.min, info.max, count, dtype=element, endpoint=True) for _ in range(arity)]
-    if name in ("shl", "shru", "shrs", "fixed_mul"):
-        columns[-1] = random.integers(0, min(16 * element.itemsize - 1, info.max), count).astype(element)
-    return columns
 
 
 def _judge_intrinsic(name: str, kind: str, arrays: Sequence[np.ndarray], outcome: ProgramOutcome) -> SupportVerdict:

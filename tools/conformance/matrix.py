@@ -64,7 +64,12 @@ def markdown(matrix: Matrix) -> str:
         "",
         f"{totals(matrix)}.",
     ]
-    for title, entries in (("Operators", operators), ("Intrinsics", intrinsics)):
+    kernels = [entry for entry in matrix.entries if entry.name.startswith("kernel.")]
+    for title, entries in (
+        ("Operators", operators),
+        ("Intrinsics", intrinsics),
+        ("Kernels of several blocks", kernels),
+    ):
         if entries:
             lines += ["", f"## {title}", "", *_table(entries)]
     notes = [f"- {note}" for note in _notes(matrix)]

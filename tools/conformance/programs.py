@@ -10,10 +10,12 @@ import numpy as np
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import EXTRA_DIALECTS, make_context
+from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dtypes import dtype_of_numpy
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
+from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.tir.compute import PrimBuilder, call
 from mirlo.driver.build import build, load_compiled
 from mirlo.driver.compiler import Compiler
@@ -63,18 +65,25 @@ def operator_class(name: str) -> Any:
     return found[name]
 
 
-def operator_program(operator: str, case: OperatorCase) -> TestProgram:
-    """Return a program of one relax operator."""
+def operator_program(operator: str, case: OperatorCase, constants: bool = False) -> TestProgram:
+    """Return a program of one operator; with `constants`, all operands but the first are known when it is compiled."""
+    arrays = case.arrays[:1] if constants else case.arrays
 
     def emit(values: list[ir.Value]) -> list[Any]:
-        rest = iter(values)
+        known = [_constant(array) for array in case.arrays[len(arrays) :]]
+        rest = iter([*values, *known])
         given = [
             [next(rest) for _ in o] if isinstance(o, list) else None if o is None else next(rest) for o in case.operands
         ]
         made = operator_class(operator).make(*given, **case.attributes)
         return list(made) if isinstance(made, tuple) else [made]
 
-    return TestProgram(operator, case.arrays, emit)
+    return TestProgram(operator, arrays, emit)
+
+
+def _constant(array: np.ndarray) -> ir.Value:
+    kind = tensor_type(array)
+    return Constant.make(value=dense_attribute(array, kind), result_types=[kind])
 
 
 def intrinsic_program(name: str, arrays: Sequence[np.ndarray]) -> TestProgram:
