@@ -206,7 +206,9 @@ class Conversion:
         chosen = self._choices.get(operation)
         for rule in rules if chosen is None else preferring(rules, chosen):
             builder = LegalizeBuilder(op, operands, rewriter.ip, self.prims, _key(rule, operation), rule)
-            outcome = refusal or run_rule(rule, op, builder)
+            # What a rule makes without the builder stands here as well.
+            with rewriter.ip, operation.location:
+                outcome = refusal or run_rule(rule, op, builder)
             if isinstance(outcome, Decline):
                 if builder.created:
                     raise RuleError(

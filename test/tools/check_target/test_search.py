@@ -33,7 +33,7 @@ def own(subject: str, function: Any) -> Rule:
 
 def test_many_operands() -> None:
     def many(op: Any, b: Any) -> Any:
-        if len(op.xs) < 20:
+        if len(op.xs) < 12:
             return decline("few operands")
         half = len(op.xs) // 2
         parts = [OPS["concat"].make(list(xs), axis=op.axis) for xs in (op.xs[:half], op.xs[half:])]
