@@ -454,7 +454,7 @@ def _types(model: Any, rng: Any) -> None:
     values = [v for graph in _graphs(model) for v in (*graph.input, *graph.output)]
     if rng.random() < 0.3:
         values.append(model.graph.value_info.add(name=_pick(_names(model), rng)))
-    value, kind = _pick(values, rng), int(rng.integers(6))
+    value, kind = _pick(values or [model.graph.value_info.add()], rng), int(rng.integers(6))
     if kind == 0:
         value.type.tensor_type.elem_type = int(rng.integers(0, 26))
     elif kind == 1:
