@@ -6,11 +6,6 @@ REASONS = {
     "multimodal/Wav2Vec2ForCTC.dynamo": "attention with a mask that is expanded is not fused: its scores are stored",
     "trees/lightgbm_zipmap": "dictionaries of ZipMap are made in Python",
     "sklearn/SVC_poly": "dictionaries of ZipMap are made in Python",
-    "trees/": "a group of eight trees descends as long as its deepest one",
-    "sklearn/ExtraTrees": "a group of eight trees descends as long as its deepest one",
-    "sklearn/RandomForest": "a group of eight trees descends as long as its deepest one",
-    "sklearn/Bagging": "a group of eight trees descends as long as its deepest one",
-    "sklearn/GradientBoosting": "a group of eight trees descends as long as its deepest one",
 }
 """By the beginning of a model's name; the first that fits counts."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.core.attributes import Int
+from mirlo.dialects.core.attributes import Int, Str
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
@@ -17,6 +17,8 @@ from mirlo.dialects.relax.infer import (
 )
 
 MODES = ("<=", "<", ">=", ">", "==", "!=")
+NAN_BY_NODE = 16
+"""Added to the comparison that all nodes share, if NaN counts as true for some and as false for others."""
 
 
 class FindSorted(RelaxOp, name="find_sorted"):
@@ -33,10 +35,12 @@ class FindSorted(RelaxOp, name="find_sorted"):
         return x.with_dtype("i64")
 
 
-class TreeLeaves(RelaxOp, name="tree_leaves"):
-    """The leaf of each tree that each row of x [N, features] reaches: i64 [N, trees].
+class TreeEnsemble(RelaxOp, name="tree_ensemble"):
+    """What the leaves that a row of x [N, features] reaches in all trees add up to: [N, targets].
 
-    `mode` is the comparison of all nodes if they share one, else -1. Nodes and roots are i32 or i64.
+    `weights` [leaves, targets] holds the values of the leaves. `aggregate` combines them tree by tree, in the order of
+    `roots`; sums begin with 0 and are rounded after each tree. `mode` is the comparison of all nodes if they share one,
+    with 16 added if they differ in what NaN counts as, else -1. Nodes and roots are i32 or i64.
 
     Row i of nodes [nodes, 4] holds a feature, which is compared with thresholds[i], a comparison, the next node if
     it holds, and the next node otherwise. Comparisons are 0 to 5 for <=, <, >=, >, ==, !=; add 8 if NaN counts as
@@ -47,23 +51,39 @@ class TreeLeaves(RelaxOp, name="tree_leaves"):
     thresholds = operand()
     nodes = operand()
     roots = operand()
+    weights = operand()
     mode = Int(-1)
+    aggregate = Str("sum", choices=("sum", "min", "max"))
 
     @staticmethod
-    def infer(x: TensorType, thresholds: TensorType, nodes: TensorType, roots: TensorType, *, mode: int) -> TensorType:
+    def infer(
+        x: TensorType,
+        thresholds: TensorType,
+        nodes: TensorType,
+        roots: TensorType,
+        weights: TensorType,
+        *,
+        mode: int,
+        aggregate: str,
+    ) -> TensorType:
         require_kind(x, FLOAT, "operand")
         require_rank(x, 2, "operand")
         same_dtype("operand and thresholds", x, thresholds)
         require_rank(thresholds, 1, "thresholds")
         require_rank(nodes, 2, "nodes")
         require_rank(roots, 1, "roots")
+        require_kind(weights, FLOAT, "weights")
+        require_rank(weights, 2, "weights")
         for found, what in ((nodes, "nodes"), (roots, "roots")):
             require_kind(found, INTEGER, what)
             if found.dtype.name not in ("i32", "i64"):
                 raise OpError(f"{what} must be i32 or i64, got {found}")
         same_dtype("nodes and roots", nodes, roots)
-        if mode != -1 and (mode & ~8 not in range(len(MODES))):
+        if mode != -1 and (mode & ~8 & ~NAN_BY_NODE not in range(len(MODES))):
             raise OpError(f"mode must be -1, or how a node compares, got {mode}")
         require_equal_dims(nodes.shape[1], 4, f"the last dim of nodes {nodes} and what is said of a node")
         require_equal_dims(nodes.shape[0], thresholds.shape[0], f"the nodes of {nodes} and thresholds {thresholds}")
-        return x.with_shape((x.shape[0], roots.shape[0])).with_dtype("i64")
+        for tensor, what in ((nodes, "nodes"), (weights, "leaves")):
+            if tensor.shape[0] == 0:
+                raise OpError(f"there must be {what}, got {tensor}")
+        return x.with_shape((x.shape[0], weights.shape[1])).with_dtype(weights.dtype.name)

@@ -92,7 +92,24 @@ follows the majority:
 | `Pow` by a tensor of exponents, of -inf by 0.5 | inf | PyTorch, ONNX Runtime: inf |
 | `GRU`, `LSTM`, `RNN` of length 0 | no outputs; the last state is the initial one | ONNX Runtime: the same for `LSTM` and `RNN`, ends the process for `GRU`; reference: fails |
 | `ReduceMean` of no integers | 0 | ONNX Runtime: 0; reference: the smallest integer |
-| `ReduceMean` of no floats | NaN | reference, NumPy: NaN; ONNX Runtime: 0 |"""  # noqa: E501
+| `ReduceMean` of no floats | NaN | reference, NumPy: NaN; ONNX Runtime: 0 |
+
+Decision trees follow ONNX Runtime on one thread, bit for bit where it only adds:
+
+- A score begins with 0, the weights of the leaves are added tree by tree, and the base value follows. Scores and
+  comparisons are in f64 if the input is f64, else in f32.
+- Of several classes the first one with the largest score wins. A class for which a row reaches no weight wins only if
+  there are base values. A target for which a row reaches no weight is 0, without the base value.
+- If only one of two classes has weights, its score is compared with 0.5 if no weight is negative, else with 0. A score
+  on the threshold is for the first class. If both have weights, the score of the second class is compared with 0, and
+  integer labels are 1 and 0. The label of a single class is 1 or 0, for a score above 0 or not.
+- If there are two base values for two classes and a row reaches a weight for the second, the scores are -s and s, where s
+  is the sum of the first class and the second base value.
+- The scores of a single target or class are transformed by PROBIT only. SOFTMAX_ZERO of zeros is NaN.
+
+Differences: where a row reaches no weight for any of three classes or more, ONNX Runtime stops and Mirlo gives the
+first; `post_transform` 1 and 2 of `TreeEnsemble` are SOFTMAX and LOGISTIC as in the standard, and the reverse in ONNX
+Runtime; a second score that ONNX Runtime leaves unwritten is 0."""  # noqa: E501
 
 
 def reference() -> str:

@@ -113,10 +113,11 @@ def _argsort_rows(draw: Draw) -> OperatorCase:
     return case(x, expected=np.lexsort(wide(x).T[::-1]))
 
 
-@operator("tree_leaves", kinds=("f32", "f64"))
-def _tree_leaves(draw: Draw) -> OperatorCase:
+@operator("tree_ensemble", kinds=("f32", "f64"))
+def _tree_ensemble(draw: Draw) -> OperatorCase:
     """Return two trees: x0 <= 0 and then x1 > 1, and a single leaf."""
     x, thresholds = draw.array(20, 2), np.array([0, 1], draw.kind.to_numpy())
     nodes, roots = np.array([[0, 0, 1, -1], [1, 3, -2, -3]]), np.array([0, -4])
     first = np.where(x[:, 0] > 0, 0, np.where(x[:, 1] > 1, 1, 2))
-    return case(x, thresholds, nodes, roots, expected=np.stack([first, np.full(20, 3)], 1))
+    weights = draw.array(4, 3)
+    return case(x, thresholds, nodes, roots, weights, expected=wide(weights)[first] + wide(weights)[3])

@@ -17,7 +17,6 @@ PROBIT_A, PROBIT_B = 0.147, 2 / (np.pi * 0.147)
 
 def transformed(node: Node, scores: Any, transform: str) -> Any:
     """Transform the scores [N, targets]."""
-    kind = type_of(scores)
     if transform == "NONE":
         return scores
     if transform == "SOFTMAX":
@@ -25,11 +24,20 @@ def transformed(node: Node, scores: Any, transform: str) -> Any:
     if transform == "LOGISTIC":
         return node.emit("sigmoid", scores)
     if transform == "SOFTMAX_ZERO":
-        # Scores of zero are left out, and stay.
-        is_zero = node.emit("equal", scores, node.constant(0, kind))
-        made = node.emit("softmax", node.emit("where", is_zero, node.constant(-np.inf, kind), scores), axis=-1)
-        return node.emit("where", is_zero, scores, made)
+        return _softmax_zero(node, scores)
     return _probit(node, scores)
+
+
+def _softmax_zero(node: Node, scores: Any) -> Any:
+    """Return the softmax of the scores that are not 0; where all are 0, there is none: NaN, as in ONNX Runtime."""
+    kind = type_of(scores)
+    largest = node.emit("reduce_max", scores, axes=[-1], keepdims=True)
+    is_zero = node.emit("less_equal", node.emit("abs", scores), node.constant(1e-7, kind))
+    powers = node.emit("exp", node.emit("subtract", scores, largest))
+    zero = node.constant(0, kind)
+    total = node.emit("reduce_sum", node.emit("where", is_zero, zero, powers), axes=[-1], keepdims=True)
+    kept = node.emit("multiply", scores, node.emit("exp", node.emit("negative", largest)))
+    return node.emit("divide", node.emit("where", is_zero, kept, powers), total)
 
 
 def _probit(node: Node, scores: Any) -> Any:

@@ -2,41 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.ml import DOMAIN
-from mirlo.frontends.onnx.ops.ml_scores import classified, transformed
+from mirlo.frontends.onnx.ops.ml_scores import transformed
 from mirlo.frontends.onnx.registry import converter
 
 MODES = {"BRANCH_LEQ": 0, "BRANCH_LT": 1, "BRANCH_GTE": 2, "BRANCH_GT": 3, "BRANCH_EQ": 4, "BRANCH_NEQ": 5}
 LEAF, MEMBER = "LEAF", 6
-_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 MISSING = 8
 
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees as `relax.tree_leaves` wants them, and what each leaf adds to each target."""
+    """Trees as `relax.tree_ensemble` reads them."""
 
     thresholds: np.ndarray
     nodes: np.ndarray
     roots: np.ndarray
     weights: np.ndarray
-    """[leaves, targets]; NaN where a leaf says nothing of a target."""
+    """[leaves, targets]: what each leaf adds to each target."""
+    votes: np.ndarray
+    """[leaves, targets]: whether a leaf has a weight for a target."""
+    always: np.ndarray
+    """[targets]: whether each row reaches a weight for the target, whatever its features are."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each row reaches weights for all targets."""
+        return bool(self.always.all())
+
+    def of_target(self, target: int) -> Forest:
+        """Return the trees with the weights of one target only."""
+        only = slice(target, target + 1)
+        return replace(self, weights=self.weights[:, only], votes=self.votes[:, only], always=self.always[only])
 
 
 @converter("TreeEnsemble", domain=DOMAIN, since=5)
 def tree_ensemble(node: Node) -> Any:
     forest = _forest(node)
-    scores = _scores(node, forest, _AGGREGATES[_enum(node, "aggregate_function", 1, 4)], None)
-    return transformed(node, scores, _TRANSFORMS[_enum(node, "post_transform", 0, 5)])
+    scores = _aggregated(node, forest, _AGGREGATES[_enum(node, "aggregate_function", 1, 4)], None)
+    return _regressed(node, scores, TRANSFORMS[_enum(node, "post_transform", 0, 5)])
 
 
 def _enum(node: Node, name: str, default: int, count: int) -> int:
@@ -64,19 +80,26 @@ def _forest(node: Node) -> Forest:
     # A tree of nothing but a leaf is a node whose sides are that leaf.
     leaf_weights, targets = node.tensor_attribute("leaf_weights").reshape(-1), node.attr.ints("leaf_targetids")
     _same_length(len(targets), leaf_weights=leaf_weights)
-    count = node.attr.int("n_targets")
-    if count < 1:
-        raise NodeError(f"attribute 'n_targets' must be at least 1, got {count}")
-    weights = np.full((len(targets), count), np.nan, leaf_weights.dtype)
-    _require_range("leaf_targetids", targets, weights.shape[1])
+    count = _target_count(node)
+    _require_range("leaf_targetids", targets, count)
+    weights = np.zeros((len(targets), count), leaf_weights.dtype)
     weights[np.arange(len(targets)), targets] = leaf_weights
+    votes = np.zeros(weights.shape, bool)
+    votes[np.arange(len(targets)), targets] = True
     table = np.stack([features, modes + MISSING * (missing != 0), *sides], 1)
     if (modes == MEMBER).any():
         members = node.tensor_attribute("membership_values").reshape(-1)
         table, splits = _without_members(table, splits, members)
     else:
         node.attr.ignore("membership_values")
-    return _checked(Forest(splits, table, roots, weights))
+    return _checked(splits, table, roots, weights, votes)
+
+
+def _target_count(node: Node) -> int:
+    count = node.attr.int("n_targets")
+    if count < 1:
+        raise NodeError(f"attribute 'n_targets' must be at least 1, got {count}")
+    return count
 
 
 def _without_members(table: np.ndarray, splits: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -108,10 +131,12 @@ def _without_members(table: np.ndarray, splits: np.ndarray, members: np.ndarray)
     return np.array(rows, np.int64), np.array(bounds, splits.dtype)
 
 
-def _checked(forest: Forest) -> Forest:
+def _checked(
+    thresholds: np.ndarray, nodes: np.ndarray, roots: np.ndarray, weights: np.ndarray, votes: np.ndarray
+) -> Forest:
     """Refuse trees that lead out of the tables, or in circles: the compiled code follows them blindly."""
-    nodes, count, leaves = forest.nodes, len(forest.nodes), len(forest.weights)
-    targets = np.concatenate([nodes[:, 2:].reshape(-1), forest.roots])
+    count, leaves = len(nodes), len(weights)
+    targets = np.concatenate([nodes[:, 2:].reshape(-1), roots])
     if ((targets >= count) | (targets < -leaves)).any():
         raise NodeError(f"the trees name nodes or leaves that do not exist: there are {count} and {leaves}")
     if (nodes[:, 0] < 0).any() or not (nodes[:, 1] & 7 <= 5).all():
@@ -127,33 +152,64 @@ def _checked(forest: Forest) -> Forest:
                     ready.append(following)
     if seen < count:
         raise NodeError("the trees have a cycle: a branch leads back to one of its ancestors")
-    return forest
+    # Whether all leaves below a node have a weight: nodes first, then leaves from the last to the first, as indices
+    # below zero count.
+    below = np.concatenate([np.zeros((count, votes.shape[1]), bool), votes[::-1]])
+    for at in reversed(ready):
+        below[at] = below[nodes[at, 2]] & below[nodes[at, 3]]
+    return Forest(thresholds, nodes, roots, weights, votes, below[roots].any(axis=0))
 
 
-def _scores(node: Node, forest: Forest, aggregate: str, base: np.ndarray | None) -> Any:
+def tree_scores(node: Node, forest: Forest, aggregate: str, needs_votes: bool = True) -> tuple[Any, Any]:
+    """Return the scores of each row and target; and whether it reached a weight, None where each row does.
+
+    Without `needs_votes`, it is None too.
+    """
     x = node.type(0)
-    is_double = forest.thresholds.dtype == np.float64
-    wanted, thresholds = "f64" if is_double else "f32", forest.thresholds
-    if x.dtype.name == "f16" and thresholds.dtype == np.float16:
+    wanted = "f64" if x.dtype.name == "f64" or forest.thresholds.dtype == np.float64 else "f32"
+    if x.dtype.name == "f16" and forest.thresholds.dtype == np.float16:
         wanted = "f16"
-    elif not is_double:
-        thresholds = thresholds.astype(np.float32)
+    numbers = np.float64 if wanted == "f64" or forest.weights.dtype == np.float64 else np.float32
+    kind = "f64" if numbers is np.float64 else "f32"
     data = node[0] if x.dtype.name == wanted else node.emit("cast", node[0], dtype=wanted)
-    nodes, thresholds, roots = _breadth_first(forest.nodes, thresholds, forest.roots)
-    kinds = np.unique(nodes[:, 1])
-    table = [node.constant(array) for array in (thresholds, nodes, roots)]
-    leaves = node.emit("tree_leaves", data, *table, mode=int(kinds[0]) if len(kinds) == 1 else -1)
-    silent = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
-    weights = np.where(np.isnan(forest.weights), silent, forest.weights).astype(forest.weights.dtype)
-    found = node.emit("gather", node.constant(weights), leaves, axis=0)
-    name = {"SUM": "reduce_sum", "AVERAGE": "reduce_mean", "MIN": "reduce_min", "MAX": "reduce_max"}[aggregate]
-    scores = node.emit(name, found, axes=[1])
-    if silent:
-        is_silent = node.emit("isinf", scores)
-        scores = node.emit("where", is_silent, node.constant(0, weights.dtype.name.replace("float", "f")), scores)
+    nodes, thresholds, roots = _breadth_first(forest.nodes, forest.thresholds, forest.roots)
+    modes = set(nodes[:, 1].tolist())
+    shared = {mode & ~MISSING for mode in modes}
+    mode = -1 if len(shared) > 1 else modes.pop() if len(modes) == 1 else shared.pop() + NAN_BY_NODE
+    nothing = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
+    weights = np.where(forest.votes, forest.weights, nothing).astype(numbers)
+    count, has_votes = weights.shape[1], needs_votes and not forest.is_complete
+    if has_votes:
+        # As many columns again say which scores there are: sums and largest values of 1, or least ones of -1.
+        weights = np.concatenate([weights, forest.votes * numbers(-1 if aggregate == "MIN" else 1)], axis=1)
+    found = node.emit(
+        "tree_ensemble", data, node.constant(thresholds, wanted), node.constant(nodes), node.constant(roots),
+        node.constant(weights, kind), mode=mode,
+        aggregate={"MIN": "min", "MAX": "max"}.get(aggregate, "sum"),
+    )  # fmt: skip
+    if not has_votes:
+        return found, None
+    counts = columns(node, found, count, 2 * count)
+    name = "less" if aggregate == "MIN" else "greater"
+    return columns(node, found, 0, count), node.emit(name, counts, node.constant(0, kind))
+
+
+def columns(node: Node, values: Any, begin: int, end: int) -> Any:
+    """Return some of the columns of values [N, columns]."""
+    if (begin, end) == (0, type_of(values).shape[1]):
+        return values
+    return node.emit("strided_slice", values, axes=[1], begin=[begin], end=[end], strides=[1])
+
+
+def _aggregated(node: Node, forest: Forest, aggregate: str, base: np.ndarray | None) -> Any:
+    """Return the scores of all targets with the base values; 0 without them where a row reaches no weight."""
+    scores, is_voted = tree_scores(node, forest, aggregate, needs_votes=aggregate in ("MIN", "MAX") or base is not None)
+    kind = type_of(scores)
+    if aggregate == "AVERAGE":
+        scores = node.emit("divide", scores, node.constant(max(len(forest.roots), 1), kind))
     if base is not None:
-        scores = node.emit("add", scores, node.constant(base.astype(weights.dtype)))
-    return scores
+        scores = node.emit("add", scores, node.constant(base, kind.dtype.name))
+    return scores if is_voted is None else node.emit("where", is_voted, scores, node.constant(0, kind))
 
 
 def _breadth_first(
@@ -181,38 +237,24 @@ def _breadth_first(
     return kept.astype(kind), thresholds[order], first.astype(kind)
 
 
+def _regressed(node: Node, scores: Any, transform: str) -> Any:
+    """Transform scores as ONNX Runtime does: of a single target, PROBIT is the only transform."""
+    return transformed(node, scores, transform if type_of(scores).shape[1] > 1 or transform == "PROBIT" else "NONE")
+
+
 # The operators before version 5, which list leaves among the nodes.
 
 
 @converter("TreeEnsembleRegressor", domain=DOMAIN)
 def tree_ensemble_regressor(node: Node) -> Any:
-    count = node.attr.int("n_targets")
-    forest = _old_forest(node, "target", count)
+    count = _target_count(node)
     aggregate = node.attr.choice("aggregate_function", "SUM", _AGGREGATES)
-    scores = _scores(node, forest, aggregate, _base(node, count))
-    made = transformed(node, scores, node.attr.choice("post_transform", "NONE", _TRANSFORMS))
-    return node.emit("cast", made, dtype="f32")
+    scores = _aggregated(node, old_forest(node, "target", count, aggregate), aggregate, base_values(node, count))
+    scores = node.emit("cast", scores, dtype="f32")
+    return _regressed(node, scores, node.attr.choice("post_transform", "NONE", TRANSFORMS))
 
 
-@converter("TreeEnsembleClassifier", domain=DOMAIN)
-def tree_ensemble_classifier(node: Node) -> Any:
-    words, numbers = node.attr.strs("classlabels_strings", None), node.attr.ints("classlabels_int64s", None)
-    labels = words or numbers
-    if not labels:
-        raise NodeError("attribute 'classlabels_strings' or 'classlabels_int64s' must be given")
-    voted = set(node.attr.ints("class_ids"))
-    forest = _old_forest(node, "class", len(labels))
-    is_single = len(labels) == 2 and len(voted) == 1
-    if is_single:
-        forest = Forest(forest.thresholds, forest.nodes, forest.roots, forest.weights[:, list(voted)])
-    base = _base(node, None)
-    scores = _scores(node, forest, "SUM", base)
-    is_positive = bool((np.nan_to_num(forest.weights) >= 0).all())
-    transform = node.attr.choice("post_transform", "NONE", _TRANSFORMS)
-    return classified(node, node.emit("cast", scores, dtype="f32"), labels, transform, 0.5 if is_positive else 0.0)
-
-
-def _base(node: Node, count: int | None) -> np.ndarray | None:
+def base_values(node: Node, count: int | None) -> np.ndarray | None:
     if "base_values_as_tensor" in node.attr:
         found = node.tensor_attribute("base_values_as_tensor").reshape(-1)
     else:
@@ -224,17 +266,18 @@ def _base(node: Node, count: int | None) -> np.ndarray | None:
     return found
 
 
-def _numbers(node: Node, name: str) -> np.ndarray:
+def numbers_of(node: Node, name: str) -> np.ndarray:
     if f"{name}_as_tensor" in node.attr:
         return node.tensor_attribute(f"{name}_as_tensor").reshape(-1)
     return np.array(node.attr.floats(name), np.float32)
 
 
-def _old_forest(node: Node, kind: str, count: int) -> Forest:
+def old_forest(node: Node, kind: str, count: int, aggregate: str) -> Forest:
+    """Read the trees of an operator that lists leaves among the nodes."""
     node.attr.ignore("nodes_hitrates", "nodes_hitrates_as_tensor")
     trees, ids = node.attr.ints("nodes_treeids"), node.attr.ints("nodes_nodeids")
     features, modes = node.attr.ints("nodes_featureids"), node.attr.strs("nodes_modes")
-    values = _numbers(node, "nodes_values")
+    values = numbers_of(node, "nodes_values")
     missing = node.attr.ints("nodes_missing_value_tracks_true", None) or [0] * len(ids)
     yes, no = node.attr.ints("nodes_truenodeids"), node.attr.ints("nodes_falsenodeids")
     _same_length(
@@ -262,28 +305,38 @@ def _old_forest(node: Node, kind: str, count: int) -> Forest:
         if not is_leaf[i]
     ]
     thresholds = values[[i for i in range(len(ids)) if not is_leaf[i]]]
-    weights = _votes(node, kind, count, leaves, at)
+    weights, votes = _votes(node, kind, count, leaves, at, aggregate)
+    if count == 1:
+        # As in ONNX Runtime, where a leaf without a weight counts as what the list of thresholds has for it.
+        given = np.array([values[i] for i in range(len(ids)) if is_leaf[i]] or [0], weights.dtype)
+        weights, votes = np.where(votes, weights, given[:, None]), np.ones(votes.shape, bool)
     first = {tree: at(tree, name) for tree, name in reversed(list(zip(trees, ids, strict=True)))}
     roots = np.array([first[tree] for tree in dict.fromkeys(trees)], np.int64)
     table = np.array(rows, np.int64).reshape(-1, 4)
     if not len(table):  # nothing but leaves
         table, thresholds = np.array([[0, 0, -1, -1]], np.int64), np.zeros(1, values.dtype)
-    return _checked(Forest(thresholds, table, roots, weights))
+    return _checked(thresholds, table, roots, weights, votes)
 
 
-def _votes(node: Node, kind: str, count: int, leaves: int, at: Any) -> np.ndarray:
+def _votes(
+    node: Node, kind: str, count: int, leaves: int, at: Callable[[int, int], int], aggregate: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weights of leaves [leaves, targets], and which of them are given."""
     trees, ids, targets = (node.attr.ints(f"{kind}_{name}") for name in ("treeids", "nodeids", "ids"))
-    given = _numbers(node, f"{kind}_weights")
+    given = numbers_of(node, f"{kind}_weights")
     _same_length(len(ids), **{f"{kind}_treeids": trees, f"{kind}_ids": targets, f"{kind}_weights": given})
     _require_range(f"{kind}_ids", targets, count)
-    weights = np.full((max(leaves, 1), count), np.nan, given.dtype)
+    weights, votes = np.zeros((max(leaves, 1), count), given.dtype), np.zeros((max(leaves, 1), count), bool)
+    combine = {"MIN": min, "MAX": max}.get(aggregate, operator.add)
     for tree, name, target, weight in zip(trees, ids, targets, given, strict=True):
-        place = at(tree, name)
-        if place >= 0:
-            raise NodeError(f"attribute '{kind}_nodeids' names node {name} of tree {tree}, which is no leaf")
-        known = weights[-1 - place, target]
-        weights[-1 - place, target] = weight if np.isnan(known) else known + weight
-    return weights
+        leaf = -1 - at(tree, name)
+        if leaf < 0:  # old converters give inner nodes weights, which no row reaches
+            continue
+        if not votes[leaf, target]:
+            weights[leaf, target], votes[leaf, target] = weight, True
+        elif count > 1:  # of a single target, ONNX Runtime reads the first weight
+            weights[leaf, target] = combine(weights[leaf, target], weight)
+    return weights, votes
 
 
 def _same_length(count: int, **given: Any) -> None:

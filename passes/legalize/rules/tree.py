@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, TensorExpr, Variable, clamp, constant, select
-from mirlo.passes.legalize.helpers import shape_of
+from mirlo.dialects.relax.tree import NAN_BY_NODE
+from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, TensorExpr, Variable, clamp, constant, minimum, select
+from mirlo.passes.legalize.helpers import shape_of, tensor_type
 from mirlo.passes.rules import legalize
 
 
@@ -43,33 +45,85 @@ def _not_larger(a: Expr, b: Expr) -> Expr:
     return (a <= b) | b.differs(b) if a.dtype.is_float else a <= b
 
 
-@legalize("relax.tree_leaves")
-def tree_leaves(op: ir.OpView, b: Any) -> ir.Value:
-    rows, trees = shape_of(op.output)
-    features = shape_of(op.x)[1]
+@legalize("relax.tree_ensemble")
+def tree_ensemble(op: ir.OpView, b: Any) -> ir.Value:
+    rows, targets = shape_of(op.output)
 
-    def body(loops: LoopBuilder, x: Any, thresholds: Any, nodes: Any, roots: Any, output: Any) -> None:
-        for row, tree in loops.nest((rows, trees), parallel=True):
-            at = loops.variable(roots[tree].cast("i64"), "i64")
-            for _ in loops.while_(partial(_is_inner, at)):
-                node = loops.let(at.get().cast(INDEX))
-                value = loops.let(x[row, clamp(nodes[node, 0].cast(INDEX), 0, D.maximum(features - 1, 0))])
-                holds = loops.let(compared(value, loops.let(thresholds[node]), loops.let(nodes[node, 1]), op.mode))
-                at.set(select(holds, nodes[node, 2], nodes[node, 3]).cast("i64"))
-            output[row, tree] = constant(-1, "i64") - at.get()
+    def body(loops: LoopBuilder, x: Any, thresholds: Any, nodes: Any, roots: Any, weights: Any, output: Any) -> None:
+        table = NodeTable(loops, x, thresholds, nodes, op.mode)
+        for (row,) in loops.nest((rows,), parallel=True):
+            for (target,) in loops.nest((targets,)):
+                output[row, target] = first_score(op)
+            for tree in loops.range(shape_of(op.roots)[0]):
+                at = loops.variable(roots[tree], roots.dtype)
+                for _ in loops.while_(partial(_is_inner, at)):
+                    at.set(table.next_node(row, loops.let(at.get())))
+                leaf = loops.let(leaf_index(at.get(), weights.shape[0]))
+                for (target,) in loops.nest((targets,)):
+                    output[row, target] = with_tree(op, output[row, target], weights[leaf, target])
 
-    return b.call_loops(body, op.x, op.thresholds, op.nodes, op.roots)
+    return b.call_loops(body, op.x, op.thresholds, op.nodes, op.roots, op.weights)
 
 
 def _is_inner(at: Variable) -> Expr:
     return at.get() >= 0
 
 
+def first_score(op: ir.OpView) -> Expr:
+    """Return the score of a row before its first tree."""
+    kind = tensor_type(op.weights).dtype
+    return constant({"sum": 0.0, "min": float("inf"), "max": float("-inf")}[op.aggregate], kind)
+
+
+def with_tree(op: ir.OpView, score: Expr, weight: Expr) -> Expr:
+    """Return a score with the value of a tree's leaf: of equal ones, the earlier one."""
+    if op.aggregate == "sum":
+        return score + weight
+    return select(weight < score if op.aggregate == "min" else weight > score, weight, score)
+
+
+def leaf_index(at: Expr, leaves: D.Dim) -> Expr:
+    """Return the leaf of a node that is negative; no index leads out of the weights."""
+    return bounded(constant(-1, at.dtype) - at, leaves)
+
+
+def bounded(index: Expr, size: D.Dim) -> Expr:
+    """Return an index that does not lead out of a table, whatever nodes hold."""
+    if isinstance(size, int) and 0 < size < 1 << 31:
+        unsigned = index.bitcast(f"u{index.dtype.bits}")
+        return minimum(unsigned, constant(size - 1, unsigned.dtype)).cast(INDEX)
+    return clamp(index.cast(INDEX), 0, D.maximum(size - 1, 0))
+
+
+@dataclass(frozen=True)
+class NodeTable:
+    """The buffers of the nodes of trees, and how to go from one node to the next."""
+
+    loops: LoopBuilder
+    x: Any
+    thresholds: Any
+    nodes: Any
+    mode: int
+
+    def next_node(self, row: Expr, at: Expr) -> Expr:
+        """Return the node after an inner one; any node after a leaf."""
+        loops, nodes = self.loops, self.nodes
+        node = loops.let(bounded(at, nodes.shape[0]))
+        value = loops.let(self.x[row, bounded(nodes[node, 0], self.x.shape[1])])
+        is_shared = self.mode >= 0 and not self.mode & NAN_BY_NODE
+        how = constant(self.mode, nodes.dtype) if is_shared else loops.let(nodes[node, 1])
+        holds = compared(value, loops.let(self.thresholds[node]), how, self.mode)
+        # One load from a computed place: LLVM makes branches of a choice between two, which rows mispredict.
+        return nodes[node, constant(3, INDEX) - holds.cast(INDEX)]
+
+
 def compared(value: Expr, bound: Expr, how: Expr, mode: int) -> Expr:
-    """Return whether a node's comparison holds: `mode` if all nodes share one, or `how` if `mode` is -1."""
+    """Return whether a node's comparison holds: `mode` as `relax.tree_ensemble` defines it, `how` is the node's."""
     tests = [value <= bound, value < bound, value >= bound, value > bound, value.equals(bound), value.differs(bound)]
     if mode >= 0:
         found = tests[mode & 7]
+        if mode & NAN_BY_NODE:
+            return found | (value.differs(value) & (how & 8).equals(8))
         return found | value.differs(value) if mode & 8 else found
     kind = how & 7
     found = tests[0]

@@ -3,58 +3,96 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core import dims as D
-from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, Variable, clamp, constant, select
-from mirlo.passes.legalize.helpers import shape_of
-from mirlo.passes.legalize.rules.tree import compared
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, Variable, constant, select
+from mirlo.passes.legalize.rules.tree import NodeTable, first_score, leaf_index, with_tree
 from mirlo.passes.rules import legalize
 
-INTERLEAVED_TREES = 8
-"""Trees that a row descends at the same time: their node indices fit the 16 registers of x86-64."""
+LANES = 8
+"""Trees, or rows, that are descended at the same time: their node indices fit the 16 registers of x86-64."""
 
 
-@legalize("relax.tree_leaves", target="llvm", name="interleaved")
-def tree_leaves(op: ir.OpView, b: Any) -> ir.Value:
-    """Descend several trees of a row, all by one level in each iteration, until the last one is at a leaf."""
-    rows, trees = shape_of(op.output)
-    features, mode = shape_of(op.x)[1], op.mode
-    whole = trees // INTERLEAVED_TREES * INTERLEAVED_TREES if isinstance(trees, int) else 0
+@legalize("relax.tree_ensemble", target="llvm", name="interleaved")
+def tree_ensemble(op: ir.OpView, b: Any) -> ir.Value:
+    """Descend several trees of a row, all by one level in each iteration, until the last one is at a leaf.
 
-    def body(loops: LoopBuilder, x: Any, thresholds: Any, nodes: Any, roots: Any, output: Any) -> None:
-        index = nodes.dtype.name
+    Of few trees, descend each one for several rows.
+    """
 
-        def step(row: Expr, at: Expr) -> Expr:
-            node = loops.let(clamp(at, 0, D.maximum(shape_of(op.nodes)[0] - 1, 0)).cast(INDEX))
-            value = loops.let(x[row, clamp(nodes[node, 0].cast(INDEX), 0, D.maximum(features - 1, 0))])
-            how = constant(mode, index) if mode >= 0 else loops.let(nodes[node, 1])
-            holds = compared(value, loops.let(thresholds[node]), how, mode)
-            # One load from a computed place: LLVM makes branches of a choice between two, which rows mispredict.
-            return nodes[node, constant(3, INDEX) - holds.cast(INDEX)]
+    def body(loops: LoopBuilder, *buffers: Any) -> None:
+        kernel = _Kernel(op, loops, *buffers)
+        (rows, _), (trees,) = kernel.output.shape, kernel.roots.shape
+        if isinstance(trees, int) and trees < LANES:
+            kernel.add_groups_of_rows(rows, trees)
+        else:
+            for (row,) in loops.nest((rows,), parallel=True):
+                kernel.add_row(row, trees)
 
-        def descend(row: Expr, first: Sequence[Expr]) -> None:
-            if not first:
-                return
-            lanes = [loops.variable(roots[tree], index) for tree in first]
-            for _ in loops.while_(lambda: _any_inner(lanes)):
-                for lane in lanes:
-                    at = loops.let(lane.get())
-                    lane.set(select(at >= 0, step(row, at), at) if len(lanes) > 1 else step(row, at))
-            for tree, lane in zip(first, lanes, strict=True):
-                output[row, tree] = (constant(-1, index) - lane.get()).cast("i64")
+    return b.call_loops(body, op.x, op.thresholds, op.nodes, op.roots, op.weights)
 
-        for (row,) in loops.nest((rows,), parallel=True):
-            for start in loops.range(0, whole, INTERLEAVED_TREES) if whole else ():
-                descend(row, [loops.let(start + lane) for lane in range(INTERLEAVED_TREES)])
-            if isinstance(trees, int):
-                descend(row, [constant(tree, INDEX) for tree in range(whole, trees)])
-            else:
-                for tree in loops.range(trees):
-                    descend(row, [tree])
 
-    return b.call_loops(body, op.x, op.thresholds, op.nodes, op.roots)
+@dataclass(frozen=True)
+class _Kernel:
+    """The loops of an ensemble."""
+
+    op: ir.OpView
+    loops: LoopBuilder
+    x: Any
+    thresholds: Any
+    nodes: Any
+    roots: Any
+    weights: Any
+    output: Any
+
+    def add_groups_of_rows(self, rows: Dim, trees: int) -> None:
+        """Compute all rows, each tree for several rows at a time."""
+        loops, groups = self.loops, rows // LANES
+        for (group,) in loops.nest((groups,), parallel=True):
+            several = [loops.let(group * LANES + lane) for lane in range(LANES)]
+            for row in several:
+                self.start(row)
+            for tree in loops.range(trees):
+                self.descend([(row, tree) for row in several])
+        for row in loops.range(groups * LANES, rows):
+            self.add_row(row, trees)
+
+    def add_row(self, row: Expr, trees: Dim) -> None:
+        """Compute a row, several trees at a time."""
+        loops = self.loops
+        self.start(row)
+        if not isinstance(trees, int):
+            for tree in loops.range(trees):
+                self.descend([(row, tree)])
+            return
+        whole = trees // LANES * LANES
+        for first in loops.range(0, whole, LANES) if whole else ():
+            self.descend([(row, loops.let(first + lane)) for lane in range(LANES)])
+        if whole < trees:
+            self.descend([(row, constant(tree, INDEX)) for tree in range(whole, trees)])
+
+    def start(self, row: Expr) -> None:
+        """Set the scores of a row to those before its first tree."""
+        for (target,) in self.loops.nest(self.output.shape[1:]):
+            self.output[row, target] = first_score(self.op)
+
+    def descend(self, places: Sequence[tuple[Expr, Expr]]) -> None:
+        """Add trees to rows, in this order."""
+        loops, output = self.loops, self.output
+        table = NodeTable(loops, self.x, self.thresholds, self.nodes, self.op.mode)
+        lanes = [loops.variable(self.roots[tree], self.roots.dtype) for _, tree in places]
+        for _ in loops.while_(lambda: _any_inner(lanes)):
+            for (row, _), lane in zip(places, lanes, strict=True):
+                at = loops.let(lane.get())
+                following = table.next_node(row, at)
+                lane.set(select(at >= 0, following, at) if len(lanes) > 1 else following)
+        leaves = [loops.let(leaf_index(lane.get(), self.weights.shape[0])) for lane in lanes]
+        for (target,) in loops.nest(output.shape[1:]):
+            for (row, _), leaf in zip(places, leaves, strict=True):
+                output[row, target] = with_tree(self.op, output[row, target], self.weights[leaf, target])
 
 
 def _any_inner(lanes: Sequence[Variable]) -> Expr:

@@ -1,15 +1,18 @@
 // RUN: mirlo-opt %s --legalize=target=llvm | FileCheck %s
 
-// The next node is one load, whose column the comparison gives: LLVM makes branches of a choice between two loads.
-// CHECK-LABEL:   func.func private @tree_leaves
+// The next node is one load, whose column the comparison gives: LLVM makes branches of a choice between two loads. Trees
+// are added in order.
+// CHECK-LABEL:   func.func private @tree_ensemble
 // CHECK-COUNT-8: memref.alloca
 // CHECK:         scf.while
+// CHECK:         %[[NODE:.*]] = arith.minui
 // CHECK:         %[[HOLDS:.*]] = arith.cmpf ole
 // CHECK-NEXT:    %[[ONE:.*]] = arith.index_castui %[[HOLDS]] : i1 to index
 // CHECK-NEXT:    %[[COLUMN:.*]] = arith.subi %{{.*}}, %[[ONE]] : index
 // CHECK-NEXT:    %[[NEXT:.*]] = memref.load %arg2[%{{.*}}, %[[COLUMN]]]
 // CHECK:         arith.select %{{.*}}, %[[NEXT]], %{{.*}} : i64
-func.func @tree(%x: tensor<8x3xf32>, %t: tensor<4xf32>, %nodes: tensor<4x4xi64>, %roots: tensor<8xi64>) -> tensor<8x8xi64> {
-  %0 = "relax.tree_leaves"(%x, %t, %nodes, %roots) {mode = 0 : i64} : (tensor<8x3xf32>, tensor<4xf32>, tensor<4x4xi64>, tensor<8xi64>) -> tensor<8x8xi64>
-  return %0 : tensor<8x8xi64>
+// CHECK-COUNT-8: arith.addf
+func.func @tree(%x: tensor<9x3xf32>, %t: tensor<4xf32>, %nodes: tensor<4x4xi64>, %roots: tensor<8xi64>, %w: tensor<6x1xf32>) -> tensor<9x1xf32> {
+  %0 = "relax.tree_ensemble"(%x, %t, %nodes, %roots, %w) {mode = 0 : i64} : (tensor<9x3xf32>, tensor<4xf32>, tensor<4x4xi64>, tensor<8xi64>, tensor<6x1xf32>) -> tensor<9x1xf32>
+  return %0 : tensor<9x1xf32>
 }
