@@ -238,8 +238,12 @@ def _breadth_first(
 
 
 def _regressed(node: Node, scores: Any, transform: str) -> Any:
-    """Transform scores as ONNX Runtime does: of a single target, PROBIT is the only transform."""
-    return transformed(node, scores, transform if type_of(scores).shape[1] > 1 or transform == "PROBIT" else "NONE")
+    """Transform scores as ONNX Runtime does: in f32; of a single target, PROBIT is the only transform."""
+    kind = type_of(scores)
+    if transform == "NONE" or (kind.shape[1] == 1 and transform != "PROBIT"):
+        return scores
+    made = transformed(node, node.emit("cast", scores, dtype="f32"), transform)
+    return node.emit("cast", made, dtype=kind.dtype.name)
 
 
 # The operators before version 5, which list leaves among the nodes.
