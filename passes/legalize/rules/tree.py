@@ -91,7 +91,7 @@ def bounded(index: Expr, size: D.Dim) -> Expr:
     """Return an index that does not lead out of a table, whatever nodes hold."""
     if isinstance(size, int) and 0 < size < 1 << 31:
         unsigned = index.bitcast(f"u{index.dtype.bits}")
-        return minimum(unsigned, constant(size - 1, unsigned.dtype)).cast(INDEX)
+        return minimum(unsigned, constant(size - 1, unsigned.dtype)).bitcast(index.dtype).cast(INDEX)
     return clamp(index.cast(INDEX), 0, D.maximum(size - 1, 0))
 
 
@@ -114,7 +114,7 @@ class NodeTable:
         how = constant(self.mode, nodes.dtype) if is_shared else loops.let(nodes[node, 1])
         holds = compared(value, loops.let(self.thresholds[node]), how, self.mode)
         # One load from a computed place: LLVM makes branches of a choice between two, which rows mispredict.
-        return nodes[node, constant(3, INDEX) - holds.cast(INDEX)]
+        return nodes[node, (constant(3, "i32") - holds.cast("i32")).cast(INDEX)]
 
 
 def compared(value: Expr, bound: Expr, how: Expr, mode: int) -> Expr:

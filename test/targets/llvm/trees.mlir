@@ -7,8 +7,9 @@
 // CHECK:         scf.while
 // CHECK:         %[[NODE:.*]] = arith.minui
 // CHECK:         %[[HOLDS:.*]] = arith.cmpf ole
-// CHECK-NEXT:    %[[ONE:.*]] = arith.index_castui %[[HOLDS]] : i1 to index
-// CHECK-NEXT:    %[[COLUMN:.*]] = arith.subi %{{.*}}, %[[ONE]] : index
+// CHECK-NEXT:    %[[ONE:.*]] = arith.extui %[[HOLDS]] : i1 to i32
+// CHECK-NEXT:    %[[SUM:.*]] = arith.subi %{{.*}}, %[[ONE]] : i32
+// CHECK-NEXT:    %[[COLUMN:.*]] = arith.index_cast %[[SUM]] : i32 to index
 // CHECK-NEXT:    %[[NEXT:.*]] = memref.load %arg2[%{{.*}}, %[[COLUMN]]]
 // CHECK:         arith.select %{{.*}}, %[[NEXT]], %{{.*}} : i64
 // CHECK-COUNT-8: arith.addf
