@@ -10,6 +10,7 @@ import numpy as np
 
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.host import host_function
+from mirlo.runtime.host_functions.string import parse_number
 from mirlo.runtime.kinds import STRING
 
 
@@ -31,3 +32,37 @@ def vector(values: dict[int | str, Any], *, vocabulary: Sequence[int | str], dty
     missing: Any = "" if dtype == STRING else 0
     row = [values.get(key, missing) for key in vocabulary]
     return np.array([row], object if dtype == STRING else numpy_dtype(dtype))
+
+
+@host_function("mirlo.map.cast")
+def cast(values: dict[int, Any], *, dtype: str, length: int | None) -> Any:
+    """Return the values as a row, by ascending keys; with a length, each at the place that is its key.
+
+    Places without a key hold 0, or the text "0.f", as ONNX Runtime fills them. Keys behind the last place are left out.
+    """
+    kind = object if dtype == STRING else numpy_dtype(dtype)
+    if length is None:
+        return np.array([[_scalar(values[key], dtype) for key in sorted(values)]], kind).reshape(1, len(values))
+    if any(key < 0 for key in values):
+        raise ValueError(f"the keys of a sparse map must not be negative, found {min(values)}")
+    row = np.full((1, length), "0.f" if dtype == STRING else 0, kind)
+    for key, value in values.items():
+        if key < length:
+            row[0, key] = _scalar(value, dtype)
+    return row
+
+
+def _scalar(value: Any, dtype: str) -> Any:
+    """Cast a string or a float as C++ does: integers lose their fraction, texts of floats have six digits behind it."""
+    if dtype == STRING:
+        return value if isinstance(value, str) else f"{float(value):f}"
+    number = parse_number(value, dtype) if isinstance(value, str) else value
+    if dtype == "f32":
+        return float(number)
+    try:
+        found = int(number)
+    except (ValueError, OverflowError):
+        found = 1 << 63
+    if not -(1 << 63) <= found < 1 << 63:
+        raise ValueError(f"a value of the map is no integer of 64 bits: {value!r}")
+    return found

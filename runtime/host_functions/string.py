@@ -133,10 +133,17 @@ def constant(*, strings: Sequence[str], shape: Sequence[int]) -> Any:
 @host_function("mirlo.string.parse")
 def parse(x: Any, *, dtype: str) -> Any:
     """Parse numbers as Python writes them, and words such as "NaN" and "-INF"."""
-    wanted = numpy_dtype(dtype)
-    number: Callable[[str], Any] = _integer if wanted.kind in "iu" else float
     try:
-        return _each(lambda text: number(text.strip()), x).astype(wanted)
+        return _each(lambda text: parse_number(text, dtype), x).astype(numpy_dtype(dtype))
+    except OverflowError as problem:
+        raise ValueError(f"a string is not a number of type {dtype}: {problem}") from None
+
+
+def parse_number(text: str, dtype: str) -> Any:
+    """Parse a number as Python writes it; a text with a fraction is an integer without it."""
+    number: Callable[[str], Any] = _integer if numpy_dtype(dtype).kind in "iu" else float
+    try:
+        return number(text.strip())
     except (ValueError, OverflowError) as problem:
         raise ValueError(f"a string is not a number of type {dtype}: {problem}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from mirlo.frontends.onnx.errors import NodeError
@@ -9,6 +10,10 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.ml import DOMAIN
 from mirlo.frontends.onnx.registry import converter
 from mirlo.runtime.kinds import MAP, STRING, Kind, map_of, sequence_of
+
+_CASTS = {"TO_FLOAT": "f32", "TO_INT64": "i64", "TO_STRING": STRING}
+_MOST_COLUMNS = 1 << 31
+"""Columns of a sparse map, at most: more would take gigabytes for a single row."""
 
 
 @converter("ZipMap", domain=DOMAIN)
@@ -39,3 +44,22 @@ def dict_vectorizer(node: Node) -> Any:
     element = found.element.name
     kind = Kind(element, (1, len(vocabulary)))
     return node.host("mirlo.map.vector", node.object(0), results=[kind], vocabulary=vocabulary, dtype=element)
+
+
+@converter("CastMap", domain=DOMAIN)
+def cast_map(node: Node) -> Any:
+    """Make a row of the values of a dictionary: all by ascending keys, or each at the place that is its key."""
+    found = node.any_value(0).kind
+    if found.name != MAP or found.element is None or found.key != "i64" or found.element.name not in (STRING, "f32"):
+        raise NodeError(f"input 'X' must be a map from i64 to f32 or {STRING}, got {found}")
+    wanted = _CASTS[node.attr.choice("cast_to", "TO_FLOAT", tuple(_CASTS))]
+    if node.attr.choice("map_form", "DENSE", ("DENSE", "SPARSE")) == "DENSE":
+        node.attr.ignore("max_map")
+        length: int | None = None
+        columns: int | str = "keys_of_" + re.sub(r"\W", "_", node.outputs[0])
+    else:
+        length = columns = node.attr.int("max_map", 1)
+        if not 0 <= length < _MOST_COLUMNS:
+            raise NodeError(f"attribute 'max_map' must be 0 to {_MOST_COLUMNS - 1}, got {length}")
+    results = [Kind(wanted, (1, columns))]
+    return node.host("mirlo.map.cast", node.object(0), results=results, dtype=wanted, length=length)

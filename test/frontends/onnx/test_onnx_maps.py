@@ -104,6 +104,55 @@ def test_dict_vectorizer(vocabulary: list[Any], code: int, given: list[dict[Any,
             f(wrong)
 
 
+CASTS = {"TO_FLOAT": F32, "TO_INT64": I64, "TO_STRING": STRING}
+
+
+def cast_map(code: int, **attributes: Any) -> Any:
+    node = helper.make_node("CastMap", ["x"], ["y"], domain="ai.onnx.ml", name="cast", **attributes)
+    kind = helper.make_map_type_proto(I64, helper.make_tensor_type_proto(code, []))
+    result = helper.make_tensor_value_info("y", CASTS[attributes.get("cast_to", "TO_FLOAT")], None)
+    return model([node], helper.make_value_info("x", kind), [result])
+
+
+@pytest.mark.parametrize("form", [{"map_form": "DENSE"}, {"map_form": "SPARSE", "max_map": 6}, {}])
+@pytest.mark.parametrize("target", CASTS)
+@pytest.mark.parametrize("code", [F32, STRING])
+def test_cast_map(code: int, target: str, form: dict[str, Any]) -> None:
+    f = mirlo.compile(cast_map(code, cast_to=target, **form))
+    numbers: list[dict[int, Any]] = [{3: 1.5, 0: -2.75}, {5: 0.1, 2: 1e6, 4: -0.0}, {7: 1.0, 1: 2.0}]
+    for row in numbers:
+        # Maps to strings cannot be given to ONNX Runtime from Python: compare with the map of the same numbers.
+        value = row if code == F32 else {key: str(number) for key, number in row.items()}
+        wanted = np.asarray(expected(cast_map(F32, cast_to=target, **form), x=row)[0])
+        if code == STRING and target == "TO_STRING":
+            ordered = [value[key] for key in sorted(value)]
+            wanted = np.array([[value.get(key, "0.f") for key in range(6)] if "max_map" in form else ordered])
+        found = f(value)
+        assert found.shape == wanted.shape and found.tolist() == wanted.tolist()
+    empty = f({})  # which ONNX Runtime does not take from Python
+    assert empty.shape == ((1, 6) if form.get("max_map") else (1, 0))
+
+
+def test_cast_map_refuses() -> None:
+    with pytest.raises(PackedFunctionError, match="node 'cast'.*must not be negative, found -1"):
+        mirlo.compile(cast_map(F32, map_form="SPARSE", max_map=4))({-1: 1.0})
+    with pytest.raises(PackedFunctionError, match="node 'cast'.*a string is not a number of type f32"):
+        mirlo.compile(cast_map(STRING))({1: "one"})
+    for value in (float("nan"), 1e30):
+        with pytest.raises(PackedFunctionError, match="node 'cast'.*no integer of 64 bits"):
+            mirlo.compile(cast_map(F32, cast_to="TO_INT64"))({1: value})
+    with pytest.raises(OnnxImportError, match="'max_map' must be 0 to"):
+        mirlo.compile(cast_map(F32, map_form="SPARSE", max_map=1 << 60))
+    with pytest.raises(OnnxImportError, match="'cast_to'"):
+        mirlo.compile(_with_cast("TO_DOUBLE"))
+
+
+def _with_cast(name: str) -> Any:
+    made = cast_map(F32)
+    made.graph.node[0].attribute.append(helper.make_attribute("cast_to", name))
+    return made
+
+
 def test_kinds_of_maps() -> None:
     for kind in (map_of("string", "f32"), sequence_of(map_of("i64", "string"))):
         assert parse_kind(str(kind)) == kind
