@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.generate.beams import search_beams
 from mirlo.generate.decoder import CompiledDecoder
 from mirlo.generate.errors import GenerationError
 from mirlo.generate.lookup import guess
@@ -17,6 +19,8 @@ from mirlo.generate.search import SearchOptions
 from mirlo.generate.sequences import Sequences
 from mirlo.generate.text import StopText, TextStream, TokenTexts
 
+UNLIMITED = 1 << 30
+"""Tokens that a sequence may get without a limit."""
 Prompt = str | Sequence[int]
 
 
@@ -66,8 +70,10 @@ class Generator:
     ) -> None:
         if batch < 1:
             raise GenerationError(f"batch: expected 1 or more, found {batch}")
-        if stop and batch > 1:
-            raise GenerationError("stop: strings that end a sequence need batch=1")
+        if stop and (batch > 1 or options.num_beams > 1):
+            raise GenerationError("stop: strings that end a sequence need batch=1, and no beams")
+        if options.num_beams > 1 and batch > 1:
+            raise GenerationError("num_beams: a search with beams needs batch=1")
         self.options = options
         self.timing = Timing()
         self._decoder, self._texts = decoder, texts
@@ -118,6 +124,8 @@ class Generator:
 
     def next(self) -> Any:
         """Return the next token, or a list of one for each sequence; those that have ended get the padding token."""
+        if self.options.num_beams > 1:
+            raise GenerationError("num_beams: the tokens of a search with beams are known at its end: use generate")
         start, steps = time.perf_counter(), self._sequences.steps
         rows = self._sequences.tokens
         if self.is_done:
@@ -139,6 +147,8 @@ class Generator:
         """Append prompts and return the tokens that follow until the end: a list, or one for each sequence."""
         if prompts:
             self.append(*prompts)
+        if self.options.num_beams > 1:
+            self._search_beams()
         if self._stop:
             for _ in self.stream():
                 pass
@@ -149,10 +159,17 @@ class Generator:
         return made[0] if len(made) == 1 else made
 
     def stream(self, *prompts: Prompt) -> Iterator[str]:
-        """Append prompts and yield the text that follows, as soon as its characters are complete."""
+        """Append prompts and yield the text that follows, as soon as its characters are complete.
+
+        The text of a search with beams is known at its end only.
+        """
         if prompts:
             self.append(*prompts)
         (row,) = self._one("stream")
+        if self.options.num_beams > 1:
+            self.generate()
+            yield self.text
+            return
         texts, stop = TextStream(self._texts_of(), row[-TextStream.CONTEXT :]), StopText(self._stop)
         while not self.is_done:
             token = self.next()
@@ -163,6 +180,20 @@ class Generator:
                 self._ended[0] = True
                 return
         yield from filter(None, [stop.add(texts.finish()) + stop.finish()])
+
+    def fork(self, **search: Any) -> Generator:
+        """Return a generator that continues from here on its own, without computing anything again.
+
+        `search` are changes to the search options, such as another seed.
+        """
+        made = copy.copy(self)
+        made.options = with_options(self.options, search)
+        made.timing = Timing()
+        made._sequences = self._sequences.fork()
+        ends = self._decoder.config.ends
+        made._samplers = [Sampler(made.options, ends, i) for i in range(made._sequences.batch)]
+        made._prompt, made._ended = list(self._prompt), list(self._ended)
+        return made
 
     def rewind(self, length: int) -> None:
         """Forget all tokens but the first `length` of each sequence."""
@@ -177,6 +208,19 @@ class Generator:
         copied: np.ndarray = np.array(found[0] if len(found) == 1 else found)
         return copied
 
+    def _search_beams(self) -> None:
+        """Replace the only sequence by the best continuation, which ends it."""
+        start, (row,) = time.perf_counter(), self._sequences.tokens
+        room = self._room()
+        if room >= UNLIMITED:
+            raise GenerationError("num_beams: give max_new_tokens or max_length: the context of the model is not known")
+        if not self.is_done:
+            beams = Sequences(self._decoder, self.options.num_beams, self.options.chunk_size)
+            found = search_beams(beams, row, self.options, self._decoder.config.ends, len(row) + room)
+            row.extend(found[len(row) :])
+            self._count(time.perf_counter() - start, beams.steps)
+        self._ended = [True]
+
     def _guess(self) -> list[int]:
         return guess(self._sequences.tokens[0], min(self.options.lookup, self._room() - 1))
 
@@ -188,7 +232,7 @@ class Generator:
     def _room(self) -> int:
         """Return how many tokens the longest sequence may still get."""
         most, rows = self._most(), self._sequences.tokens
-        room = most - max(map(len, rows)) if most else 1 << 30
+        room = most - max(map(len, rows)) if most else UNLIMITED
         made = max(len(row) - prompt for row, prompt in zip(rows, self._prompt, strict=True))
         return min(room, self.options.max_new_tokens - made) if self.options.max_new_tokens else room
 

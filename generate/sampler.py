@@ -36,7 +36,7 @@ class Sampler:
         """Return the token that follows `tokens`, of which the first `prompt` are given; the logits are not changed."""
         options = self._options
         if not self._is_plain or len(tokens) < options.min_length:
-            logits = self._penalized(logits.copy(), tokens, prompt)
+            logits = self.penalized(logits.copy(), tokens, prompt)
         if options.is_greedy:
             chosen = int(np.argmax(logits))
             if not np.isfinite(logits[chosen]):
@@ -44,7 +44,8 @@ class Sampler:
             return chosen
         return self._drawn(logits)
 
-    def _penalized(self, logits: np.ndarray, tokens: Sequence[int], prompt: int) -> np.ndarray:
+    def penalized(self, logits: np.ndarray, tokens: Sequence[int], prompt: int) -> np.ndarray:
+        """Return logits after penalties, in place."""
         options = self._options
         given = np.asarray(tokens, np.int64)
         if options.repetition_penalty != 1 and len(given):

@@ -49,6 +49,12 @@ class SearchOptions:
     """Of the drawn tokens; None for another one each time."""
     chunk_size: int = DEFAULT_CHUNK
     """Most tokens of a prompt that the model gets in one call."""
+    num_beams: int = 1
+    """Sequences that are continued at the same time; the most probable one is the result."""
+    length_penalty: float = 1.0
+    """Of beams: the logarithm of a sequence's probability is divided by its length to this power."""
+    early_stopping: bool = False
+    """Of beams: end when as many sequences have ended as there are beams, not when none can become better."""
     lookup: int = 0
     """Tokens to guess in a step, from what followed the same tokens before; right ones cost no further step."""
 
@@ -61,6 +67,9 @@ class SearchOptions:
             ("min_p", 0 <= self.min_p <= 1, "0 to 1"),
             ("repetition_penalty", self.repetition_penalty > 0, "more than 0"),
             ("chunk_size", self.chunk_size >= 1, "1 or more"),
+            ("length_penalty", abs(self.length_penalty) <= 100, "-100 to 100"),
+            ("num_beams", 1 <= self.num_beams <= MAX_BEAMS, f"1 to {MAX_BEAMS}"),
+            ("num_beams", self.num_beams == 1 or not self.do_sample, "1 with do_sample"),
             ("lookup", self.lookup <= MAX_LOOKUP, f"at most {MAX_LOOKUP}"),
             *((name, getattr(self, name) >= 0, "0 or more") for name in _COUNTS),
         )
@@ -75,9 +84,10 @@ class SearchOptions:
 
 
 MAX_LOOKUP = 64
+MAX_BEAMS = 256
 _COUNTS = ("top_k", "no_repeat_ngram_size", "min_length", "max_length", "max_new_tokens", "lookup")
 _OTHER_NAMES = {"random_seed": "seed"}
-_REFUSED = {"num_beams": 1, "num_return_sequences": 1, "num_beam_groups": 1}
+_REFUSED = {"num_return_sequences": 1, "num_beam_groups": 1, "diversity_penalty": 0}
 """Options that change what is generated and are not supported, with the value that is."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -67,6 +68,22 @@ class Sequences:
                 self._rows = np.array(rows[last:])
                 return self._rows[:1]
             last -= len(part)
+
+    def select(self, chosen: Sequence[int]) -> None:
+        """Keep these sequences of the batch, in this order; one may be kept several times."""
+        self.tokens = [list(self.tokens[i]) for i in chosen]
+        self._held = [list(self._held[i]) for i in chosen]
+        self._agreed = [self._agreed[i] for i in chosen]
+        self._mask, self._rows = self._mask[list(chosen)], self._rows[list(chosen)]
+        self._state.select(chosen)
+
+    def fork(self) -> Sequences:
+        """Return a copy that continues on its own; it computes nothing again."""
+        made = copy.copy(self)
+        made.tokens, made._held = ([list(row) for row in rows] for rows in (self.tokens, self._held))
+        made._agreed = list(self._agreed)
+        made._state = self._state.fork()
+        return made
 
     def rewind(self, length: int) -> None:
         """Forget all tokens of each sequence but the first `length`."""

@@ -95,7 +95,9 @@ HOSTILE: list[tuple[str, Any, str]] = [
     ("search.temperature", -1, "'search': temperature: expected 0 or more"),
     ("search.temperature", "hot", "'search.temperature': expected a finite number"),
     ("search.top_k", 1.5, "'search.top_k': expected an integer"),
-    ("search.num_beams", 4, "'search.num_beams': only 1 is supported, found 4"),
+    ("search.num_return_sequences", 4, "'search.num_return_sequences': only 1 is supported, found 4"),
+    ("search.num_beams", 0, "'search': num_beams: expected 1 to 256, found 0"),
+    ("search.num_beams", 10**6, "'search': num_beams: expected 1 to 256"),
     ("search", 5, "'search': expected an object, found 5"),
 ]
 
@@ -167,7 +169,7 @@ PLAIN: list[tuple[Callable[[Path], Any], str]] = [
         lambda f: edited(f, "generation_config.json", "top_p", 0),
         "generation_config.json: '': top_p: expected more than 0",
     ),
-    (lambda f: edited(f, "generation_config.json", "num_beams", 3), "'num_beams': only 1 is supported"),
+    (lambda f: edited(f, "generation_config.json", "num_beam_groups", 3), "'num_beam_groups': only 1 is"),
     (remove_caches, "no input is a cache, such as past_key_values.0.key"),
 ]
 

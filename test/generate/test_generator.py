@@ -133,6 +133,23 @@ def test_conversation_goes_on(models: dict[str, LanguageModel]) -> None:
     assert generator.timing.prompt_tokens == 12 and generator.timing.tokens == 12
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("batch", (1, 2))
+def test_forks_continue_on_their_own(models: dict[str, LanguageModel], kind: str, batch: int) -> None:
+    model, prompts = models[kind], [prompt_of(6 + i, seed=i) for i in range(batch)]
+    search = {"do_sample": True, "temperature": 1.5, "min_length": 1000, "max_new_tokens": 8}
+    start = model.generator(batch, seed=0, **search)
+    start.append(*prompts)
+    start.logits()
+    forks = {seed: start.fork(seed=seed) for seed in (1, 2)}
+    steps = start._sequences.steps
+    found = {seed: fork.generate() for seed, fork in forks.items()}
+    expected = {seed: model.generator(batch, seed=seed, **search).generate(*prompts) for seed in forks}
+    assert found == expected and found[1] != found[2]
+    assert [fork._sequences.steps for fork in forks.values()] == [steps + 7] * 2  # the prompt is not computed again
+    assert start.tokens == (prompts[0] if batch == 1 else prompts)
+
+
 def test_seeds(models: dict[str, LanguageModel]) -> None:
     model, prompt = models["f32"], prompt_of(5)
     search = {"do_sample": True, "temperature": 2.0}

@@ -154,6 +154,12 @@ def test_commands(folder: Path, model: LanguageModel) -> None:
     done = run("generate", str(folder), "the lazy dog", "--max-new-tokens", "12")
     assert done.returncode == 0 and done.stdout == f"{terminal_lines(expected)}\n"
     assert "tokens/s), then 11 tokens in" in done.stderr
+    best = model.generator(max_new_tokens=6, num_beams=3)
+    tokens = best.generate("the lazy dog")
+    assert list(model.generator(max_new_tokens=6, num_beams=3).stream("the lazy dog")) == [best.text]
+    assert model.tokenizer is not None and best.text == model.tokenizer.decode(tokens)
+    done = run("generate", str(folder), "the lazy dog", "--max-new-tokens", "6", "--num-beams", "3")
+    assert done.stdout == f"{terminal_lines(best.text)}\n"
     done = run("generate", str(folder), "-", "--max-new-tokens", "12", given="the lazy dog")
     assert done.stdout == f"{terminal_lines(expected)}\n"
     search = ("--temperature", "0.9", "--top-k", "5", "--seed", "4", "--max-new-tokens", "9")

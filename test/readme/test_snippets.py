@@ -133,4 +133,6 @@ def test_example(example: str, tmp_path: Path) -> None:
     # Those that take a model are tested with one elsewhere.
     if "sys.argv[1]" in (ROOT / "examples" / example).read_text(encoding="utf-8"):
         pytest.skip("takes a model: test/targets/tutorial")
+    if "from tokenizers" in (ROOT / "examples" / example).read_text(encoding="utf-8"):
+        pytest.importorskip("tokenizers")
     output_of(python(ROOT / "examples" / example, cwd=tmp_path))

@@ -19,6 +19,7 @@ _SEARCH: tuple[tuple[str, Callable[[str], Any], str], ...] = (
     ("frequency-penalty", float, "subtracted from the logit of a token for each time that it was generated"),
     ("presence-penalty", float, "subtracted from the logits of tokens that were generated"),
     ("no-repeat-ngram-size", natural, "let no so many tokens occur twice in a row"),
+    ("num-beams", positive, "search for the most probable answer among so many, and print it at its end"),
     ("seed", natural, "of the random tokens"),
     ("lookup", natural, "guess so many tokens a step from what came before; right guesses cost no step of their own"),
 )

@@ -1,0 +1,102 @@
+"""Beam search: the sequence with the largest probability among the best ones of each length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mirlo.generate.errors import GenerationError
+from mirlo.generate.sampler import Sampler
+from mirlo.generate.search import SearchOptions
+from mirlo.generate.sequences import Sequences
+
+NEVER = -1e9
+"""Score of the copies of a prompt, of which only the first is continued."""
+
+
+@dataclass
+class EndedSequences:
+    """The best sequences that have ended."""
+
+    count: int
+    penalty: float
+    """Exponent of the length by which the sum of the logarithms is divided."""
+    found: list[tuple[float, list[int]]] = field(default_factory=list)
+
+    def score(self, total: float, length: int) -> float:
+        """Return the score of a sequence of so many generated tokens."""
+        return total / math.pow(length, self.penalty)
+
+    def add(self, total: float, tokens: Sequence[int], prompt: int) -> None:
+        """Keep a sequence if it is one of the best."""
+        self.found.append((self.score(total, len(tokens) - prompt), list(tokens)))
+        self.found.sort(key=lambda each: -each[0])
+        del self.found[self.count :]
+
+    def is_final(self, best: float, length: int, stops_early: bool) -> bool:
+        """Return whether no sequence of this length, or with this sum of logarithms, can be better."""
+        if len(self.found) < self.count:
+            return False
+        return stops_early or self.found[-1][0] >= self.score(best, length)
+
+
+def search_beams(
+    sequences: Sequences, prompt: Sequence[int], options: SearchOptions, ends: Sequence[int], most: int
+) -> list[int]:
+    """Return the best continuation of a prompt with up to `most` tokens in all, as Hugging Face defines it.
+
+    `sequences` has as many sequences as there are beams.
+    """
+    beams = options.num_beams
+    penalties = Sampler(options, ends)
+    ended = EndedSequences(beams, options.length_penalty)
+    sequences.tokens = [list(prompt) for _ in range(beams)]
+    scores = np.full(beams, NEVER)
+    scores[0] = 0.0
+    while len(sequences.tokens[0]) < most:
+        totals = scores[:, None] + _logarithms(sequences, penalties, len(prompt))
+        vocabulary = totals.shape[1]
+        # Twice as many as there are beams, so that enough remain if half of them end.
+        order = np.argsort(-totals, axis=None, kind="stable")[: 2 * beams]
+        parents: list[int] = []
+        tokens: list[int] = []
+        kept: list[float] = []
+        for rank, place in enumerate(order):
+            parent, token = divmod(int(place), vocabulary)
+            total = float(totals[parent, token])
+            if token in ends:
+                if rank < beams:
+                    ended.add(total, [*sequences.tokens[parent], token], len(prompt))
+            elif len(parents) < beams:
+                parents.append(parent)
+                tokens.append(token)
+                kept.append(total)
+        if len(parents) < beams:
+            break
+        length = len(sequences.tokens[0]) + 1 - len(prompt)
+        sequences.select(parents)
+        for row, token in zip(sequences.tokens, tokens, strict=True):
+            row.append(token)
+        scores = np.array(kept)
+        if ended.is_final(float(totals.max()), length, options.early_stopping):
+            break
+    else:
+        for total, row in zip(scores, sequences.tokens, strict=True):
+            ended.add(float(total), row, len(prompt))
+    if not ended.found:
+        raise GenerationError("the model's logits leave too few tokens for all beams: use fewer beams")
+    return ended.found[0][1]
+
+
+def _logarithms(sequences: Sequences, penalties: Sampler, prompt: int) -> np.ndarray:
+    """Return the logarithms of the probabilities of the next tokens, after penalties: f64[beams, vocabulary]."""
+    logits = sequences.logits().astype(np.float64)
+    top = logits.max(1, keepdims=True)
+    if not np.isfinite(top).all():
+        raise GenerationError(f"the model's logits are not finite: the largest is {top.max()}")
+    logits -= top + np.log(np.exp(logits - top).sum(1, keepdims=True))
+    rows = zip(logits, sequences.tokens, strict=True)
+    return np.stack([penalties.penalized(values, tokens, prompt) for values, tokens in rows])
