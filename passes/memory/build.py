@@ -16,7 +16,7 @@ from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.tir.buffers import buffer_type, workspace_of, workspace_type
 from mirlo.dialects.tir.sizes import SizeEmitter, symbols_of_function
 from mirlo.passes.memory import control, packed, runtime_calls, scalars
-from mirlo.passes.memory.extents import FloatSizes, SizeProduct
+from mirlo.passes.memory.extents import FloatSizes, NonnegativeDim, SizeProduct, emit_excess
 from mirlo.passes.memory.inplace import inplace_of, with_checked_start, without_start
 from mirlo.passes.memory.layout import Interval
 from mirlo.passes.memory.names import ALIAS
@@ -237,7 +237,7 @@ class PlannedFunction:
         before, after = (D.product(dims_of(value.type)) for value in (op.operands[0], op.results[0]))
         if before == after or (self.symbols.is_early(before) and self.symbols.is_early(after)):
             return
-        number = self.symbols.text_number(view_text(op, before, after))
+        number = index(self.symbols.text_number(view_text(op, before, after)))
         old, new = self.size(before), self.size(after)
         runtime_calls.check(self.module, self.record, new, old, number)
         runtime_calls.check(self.module, self.record, old, new, number)
@@ -300,7 +300,7 @@ class PlannedFunction:
             value = load_word(buffer, i)
             bound = view.bounds[i] if view.bounds else D.UNKNOWN
             most = None if bound is D.UNKNOWN else self.size(bound)
-            runtime_calls.check(self.module, self.record, value, most, self.symbols.text_number(view.what))
+            runtime_calls.check(self.module, self.record, value, most, index(self.symbols.text_number(view.what)))
             self._set(name, value)
         self._require_late()
 
@@ -324,14 +324,18 @@ class PlannedFunction:
     def _require_late(self) -> None:
         """Check requirements on sizes as soon as all of their symbols are bound."""
         ready = [each for each in self.symbols.late if each.symbols <= set(self.values)]
-        values = FloatSizes(SizeEmitter(self.values))
+        if not ready:
+            return
+        self.symbols.late = [each for each in self.symbols.late if not each.symbols <= set(self.values)]
         for each in ready:
-            self.symbols.late.remove(each)
-            text = self.symbols.text_number(each.text)
-            if isinstance(each, SizeProduct):
-                runtime_calls.check(self.module, self.record, each.emit(values), index(each.limit), text)
-            else:
-                runtime_calls.check(self.module, self.record, self.size(each.dim), None, text)
+            if isinstance(each, NonnegativeDim):
+                number = index(self.symbols.text_number(each.text))
+                runtime_calls.check(self.module, self.record, self.size(each.dim), None, number)
+        products = [each for each in ready if isinstance(each, SizeProduct)]
+        if products:
+            numbers = [self.symbols.text_number(each.text) for each in products]
+            found, excess = emit_excess(products, numbers, FloatSizes(SizeEmitter(self.values)))
+            runtime_calls.check(self.module, self.record, excess, index(0), found)
 
     def _global(self, op: ir.Operation, value: ir.Attribute) -> ir.Value:
         """Emit a small constant as a read-only global of the module."""

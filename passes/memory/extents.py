@@ -15,8 +15,9 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dim_algebra import terms_of
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.dialects.core.value import compare, create, emit_constant, select
 from mirlo.dialects.tir.extents import MAX_BYTES, MAX_ITERATIONS
 from mirlo.dialects.tir.sizes import SizeEmitter
 
@@ -38,13 +39,32 @@ class SizeProduct:
         return set().union(*map(D.symbols_of, self.factors))
 
     def emit(self, values: FloatSizes) -> Any:
-        """Return the product at the insertion point as an index, clamped to 2^62."""
-        product = values.constant(float(self.scale))
-        for factor in self.factors:
+        """Return the product at the insertion point, as f64."""
+        first, *others = self.factors
+        product = values.clamped_to_one(first)
+        for factor in others:
             product = create("arith.mulf", product.type, product, values.clamped_to_one(factor))
-        saturated = create("arith.minimumf", product.type, product, values.constant(_SATURATED))
-        i64 = ir.IntegerType.get_signless(64)
-        return create("arith.index_cast", ir.IndexType.get(), create("arith.fptosi", i64, saturated))
+        if self.scale == 1:
+            return product
+        return create("arith.mulf", product.type, product, values.constant(float(self.scale)))
+
+
+def emit_excess(products: Sequence[SizeProduct], numbers: Sequence[int], values: FloatSizes) -> tuple[Any, Any]:
+    """Return the number of the first product above its limit, and that product, clamped to 2^62; 0 and 0 for none.
+
+    Without branches: a function may require a thousand products.
+    """
+    index = ir.IndexType.get()
+    number: Any = emit_constant(0, index)
+    excess: Any = values.constant(0.0)
+    for product, own in reversed(list(zip(products, numbers, strict=True))):
+        value = product.emit(values)
+        is_above = compare("gt", value, values.constant(float(product.limit)))
+        number = select(is_above, emit_constant(own, index), number)
+        excess = select(is_above, value, excess)
+    saturated = create("arith.minimumf", excess.type, excess, values.constant(_SATURATED))
+    i64 = ir.IntegerType.get_signless(64)
+    return number, create("arith.index_cast", index, create("arith.fptosi", i64, saturated))
 
 
 @dataclass(frozen=True)
@@ -65,9 +85,13 @@ class FloatSizes:
     def __init__(self, sizes: SizeEmitter) -> None:
         self.sizes = sizes
         self._known: dict[str, Any] = {}
+        self._constants: dict[float, Any] = {}
 
     def constant(self, number: float) -> Any:
-        return emit_constant(number, ir.F64Type.get())
+        """Return a constant, emitted once."""
+        if number not in self._constants:
+            self._constants[number] = emit_constant(number, ir.F64Type.get())
+        return self._constants[number]
 
     def clamped_to_one(self, dim: Dim) -> ir.Value:
         """Return max(dim, 1)."""
@@ -131,13 +155,61 @@ class SizeProducts:
             others = min((having[factor] for factor in factors), key=len)
             if not any(extent is not other and self._implies(more, other, factors, extent) for more, other in others):
                 required.append(extent)
-        return required
+        return self._without_bounded(required)
+
+    def _without_bounded(self, required: Sequence[SizeProduct]) -> list[SizeProduct]:
+        """Return the products without those of computed dims (`2*n - 8`) that a product of symbols bounds."""
+        plain = [extent for extent in required if all(_is_symbol(factor) for factor in extent.factors)]
+        having: dict[str, list[tuple[Counter[str], SizeProduct]]] = {}
+        for extent in plain:
+            entry = Counter(map(str, extent.factors)), extent
+            for name in entry[0]:
+                having.setdefault(name, []).append(entry)
+        kept = []
+        for extent in required:
+            if not all(_is_symbol(factor) for factor in extent.factors):
+                scale, symbols = extent.scale, Counter[str]()
+                for factor in extent.factors:
+                    bound = _magnitude(factor)
+                    scale, symbols = scale * bound[0], symbols + bound[1]
+                bounded = SizeProduct(extent.factors, scale, extent.limit, extent.text)
+                others = min((having.get(name, []) for name in symbols), key=len, default=[])
+                if any(self._implies(more, other, symbols, bounded) for more, other in others):
+                    continue
+            kept.append(extent)
+        return kept
 
     def _implies(self, more: Counter[str], other: SizeProduct, factors: Counter[str], extent: SizeProduct) -> bool:
         """Return whether an extent, checked no later, is within its limit whenever the other one is."""
         if not factors <= more or extent.scale * other.limit > other.scale * extent.limit:
             return False
         return _late(other.factors, self.is_early) == _late(extent.factors, self.is_early)
+
+
+def _is_symbol(dim: Dim) -> bool:
+    return not isinstance(dim, int) and dim.is_symbol
+
+
+def _magnitude(dim: Dim) -> tuple[int, Counter[str]]:
+    """Return a bound of max(|dim|, 1): a number times the product of these symbols, each replaced by 1 if it is 0."""
+    total, symbols = 0, Counter[str]()
+    for atoms, factor in terms_of(dim):
+        scale, own = max(abs(factor), 1), Counter[str]()
+        for atom in atoms:
+            parts = D.atom_parts(atom)
+            if parts is None:
+                own[atom] += 1
+                continue
+            function, left, right = parts
+            if function == "mod" and isinstance(right, int):
+                scale *= max(abs(right), 1)
+                continue
+            # The quotient, the minimum and the maximum are at most their operands together, and 1 for the rounding.
+            (first, one), (second, other) = _magnitude(left), _magnitude(right)
+            scale *= first + 1 if function == "floordiv" and isinstance(right, int) else first + second + 1
+            own += one | other
+        total, symbols = total + scale, symbols | own
+    return max(total, 1), symbols
 
 
 def _late(dims: Iterable[Dim], is_early: Callable[[Dim], bool]) -> set[str]:

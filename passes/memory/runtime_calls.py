@@ -44,12 +44,12 @@ def _memory() -> ir.Type:
     return ir.MemRefType.get([UNBOUNDED], ir.IntegerType.get_signless(8))
 
 
-def check(module: ir.OpView, record: Any, value: ir.Value, most: ir.Value | None, number: int) -> None:
+def check(module: ir.OpView, record: Any, value: ir.Value, most: ir.Value | None, number: ir.Value) -> None:
     """End the call unless 0 <= value <= most; `number` is that of the error text."""
     index, i1 = ir.IndexType.get(), ir.IntegerType.get_signless(1)
     _declare(module, CHECK, [record.type, index, index, index], [i1])
     limit = emit_constant(UNLIMITED, index) if most is None else most
-    func.CallOp([i1], ir.FlatSymbolRefAttr.get(CHECK), [record, value, limit, emit_constant(number, index)])
+    func.CallOp([i1], ir.FlatSymbolRefAttr.get(CHECK), [record, value, limit, number])
 
 
 def _declare(module: ir.OpView, name: str, inputs: list[ir.Type], results: list[ir.Type]) -> None:

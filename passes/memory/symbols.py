@@ -18,7 +18,7 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.sizes import SizeEmitter
 from mirlo.dialects.tir.view import PRIM_FUNC
-from mirlo.passes.memory.extents import FloatSizes, NonnegativeDim, SizeProduct
+from mirlo.passes.memory.extents import FloatSizes, NonnegativeDim, SizeProduct, emit_excess
 from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.memory.packed import RECORD_WORDS
 from mirlo.passes.registry import PassError
@@ -188,12 +188,11 @@ class FunctionSymbols:
                     code = arith.SelectOp(fails, emit_constant(-1 - i, ir.IndexType.get()), code).result
                     found = arith.SelectOp(fails, left, found).result
                 values, index = FloatSizes(sizes), ir.IndexType.get()
-                for extent in reversed(self.extents):
-                    product = extent.emit(values)
-                    fails = compare("gt", product, emit_constant(extent.limit, index))
-                    number = emit_constant(-1 - self.text_number(extent.text), index)
-                    code = arith.SelectOp(fails, number, code).result
-                    found = arith.SelectOp(fails, product, found).result
+                numbers = [-1 - self.text_number(extent.text) for extent in self.extents]
+                number, excess = emit_excess(self.extents, numbers, values)
+                fails = compare("gt", excess, emit_constant(0, index))
+                code = arith.SelectOp(fails, number, code).result
+                found = arith.SelectOp(fails, excess, found).result
                 store_word(code, record, 0)
                 store_word(found, record, 1)
                 for dim in self.sizes:

@@ -171,7 +171,7 @@ class HostInterpreter:
     def _check(self, step: dict[str, Any]) -> None:
         value = self._of(step["value"])
         if not 0 <= value <= self._of(step["most"]):
-            self._record[0], self._record[1] = -1 - step["number"], value
+            self._record[0], self._record[1] = -1 - self._of(step["number"]), value
             raise _End
 
     def _call(self, step: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.value import INT_PREDICATES
+from mirlo.dialects.core.value import FLOAT_PREDICATES, INT_PREDICATES
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.host import FORMATS, OPERATIONS, compute
 from mirlo.targets.gpu.program import HostInstruction, Step, Value
@@ -16,6 +16,8 @@ _CASTS = {
 }  # fmt: skip
 _PREDICATES = [name if len(name) == 3 or name in ("eq", "ne") else f"s{name}" for name in INT_PREDICATES]
 """Predicates of `arith.cmpi`, by number, as host instructions name them."""
+_FLOAT_PREDICATES = {FLOAT_PREDICATES["gt"]: "sgt"}
+"""Predicates of `arith.cmpf`, likewise."""
 
 
 class HostIntegers:
@@ -54,6 +56,8 @@ class HostIntegers:
                 self.known[op.results[0]] = _held(value)
             return True  # vectors are for kernels
         short = _PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value] if op.name == "arith.cmpi" else ""
+        if op.name == "arith.cmpf":
+            short = _FLOAT_PREDICATES.get(ir.IntegerAttr(op.attributes["predicate"]).value, "")
         short = short or op.name.removeprefix("arith.")
         if op.name in _CASTS:
             source, result = op.operands[0], op.results[0]
