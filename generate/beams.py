@@ -44,14 +44,18 @@ class EndedSequences:
 
 
 def search_beams(
-    sequences: Sequences, prompt: Sequence[int], options: SearchOptions, ends: Sequence[int], most: int
+    sequences: Sequences,
+    prompt: Sequence[int],
+    options: SearchOptions,
+    penalties: Sampler,
+    ends: Sequence[int],
+    most: int,
 ) -> list[int]:
     """Return the best continuation of a prompt with up to `most` tokens in all, as Hugging Face defines it.
 
     `sequences` has as many sequences as there are beams.
     """
     beams = options.num_beams
-    penalties = Sampler(options, ends)
     ended = EndedSequences(beams, options.length_penalty)
     sequences.tokens = [list(prompt) for _ in range(beams)]
     scores = np.full(beams, NEVER)

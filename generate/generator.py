@@ -13,6 +13,7 @@ import numpy as np
 from mirlo.generate.beams import search_beams
 from mirlo.generate.decoder import CompiledDecoder
 from mirlo.generate.errors import GenerationError
+from mirlo.generate.guidance import Grammar, Guide
 from mirlo.generate.lookup import guess
 from mirlo.generate.sampler import Sampler
 from mirlo.generate.search import SearchOptions
@@ -67,6 +68,7 @@ class Generator:
         texts: TokenTexts | None = None,
         batch: int = 1,
         stop: Sequence[str] = (),
+        grammar: Grammar | None = None,
     ) -> None:
         if batch < 1:
             raise GenerationError(f"batch: expected 1 or more, found {batch}")
@@ -78,7 +80,8 @@ class Generator:
         self.timing = Timing()
         self._decoder, self._texts = decoder, texts
         self._sequences = Sequences(decoder, batch, options.chunk_size)
-        self._samplers = [Sampler(options, decoder.config.ends, i) for i in range(batch)]
+        self._grammar = grammar
+        self._samplers = self._new_samplers(batch)
         self._stop = tuple(stop)
         self._prompt = [0] * batch
         """Tokens of each sequence that were given."""
@@ -190,8 +193,7 @@ class Generator:
         made.options = with_options(self.options, search)
         made.timing = Timing()
         made._sequences = self._sequences.fork()
-        ends = self._decoder.config.ends
-        made._samplers = [Sampler(made.options, ends, i) for i in range(made._sequences.batch)]
+        made._samplers = made._new_samplers(made._sequences.batch)
         made._prompt, made._ended = list(self._prompt), list(self._ended)
         return made
 
@@ -208,6 +210,12 @@ class Generator:
         copied: np.ndarray = np.array(found[0] if len(found) == 1 else found)
         return copied
 
+    def _new_samplers(self, batch: int) -> list[Sampler]:
+        """Return a sampler for each sequence."""
+        guides = [None if self._grammar is None else Guide(self._grammar) for _ in range(batch)]
+        ends = self._decoder.config.ends
+        return [Sampler(self.options, ends, i, guide) for i, guide in enumerate(guides)]
+
     def _search_beams(self) -> None:
         """Replace the only sequence by the best continuation, which ends it."""
         start, (row,) = time.perf_counter(), self._sequences.tokens
@@ -216,7 +224,8 @@ class Generator:
             raise GenerationError("num_beams: give max_new_tokens or max_length: the context of the model is not known")
         if not self.is_done:
             beams = Sequences(self._decoder, self.options.num_beams, self.options.chunk_size)
-            found = search_beams(beams, row, self.options, self._decoder.config.ends, len(row) + room)
+            most, (penalties,) = len(row) + room, self._new_samplers(1)
+            found = search_beams(beams, row, self.options, penalties, self._decoder.config.ends, most)
             row.extend(found[len(row) :])
             self._count(time.perf_counter() - start, beams.steps)
         self._ended = [True]

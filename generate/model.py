@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from mirlo.generate.config import ModelConfig, read_config
 from mirlo.generate.decoder import CompiledDecoder
 from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.generator import Generator, with_options
+from mirlo.generate.guidance import FORMS, Grammar
 from mirlo.generate.tokenizer import FILE, FolderTokenizer
 from mirlo.runtime.executable import Executable
 
@@ -36,15 +37,37 @@ class LanguageModel:
         """Return the chat template of the folder; None if it has none."""
         return read_template(self.config.folder)
 
-    def generator(self, batch: int = 1, stop: Sequence[str] | str = (), **search: Any) -> Generator:
+    def generator(
+        self,
+        batch: int = 1,
+        stop: Sequence[str] | str = (),
+        *,
+        json_schema: Mapping[str, Any] | str | None = None,
+        regex: str | None = None,
+        lark: str | None = None,
+        **search: Any,
+    ) -> Generator:
         """Return a generator without tokens.
 
         `search` are changes to the search options of the folder. `stop` are texts that end a sequence: they and what
-        follows are not part of the streamed text.
+        follows are not part of the streamed text. `json_schema`, `regex` or `lark`, a grammar, is the form that each
+        answer has: what follows a prompt.
         """
         stops = (stop,) if isinstance(stop, str) else tuple(stop)
         options = with_options(self.config.search, search)
-        return Generator(self._decoder, options, self.tokenizer, batch, stops)
+        forms = {name: text for name, text in zip(FORMS, (json_schema, regex, lark), strict=True) if text is not None}
+        return Generator(self._decoder, options, self.tokenizer, batch, stops, self._grammar(forms))
+
+    def _grammar(self, forms: Mapping[str, Any]) -> Grammar | None:
+        if not forms:
+            return None
+        if len(forms) > 1:
+            raise GenerationError(f"an answer has one form, found {' and '.join(forms)}")
+        path = self.config.folder / FILE
+        if not path.exists():
+            raise GenerationError(f"{self.config.folder}: there is no {FILE}, which forms of answers need")
+        ((form, text),) = forms.items()
+        return Grammar(path, self._decoder.vocabulary, self.config.ends, form, text)
 
     def chat_tokens(self, messages: Sequence[Message], **given: Any) -> list[int]:
         """Return the tokens of a conversation, up to where the model's answer begins."""

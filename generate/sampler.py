@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mirlo.generate.errors import GenerationError
+from mirlo.generate.guidance import Guide
 from mirlo.generate.search import SearchOptions
 
 HIDDEN = np.float32(-np.inf)
@@ -21,11 +22,14 @@ BINS, BINS_PER_E = 1024, 32
 class Sampler:
     """Chooses the tokens of one sequence."""
 
-    def __init__(self, options: SearchOptions, ends: Sequence[int], stream: int = 0) -> None:
+    def __init__(
+        self, options: SearchOptions, ends: Sequence[int], stream: int = 0, guide: Guide | None = None
+    ) -> None:
         self._options = options
         self._ends = list(ends)
+        self._guide = guide
         self._random = np.random.default_rng(options.seed if options.seed is None else [options.seed, stream])
-        self._is_plain = not (
+        self._is_plain = guide is None and not (
             options.repetition_penalty != 1
             or options.frequency_penalty
             or options.presence_penalty
@@ -63,6 +67,8 @@ class Sampler:
             logits[windows[(windows[:, : size - 1] == last).all(1), size - 1]] = HIDDEN
         if len(given) < options.min_length:
             logits[self._ends] = HIDDEN
+        if self._guide is not None:
+            logits[~self._guide.allowed(tokens[prompt:])] = HIDDEN
         return logits
 
     def _drawn(self, logits: np.ndarray) -> int:

@@ -16,6 +16,7 @@ from mirlo.generate import SearchOptions
 
 pytest.importorskip("tokenizers")
 pytest.importorskip("jinja2")
+pytest.importorskip("llguidance")
 
 TEXT = (ROOT / "docs" / "run-a-language-model.md").read_text(encoding="utf-8")
 
@@ -47,7 +48,7 @@ def test_commands(folder: Path) -> None:
 
 def test_python(folder: Path) -> None:
     blocks = _blocks("python")
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     out = output_of(python("-c", "\n".join(blocks), cwd=folder))
     assert re.search(r"prompt: 5 tokens in .* then 19 tokens in", out)
 

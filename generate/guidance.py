@@ -1,0 +1,98 @@
+"""Answers of a given form: a JSON schema, a regular expression or a grammar, through the package `llguidance`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirlo.generate.errors import GenerationError, ModelFolderError
+from mirlo.generate.json_file import MAX_BYTES, read_bytes
+from mirlo.generate.tokenizer import INSTALL
+
+FORMS = ("json_schema", "regex", "lark")
+
+
+class Grammar:
+    """A form of answers, for the tokens of a model."""
+
+    def __init__(self, tokenizer: Path, vocabulary: int, ends: Sequence[int], form: str, text: Any) -> None:
+        if not ends:
+            raise GenerationError(f"{form}: the model has no token that ends an answer, which a form needs")
+        self.form, self.vocabulary, self._ends = form, vocabulary, list(ends)
+        try:
+            from llguidance import LLMatcher, LLTokenizer
+        except ImportError:
+            raise GenerationError(f"{form}: forms of answers need the package 'llguidance': {INSTALL}") from None
+        self._matcher: Any = LLMatcher
+        content = read_bytes(tokenizer, MAX_BYTES).decode("utf-8", "replace")
+        try:
+            self._tokens: Any = LLTokenizer(content, n_vocab=vocabulary, eos_token=self._ends)
+        except BaseException as error:  # panics of the package are no `Exception`
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+            raise ModelFolderError(f"{tokenizer}: forms of answers cannot use the tokenizer: {error}") from None
+        self._grammar = self._compiled(text)
+        Guide(self)  # raises an error if the grammar is wrong
+
+    def _compiled(self, text: Any) -> str:
+        if self.form == "json_schema":
+            if not isinstance(text, (str, Mapping)):
+                raise GenerationError(f"json_schema: expected a dict or JSON as text, found {text!r:.60}")
+            try:
+                schema = text if isinstance(text, str) else json.dumps(text)
+                return str(self._matcher.grammar_from_json_schema(schema))
+            except (ValueError, TypeError) as error:
+                raise GenerationError(f"json_schema: {error}") from None
+        if not isinstance(text, str):
+            raise GenerationError(f"{self.form}: expected text, found {text!r:.60}")
+        made = self._matcher.grammar_from_regex if self.form == "regex" else self._matcher.grammar_from_lark
+        return str(made(text))
+
+    def matcher(self) -> Any:
+        """Return a matcher at the start of an answer."""
+        return self._matcher(self._tokens, self._grammar, log_level=0)
+
+    def only_ends(self) -> np.ndarray:
+        """Return which tokens may follow a complete answer."""
+        allowed = np.zeros(self.vocabulary, bool)
+        allowed[self._ends] = True
+        return allowed
+
+
+class Guide:
+    """Which tokens may follow those of an answer."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self._grammar = grammar
+        self._matcher = grammar.matcher()
+        self._taken: list[int] = []
+        self._require()
+
+    def allowed(self, answer: Sequence[int]) -> np.ndarray:
+        """Return for each token whether it may follow the tokens of an answer."""
+        same = 0
+        while same < len(answer) and same < len(self._taken) and answer[same] == self._taken[same]:
+            same += 1
+        if same < len(self._taken) and not self._matcher.rollback(len(self._taken) - same):
+            self._matcher, same = self._grammar.matcher(), 0
+        self._taken = self._taken[:same]
+        for token in answer[same:]:
+            if self._matcher.is_stopped():
+                break
+            self._matcher.consume_token(token)
+            self._require()
+            self._taken.append(token)
+        if self._matcher.is_stopped():
+            return self._grammar.only_ends()
+        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        self._require()
+        found: np.ndarray = np.unpackbits(bits, bitorder="little")[: self._grammar.vocabulary].astype(bool)
+        return found
+
+    def _require(self) -> None:
+        if self._matcher.is_error():
+            raise GenerationError(f"{self._grammar.form}: {self._matcher.get_error()}")

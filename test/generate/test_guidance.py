@@ -1,0 +1,107 @@
+"""Answers of a given form: JSON of a schema, texts that match a regular expression, sentences of a grammar."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import example, write_genai
+
+from mirlo import generate
+from mirlo.generate import GenerationError, LanguageModel, ModelFolderError
+
+pytest.importorskip("tokenizers")
+pytest.importorskip("llguidance")
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"enum": ["fox", "dog"]}, "age": {"type": "integer", "minimum": 1, "maximum": 99}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+    "x-guidance": {"whitespace_flexible": False},  # random tokens would be spaces without end
+}
+SEARCHES: tuple[dict[str, Any], ...] = (
+    {}, {"do_sample": True, "temperature": 3.0, "seed": 1}, {"lookup": 3}, {"repetition_penalty": 1.2},
+    {"do_sample": True, "top_k": 3, "seed": 2},
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
+    return generate.load(example().write(tmp_path_factory.mktemp("tiny")))
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_forms(model: LanguageModel, search: dict[str, Any]) -> None:
+    for prompt in ("the lazy dog", "{"):
+        generator = model.generator(json_schema=SCHEMA, max_new_tokens=60, **search)
+        found = json.loads("".join(generator.stream(prompt)))
+        assert found["name"] in ("fox", "dog") and 1 <= found["age"] <= 99 and len(found) == 2
+        assert generator.tokens[-1] in model.config.ends
+        pattern = r"(fox|dog) jumps [0-9]{3}( times)?"
+        text = "".join(model.generator(regex=pattern, max_new_tokens=40, **search).stream(prompt))
+        assert re.fullmatch(pattern, text)
+        grammar = 'start: "the " WORD (" and " WORD)? "!"\nWORD: /[a-c]{2}/'
+        text = "".join(model.generator(lark=grammar, max_new_tokens=40, **search).stream(prompt))
+        assert re.fullmatch(r"the [a-c]{2}( and [a-c]{2})?!", text)
+
+
+def test_each_answer_has_the_form(model: LanguageModel) -> None:
+    generator = model.generator(regex="[ab]{4}", max_new_tokens=20, do_sample=True, seed=3)
+    answers = ["".join(generator.stream(prompt)) for prompt in ("x", "y", "z")]
+    assert all(re.fullmatch("[ab]{4}", answer) for answer in answers)
+    length = len(generator.tokens)
+    generator.rewind(length - 3)
+    assert "".join(generator.stream("again")) and generator.is_done
+
+
+def test_rewound_and_batched(model: LanguageModel) -> None:
+    search: dict[str, Any] = {"regex": "[a-d]{6}", "max_new_tokens": 20}
+    generator = model.generator(**search)
+    first = generator.generate("x")
+    prompt = len(generator.tokens) - len(first)
+    generator.rewind(prompt + 2)
+    assert generator.generate() == first
+    batch = model.generator(batch=2, **search).generate("x", "the fox")
+    assert batch == [first, model.generator(**search).generate("the fox")]
+
+
+def test_beams(model: LanguageModel) -> None:
+    generator = model.generator(regex="(ab|ba|cd)(e|f)", num_beams=3, max_new_tokens=8)
+    generator.generate("x")
+    assert re.fullmatch("(ab|ba|cd)(e|f)", generator.text)
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    (
+        ({"regex": "("}, "regex: "),
+        ({"regex": 3}, "regex: expected text, found 3"),
+        ({"lark": "start: missing"}, "lark: "),
+        ({"json_schema": "{"}, "json_schema: "),
+        ({"json_schema": {"type": "nothing"}}, "json_schema: "),
+        ({"json_schema": 3}, "json_schema: expected a dict or JSON as text, found 3"),
+        ({"json_schema": {"x": object()}}, "json_schema: .* not JSON serializable"),
+        ({"regex": "a", "lark": "b"}, "an answer has one form, found regex and lark"),
+    ),
+)
+def test_wrong_forms(model: LanguageModel, form: dict[str, Any], message: str) -> None:
+    with pytest.raises(GenerationError, match=message):
+        model.generator(**form)
+
+
+def test_what_is_missing(model: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_genai(tmp_path)
+    plain = generate.load(folder)
+    with pytest.raises(GenerationError, match="there is no tokenizer.json, which forms of answers need"):
+        plain.generator(regex="a")
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelFolderError, match="tokenizer.json: "):
+        plain.generator(regex="a")
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    with pytest.raises(GenerationError, match=r"package 'llguidance': pip install 'mirlo\[generate\]'"):
+        model.generator(regex="a")
