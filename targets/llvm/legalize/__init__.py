@@ -6,9 +6,9 @@ from typing import Any
 
 from mirlo.passes.legalize.attention import fused_attention
 from mirlo.passes.rules import legalize
-from mirlo.targets.llvm.legalize import joins, trees
+from mirlo.targets.llvm.legalize import joins, sorting, trees
 
-__all__ = ["attention", "joins", "trees"]
+__all__ = ["attention", "joins", "sorting", "trees"]
 
 
 @legalize("relax.attention", target="llvm", name="fused")

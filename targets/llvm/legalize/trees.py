@@ -1,4 +1,4 @@
-"""Decision trees on CPUs: several trees of a row at a time, so that their loads overlap."""
+"""Decision trees on CPUs: several rows of a tree, or trees of a row, at a time, so that their loads overlap."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ LANES = 8
 
 @legalize("relax.tree_ensemble", target="llvm", name="interleaved")
 def tree_ensemble(op: ir.OpView, b: Any) -> ir.Value:
-    """Descend several trees of a row, all by one level in each iteration, until the last one is at a leaf.
+    """Descend each tree for several rows, all by one level in each iteration, until the last one is at a leaf.
 
-    Of few trees, descend each one for several rows.
+    The rows that remain descend several trees at a time.
     """
 
     def body(loops: LoopBuilder, *buffers: Any) -> None:
         kernel = _Kernel(op, loops, *buffers)
         (rows, _), (trees,) = kernel.output.shape, kernel.roots.shape
-        if isinstance(trees, int) and trees < LANES:
+        if isinstance(trees, int):
             kernel.add_groups_of_rows(rows, trees)
         else:
             for (row,) in loops.nest((rows,), parallel=True):

@@ -13,7 +13,7 @@
 // CHECK-NEXT:    %[[NEXT:.*]] = memref.load %arg2[%{{.*}}, %[[COLUMN]]]
 // CHECK:         arith.select %{{.*}}, %[[NEXT]], %{{.*}} : i64
 // CHECK-COUNT-8: arith.addf
-func.func @tree(%x: tensor<9x3xf32>, %t: tensor<4xf32>, %nodes: tensor<4x4xi64>, %roots: tensor<8xi64>, %w: tensor<6x1xf32>) -> tensor<9x1xf32> {
-  %0 = "relax.tree_ensemble"(%x, %t, %nodes, %roots, %w) {mode = 0 : i64} : (tensor<9x3xf32>, tensor<4xf32>, tensor<4x4xi64>, tensor<8xi64>, tensor<6x1xf32>) -> tensor<9x1xf32>
-  return %0 : tensor<9x1xf32>
+func.func @tree(%x: tensor<7x3xf32>, %t: tensor<4xf32>, %nodes: tensor<4x4xi64>, %roots: tensor<8xi64>, %w: tensor<6x1xf32>) -> tensor<7x1xf32> {
+  %0 = "relax.tree_ensemble"(%x, %t, %nodes, %roots, %w) {mode = 0 : i64} : (tensor<7x3xf32>, tensor<4xf32>, tensor<4x4xi64>, tensor<8xi64>, tensor<6x1xf32>) -> tensor<7x1xf32>
+  return %0 : tensor<7x1xf32>
 }
