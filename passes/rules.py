@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Any
 
-from mirlo.dialects.context import operation_class
 from mirlo.dialects.core.dims import UndecidedDim
 from mirlo.dialects.core.errors import describe_raised
 from mirlo.dialects.core.traits import Trait, traits_of
@@ -159,6 +158,9 @@ class RuleBook:
 
     def _traits_of(self, subject: str) -> list[str]:
         """Return the traits of an operator for which there are rules, in the order of `Trait`."""
+        # Imported here: targets are described by rule books, and a cached model needs no bindings of MLIR.
+        from mirlo.dialects.context import operation_class
+
         cls = operation_class(subject) if "." in subject else None
         own = traits_of(cls) if cls is not None else ()
         return [trait for trait in Trait if trait in own]
