@@ -58,6 +58,16 @@ acosh     f    inverse hyperbolic cosine
 atanh     f    inverse hyperbolic tangent
 erf       f    error function
 erfc      f    1 - erf(x), accurate for large x
+erfinv    f    inverse of erf, for x from -1 to 1
+lgamma    f    logarithm of |gamma(x)|
+tgamma    f    gamma function, (x - 1)!
+digamma   f    derivative of log gamma(x)
+j0        f    Bessel function of the first kind of order 0
+j1        f    Bessel function of the first kind of order 1
+i0        f    modified Bessel function of the first kind of order 0
+i0e       f    e^-|x| · i0(x)
+i1        f    modified Bessel function of the first kind of order 1
+i1e       f    e^-|x| · i1(x)
 sigmoid   f    1 / (1 + e^-x)
 floor     f    largest integer not above x
 ceil      f    smallest integer not below x

@@ -31,7 +31,7 @@ def measure(name: str, kind: str, count: int) -> float:
     got = Compiled(name, [kind] * arity, len(arguments[0]))(*arguments)
     with np.errstate(all="ignore"):
         reference = meaning.function(*(a.astype(WIDE) for a in arguments))
-    return float(ulp_errors(got, reference, kind).max())
+    return float(ulp_errors(got, reference, kind, meaning.least).max())
 
 
 def meanings() -> str:

@@ -25,8 +25,8 @@ def relative_error(got: np.ndarray, expected: np.ndarray, least: float = 1.0) ->
     return float(difference.max() / max(least, float(finite.max(initial=0.0))))
 
 
-def ulp_errors(got: Array, reference: Array, kind: str) -> Array:
-    """|got - reference| in units in the last place of the format at the reference.
+def ulp_errors(got: Array, reference: Array, kind: str, least: float = 0.0) -> Array:
+    """|got - reference| in units in the last place of the format at the reference, or at `least` if that is larger.
 
     Infinite where one of them is NaN and the other is not, and where a zero has the wrong sign.
     """
@@ -35,11 +35,11 @@ def ulp_errors(got: Array, reference: Array, kind: str) -> Array:
         overflow = WIDE(2.0**form.bias) * 2
         exact = np.clip(reference.astype(WIDE), -overflow, overflow)
         found = np.clip(got.astype(WIDE), -overflow, overflow)
-        exponent = np.maximum(np.frexp(np.minimum(np.abs(exact), WIDE(form.largest)))[1] - 1, 1 - form.bias)
+        exponent = np.maximum(np.frexp(np.clip(np.abs(exact), WIDE(least), WIDE(form.largest)))[1] - 1, 1 - form.bias)
         unit = np.ldexp(WIDE(1), exponent - form.fraction)
         errors = np.abs(found - exact) / unit
         # What rounds to infinity is infinity.
         errors = np.where(np.isinf(got.astype(WIDE)) & (np.abs(exact) >= overflow), 0, errors)
         both_nan = np.isnan(found) & np.isnan(exact)
-        wrong_zero = (found == 0) & (np.signbit(found) != np.signbit(exact))
+        wrong_zero = (least == 0) & (found == 0) & (np.signbit(found) != np.signbit(exact))
         return np.where(both_nan, 0, np.where(np.isnan(errors) | wrong_zero, np.inf, errors))

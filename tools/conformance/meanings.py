@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.tools.conformance import special
 from mirlo.tools.conformance.errors import WIDE
 
 Array = Any
@@ -27,6 +28,9 @@ class Meaning:
     """Intervals that are sampled densely, beside the whole range of bit patterns."""
     ulp: dict[str, float] = field(default_factory=lambda: {"f32": 4.0, "f64": 4.0})
     """Largest error in units in the last place. 16-bit floats are always within half a unit and a hundredth."""
+    least: float = 0.0
+    """Results below this size are measured in units of its last place: beside the zeros of a function, and where it
+    vanishes, only the absolute error is bounded."""
     within: dict[str, float] = field(default_factory=dict)
     """Largest size of an argument for which the bound holds, where that is not all."""
 
@@ -95,6 +99,7 @@ def round_half_away(x: Array) -> Array:
 
 _GROWTH = ((-1.0, 1.0), (-110.0, 110.0), (-750.0, 750.0))
 _ANGLE_RANGES = ((-4.0, 4.0), (-1e4, 1e4), (-1e9, 1e9))
+_SPECIAL = {"f32": 12.0, "f64": 12.0}
 _EXACT = {"f32": 0.0, "f64": 0.0}
 _ROUNDED = {"f32": 0.5, "f64": 0.5}
 
@@ -122,6 +127,16 @@ FLOAT: dict[str, Meaning] = {
     "atanh": Meaning(np.arctanh, ((-1.0, 1.0),)),
     "erf": Meaning(erf, ((-1.0, 1.0), (-4.5, 4.5), (-7.0, 7.0))),
     "erfc": Meaning(erfc, ((-1.0, 1.0), (-5.0, 11.0), (-5.0, 28.0)), {"f32": 4.0, "f64": 5.0}),
+    "erfinv": Meaning(special.erfinv, ((-1.0, 1.0), (0.99, 1.0)), {"f32": 6.0, "f64": 6.0}),
+    "lgamma": Meaning(special.lgamma, ((0.0, 4.0), (-30.0, 30.0), (0.0, 1e5)), _SPECIAL, 1.0),
+    "tgamma": Meaning(special.tgamma, ((0.0, 10.0), (-8.0, 33.0)), {"f32": 16.0, "f64": 16.0}),
+    "digamma": Meaning(special.digamma, ((0.0, 4.0), (-30.0, 30.0), (0.0, 1e5)), {"f32": 32.0, "f64": 32.0}, 1.0),
+    "j0": Meaning(special.j0, ((-8.0, 8.0), (-100.0, 100.0)), _SPECIAL, 1.0),
+    "j1": Meaning(special.j1, ((-8.0, 8.0), (-100.0, 100.0)), _SPECIAL, 1.0),
+    "i0": Meaning(special.i0, ((-8.0, 8.0), (-80.0, 80.0)), _SPECIAL),
+    "i0e": Meaning(special.i0e, ((-8.0, 8.0), (-700.0, 700.0)), _SPECIAL),
+    "i1": Meaning(special.i1, ((-8.0, 8.0), (-80.0, 80.0)), _SPECIAL),
+    "i1e": Meaning(special.i1e, ((-8.0, 8.0), (-700.0, 700.0)), _SPECIAL),
     "sqrt": Meaning(np.sqrt, ulp=_ROUNDED),
     "rsqrt": Meaning(lambda x: 1 / np.sqrt(x), ((0.0, 4.0),), {"f32": 1.6, "f64": 1.6}),
     "cbrt": Meaning(np.cbrt, ulp={"f32": 1.0, "f64": 1.0}),

@@ -1,9 +1,11 @@
 """Default rules of the intrinsics: elementary functions as arithmetic that every target has, and that vectorizes."""
 
 from mirlo.passes.lower.expansions import (  # noqa: F401  (importing registers the rules)
+    bessel,
     errorfunction,
     exponential,
     flatten,
+    gamma,
     hyperbolic,
     integer,
     inverse,
