@@ -1,4 +1,4 @@
-"""References of the gamma and Bessel functions in the widest float, by series, quadrature and iteration."""
+"""References of the error, gamma and Bessel functions in the widest float, by series, quadrature and iteration."""
 
 from __future__ import annotations
 
@@ -68,9 +68,41 @@ def digamma(x: Array) -> Array:
     return np.where(x < 0, reflected, np.where(np.isposinf(x), np.inf, found))
 
 
-def erfinv(x: Array) -> Array:
-    from mirlo.tools.conformance.meanings import erf, erfc
+def _exp_minus_square(x: Array) -> Array:
+    # x² has twice the digits of x: its leading part by itself.
+    head = x.astype(np.float32).astype(WIDE)
+    return np.exp(-head * head) * np.exp(-(x - head) * (x + head))
 
+
+def _erf_series(x: Array) -> Array:
+    term, total = x, x.copy()
+    for n in range(1, 90):
+        term = term * (2 * x * x) / (2 * n + 1)
+        total = total + term
+    return 2 / np.sqrt(PI) * _exp_minus_square(x) * total
+
+
+def _erfc_fraction(x: Array) -> Array:
+    tail = np.zeros_like(x)
+    for n in range(160, 0, -1):
+        tail = n / WIDE(2) / (x + tail)
+    return _exp_minus_square(x) / np.sqrt(PI) / (x + tail)
+
+
+def erfc(x: Array) -> Array:
+    size = np.minimum(np.abs(x), 200)
+    small = 1 - _erf_series(np.minimum(size, 2))
+    result = np.where(size < 2, small, _erfc_fraction(np.maximum(size, 2)))
+    return np.where(np.isnan(x), x, np.where(x < 0, 2 - result, result))
+
+
+def erf(x: Array) -> Array:
+    size = np.minimum(np.abs(x), 200)
+    result = np.where(size < 2, _erf_series(np.minimum(size, 2)), 1 - _erfc_fraction(np.maximum(size, 2)))
+    return np.where(np.isnan(x), x, np.copysign(result, x))
+
+
+def erfinv(x: Array) -> Array:
     y = np.abs(x)
     inside = np.where(y < 1, y, WIDE(0.5))
     log = np.log1p(-inside) + np.log1p(inside)
