@@ -5,12 +5,15 @@ NaN is larger than every other value, so that the order is total.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from mirlo.dialects.tir.compute import Expr, ExprLike, LoopBuilder, constant, minimum, select
+from mirlo.dialects.tir.compute import Expr, ExprLike, LoopBuilder, all_of, constant, minimum, select
 from mirlo.passes.legalize.helpers import shape_of, short_name
 from mirlo.passes.rules import legalize
+
+SCANNED = 16
+"""Elements that are compared with the worst of the k best at once, by vectors; most do not come before it."""
 
 Comparator = Callable[[Expr, Expr], Expr]
 """Returns whether an element comes strictly before another."""
@@ -103,12 +106,28 @@ def topk(op: Any, b: Any) -> Any:
                 heap.kept.put(i, x[[*at[:axis], i, *at[axis:]]], i.cast("i64"))
             for i in loops.range(op.k // 2):
                 heap.sink((op.k // 2 - 1) - i, op.k)
-            for i in loops.range(op.k, shape[axis]):
-                key = x[[*at[:axis], i, *at[axis:]]]
+
+            def element(i: Expr, at: Sequence[Any] = at) -> Expr:
+                return x[[*at[:axis], i, *at[axis:]]]
+
+            def offer(i: Expr, element: Callable[[Expr], Expr] = element) -> None:
+                key = element(i)
                 # The root is the worst element in the heap; of equal ones the earlier stays.
                 with loops.if_(before(key, heap.kept.keys[0])):
                     heap.kept.put(0, key, i.cast("i64"))
                     heap.sink(0, op.k)
+
+            chunks = (shape[axis] - op.k) // SCANNED
+            for chunk in loops.range(chunks):
+                first = loops.let(chunk * SCANNED + op.k)
+                root = loops.let(heap.kept.keys[0])
+                keys = [element(first + lane) for lane in range(SCANNED)]
+                # NaN is not in order with anything: the exact test follows.
+                with loops.if_(~all_of([key <= root if op.largest else key >= root for key in keys])):
+                    for lane in loops.range(SCANNED):
+                        offer(loops.let(first + lane))
+            for i in loops.range(chunks * SCANNED + op.k, shape[axis]):
+                offer(i)
             for i in loops.range(op.k):
                 last = loops.let((op.k - 1) - i)
                 target = [*at[:axis], last, *at[axis:]]

@@ -1,4 +1,4 @@
-// RUN: mirlo-opt %s --split-input-file --legalize | FileCheck %s
+// RUN: mirlo-opt %s --split-input-file --legalize=target=c | FileCheck %s
 
 // Loops over buffers: a merge sort, and a heap of the best.
 
@@ -46,6 +46,10 @@ func.func @test_argsort(%arg0: tensor<3000xi32>) -> tensor<3000xi64> {
 // CHECK:       scf.for
 // CHECK:       scf.for
 // CHECK:       scf.while
+// CHECK:       scf.if
+// Sixteen elements are compared at once, then one by one if one of them comes before the worst.
+// CHECK:       scf.for
+// CHECK-COUNT-16: arith.cmpf ole
 // CHECK:       scf.if
 // CHECK:       scf.for
 // CHECK:       scf.if
