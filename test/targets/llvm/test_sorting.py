@@ -1,4 +1,4 @@
-"""Sorting by radix, and the k best: of all element types, in both directions, with NaN, zeros of both signs and equal elements."""
+"""Sorting by radix, and the k best: all types, both directions, NaN, zeros of both signs, equal elements."""
 
 from __future__ import annotations
 
