@@ -12,6 +12,7 @@ import numpy as np
 
 from mirlo.generate.beams import search_beams
 from mirlo.generate.decoder import CompiledDecoder
+from mirlo.generate.draft import DraftModel
 from mirlo.generate.errors import GenerationError
 from mirlo.generate.guidance import Grammar, Guide
 from mirlo.generate.lookup import guess
@@ -69,6 +70,7 @@ class Generator:
         batch: int = 1,
         stop: Sequence[str] = (),
         grammar: Grammar | None = None,
+        draft: CompiledDecoder | None = None,
     ) -> None:
         if batch < 1:
             raise GenerationError(f"batch: expected 1 or more, found {batch}")
@@ -81,6 +83,7 @@ class Generator:
         self._decoder, self._texts = decoder, texts
         self._sequences = Sequences(decoder, batch, options.chunk_size)
         self._grammar = grammar
+        self._draft = None if draft is None or batch > 1 else DraftModel(draft, options.chunk_size)
         self._samplers = self._new_samplers(batch)
         self._stop = tuple(stop)
         self._prompt = [0] * batch
@@ -133,7 +136,7 @@ class Generator:
         rows = self._sequences.tokens
         if self.is_done:
             raise GenerationError("the sequence has ended: append to it, or rewind it")
-        logits = self._sequences.logits(self._guess if self.options.lookup else None)
+        logits = self._sequences.logits(self._guess if self.options.lookup or self._draft is not None else None)
         chosen = [
             self._decoder.config.pad if ended else sampler.choose(values, row, prompt)
             for sampler, values, row, prompt, ended in zip(
@@ -193,6 +196,7 @@ class Generator:
         made.options = with_options(self.options, search)
         made.timing = Timing()
         made._sequences = self._sequences.fork()
+        made._draft = None if self._draft is None else self._draft.fork()
         made._samplers = made._new_samplers(made._sequences.batch)
         made._prompt, made._ended = list(self._prompt), list(self._ended)
         return made
@@ -231,7 +235,11 @@ class Generator:
         self._ended = [True]
 
     def _guess(self) -> list[int]:
-        return guess(self._sequences.tokens[0], min(self.options.lookup, self._room() - 1))
+        tokens, room = self._sequences.tokens[0], self._room() - 1
+        found = guess(tokens, min(self.options.lookup, room))
+        if found or self._draft is None:
+            return found
+        return self._draft.guess(tokens, min(self.options.draft_tokens, room))
 
     def _most(self) -> int:
         """Return the most tokens of a sequence; 0 if there is no limit."""

@@ -45,18 +45,24 @@ class LanguageModel:
         json_schema: Mapping[str, Any] | str | None = None,
         regex: str | None = None,
         lark: str | None = None,
+        draft: LanguageModel | None = None,
         **search: Any,
     ) -> Generator:
         """Return a generator without tokens.
 
         `search` are changes to the search options of the folder. `stop` are texts that end a sequence: they and what
         follows are not part of the streamed text. `json_schema`, `regex` or `lark`, a grammar, is the form that each
-        answer has: what follows a prompt.
+        answer has: what follows a prompt. `draft` is a smaller model with the same tokens that guesses what follows:
+        the chosen tokens stay the same, and right guesses save steps.
         """
         stops = (stop,) if isinstance(stop, str) else tuple(stop)
         options = with_options(self.config.search, search)
         forms = {name: text for name, text in zip(FORMS, (json_schema, regex, lark), strict=True) if text is not None}
-        return Generator(self._decoder, options, self.tokenizer, batch, stops, self._grammar(forms))
+        drafting = None if draft is None else draft._decoder
+        if drafting is not None and drafting.vocabulary != self._decoder.vocabulary:
+            sizes = f"{drafting.vocabulary} and {self._decoder.vocabulary}"
+            raise GenerationError(f"draft: the models have different tokens: {sizes} of them")
+        return Generator(self._decoder, options, self.tokenizer, batch, stops, self._grammar(forms), drafting)
 
     def _grammar(self, forms: Mapping[str, Any]) -> Grammar | None:
         if not forms:

@@ -58,6 +58,9 @@ class SearchOptions:
     lookup: int = 0
     """Tokens to guess in a step, from what followed the same tokens before; right ones cost no further step."""
 
+    draft_tokens: int = 4
+    """Tokens that a draft model guesses in a step."""
+
     def __post_init__(self) -> None:
         for field in fields(self):
             _check_type(field.name, str(field.type), getattr(self, field.name))
@@ -70,7 +73,8 @@ class SearchOptions:
             ("length_penalty", abs(self.length_penalty) <= 100, "-100 to 100"),
             ("num_beams", 1 <= self.num_beams <= MAX_BEAMS, f"1 to {MAX_BEAMS}"),
             ("num_beams", self.num_beams == 1 or not self.do_sample, "1 with do_sample"),
-            ("lookup", self.lookup <= MAX_LOOKUP, f"at most {MAX_LOOKUP}"),
+            ("lookup", self.lookup <= MAX_GUESSES, f"at most {MAX_GUESSES}"),
+            ("draft_tokens", self.draft_tokens <= MAX_GUESSES, f"at most {MAX_GUESSES}"),
             *((name, getattr(self, name) >= 0, "0 or more") for name in _COUNTS),
         )
         for name, holds, expected in limits:
@@ -83,9 +87,9 @@ class SearchOptions:
         return not self.do_sample or self.temperature == 0 or self.top_k == 1
 
 
-MAX_LOOKUP = 64
+MAX_GUESSES = 64
 MAX_BEAMS = 256
-_COUNTS = ("top_k", "no_repeat_ngram_size", "min_length", "max_length", "max_new_tokens", "lookup")
+_COUNTS = ("top_k", "no_repeat_ngram_size", "min_length", "max_length", "max_new_tokens", "lookup", "draft_tokens")
 _OTHER_NAMES = {"random_seed": "seed"}
 _REFUSED = {"num_return_sequences": 1, "num_beam_groups": 1, "diversity_penalty": 0}
 """Options that change what is generated and are not supported, with the value that is."""

@@ -119,6 +119,37 @@ def test_right_guesses_cost_no_step(models: dict[str, LanguageModel]) -> None:
     assert generator.timing.tokens == 149 and generator.timing.steps < 120
 
 
+@pytest.mark.parametrize("kind", ("f32", "plain"))
+@pytest.mark.parametrize("search", ({}, {"do_sample": True, "temperature": 0.7, "top_k": 5, "seed": 3}, {"lookup": 2}))
+def test_drafts_change_nothing(models: dict[str, LanguageModel], kind: str, search: dict[str, Any]) -> None:
+    model, prompt = models[kind], prompt_of(9)
+    expected = without_end(model, prompt, 25, **search)
+    for draft in models.values():
+        generator = model.generator(draft=draft, draft_tokens=3, min_length=1000, max_new_tokens=25, **search)
+        assert generator.generate(prompt) == expected
+        generator.rewind(15)
+        fork, plain = (
+            generator.fork(seed=8),
+            model.generator(min_length=1000, max_new_tokens=10, **search | {"seed": 8}),
+        )
+        plain.append(generator.tokens)
+        assert fork.generate()[6:16] == plain.generate()
+    same = model.generator(draft=model, draft_tokens=3, min_length=1000, max_new_tokens=25)
+    same.generate(prompt)
+    assert same.timing.tokens == 24 and same.timing.steps == 6  # four tokens a step
+
+
+def test_draft_with_other_tokens(models: dict[str, LanguageModel], tmp_path: Path) -> None:
+    import onnx
+    from folders import example
+
+    module = example()
+    onnx.save(module.TinyModel(64, 0, 0).build(), tmp_path / "model.onnx")
+    module.write_config(tmp_path, 64)
+    with pytest.raises(GenerationError, match=f"draft: the models have different tokens: 64 and {VOCABULARY} of them"):
+        models["f32"].generator(draft=generate.load(tmp_path))
+
+
 def test_conversation_goes_on(models: dict[str, LanguageModel]) -> None:
     """Prompts that are appended are as one prompt with all that was before."""
     model = models["f32"]
