@@ -108,6 +108,16 @@ def claim_dialect_module(namespace: str) -> None:
     sys.modules.setdefault(name, types.ModuleType(name))
 
 
+def stablehlo() -> Any:
+    """Return the bindings of StableHLO: attributes, portable bytecode, registration of its dialect."""
+    try:
+        return importlib.import_module(f"{PACKAGE}._mlir_libs._stablehlo")
+    except ImportError:
+        raise ImportError(
+            "these MLIR bindings have no StableHLO: install the wheel that Mirlo depends on, torch-mlir==20261001"
+        ) from None
+
+
 def native_library() -> str:
     """Return the path of the shared library with the C API of MLIR and LLVM."""
     libs = importlib.import_module(f"{PACKAGE}._mlir_libs")

@@ -13,7 +13,9 @@ from mirlo.dialects.context import make_context
 from mirlo.dialects.core.dims import UNKNOWN, symbols_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PRIM_FUNC
+from mirlo.driver.bytecode import read_in_child
 from mirlo.driver.modules import read_module
+from mirlo.frontends.stablehlo.detect import is_stablehlo
 from mirlo.passes.byoc.artifacts import ARTIFACTS
 from mirlo.passes.files import BYTECODE_PREFIX, FileError
 from mirlo.passes.locations import describe
@@ -142,6 +144,8 @@ def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedMo
         content = read_regular(path)
     except OSError as error:
         raise FileError(f"cannot read '{path}': {error.strerror or error}") from None
+    if is_stablehlo(content):
+        return _open_stablehlo(path, content)
     session = Session(ParameterStore() if params is None else params.copy())
     with make_context():
         try:
@@ -152,6 +156,17 @@ def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedMo
     if not trust:
         _require_contained(path, module, pipeline)
     return OpenedModel(module, session, pipeline)
+
+
+def _open_stablehlo(path: Path, content: bytes) -> OpenedModel:
+    from mirlo.frontends.stablehlo.importer import import_stablehlo
+    from mirlo.frontends.stablehlo.parse import parse
+
+    if content.startswith(BYTECODE_PREFIX) and hasattr(os, "fork"):
+        with make_context():
+            content = read_in_child(lambda: parse(content, str(path)), str(path))
+    module, store = import_stablehlo(content, str(path))
+    return OpenedModel(module, Session(store))
 
 
 def _require_contained(path: Path, module: ir.Module, pipeline: str | None) -> None:

@@ -1,75 +1,16 @@
-"""Locations for messages: a position in a file, and the enclosing names (of ONNX nodes, for example)."""
+"""Locations in messages of passes, whose names are safe to print."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import locations
+from mirlo.dialects.core.locations import PARSED_TEXT, SourcePosition, find_source_position, names_of, node_of
 from mirlo.runtime.names import terminal
 
-PARSED_TEXT = "-"
-"""The file name that MLIR gives to text parsed from memory."""
-
-
-class SourcePosition(NamedTuple):
-    """A line and column (from 1) of a file; line 0 stands for the whole file."""
-
-    file: str
-    line: int
-    column: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-
-
-def find_source_position(location: Any) -> SourcePosition | None:
-    """Return the first file position in a location, or None."""
-    location = _refined(location)
-    if isinstance(location, ir.FileLineColLoc):
-        return SourcePosition(location.filename, location.start_line, location.start_col)
-    if isinstance(location, ir.NameLoc):
-        return find_source_position(location.child_loc)
-    if isinstance(location, ir.CallSiteLoc):
-        return find_source_position(location.callee)
-    if isinstance(location, ir.FusedLoc):
-        return next((place for part in location.locations if (place := find_source_position(part))), None)
-    return None
-
-
-def names_of(location: Any) -> list[str]:
-    """Return the names in a location, outermost first: nodes of the user's model."""
-    location = _refined(location)
-    if isinstance(location, ir.NameLoc):
-        return [_name(location), *names_of(location.child_loc)]
-    if isinstance(location, ir.CallSiteLoc):
-        return names_of(location.callee)
-    if isinstance(location, ir.FusedLoc):
-        return list(dict.fromkeys(name for part in location.locations for name in names_of(part)))
-    return []
-
-
-def _name(location: Any) -> str:
-    try:
-        return str(location.name_str)
-    except (UnicodeDecodeError, RuntimeError):  # text IR can contain any bytes
-        return str(location)
-
-
-def node_of(location: ir.Location) -> str | None:
-    """Return the first name in a location: a node of the user's model."""
-    return next(iter(names_of(location)), None)
-
-
-def _refined(location: ir.Location) -> ir.Location:
-    """Return a location as its specific class: diagnostics contain the base class."""
-    return ir.Location.from_attr(location.attr, location.context) if type(location) is ir.Location else location
+__all__ = ["PARSED_TEXT", "SourcePosition", "describe", "find_source_position", "names_of", "node_of"]
 
 
 def describe(location: Any) -> str:
     """Return one line for messages: `file:3:5`, `"node"`, `"node" at file:3:5`, or `unknown location`."""
-    place = find_source_position(location)
-    at = str(place) if place else ""
-    names = ", ".join(f'"{terminal(name)}"' for name in names_of(location))
-    if names and at:
-        return f"{names} at {at}"
-    return names or at or "unknown location"
+    return locations.describe(location, terminal)

@@ -72,6 +72,19 @@ def defining(value: ir.Value, name: str) -> ir.OpView | None:
     return None
 
 
+def without_unit_dims(value: Any) -> Any:
+    """Return the value behind reshapes that only insert or remove dims of 1."""
+    while True:
+        shaped = defining(value, "relax.reshape")
+        if shaped is None or _larger(shaped.x) != _larger(value):
+            return value
+        value = shaped.x
+
+
+def _larger(value: Any) -> list[Any]:
+    return [dim for dim in kind_of(value).shape if dim != 1]
+
+
 def beside(value: ir.Value, b: Rewriter) -> bool:
     """Return whether a value is defined in the block of the rewritten operator: work must not move into a loop."""
     return isinstance(value, ir.OpResult) and bool(value.owner.operation.block == b.op.operation.block)

@@ -286,7 +286,7 @@ class StorageAssignment:
         ):
             return
         for position in sorted(inplace_of(self.callee(op))):
-            root, result = self.root(op.operands[position]), op.results[0].type
+            root, result = self.root(op.operands[position]), body.terminator.operands[own.output].type
             if root not in body.arguments or self.last[root] != step.start or not self._reads_before(op, root):
                 continue
             if root.type.element_type == result.element_type and len(root.type.shape) == len(result.shape):

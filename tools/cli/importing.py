@@ -1,4 +1,4 @@
-"""`mirlo import`: an ONNX model as IR; its weights stay in its file, the IR names them."""
+"""`mirlo import`: an ONNX model or a StableHLO program as IR; weights stay in their file, the IR names them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mirlo.tools.cli.files import require_file
 
 def execute(arguments: Arguments) -> None:
     """Import a model and write the IR."""
+    from mirlo.driver.models import open_model
     from mirlo.driver.modules import script_text, write_script
-    from mirlo.frontends.onnx.importer import import_model
     from mirlo.passes.files import save_params, write_ir
-    from mirlo.passes.session import Session
 
     require_file(arguments.model)
-    module, store = import_model(arguments.model, shapes=arguments.shapes)
-    session = Session(store)
+    opened = open_model(arguments.model, arguments.shapes)
+    module, session = opened.module, opened.session
+    store = session.params
     if arguments.output not in (None, "-"):
         assert arguments.output is not None
         if arguments.script:

@@ -8,7 +8,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.constants import is_constant
-from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
+from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of, only_use
 from mirlo.passes.rules import Decline, decline, simplify
 
 
@@ -52,3 +52,21 @@ def batch_as_rows(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     rows = b.emit(OPS["reshape"], op.lhs, shape=(math.prod(batch), depth))
     made = b.emit(OPS["matmul"], rows, op.rhs, **op.attribute_values())
     return b.emit(OPS["reshape"], made, shape=kind_of(op.output).shape)
+
+
+@simplify("relax.permute")
+def permuted_product(op: ir.OpView, b: Rewriter) -> Any:
+    """Swap the operands of a product whose rows become the last dim: its columns then stay where they are."""
+    product = defining(op.x, "relax.matmul")
+    rank = len(op.axes)
+    if product is None or kind_of(product.lhs).rank != rank or kind_of(product.rhs).rank != rank or rank < 3:
+        return decline("the operand is no product of batches of matrices")
+    if op.axes[-1] != rank - 2 or not only_use(op.x):
+        return decline("the rows of the product do not become the last dim, or it has other uses")
+    if is_constant(product.lhs) or is_constant(product.rhs) or product.activations != "exact":
+        return decline("an operand is a weight")
+    attributes = product.attribute_values()
+    flags = {"transpose_lhs": not product.transpose_rhs, "transpose_rhs": not product.transpose_lhs}
+    swapped = b.emit(OPS["matmul"], product.rhs, product.lhs, **{**attributes, **flags})
+    turned = {rank - 1: rank - 2, rank - 2: rank - 1}
+    return b.emit(OPS["permute"], swapped, axes=[turned.get(axis, axis) for axis in op.axes])

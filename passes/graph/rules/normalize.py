@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
-from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
+from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use, without_unit_dims
 from mirlo.passes.rules import Decline, decline, recognize
 
 
@@ -16,22 +16,49 @@ class _Deviation(NamedTuple):
     value: Any
     axis: int
     epsilon: float
+    is_centered: bool = False
+    """Whether the mean of the value is subtracted first, as mean(x^2) - mean(x)^2 does."""
 
 
 @recognize("relax.divide", "relax.multiply")
 def normalization(op: ir.OpView, b: Rewriter) -> Any:
     """Replace (x - mean(x)) / sqrt(variance + epsilon) by layer norm; x / sqrt(mean(x^2) + epsilon) by RMS norm."""
+    is_quotient = op.operation.name == "relax.divide"
     for x, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        found = _divisor(other, b) if op.operation.name == "relax.divide" else _reciprocal(other, b)
-        if found is not None and _same(found.value, x) and x.type == op.output.type:
-            centered = defining(x, "relax.subtract")
-            attributes = {"axis": found.axis, "epsilon": found.epsilon}
-            if centered is not None and _mean_axis(centered.rhs, centered.lhs) == found.axis:
-                return b.emit(OPS["layer_norm"], centered.lhs, **attributes)
-            return b.emit(OPS["rms_norm"], x, **attributes)
-        if op.operation.name == "relax.divide":
+        for part, scale in [(other, None)] if is_quotient else [(other, None), *_factors(other)]:
+            found = _divisor(part, b) if is_quotient else _reciprocal(part, b)
+            if found is None or x.type != op.output.type or not _is_kept(part, x, found.axis):
+                continue
+            made = _norm(x, found, b)
+            if made is not None:
+                return made if scale is None else b.emit(OPS["multiply"], made, scale)
+        if is_quotient:
             break
     return decline("it does not divide by the deviation of a row")
+
+
+def _factors(value: ir.Value) -> list[tuple[ir.Value, ir.Value]]:
+    """Return the factors of a product, each with the other: x * (reciprocal * scale) is (x * reciprocal) * scale."""
+    product = defining(value, "relax.multiply")
+    if product is None or not only_use(value):
+        return []
+    return [(product.lhs, product.rhs), (product.rhs, product.lhs)]
+
+
+def _norm(x: ir.Value, found: _Deviation, b: Rewriter) -> ir.Value | None:
+    """Return x over the deviation as a norm, if the deviation is that of x."""
+    attributes = {"axis": found.axis, "epsilon": found.epsilon}
+    centered = defining(x, "relax.subtract")
+    is_centered = centered is not None and _mean_axis(centered.rhs, centered.lhs) == found.axis
+    if found.is_centered:
+        if centered is None or not is_centered or centered.lhs != found.value:
+            return None
+        return b.emit(OPS["layer_norm"], centered.lhs, **attributes)
+    if not _same(found.value, x):
+        return None
+    if centered is not None and is_centered:
+        return b.emit(OPS["layer_norm"], centered.lhs, **attributes)
+    return b.emit(OPS["rms_norm"], x, **attributes)
 
 
 @recognize("relax.multiply")
@@ -73,6 +100,7 @@ def _of_row(value: ir.Value, norm: ir.OpView, x: ir.Value, op: ir.OpView, b: Rew
 
 def _reciprocal(value: ir.Value, b: Rewriter) -> _Deviation | None:
     """Return the deviation of which a value is the reciprocal."""
+    value = without_unit_dims(value)
     root = defining(value, "relax.rsqrt")
     if root is not None:
         return _variance(root.x, b)
@@ -84,24 +112,61 @@ def _reciprocal(value: ir.Value, b: Rewriter) -> _Deviation | None:
 
 
 def _divisor(value: ir.Value, b: Rewriter) -> _Deviation | None:
-    root = defining(value, "relax.sqrt")
+    root = defining(without_unit_dims(value), "relax.sqrt")
     return None if root is None else _variance(root.x, b)
 
 
 def _variance(value: ir.Value, b: Rewriter) -> _Deviation | None:
     """Match mean(square) + epsilon, in either order."""
-    total = defining(value, "relax.add")
-    if total is None or not beside(value, b):
+    total = defining(without_unit_dims(value), "relax.add")
+    if total is None or not beside(total.output, b):
         return None
     for mean, number in ((total.lhs, total.rhs), (total.rhs, total.lhs)):
-        epsilon, reduced = b.splat(number), defining(mean, "relax.reduce_mean")
-        if epsilon is None or reduced is None:
+        epsilon = b.splat(number)
+        if epsilon is None:
             continue
-        squared = _squared(reduced.x, b)
-        axis = None if squared is None else _mean_axis(mean, reduced.x)
-        if axis is not None:
-            return _Deviation(squared, axis, epsilon)
+        found = _mean_of_square(mean, b)
+        if found is not None:
+            return _Deviation(*found, epsilon)
+        found = _difference_of_squares(mean, b)
+        if found is not None:
+            return _Deviation(*found, epsilon, is_centered=True)
     return None
+
+
+def _mean_of_square(value: ir.Value, b: Rewriter) -> tuple[ir.Value, int] | None:
+    """Match mean(x^2) over trailing axes: x and the first axis."""
+    reduced = defining(without_unit_dims(value), "relax.reduce_mean")
+    squared = None if reduced is None else _squared(reduced.x, b)
+    axis = None if reduced is None else _trailing(reduced)
+    return None if squared is None or axis is None else (squared, axis)
+
+
+def _difference_of_squares(value: ir.Value, b: Rewriter) -> tuple[ir.Value, int] | None:
+    """Match mean(x^2) - mean(x)^2, which JAX keeps from being negative: x and the first axis."""
+    value = without_unit_dims(value)
+    for kept in _factors_of_maximum(value, b):
+        value = without_unit_dims(kept)
+    difference = defining(value, "relax.subtract")
+    if difference is None:
+        return None
+    found = _mean_of_square(difference.lhs, b)
+    squared = _squared(without_unit_dims(difference.rhs), b)
+    mean = None if squared is None else defining(without_unit_dims(squared), "relax.reduce_mean")
+    if found is None or mean is None or mean.x != found[0] or _trailing(mean) != found[1]:
+        return None
+    return found
+
+
+def _factors_of_maximum(value: ir.Value, b: Rewriter) -> list[ir.Value]:
+    """Return what a maximum with 0 is taken of."""
+    bounded = defining(value, "relax.maximum") or defining(value, "relax.relu")
+    if bounded is None:
+        return []
+    if bounded.operation.name == "relax.relu":
+        return [bounded.x]
+    sides = ((bounded.lhs, bounded.rhs), (bounded.rhs, bounded.lhs))
+    return [x for x, number in sides if b.splat(number) == 0][:1]
 
 
 def _squared(value: ir.Value, b: Rewriter) -> ir.Value | None:
@@ -118,12 +183,24 @@ def _squared(value: ir.Value, b: Rewriter) -> ir.Value | None:
 
 def _mean_axis(value: ir.Value, x: ir.Value) -> int | None:
     """Return the first of the trailing axes of x over which the value is the mean, with the axes kept."""
-    mean = defining(value, "relax.reduce_mean")
-    if mean is None or not mean.keepdims or not _same(mean.x, x):
+    mean = defining(without_unit_dims(value), "relax.reduce_mean")
+    if mean is None or not _same(mean.x, x):
         return None
-    rank = kind_of(x).rank
-    axes = sorted(axis % rank for axis in (mean.axes if mean.axes is not None else range(rank)))
+    axis = _trailing(mean)
+    return axis if axis is not None and _is_kept(value, x, axis) else None
+
+
+def _trailing(reduction: ir.OpView) -> int | None:
+    """Return the first axis of a reduction over trailing axes."""
+    rank = kind_of(reduction.x).rank
+    axes = sorted(axis % rank for axis in (reduction.axes if reduction.axes is not None else range(rank)))
     return axes[0] if axes and axes == list(range(axes[0], rank)) else None
+
+
+def _is_kept(value: ir.Value, x: ir.Value, axis: int) -> bool:
+    """Return whether a value has the shape of x, with the axes from `axis` on as dims of 1."""
+    shape = kind_of(x).shape
+    return kind_of(value).shape == (*shape[:axis], *[1] * (len(shape) - axis))
 
 
 def _same(a: ir.Value, b: ir.Value) -> bool:

@@ -32,3 +32,13 @@ func.func @batch(%x: tensor<3x4x8xf32>, %y: tensor<1x4x8xf32>, %w: tensor<8x5xf3
   %1 = "relax.matmul"(%y, %w) : (tensor<1x4x8xf32>, tensor<8x5xf32>) -> tensor<1x4x5xf32>
   return %0, %1 : tensor<3x4x5xf32>, tensor<1x4x5xf32>
 }
+
+// The rows of the product become the last dim: with the operands exchanged, its columns are, and only outer dims move.
+// CHECK-LABEL: func.func @permuted_product(
+// CHECK-NEXT:    %[[P:.*]] = "relax.matmul"(%arg1, %arg0) {{{.*}}transpose_lhs = true, transpose_rhs = true} : (tensor<2x3x4x6xf32>, tensor<2x3x5x4xf32>) -> tensor<2x3x6x5xf32>
+// CHECK-NEXT:    "relax.permute"(%[[P]]) {axes = array<i64: 0, 2, 1, 3>}
+func.func @permuted_product(%x: tensor<2x3x5x4xf32>, %y: tensor<2x3x4x6xf32>) -> tensor<2x6x3x5xf32> {
+  %0 = "relax.matmul"(%x, %y) : (tensor<2x3x5x4xf32>, tensor<2x3x4x6xf32>) -> tensor<2x3x5x6xf32>
+  %1 = "relax.permute"(%0) {axes = array<i64: 0, 3, 1, 2>} : (tensor<2x3x5x6xf32>) -> tensor<2x6x3x5xf32>
+  return %1 : tensor<2x6x3x5xf32>
+}

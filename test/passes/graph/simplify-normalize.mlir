@@ -54,3 +54,30 @@ func.func @declined(%x: tensor<4x8xf32>, %rows: tensor<4x1xf32>, %y: tensor<4x8x
   %10 = "relax.multiply"(%9, %rows) : (tensor<4x8xf32>, tensor<4x1xf32>) -> tensor<4x8xf32>
   return %4, %8, %10 : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>
 }
+
+
+// The variance as the difference of two means, kept from being negative, and the scale in the reciprocal: as flax has it.
+// CHECK-LABEL: func.func @difference_of_squares(
+// CHECK-NEXT:    %[[N:.*]] = "relax.layer_norm"(%arg0, %arg1) {axis = 1 : i64, epsilon = 5.000000e-01 : f64
+// CHECK-NEXT:    return %[[N]]
+func.func @difference_of_squares(%x: tensor<4x8xf32>, %scale: tensor<8xf32>) -> tensor<4x8xf32> {
+  %zero = "relax.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %eight = "relax.constant"() {value = dense<8.0> : tensor<f32>} : () -> tensor<f32>
+  %half = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %0 = "relax.reduce_sum"(%x) {axes = array<i64: 1>} : (tensor<4x8xf32>) -> tensor<4xf32>
+  %1 = "relax.divide"(%0, %eight) : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %2 = "relax.multiply"(%x, %x) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %3 = "relax.reduce_sum"(%2) {axes = array<i64: 1>} : (tensor<4x8xf32>) -> tensor<4xf32>
+  %4 = "relax.divide"(%3, %eight) : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %5 = "relax.multiply"(%1, %1) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %6 = "relax.subtract"(%4, %5) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %7 = "relax.maximum"(%zero, %6) : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  %8 = "relax.add"(%7, %half) : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %9 = "relax.rsqrt"(%8) : (tensor<4xf32>) -> tensor<4xf32>
+  %10 = "relax.reshape"(%9) {shape = [4, 1]} : (tensor<4xf32>) -> tensor<4x1xf32>
+  %11 = "relax.multiply"(%10, %scale) : (tensor<4x1xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %12 = "relax.reshape"(%1) {shape = [4, 1]} : (tensor<4xf32>) -> tensor<4x1xf32>
+  %13 = "relax.subtract"(%x, %12) : (tensor<4x8xf32>, tensor<4x1xf32>) -> tensor<4x8xf32>
+  %14 = "relax.multiply"(%13, %11) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %14 : tensor<4x8xf32>
+}

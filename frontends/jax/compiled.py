@@ -1,0 +1,112 @@
+"""A compiled function of JAX: an executable that is also called with the function's own arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.foreign import FrontendError
+
+
+@dataclass(frozen=True)
+class FunctionSignature:
+    """Arguments and results of an exported function: trees of arrays."""
+
+    in_tree: Any
+    out_tree: Any
+    inputs: tuple[str, ...]
+    """A name for each array among the arguments."""
+    outputs: tuple[str, ...]
+    kept: tuple[int, ...]
+    """The arrays that the program uses: it has no inputs for the others."""
+    dtypes: tuple[Any, ...]
+    """The element type of each array: Python numbers of a call become arrays of it."""
+
+    @staticmethod
+    def of(exported: Any) -> FunctionSignature:
+        """Return the signature of an exported function."""
+        inputs = _leaf_names(exported.in_tree, _argument_name)
+        outputs = _leaf_names(exported.out_tree, lambda path: _path_name("result", path))
+        return FunctionSignature(
+            exported.in_tree, exported.out_tree, inputs, outputs, tuple(exported.module_kept_var_idx),
+            tuple(aval.dtype for aval in exported.in_avals),
+        )  # fmt: skip
+
+    def kept_names(self) -> tuple[str, ...]:
+        """Return the names of the inputs that the program has."""
+        return tuple(self.inputs[i] for i in self.kept)
+
+    def arrays(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[np.ndarray]:
+        """Return the arrays of a call, in the order of the program's inputs."""
+        import jax
+
+        leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
+        if tree != self.in_tree:
+            raise FrontendError(f"the function was exported for arguments {self.in_tree}, found {tree}")
+        return [
+            np.asarray(leaves[i], self.dtypes[i] if isinstance(leaves[i], (bool, int, float)) else None)
+            for i in self.kept
+        ]
+
+    def result(self, arrays: list[np.ndarray]) -> Any:
+        """Return the function's result from the arrays of the program."""
+        import jax
+
+        return jax.tree_util.tree_unflatten(self.out_tree, [jax.numpy.asarray(array) for array in arrays])
+
+
+class CompiledFunction:
+    """The executable of a function of JAX.
+
+    `jax(...)` takes the arguments of the function and returns what it returns, trees of JAX's arrays. All else is the
+    executable's: call it with arrays, `run`, `profile`, `save`.
+    """
+
+    def __init__(self, executable: Any, signature: FunctionSignature) -> None:
+        self.executable = executable
+        self.signature = signature
+
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+        """Run the program on arrays and return arrays."""
+        return self.executable(*arrays, out=out, **named)
+
+    def jax(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program on the arguments of the function; return its result, of JAX's arrays."""
+        results = self.executable(*self.signature.arrays(args, kwargs))
+        return self.signature.result(list(results) if isinstance(results, tuple) else [results])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.executable, name)
+
+    def __repr__(self) -> str:
+        return repr(self.executable)
+
+
+def _leaf_names(tree: Any, name: Any) -> tuple[str, ...]:
+    """Return a name for each leaf of a tree."""
+    import jax
+
+    numbered = jax.tree_util.tree_unflatten(tree, list(range(tree.num_leaves)))
+    paths, _ = jax.tree_util.tree_flatten_with_path(numbered)
+    return tuple(name(path) for path, _ in paths)
+
+
+def _argument_name(path: tuple[Any, ...]) -> str:
+    """Return the name of an array among (args, kwargs): `arg0.kernel`, or `mask` for a keyword argument."""
+    which, at, *rest = path
+    first = _key(at) if which.idx == 1 else f"arg{_key(at)}"
+    return _path_name(first, tuple(rest))
+
+
+def _path_name(first: str, path: tuple[Any, ...]) -> str:
+    return ".".join([first, *map(_key, path)])
+
+
+def _key(part: Any) -> str:
+    """Return one step of a path: of a dictionary, a sequence or a class."""
+    for name in ("key", "idx", "name"):
+        if hasattr(part, name):
+            return str(getattr(part, name))
+    return str(part).strip(".[]'\"")

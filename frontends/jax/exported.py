@@ -1,0 +1,97 @@
+"""From a function of JAX to a module of relax, through the StableHLO that `jax.export` writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError
+from mirlo.frontends.jax.compiled import CompiledFunction, FunctionSignature
+from mirlo.frontends.stablehlo.importer import Interface, import_stablehlo
+
+
+class JaxImportError(FrontendError):
+    """A function of JAX that cannot be converted."""
+
+
+def convert_exported(model: Any, example: ExampleInputs) -> ConvertedModel:
+    """Convert a `jax.export.Exported`, or a function of `jax.jit` with arguments of a call."""
+    from jax import export
+
+    if isinstance(model, export.Exported):
+        if example.given:
+            raise JaxImportError("args, kwargs and dynamic_shapes are for a function of jax.jit: this one is exported")
+    elif hasattr(model, "lower") and callable(model):
+        model = _export(model, example)
+    else:
+        raise JaxImportError(
+            f"expected a jax.export.Exported or a function of jax.jit, found a {type(model).__name__}: "
+            "mirlo.compile(jax.jit(f), args=(x,))"
+        )
+    _require_plain(model)
+    signature = FunctionSignature.of(model)
+    interface = Interface(
+        signature.kept_names(), signature.outputs, [_dims(model.in_avals[i].shape) for i in signature.kept]
+    )
+    name = f"function '{model.fun_name}'"
+    module, store = import_stablehlo(bytes(model.mlir_module_serialized), name, interface)
+    return ConvertedModel(module, lambda executable: CompiledFunction(executable, signature), store)
+
+
+def _export(function: Any, example: ExampleInputs) -> Any:
+    """Export a function of `jax.jit` for CPUs."""
+    import jax
+    from jax import export
+
+    if example.args is None and not example.kwargs:
+        raise JaxImportError(
+            "a function needs arguments of a call, arrays or jax.ShapeDtypeStruct: mirlo.compile(jax.jit(f), "
+            "args=(x,)), with dynamic_shapes= for the dims that may change"
+        )
+    if not isinstance(example.args or (), tuple):
+        raise JaxImportError(f"args: expected a tuple of arguments, found a {type(example.args).__name__}")
+    args: Any = tuple(example.args or ())
+    kwargs = dict(example.kwargs)
+    try:
+        if example.dynamic_shapes is not None:
+            args = export.symbolic_args_specs(args, example.dynamic_shapes)
+        specs = jax.tree_util.tree_map(_spec, (args, kwargs))
+        return export.export(function, platforms=["cpu"])(*specs[0], **specs[1])
+    except Exception as error:
+        raise JaxImportError(f"jax.export cannot trace the function: {error}") from error
+
+
+def _spec(value: Any) -> Any:
+    import jax
+    import numpy as np
+
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return value
+    given = value if hasattr(value, "dtype") else np.asarray(jax.numpy.asarray(value))
+    return jax.ShapeDtypeStruct(given.shape, given.dtype)
+
+
+def _require_plain(model: Any) -> None:
+    """Refuse programs that need more than their arguments."""
+    if model.nr_devices != 1:
+        raise JaxImportError(f"the function is exported for {model.nr_devices} devices: export it for one")
+    if len(model.platforms) != 1:
+        listed = ", ".join(model.platforms)
+        raise JaxImportError(f"the function is exported for {listed}: export it for one, platforms=['cpu']")
+    if model.ordered_effects or model.unordered_effects:
+        raise JaxImportError("the function has side effects, such as jax.debug.print: remove them")
+
+
+def _dims(shape: Any) -> tuple[Dim, ...] | None:
+    """Return the dims of an argument; None where an expression of JAX has no equivalent."""
+    found: list[Dim] = []
+    for dim in shape:
+        if isinstance(dim, int):
+            found.append(dim)
+            continue
+        try:
+            found.append(D.parse(str(dim)))
+        except ValueError:
+            return None
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Converters of StableHLO's operations to relax, one file per family."""

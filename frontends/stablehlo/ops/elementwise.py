@@ -1,0 +1,218 @@
+"""Elementwise arithmetic, comparison, logic and conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mirlo.frontends.stablehlo.errors import UnsupportedOperation
+from mirlo.frontends.stablehlo.operation import StablehloOperation
+from mirlo.frontends.stablehlo.registry import CONVERTERS, converter
+from mirlo.frontends.stablehlo.tensor import Tensor
+
+SAME = {
+    "abs": "abs", "cbrt": "cbrt", "ceil": "ceil", "cosine": "cos", "exponential": "exp",
+    "exponential_minus_one": "expm1", "floor": "floor", "is_finite": "isfinite", "log": "log", "log_plus_one": "log1p",
+    "logistic": "sigmoid", "negate": "negative", "round_nearest_even": "round", "rsqrt": "rsqrt", "sine": "sin",
+    "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
+    "atan2": "atan2", "divide": "divide", "power": "power", "remainder": "fmod", "subtract": "subtract",
+    "chlo.acos": "acos", "chlo.acosh": "acosh", "chlo.asin": "asin", "chlo.asinh": "asinh", "chlo.atan": "atan",
+    "chlo.atanh": "atanh", "chlo.cosh": "cosh", "chlo.sinh": "sinh", "chlo.tan": "tan", "chlo.erf": "erf",
+    "chlo.erfc": "erfc", "chlo.is_inf": "isinf", "chlo.square": "square",
+}  # fmt: skip
+"""Operations that are an operator of relax under another name."""
+OF_BITS = {"and": ("logical_and", "bitwise_and"), "or": ("logical_or", "bitwise_or"),
+           "xor": ("logical_xor", "bitwise_xor"), "not": ("logical_not", "bitwise_not"),
+           "add": ("logical_or", "add"), "multiply": ("logical_and", "multiply"),
+           "maximum": ("logical_or", "maximum"), "minimum": ("logical_and", "minimum")}  # fmt: skip
+"""Operations whose operator depends on whether elements are bools."""
+DIRECTIONS = {
+    "EQ": "equal", "NE": "not_equal", "LT": "less", "LE": "less_equal", "GT": "greater", "GE": "greater_equal",
+}  # fmt: skip
+
+
+def _same(name: str) -> Callable[[StablehloOperation], Tensor]:
+    return lambda op: op.elementwise(name, *op.operands)
+
+
+def _of_bits(bools: str, others: str) -> Callable[[StablehloOperation], Tensor]:
+    return lambda op: op.elementwise(bools if op.type(0).dtype.is_bool else others, *op.operands)
+
+
+for _name, _operator in SAME.items():
+    CONVERTERS[_name] = _same(_operator)
+for _name, (_bools, _others) in OF_BITS.items():
+    CONVERTERS[_name] = _of_bits(_bools, _others)
+
+
+@converter("compare")
+def compare(op: StablehloOperation) -> Tensor:
+    """Convert `compare`; the total order of floats differs from the usual one for NaN and -0 only."""
+    if op.word("compare_type") == "TOTALORDER" and op.type(0).dtype.is_float:
+        return op.elementwise(DIRECTIONS[op.word("comparison_direction")], *(_ordered(op, x) for x in op.operands))
+    return op.elementwise(DIRECTIONS[op.word("comparison_direction")], *op.operands)
+
+
+def _ordered(op: StablehloOperation, x: Tensor) -> Tensor:
+    """Return integers in the order of floats: negative ones have their bits inverted."""
+    bits = x.type.dtype.bits
+    integer = {16: "i16", 32: "i32", 64: "i64"}.get(bits)
+    if integer is None:
+        raise UnsupportedOperation(
+            f"compares {x.type.dtype} in total order, which is supported for floats of 16 bits and more"
+        )
+    raw = op.elementwise("bitcast", x, dtype=integer)
+    dtype = raw.type.dtype
+    mask = op.constant((1 << bits - 1) - 1, dtype)
+    negative = op.elementwise("less", raw, op.constant(0, dtype))
+    return op.elementwise("where", negative, op.elementwise("bitwise_xor", raw, mask), raw)
+
+
+@converter("select")
+def select(op: StablehloOperation) -> Tensor:
+    return op.elementwise("where", *op.operands)
+
+
+@converter("clamp")
+def clamp(op: StablehloOperation) -> Tensor:
+    """Convert `clamp`; constant bounds become those of `clip`."""
+    low, x, high = op.operands
+    bounds = op.scalar(0), op.scalar(2)
+    if x.type.dtype.is_float and bounds[0] is not None and bounds[1] is not None:
+        least, most = float(bounds[0]), float(bounds[1])
+        if least <= most:
+            return op.elementwise("clip", x, min=least, max=most)
+    return op.elementwise("minimum", op.elementwise("maximum", x, low), high)
+
+
+@converter("convert")
+def convert(op: StablehloOperation) -> Tensor:
+    """Convert `convert`: floats outside of an integer type become its nearest value, NaN 0, as XLA has it."""
+    x, target = op.operands[0], op.declared().dtype
+    source = x.type.dtype
+    if source is target:
+        return x
+    if source.is_float and target.is_integer and target.bits >= 8:
+        return _saturated(op, x)
+    return op.elementwise("cast", x, dtype=target, saturate=False)
+
+
+def _saturated(op: StablehloOperation, x: Tensor) -> Tensor:
+    target = op.declared().dtype
+    if x.type.dtype.bits < 32:
+        x = op.elementwise("cast", x, dtype="f32")
+    dtype, kind = x.type.dtype, np.iinfo(target.to_numpy())
+    above = op.elementwise("greater_equal", x, op.constant(float(kind.max + 1), dtype))
+    outside = op.elementwise("logical_or", above, op.elementwise("isnan", x))
+    bounded = op.elementwise("maximum", x, op.constant(float(kind.min), dtype))
+    made = op.elementwise("cast", op.elementwise("where", outside, op.constant(0, dtype), bounded), dtype=target)
+    return op.elementwise("where", above, op.constant(kind.max, target), made)
+
+
+@converter("bitcast_convert")
+def bitcast_convert(op: StablehloOperation) -> Tensor:
+    if op.type(0).dtype.bits != op.declared().dtype.bits:
+        raise UnsupportedOperation(f"reinterprets {op.type(0).dtype} as {op.declared().dtype}: sizes must be equal")
+    return op.elementwise("bitcast", op.operands[0], dtype=op.declared().dtype)
+
+
+@converter("sign")
+def sign(op: StablehloOperation) -> Tensor:
+    """Convert `sign`, which keeps NaN."""
+    x = op.operands[0]
+    made = op.elementwise("sign", x)
+    return op.elementwise("where", op.elementwise("isnan", x), x, made) if x.type.dtype.is_float else made
+
+
+@converter("round_nearest_afz")
+def round_nearest_afz(op: StablehloOperation) -> Tensor:
+    """Convert `round_nearest_afz`: halves are rounded away from zero."""
+    x = op.operands[0]
+    whole = op.elementwise("trunc", x)
+    apart = op.elementwise("abs", op.elementwise("subtract", x, whole))
+    away = op.elementwise("add", whole, op.elementwise("sign", x))
+    far = op.elementwise("greater_equal", apart, op.constant(0.5, x.type.dtype))
+    return op.elementwise("where", far, away, whole)
+
+
+@converter("shift_left", "shift_right_arithmetic", "shift_right_logical")
+def shift(op: StablehloOperation) -> Tensor:
+    """Convert the shifts; a distance that is not less than the number of bits gives 0, or the sign."""
+    x, by = op.operands
+    dtype = x.type.dtype
+    distance = by if dtype.is_unsigned else op.elementwise("cast", by, dtype=_unsigned(dtype.bits))
+    counter = distance.type.dtype
+    far = op.elementwise("greater_equal", distance, op.constant(dtype.bits, counter))
+    if op.name == "shift_right_arithmetic":
+        wide = op.elementwise("cast", x, dtype=f"i{dtype.bits}") if dtype.is_unsigned else x
+        most = op.elementwise("where", far, op.constant(dtype.bits - 1, counter), distance)
+        made = op.elementwise("shift_right", wide, op.elementwise("cast", most, dtype=f"i{dtype.bits}"))
+        return op.elementwise("cast", made, dtype=dtype)
+    near = op.elementwise("where", far, op.constant(0, counter), distance)
+    raw = x if dtype.is_unsigned else op.elementwise("cast", x, dtype=counter)
+    name = "shift_left" if op.name == "shift_left" else "shift_right"
+    made = op.elementwise(name, raw, near)
+    made = op.elementwise("where", far, op.constant(0, counter), made)
+    return made if dtype.is_unsigned else op.elementwise("cast", made, dtype=dtype)
+
+
+def _unsigned(bits: int) -> str:
+    return f"u{bits}"
+
+
+@converter("popcnt")
+def popcnt(op: StablehloOperation) -> Tensor:
+    """Convert `popcnt`: add up bits in fields of 2, 4, 8 bits, and so on."""
+    x = op.operands[0]
+    dtype = x.type.dtype
+    raw = x if dtype.is_unsigned else op.elementwise("cast", x, dtype=_unsigned(dtype.bits))
+    return op.elementwise("cast", _bit_count(op, raw), dtype=dtype)
+
+
+@converter("count_leading_zeros")
+def count_leading_zeros(op: StablehloOperation) -> Tensor:
+    """Convert `count_leading_zeros`: set all bits below the first one, and count the others."""
+    x = op.operands[0]
+    dtype = x.type.dtype
+    raw = x if dtype.is_unsigned else op.elementwise("cast", x, dtype=_unsigned(dtype.bits))
+    distance = 1
+    while distance < dtype.bits:
+        shifted = op.elementwise("shift_right", raw, op.constant(distance, raw.type.dtype))
+        raw = op.elementwise("bitwise_or", raw, shifted)
+        distance *= 2
+    return op.elementwise("cast", _bit_count(op, op.elementwise("bitwise_not", raw)), dtype=dtype)
+
+
+def _bit_count(op: StablehloOperation, raw: Tensor) -> Tensor:
+    dtype, bits = raw.type.dtype, raw.type.dtype.bits
+    width = 1
+    while width < bits:
+        mask = op.constant(sum(((1 << width) - 1) << at for at in range(0, bits, 2 * width)), dtype)
+        high = op.elementwise("shift_right", raw, op.constant(width, dtype))
+        raw = op.elementwise("add", op.elementwise("bitwise_and", raw, mask), op.elementwise("bitwise_and", high, mask))
+        width *= 2
+    return raw
+
+
+@converter("reduce_precision")
+def reduce_precision(op: StablehloOperation) -> Tensor:
+    """Convert `reduce_precision` to a type with these bits and back."""
+    x = op.operands[0]
+    form = op.integer("exponent_bits"), op.integer("mantissa_bits")
+    narrow = {(5, 10): "f16", (8, 7): "bf16", (8, 23): "f32", (11, 52): "f64"}.get(form)
+    if narrow is None:
+        raise UnsupportedOperation(
+            f"rounds to {form[0]} bits of exponent and {form[1]} of mantissa, which is no supported type"
+        )
+    if narrow == x.type.dtype.name:
+        return x
+    return op.elementwise("cast", op.elementwise("cast", x, dtype=narrow), dtype=x.type.dtype)
+
+
+@converter("map")
+def map_(op: StablehloOperation) -> Tensor:
+    """Convert `map`: its region is applied to whole tensors."""
+    from mirlo.frontends.stablehlo.regions import apply
+
+    return apply(op, op.op.regions[0].blocks[0], op.operands)[0]

@@ -1,0 +1,254 @@
+"""Reductions, and windows that slide: `reduce`, `reduce_window`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.frontends.stablehlo.errors import UnsupportedOperation
+from mirlo.frontends.stablehlo.operation import StablehloOperation
+from mirlo.frontends.stablehlo.ops.shape import padded
+from mirlo.frontends.stablehlo.regions import apply, combiner, is_argument_of_extreme
+from mirlo.frontends.stablehlo.registry import converter
+from mirlo.frontends.stablehlo.tensor import Tensor
+
+REDUCTIONS = {
+    "add": "reduce_sum", "mul": "reduce_prod", "max": "reduce_max", "min": "reduce_min", "and": "reduce_all",
+    "or": "reduce_any",
+}  # fmt: skip
+COMBINE = {
+    "add": "add", "mul": "multiply", "max": "maximum", "min": "minimum", "and": "logical_and", "or": "logical_or",
+}  # fmt: skip
+
+
+@converter("reduce")
+def reduce(op: StablehloOperation) -> Sequence[Tensor]:
+    """Convert `reduce`: a known combination to its operator, any other to a tree of elementwise operations."""
+    count = len(op.operands) // 2
+    block, axes = op.op.regions[0].blocks[0], op.ints("dimensions")
+    values, starts = op.operands[:count], op.operands[count:]
+    if not axes:
+        return _with_starts(op, values, starts)
+    kind = combiner(block) if count == 1 else None
+    if kind in REDUCTIONS:
+        return [_reduced(op, kind, values[0], starts[0], axes)]
+    position = _position_of_extreme(op, values, starts, axes) if count == 2 else None
+    return position or _tree(op, values, starts, axes)
+
+
+def _reduced(op: StablehloOperation, kind: str, x: Tensor, start: Tensor, axes: Sequence[int]) -> Tensor:
+    made = op.tensor(op.emit(REDUCTIONS[kind], x, axes=axes))
+    if _is_identity(kind, start):
+        return made
+    return op.elementwise(COMBINE[kind], made, start)
+
+
+def _is_identity(kind: str, start: Tensor) -> bool:
+    """Return whether a combination with this start changes nothing."""
+    found = start.constant
+    if found is None:
+        return False
+    number, dtype = found.reshape(-1)[0], start.type.dtype
+    if kind in ("add", "or"):
+        return bool(number == 0)
+    if kind in ("mul", "and"):
+        return bool(number == 1)
+    limits: Any = None if dtype.is_float else np.iinfo(dtype.to_numpy())
+    if kind == "max":
+        return bool(number == (-np.inf if limits is None else limits.min))
+    return bool(number == (np.inf if limits is None else limits.max))
+
+
+def _with_starts(op: StablehloOperation, values: Sequence[Tensor], starts: Sequence[Tensor]) -> list[Tensor]:
+    return apply(op, op.op.regions[0].blocks[0], [*_like(values, starts), *values])
+
+
+def _like(values: Sequence[Tensor], starts: Sequence[Tensor]) -> list[Tensor]:
+    """Return the starting values as tensors of the shapes of others."""
+    made = []
+    for value, start in zip(values, starts, strict=True):
+        made.append(Tensor(value.type, start.value, start.array if start.constant is None else start.constant))
+    return made
+
+
+def _position_of_extreme(
+    op: StablehloOperation, values: Sequence[Tensor], starts: Sequence[Tensor], axes: Sequence[int]
+) -> list[Tensor] | None:
+    """Return the largest or smallest element with its position, if that is what the region computes."""
+    found = is_argument_of_extreme(op.op.regions[0].blocks[0])
+    producer = op.op.operands[1].owner
+    name = getattr(getattr(producer, "operation", None), "name", "")
+    if found is None or len(axes) != 1 or name not in ("stablehlo.iota", "stablehlo.dynamic_iota"):
+        return None
+    kind = "max" if found == "argmax" else "min"
+    if int(producer.attributes["iota_dimension"].value) != axes[0] or not _is_identity(kind, starts[0]):
+        return None
+    x, dtype = values[0], values[1].type.dtype
+    extreme = op.tensor(op.emit(f"reduce_{kind}", x, axes=axes))
+    position = op.emit(found, x, axis=axes[0], keepdims=False)
+    if x.type.dtype.is_float:
+        # The first NaN is the position wherever there is one.
+        nans = op.emit("cast", op.emit("isnan", x), dtype="i8")
+        first = op.emit("argmax", nans, axis=axes[0], keepdims=False)
+        some = op.emit("cast", op.emit("reduce_max", nans, axes=axes), dtype="bool")
+        position = op.emit("where", some, first, position)
+    return [extreme, op.tensor(op.emit("cast", position, dtype=dtype))]
+
+
+def _tree(
+    op: StablehloOperation, values: Sequence[Tensor], starts: Sequence[Tensor], axes: Sequence[int]
+) -> list[Tensor]:
+    """Combine halves of each axis until one element is left: the order of combinations is not defined."""
+    block = op.op.regions[0].blocks[0]
+    found = list(values)
+    for axis in axes:
+        size = found[0].shape[axis]
+        if not isinstance(size, int):
+            raise UnsupportedOperation(
+                f"reduces the dynamic dim {axis} with a function that is not a sum, maximum or the like"
+            )
+        while size > 1:
+            half = size // 2
+            first, second = (_part(op, found, axis, half * i, half * (i + 1)) for i in range(2))
+            made = apply(op, block, [*first, *second])
+            if size % 2:
+                rest = _part(op, found, axis, size - 1, size)
+                made = [op.tensor(op.emit("concat", [a, b], axis=axis)) for a, b in zip(made, rest, strict=True)]
+            found, size = made, half + size % 2
+    if any(value.shape[axis] == 0 for value in found for axis in axes):
+        raise UnsupportedOperation("reduces no elements with a function that is not a sum, maximum or the like")
+    squeezed = [op.tensor(op.emit("squeeze", value, axes=axes)) for value in found]
+    return apply(op, block, [*_like(squeezed, starts), *squeezed])
+
+
+def _part(op: StablehloOperation, values: Sequence[Tensor], axis: int, begin: int, end: int) -> list[Tensor]:
+    made = []
+    for value in values:
+        made.append(_sliced_axis(op, value, axis, begin, end, 1))
+    return made
+
+
+def _sliced_axis(op: StablehloOperation, x: Tensor, axis: int, begin: int, end: Any, stride: int) -> Tensor:
+    words = {"axes": [axis], "begin": [begin], "end": [end], "strides": [stride]}
+    return op.tensor(op.emit("strided_slice", x, **words))
+
+
+@converter("reduce_window")
+def reduce_window(op: StablehloOperation) -> Sequence[Tensor]:
+    """Convert `reduce_window` to pooling, a running sum, or combinations of slices."""
+    count, rank = len(op.operands) // 2, op.type(0).rank
+    ones = [1] * rank
+    window, strides = op.ints("window_dimensions"), op.ints("window_strides", ones)
+    base, dilations = op.ints("base_dilations", ones), op.ints("window_dilations", ones)
+    padding = op.ints("padding", [0] * (2 * rank))
+    low, high = padding[::2], padding[1::2]
+    block = op.op.regions[0].blocks[0]
+    kind = combiner(block) if count == 1 else None
+    x, start = op.operands[0], op.operands[count]
+    if kind is not None and _is_identity(kind, start) and base == ones and dilations == ones:
+        made = _running(op, kind, x, window, strides, low, high)
+        if made is None and kind in ("max", "add") and x.type.dtype.is_float:
+            made = _pooled(op, kind, x, window, strides, low, high)
+        if made is not None:
+            return [made]
+    if not all(isinstance(dim, int) for dim in x.shape):
+        raise UnsupportedOperation("windows over dynamic dims, except for maxima and sums of floats, are not supported")
+    values = [
+        padded(op, value, begin, low, high, [step - 1 for step in base])
+        for value, begin in zip(op.operands[:count], op.operands[count:], strict=True)
+    ]
+    for axis in range(rank):
+        values = _combined(op, values, axis, window[axis], strides[axis], dilations[axis])
+    starts = list(op.operands[count:])
+    if kind is not None and _is_identity(kind, start):
+        return values
+    return apply(op, block, [*_like(values, starts), *values])
+
+
+def _combined(
+    op: StablehloOperation, values: list[Tensor], axis: int, window: int, stride: int, dilation: int
+) -> list[Tensor]:
+    """Combine the elements of windows along one axis; spans that are powers of two are combined from halves."""
+    block = op.op.regions[0].blocks[0]
+    size = values[0].shape[axis]
+    assert isinstance(size, int)
+    places = size - (window - 1) * dilation
+    if places <= 0:
+        raise UnsupportedOperation(f"the window of {window} is larger than dim {axis}, {size}")
+    total: list[Tensor] | None = None
+    covered, span, found = 0, 1, values
+    while window:
+        if window & 1:
+            begin = covered * dilation
+            part = _part(op, found, axis, begin, begin + places)
+            total = part if total is None else apply(op, block, [*total, *part])
+            covered += span
+        window >>= 1
+        if window:
+            length = found[0].shape[axis]
+            assert isinstance(length, int)
+            step = span * dilation
+            first, second = (_part(op, found, axis, at, length - step + at) for at in (0, step))
+            found, span = apply(op, block, [*first, *second]), span * 2
+    assert total is not None
+    if stride == 1:
+        return total
+    return [_sliced_axis(op, value, axis, 0, places, stride) for value in total]
+
+
+def _running(
+    op: StablehloOperation, kind: str, x: Tensor, window: list[int], strides: list[int], low: list[int], high: list[int]
+) -> Tensor | None:
+    """Return a running sum or product, as JAX writes it: a window of the whole axis, padded on one side."""
+    wide = [i for i, size in enumerate(window) if size != 1]
+    if len(wide) != 1 or kind not in ("add", "mul") or any(step != 1 for step in strides):
+        return None
+    axis = wide[0]
+    size = x.shape[axis]
+    others = [pad for i, pads in enumerate(zip(low, high, strict=True)) if i != axis for pad in pads]
+    if size != window[axis] or any(others) or {low[axis], high[axis]} != {0, size - 1}:
+        return None
+    name = "cumsum" if kind == "add" else "cumprod"
+    return op.tensor(op.emit(name, x, axis=axis, reverse=high[axis] != 0))
+
+
+def _pooled(
+    op: StablehloOperation, kind: str, x: Tensor, window: list[int], strides: list[int], low: list[int], high: list[int]
+) -> Tensor | None:
+    """Return the maximum or sum of windows by pooling over the axes that have them."""
+    axes = [i for i in range(x.type.rank) if window[i] != 1 or strides[i] != 1 or low[i] or high[i]]
+    rest = [i for i in range(x.type.rank) if i not in axes]
+    if not 1 <= len(axes) <= 3 or any(size < 0 for size in (*low, *high)):
+        return None
+    if any(low[i] >= window[i] or high[i] >= window[i] for i in axes):
+        return None  # windows of padding alone, which pooling does not have
+    channels_last = len(rest) == 2 and rest == [0, x.type.rank - 1]
+    order = list(range(x.type.rank)) if channels_last else [*rest, *axes]
+    value = op.emit("permute", x, axes=order) if order != list(range(x.type.rank)) else op.body.full(x)
+    permuted = op.tensor(value)
+    if not channels_last:
+        outer = [permuted.shape[i] for i in range(len(rest))]
+        leading: Any = 1
+        for dim in outer:
+            leading = leading * dim
+        value = op.emit("reshape", value, shape=(1, leading, *permuted.shape[len(rest) :]))
+    words: dict[str, Any] = {
+        "kernel": [window[i] for i in axes],
+        "strides": [strides[i] for i in axes],
+        "padding": [*(low[i] for i in axes), *(high[i] for i in axes)],
+        "data_layout": "N*C" if channels_last else "NC*",
+    }
+    if kind == "max":
+        made = op.emit("max_pool", value, **words)
+    else:
+        made = op.emit("avg_pool", value, count_include_pad=True, **words)
+        elements = float(np.prod(words["kernel"]))
+        made = op.emit("multiply", made, op.constant(elements, x.type.dtype))
+    if channels_last:
+        return op.tensor(made)
+    found = op.tensor(made).shape
+    made = op.emit("reshape", made, shape=(*(permuted.shape[: len(rest)]), *found[2:]))
+    back = [order.index(i) for i in range(x.type.rank)]
+    return op.tensor(op.emit("permute", made, axes=back) if back != sorted(back) else made)

@@ -1,0 +1,242 @@
+"""Reshaping, broadcasting, transposition, slices, padding, concatenation; constants and positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.stablehlo.errors import UnsupportedOperation
+from mirlo.frontends.stablehlo.operation import StablehloOperation
+from mirlo.frontends.stablehlo.registry import converter
+from mirlo.frontends.stablehlo.tensor import Tensor, of_array
+
+
+@converter("constant")
+def constant(op: StablehloOperation) -> Tensor:
+    """Convert `constant`; one whose elements are equal is kept as one element."""
+    declared = op.declared()
+    value = op.op.attributes["value"]
+    if getattr(value, "is_splat", False):
+        one = TensorType((), declared.dtype)
+        if declared.dtype.name in ("f32", "f64", "bool") or declared.dtype.is_integer:
+            return of_array(np.array(value.get_splat_value().value).astype(declared.dtype.to_numpy()), declared)
+        return of_array(read_dense(value, one), declared)
+    return of_array(read_dense(value, declared), declared)
+
+
+@converter("iota")
+def iota(op: StablehloOperation) -> Tensor:
+    declared = op.declared()
+    if not declared.is_static:
+        raise UnsupportedOperation("needs a static shape, which dynamic_iota does not")
+    return positions(op, declared, op.integer("iota_dimension"))
+
+
+@converter("dynamic_iota")
+def dynamic_iota(op: StablehloOperation) -> Tensor:
+    return positions(op, TensorType(op.dims(0), op.declared().dtype), op.integer("iota_dimension"))
+
+
+def positions(op: StablehloOperation, type_: TensorType, axis: int) -> Tensor:
+    """Return a tensor that holds each element's index along an axis."""
+    dtype = type_.dtype if type_.dtype.bits >= 32 and type_.dtype.is_integer else "i64"
+    start, step = (op.constant(number, TensorType.of((), dtype).dtype) for number in (0, 1))
+    row = op.emit("steps", start, step, shape=(type_.shape[axis],))
+    if type_.dtype is not TensorType.of((), dtype).dtype:
+        row = op.emit("cast", row, dtype=type_.dtype)
+    inner = type_.rank - axis - 1
+    if inner:
+        row = op.emit("reshape", row, shape=(type_.shape[axis], *[1] * inner))
+    return Tensor(type_, row)
+
+
+@converter("reshape")
+def reshape(op: StablehloOperation) -> Tensor:
+    x, declared = op.operands[0], op.declared()
+    if x.array is not None and x.array.size == 1:
+        return of_array(x.array.reshape(()), declared)
+    return op.tensor(op.emit("reshape", x, shape=_known_shape(op, x.shape, declared.shape)))
+
+
+def _known_shape(op: StablehloOperation, old: Sequence[Dim], new: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Return the declared shape with its unknown dim, at most one, computed from the others."""
+    unknown = [i for i, dim in enumerate(new) if not isinstance(dim, int)]
+    if not unknown:
+        return tuple(new)
+    if len(unknown) > 1:
+        raise UnsupportedOperation("has several dims that are not known: dynamic_reshape says what they are")
+    rest = D.product([dim for dim in new if isinstance(dim, int)])
+    return tuple(D.product(tuple(old)) // rest if i in unknown else dim for i, dim in enumerate(new))
+
+
+@converter("dynamic_reshape")
+def dynamic_reshape(op: StablehloOperation) -> Tensor:
+    x = op.operands[0]
+    return op.tensor(op.emit("reshape", x, shape=op.dims(1)))
+
+
+@converter("broadcast_in_dim")
+def broadcast_in_dim(op: StablehloOperation) -> Tensor:
+    declared = op.declared()
+    if not declared.is_static:
+        raise UnsupportedOperation("needs a static shape, which dynamic_broadcast_in_dim does not")
+    return broadcast(op, op.operands[0], declared, op.ints("broadcast_dimensions"))
+
+
+@converter("dynamic_broadcast_in_dim")
+def dynamic_broadcast_in_dim(op: StablehloOperation) -> Tensor:
+    shape = TensorType(op.dims(1), op.declared().dtype)
+    return broadcast(op, op.operands[0], shape, op.ints("broadcast_dimensions"))
+
+
+@converter("broadcast")
+def broadcast_leading(op: StablehloOperation) -> Tensor:
+    """Convert `broadcast`, which adds dims in front."""
+    x = op.operands[0]
+    shape = (*op.ints("broadcast_sizes"), *x.shape)
+    return broadcast(op, x, TensorType(shape, x.type.dtype), list(range(len(shape) - x.type.rank, len(shape))))
+
+
+def broadcast(op: StablehloOperation, x: Tensor, type_: TensorType, axes: Sequence[int]) -> Tensor:
+    """Return x with its dims at these axes of a larger shape; it is expanded where it has to be."""
+    if x.array is not None and x.array.size == 1:
+        return of_array(x.array.reshape(()), type_)
+    order = sorted(range(len(axes)), key=axes.__getitem__)
+    value = op.body.compact(x)
+    found = TensorType.from_mlir(value.type)
+    assert found is not None
+    dims = [1] * (x.type.rank - found.rank) + list(found.shape)
+    if order != list(range(len(axes))):
+        if found.rank < x.type.rank:
+            value = op.emit("reshape", value, shape=tuple(dims))
+        value = op.emit("permute", value, axes=order)
+        dims = [dims[i] for i in order]
+    placed: list[Dim] = [1] * type_.rank
+    for dim, axis in zip(dims, sorted(axes), strict=True):
+        placed[axis] = dim
+    if tuple(placed) != type_.shape:  # leading dims of 1 are not needed to broadcast
+        while len(placed) > found.rank and placed[0] == 1:
+            placed.pop(0)
+    if tuple(placed) != tuple(op.body.tensor(value).shape):
+        value = op.emit("reshape", value, shape=tuple(placed))
+    return op.tensor(value) if tuple(placed) == type_.shape else Tensor(type_, value)
+
+
+@converter("transpose")
+def transpose(op: StablehloOperation) -> Tensor:
+    return op.tensor(op.emit("permute", op.operands[0], axes=op.ints("permutation")))
+
+
+@converter("reverse")
+def reverse(op: StablehloOperation) -> Tensor:
+    axes = op.ints("dimensions")
+    return op.tensor(op.emit("reverse", op.operands[0], axes=axes)) if axes else op.operands[0]
+
+
+@converter("concatenate")
+def concatenate(op: StablehloOperation) -> Tensor:
+    axis = op.integer("dimension")
+    given = [operand for operand in op.operands if operand.shape[axis] != 0] or list(op.operands[:1])
+    return given[0] if len(given) == 1 else op.tensor(op.emit("concat", given, axis=axis))
+
+
+@converter("slice")
+def slice_(op: StablehloOperation) -> Tensor:
+    x = op.operands[0]
+    begin, end, strides = (op.ints(name) for name in ("start_indices", "limit_indices", "strides"))
+    return sliced(op, x, begin, end, strides)
+
+
+def sliced(
+    op: StablehloOperation, x: Tensor, begin: Sequence[int], end: Sequence[int], strides: Sequence[int]
+) -> Tensor:
+    """Return a slice with bounds that are known."""
+    axes = [
+        i for i, (a, b, s) in enumerate(zip(begin, end, strides, strict=True)) if (a, s) != (0, 1) or b != x.shape[i]
+    ]
+    if not axes:
+        return x
+    picked = {"begin": begin, "end": end, "strides": strides}
+    return op.tensor(op.emit("strided_slice", x, axes=axes, **{k: [v[i] for i in axes] for k, v in picked.items()}))
+
+
+@converter("real_dynamic_slice")
+def real_dynamic_slice(op: StablehloOperation) -> Tensor:
+    """Convert `real_dynamic_slice`, whose bounds are sizes."""
+    begin, end, strides = op.dims(1), op.dims(2), op.dims(3)
+    steps = [stride for stride in strides if isinstance(stride, int)]
+    if len(steps) != len(strides):
+        raise UnsupportedOperation("needs strides that are numbers")
+    shape = [D.ceildiv(b - a, s) for a, b, s in zip(begin, end, steps, strict=True)]
+    return op.tensor(op.emit("slice_dims", op.operands[0], begin=begin, shape=tuple(shape), strides=steps))
+
+
+@converter("pad")
+def pad(op: StablehloOperation) -> Tensor:
+    low, high, interior = (op.ints(name) for name in ("edge_padding_low", "edge_padding_high", "interior_padding"))
+    return padded(op, op.operands[0], op.operands[1], low, high, interior)
+
+
+@converter("dynamic_pad")
+def dynamic_pad(op: StablehloOperation) -> Tensor:
+    low, high, interior = op.dims(2), op.dims(3), op.dims(4)
+    between = [size for size in interior if isinstance(size, int)]
+    if len(between) != len(interior):
+        raise UnsupportedOperation("needs interior padding that is a number")
+    return padded(op, op.operands[0], op.operands[1], low, high, between)
+
+
+def padded(
+    op: StablehloOperation, x: Tensor, value: Tensor, low: Sequence[Dim], high: Sequence[Dim], interior: Sequence[int]
+) -> Tensor:
+    """Return x with elements `value` between its own, and around them; negative sizes crop."""
+    for axis, count in enumerate(interior):
+        if count:
+            x = _spaced(op, x, value, axis, count)
+    if not any(low) and not any(high):
+        return x
+    number = value.constant
+    whole = number is not None and abs(float(number)) < 1 << 24
+    is_float = x.type.dtype.is_float and number is not None and _is_f64(number)
+    numbers = [size for size in (*low, *high) if isinstance(size, int)]
+    if number is not None and len(numbers) == len(low) + len(high) and (whole or is_float):
+        return op.tensor(op.emit("pad", x, pads=numbers, mode="constant", value=float(number)))
+    shape = tuple(a + dim + b for a, dim, b in zip(low, x.shape, high, strict=True))
+    return op.tensor(op.emit("pad_at", x, op.sizes(tuple(low)), value, shape=shape, mode="constant"))
+
+
+def _is_f64(number: np.ndarray) -> bool:
+    return number.dtype.kind == "f" or number.dtype.itemsize <= 4
+
+
+def _spaced(op: StablehloOperation, x: Tensor, value: Tensor, axis: int, count: int) -> Tensor:
+    """Return x with `count` elements `value` between those along an axis."""
+    if not isinstance(x.shape[axis], int) and not D.is_certain(lambda: x.shape[axis] > 0):
+        raise UnsupportedOperation("interior padding of a dim that may be 0")
+    if x.shape[axis] == 0:
+        return x
+    apart = op.tensor(op.emit("expand_dims", x, axes=[axis + 1]))
+    zeros = [0] * apart.type.rank
+    after = [count if i == axis + 1 else 0 for i in range(apart.type.rank)]
+    wide = padded(op, apart, value, zeros, after, zeros)
+    size = x.shape[axis] * (count + 1)
+    flat = op.tensor(op.emit("reshape", wide, shape=(*x.shape[:axis], size, *x.shape[axis + 1 :])))
+    return padded(op, flat, value, zeros[1:], [-count if i == axis else 0 for i in range(x.type.rank)], zeros[1:])
+
+
+@converter("get_dimension_size")
+def get_dimension_size(op: StablehloOperation) -> Tensor:
+    """Convert the size of a dim that is not followed as a size, such as one of more than 32 bits."""
+    made = op.emit("dims_tensor", dims=(op.type(0).shape[op.integer("dimension")],))
+    return op.tensor(op.emit("reshape", op.emit("cast", made, dtype=op.declared().dtype), shape=()))
+
+
+@converter("optimization_barrier")
+def optimization_barrier(op: StablehloOperation) -> Sequence[Tensor]:
+    """Convert `optimization_barrier`, which computes nothing."""
+    return list(op.operands)

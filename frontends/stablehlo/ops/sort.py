@@ -1,0 +1,45 @@
+"""Sorting, and the largest elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.frontends.stablehlo.errors import UnsupportedOperation
+from mirlo.frontends.stablehlo.operation import StablehloOperation
+from mirlo.frontends.stablehlo.regions import sort_keys
+from mirlo.frontends.stablehlo.registry import converter
+from mirlo.frontends.stablehlo.tensor import Tensor
+
+
+@converter("sort")
+def sort(op: StablehloOperation) -> Sequence[Tensor]:
+    """Convert `sort`: by each key in turn, the least significant first, as sorting is stable."""
+    axis = op.integer("dimension", -1)
+    keys = sort_keys(op.op.regions[0].blocks[0])
+    if keys is None:
+        raise UnsupportedOperation("compares by another function than < or > of one or several operands")
+    if len(op.operands) == 1:
+        return [op.tensor(op.emit("sort", op.operands[0], axis=axis, descending=keys[0].descending))]
+    order: Tensor | None = None
+    for key in reversed(keys):
+        operand = op.operands[key.operand]
+        given = operand if order is None else _taken(op, operand, order, axis)
+        step = op.tensor(op.emit("argsort", given, axis=axis, descending=key.descending))
+        order = step if order is None else _taken(op, order, step, axis)
+    assert order is not None
+    return [_taken(op, operand, order, axis) for operand in op.operands]
+
+
+def _taken(op: StablehloOperation, x: Tensor, order: Tensor, axis: int) -> Tensor:
+    return op.tensor(op.emit("gather_elements", x, order, axis=axis))
+
+
+@converter("chlo.top_k")
+def top_k(op: StablehloOperation) -> Sequence[Tensor]:
+    """Convert `top_k` along the last axis."""
+    held: Any = op.op.attributes
+    if op.has("composite_attributes"):
+        held = held["composite_attributes"]
+    values, places = op.emit("topk", op.operands[0], k=int(held["k"].value))
+    return [op.tensor(values), op.tensor(op.emit("cast", places, dtype=op.declared(1).dtype))]

@@ -1,0 +1,46 @@
+"""Reading StableHLO: text, or the portable bytecode that `jax.export` writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir, stablehlo
+from mirlo.frontends.stablehlo.detect import is_portable
+from mirlo.frontends.stablehlo.errors import StablehloImportError
+
+
+def parse(content: bytes | str, name: str) -> ir.Module:
+    """Parse a module in the current context, into which the dialect is loaded; `name` is for errors."""
+    extension = stablehlo()
+    context = ir.Context.current
+    extension.register_dialect(context)
+    problems: list[str] = []
+
+    def note(found: Any) -> bool:
+        problems.append(str(found.message))
+        return True
+
+    handler, before = context.attach_diagnostic_handler(note), context.allow_unregistered_dialects
+    context.allow_unregistered_dialects = True  # attributes of other dialects, such as shardings, are not read
+    try:
+        if isinstance(content, bytes) and is_portable(content):
+            made: ir.Module = extension.deserialize_portable_artifact(context, content)
+            return made
+        return ir.Module.parse(content)
+    except (ir.MLIRError, ValueError) as error:
+        told = "; ".join(problems) or str(error)
+        raise StablehloImportError(f"{name} is not valid StableHLO: {_explained(told)}") from None
+    finally:
+        context.allow_unregistered_dialects = before
+        handler.detach()
+
+
+def _explained(text: str) -> str:
+    if "chlo" in text:
+        return (
+            f"{text}\nThe dialect chlo belongs to JAX: export the function, jax.export.export(jax.jit(f))(...), whose "
+            "module has StableHLO only"
+        )
+    if "mhlo" in text:
+        return f"{text}\nThe dialect mhlo came before StableHLO: convert it, stablehlo-translate or mlir-hlo-opt"
+    return text

@@ -1,0 +1,39 @@
+"""Converters of operations, by name; and the operations that are refused, each with its reason."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirlo.frontends.stablehlo.operation import StablehloOperation
+    from mirlo.frontends.stablehlo.tensor import Tensor
+
+    Converter = Callable[[StablehloOperation], "Tensor | Sequence[Tensor]"]
+
+CONVERTERS: dict[str, Converter] = {}
+REFUSED: dict[str, str] = {}
+"""Why an operation is not supported."""
+
+
+def converter(*names: str) -> Callable[[Converter], Converter]:
+    """Register a function that converts these operations: `add`, or `chlo.erf` for a composite of that name."""
+
+    def register(function: Converter) -> Converter:
+        for name in names:
+            CONVERTERS[name] = function
+        return function
+
+    return register
+
+
+@cache
+def load_converters() -> None:
+    """Import all converters."""
+    from mirlo.frontends.stablehlo import ops
+
+    for module in pkgutil.iter_modules(ops.__path__):
+        importlib.import_module(f"{ops.__name__}.{module.name}")
