@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Union
 
 from mirlo.dialects.core import dim_text as text
+from mirlo.dialects.core.dim_halves import Halves, balanced
 from mirlo.dialects.core.dim_text import is_symbol_name
 
 Dim = Union[int, "SymbolicDim"]
@@ -149,13 +150,30 @@ def terms_of(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
 
 
 def _make(terms: Mapping[Monomial, int]) -> Dim:
-    kept = {atoms: factor for atoms, factor in terms.items() if factor}
+    kept: Mapping[Monomial, int] = {atoms: factor for atoms, factor in terms.items() if factor}
+    if any(atom.startswith("floordiv(") for atoms in kept for atom in atoms):
+        kept = balanced(kept, _halves_of, _monomial)
     if not kept:
         return 0
     if set(kept) == {()}:
         return kept[()]
     ordered = sorted(kept.items(), key=lambda item: (-len(item[0]), item[0]))
     return SymbolicDim(tuple(ordered))
+
+
+@lru_cache(maxsize=4096)
+def _halves_of(atom: Atom) -> Halves | None:
+    """Return the pair that a quotient belongs to: x // 2k and (x + k) // 2k, which add up to x // k."""
+    _, left, divisor = atom_parts(atom) or ("", 0, 0)
+    if isinstance(left, int) or not isinstance(divisor, int) or divisor <= 0 or divisor % 2:
+        return None
+    half = divisor // 2
+    start = left - half if dict(left.terms).get((), 0) >= half else left
+    whole = apply("floordiv", start, half)
+    if isinstance(whole, int) or len(whole.terms) != 1 or whole.terms[0][1] != 1:
+        return None
+    smaller, larger = (_atom("floordiv", dividend, divisor).terms[0][0][0] for dividend in (start, start + half))
+    return Halves(smaller, larger, whole.terms[0][0], divisor)
 
 
 def _monomial(atoms: Monomial) -> Monomial:
@@ -219,7 +237,7 @@ def apply(function: str, left: Dim, right: Dim) -> Dim:
     return _atom(function, left, right) if simplified is None else simplified
 
 
-def _atom(function: str, left: Dim, right: Dim) -> Dim:
+def _atom(function: str, left: Dim, right: Dim) -> SymbolicDim:
     arguments = [str(left), str(right)]
     if function in ("min", "max"):
         arguments.sort()

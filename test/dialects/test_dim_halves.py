@@ -1,0 +1,100 @@
+"""Halves of dims: n - n//2 is (n + 1)//2, in sums and products of any kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+
+N, M, K = (D.symbol(name) for name in "nmk")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (N - N // 2, (N + 1) // 2),
+        (N - (N + 1) // 2, N // 2),
+        (N // 2 + (N + 1) // 2, N),
+        (3 * N - 2 * (N // 2), N + 2 * ((N + 1) // 2)),
+        (N // 2 - N, (N + 1) // 2 * -1),
+        ((N - N // 2) * M, (N + 1) // 2 * M),
+        (N * M - N * M // 2, (N * M + 1) // 2),
+        ((N + 3) - (N + 3) // 2, (N + 4) // 2),
+        (N + 1 - (N + 1) // 2, (N + 2) // 2),
+        (N // 2 - N // 4, (N // 2 + 1) // 2),
+        ((N - N // 2) - (N - N // 2) // 2, (N + 3) // 4),
+        ((N - N // 2) * (M - M // 2), (N + 1) // 2 * ((M + 1) // 2)),
+        (2 * ((N + 1) // 2) - N, N % 2),
+    ],
+    ids=str,
+)
+def test_halves_that_are_equal(one: Dim, other: Dim) -> None:
+    assert one == other
+    assert str(one) == str(other)
+
+
+@pytest.mark.parametrize(
+    ("dim", "text"),
+    [
+        (N - N // 2, "floordiv(n + 1, 2)"),
+        ((N + 1) // 2, "floordiv(n + 1, 2)"),
+        (N % 2, "-2*floordiv(n, 2) + n"),
+        (8 - N // 2, "-floordiv(n, 2) + 8"),
+    ],
+)
+def test_the_form_that_is_canonical(dim: Dim, text: str) -> None:
+    assert str(dim) == text
+    assert D.parse(text) == dim
+
+
+def test_sizes_of_strided_windows_stay_one_quotient() -> None:
+    size: Dim = N
+    for _ in range(5):
+        size = (size - 1) // 2 + 1
+    assert size == (N + 31) // 32
+
+
+def computed(parts: Any) -> Any:
+    return st.one_of(
+        st.builds(lambda a, b: a + b, parts, parts),
+        st.builds(lambda a, b: a - b, parts, parts),
+        st.builds(lambda a, b: a * b, parts, parts),
+        st.builds(lambda a, c: a * c, parts, st.integers(-3, 3)),
+        st.builds(lambda a, c, r: (a + c) // r, parts, st.integers(-3, 4), st.sampled_from((2, 2, 3, 4))),
+        st.builds(lambda a, r: a % r, parts, st.sampled_from((2, 4))),
+    )
+
+
+DIMS = st.recursive(st.one_of(st.sampled_from((N, M, K)), st.integers(0, 5)), computed, max_leaves=6)
+VALUES = st.fixed_dictionaries({name: st.integers(0, 40) for name in "nmk"})
+
+
+def value_of(dim: Dim, values: dict[str, int]) -> int:
+    found = D.substitute(dim, dict(values))
+    assert isinstance(found, int)
+    return found
+
+
+@settings(max_examples=400, deadline=None)
+@given(DIMS, DIMS, VALUES)
+def test_arithmetic_keeps_the_value(one: Dim, other: Dim, values: dict[str, int]) -> None:
+    a, b = value_of(one, values), value_of(other, values)
+    assert value_of(one + other, values) == a + b
+    assert value_of(one - other, values) == a - b
+    assert value_of(one * other, values) == a * b
+    assert value_of(one - one // 2, values) == a - a // 2
+
+
+@settings(max_examples=400, deadline=None)
+@given(DIMS, DIMS)
+def test_sums_have_one_form(one: Dim, other: Dim) -> None:
+    assert (one + other) - other == one
+    assert one + other == other + one
+    assert D.parse(str(one)) == one
+    if isinstance(one, D.SymbolicDim) and len(one.terms) == 1 and one.terms[0][1] == 1:
+        assert one - one // 2 == (one + 1) // 2
