@@ -27,7 +27,17 @@ API = """# Python API
 
 ::: mirlo.runtime.executable.Executable
 
+::: mirlo.runtime.state.CacheState
+
 ::: mirlo.passes.pipeline.Pipeline
+
+## mirlo.generate
+
+::: mirlo.generate.model
+
+::: mirlo.generate.generator.Generator
+
+::: mirlo.generate.search.SearchOptions
 
 ## mirlo.extend
 
