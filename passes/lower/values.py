@@ -27,6 +27,7 @@ from mirlo.dialects.tir.compute.loops import LoopBuilder, stack_buffer
 from mirlo.dialects.tir.compute.storage import emit, held
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.passes.lower.num import Num, Number
+from mirlo.passes.rules import nearest
 
 
 class IndexValue:
@@ -197,7 +198,8 @@ class ValueBuilder:
         table, op = (FLOAT_PREDICATES, "arith.cmpf") if x.is_float else (INT_PREDICATES, "arith.cmpi")
         if predicate not in table:
             kinds = "floats" if x.is_float else "integers"
-            raise ValueError(f"compare '{predicate}' of {kinds}: expected one of {', '.join(table)}")
+            near = nearest(predicate, table)
+            raise ValueError(f"compare '{predicate}' of {kinds}: expected one of {', '.join(table)}{near}")
         i64 = ir.IntegerType.get_signless(64)
         return self.emit(op, "i1", x, self.like(x, y), predicate=ir.IntegerAttr.get(i64, table[predicate]))
 

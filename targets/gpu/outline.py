@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir, passmanager, scf
+from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, register_pass
@@ -19,6 +20,19 @@ VIEWS = ("memref.view", "memref.collapse_shape", "memref.expand_shape", "memref.
 """Host operations that view a buffer differently."""
 ON_DEVICE = "tir.on_device"
 """Unit attribute of a declared function that kernels are linked with."""
+
+
+def _instead_of(callee: str) -> str:
+    """Return what to write for a C function, or one of CUDA's libdevice, that a kernel cannot call."""
+    short = callee.removeprefix("__nv_").removeprefix("fast_")
+    for name in (short, short.removesuffix("f")):
+        found = {"fabs": "abs", "rint": "roundeven", "nearbyint": "roundeven"}.get(name, name)
+        if found in INTRINSICS:
+            return f"write the intrinsic T.{found}, which kernels compute in code of their own"
+    return (
+        "use an intrinsic (T.erf, docs/intrinsics.md), or declare one with mirlo.extend.define_intrinsic and lower it "
+        "for this target with @intrinsic"
+    )
 
 
 @register_pass
@@ -52,7 +66,8 @@ class OutlineKernels(Pass):
             callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
             if callee in known:
                 continue
-            raise PassError(f"a kernel calls the C function '{callee}', which GPUs do not have", call.location)
+            text = f"a kernel calls the C function '{callee}', which GPUs do not have: {_instead_of(callee)}"
+            raise PassError(text, call.location)
 
 
 def _wrap(function: ir.Operation) -> None:

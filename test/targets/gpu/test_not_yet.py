@@ -24,3 +24,25 @@ def test_c_functions_in_kernels(target: str) -> None:
 
     with pytest.raises(mirlo.MirloError, match="a kernel calls the C function 'cosf', which GPUs do not have"):
         mirlo.compile(model, target=target, cache=False)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("function", "advice"),
+    [("__nv_erff", "write the intrinsic T.erf"), ("__nv_fast_cosf", "write the intrinsic T.cos"),
+     ("MyDriver", "declare one with mirlo.extend.define_intrinsic")],
+)  # fmt: skip
+def test_c_functions_have_advice(target: str, function: str, advice: str) -> None:
+    body = f"""
+class Module:
+    @T.prim_func(buffers=True)
+    def kernel(x: T.Buffer[(4,), "f32"], y: T.Out[(4,), "f32"]):
+        for i in T.thread_binding(4, "threadIdx.x"):
+            y[i] = T.call_extern("{function}", x[i], dtype="f32")
+
+    @R.function
+    def main(x: R.Tensor[(4,), "f32"]):
+        return R.call_tir(kernel, x)
+"""
+    with pytest.raises(mirlo.MirloError, match=f"which GPUs do not have: .*{advice}"):
+        mirlo.compile(mirlo.parse_script(body), target)
