@@ -38,6 +38,8 @@ def _python(folders: list[Path], *arguments: object, cwd: Path = ROOT) -> subpro
 def test_its_own_tests_pass(site: Path) -> None:
     done = _python([site], "pytest", "-q", "-c", PACKAGE / "pyproject.toml", "--rootdir", PACKAGE, PACKAGE / "tests")
     assert done.returncode == 0, done.stdout + done.stderr
+    done = _python([site], "lit.main", "-v", PACKAGE / "tests")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_commands_find_it(site: Path) -> None:

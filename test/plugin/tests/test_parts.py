@@ -2,7 +2,6 @@
 
 import mirlo_npu.device as device
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -14,6 +13,7 @@ from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
+from mirlo.testing import runs_as_onnxruntime
 
 
 @pytest.fixture(autouse=True)
@@ -56,12 +56,8 @@ def network():
 
 
 def test_numbers_and_commands(tmp_path):
-    model = network()
-    executable = mirlo.compile(model, "npu,llvm")
     x = np.random.default_rng(1).standard_normal((4, 3, 13, 13), np.float32)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    expected = session.run(None, {"x": x})[0]
-    np.testing.assert_allclose(executable(x), expected, rtol=1e-4, atol=1e-5)
+    executable = runs_as_onnxruntime(network(), {"x": x}, target="npu,llvm")
     # Two convolutions of four images, each with its kernel; the first has a bias as well.
     assert dict(device.CALLS) == {"NpuConv": 8, "NpuLoad": 8 + 2 + 1, "NpuStore": 8, "NpuSync": 2, "NpuGemm": 1}
     assert [(e.target, e.format, e.functions) for e in executable.artifact.externals] == [("npu", "npu-driver", ())]

@@ -1,0 +1,4 @@
+# ruff: noqa: F821 (lit defines `config`)
+from mirlo.testing import configure_lit
+
+configure_lit(config, __file__, plugin="mirlo_npu.claim", name="mirlo-npu")
