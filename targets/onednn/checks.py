@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from mirlo.passes.byoc.graph import BlockNode, BlockValue
 from mirlo.passes.byoc.search import Match
 from mirlo.passes.rules import decline
-from mirlo.targets.onednn.post_ops import BINARY, ELTWISE
+from mirlo.targets.onednn.post_ops import BINARY
 
 Check = Callable[[BlockNode], Any]
 MAX_RANK = 6
 MAX_OPERANDS = 1 << 16
 
 
-HEAVY = frozenset(
-    f"relax.{name}"
-    for name in ("conv", "conv_transpose", "matmul", "attention", "max_pool", "avg_pool", "layer_norm", "batch_norm",
-                 "instance_norm", "group_norm", "lrn", "softmax", "log_softmax")
-)  # fmt: skip
-"""What the library is worth calling for."""
-LIGHT = frozenset(
-    f"relax.{name}"
-    for name in ("reshape", "permute", "expand_dims", "squeeze", "split", "strided_slice", "concat", "reduce_mean",
-                 "reduce_sum", "reduce_max", "reduce_min", "reduce_prod")
-) | {*BINARY, *ELTWISE}  # fmt: skip
-"""What it computes, but compiled kernels better, which do several such operators at once."""
+LightOperators = Mapping[str, tuple[Check, int]]
+"""What the library computes, but compiled kernels better: the check, and the most computed operands."""
 
 
-def light_operator(ask: Callable[[Match], Any]) -> Callable[[Match], Any]:
+def light_operator(
+    ask: Callable[[Match], Any], heavy: Collection[str], light: LightOperators
+) -> Callable[[Match], Any]:
     """Return a check of light operators: they are taken between, before or after heavy ones."""
 
     def ask_first(match: Match) -> Any:
         said = ask(match)
-        if said is True and not _reaches_heavy(match):
+        if said is True and not _reaches_heavy(match, heavy, light):
             return decline("no operator that is worth the library is near: compiled kernels do it better")
         return said
 
@@ -42,7 +34,7 @@ def light_operator(ask: Callable[[Match], Any]) -> Callable[[Match], Any]:
     return ask_first
 
 
-def _reaches_heavy(match: Match) -> bool:
+def _reaches_heavy(match: Match, heavy: Collection[str], light: LightOperators) -> bool:
     seen = {node.index for node in match.nodes}
     front = list(match.nodes)
     while front:
@@ -52,10 +44,11 @@ def _reaches_heavy(match: Match) -> bool:
             if other.index in seen:
                 continue
             seen.add(other.index)
-            if other.name in HEAVY and _tensors(other) is True:
+            if other.name in heavy and _tensors(other) is True:
                 return True
-            is_pick = other.name == "relax.gather" and pick(other) is True
-            if (is_pick or other.name in LIGHT) and _tensors(other, 1 if is_pick else MAX_OPERANDS) is True:
+            _, operands = light.get(other.name, (any_match, 0))
+            is_pick = operands == 1 and light[other.name][0](other) is True
+            if other.name in light and (operands != 1 or is_pick) and _tensors(other, operands) is True:
                 front.append(other)
     return False
 

@@ -6,9 +6,12 @@ result before it is stored, or where it has no such implementation, right after.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.context import graph_operations
+from mirlo.dialects.core.traits import Trait
 from mirlo.passes.byoc.helpers import repeat
 from mirlo.passes.byoc.operators import is_op, wildcard
 from mirlo.passes.byoc.pattern import Pattern
@@ -18,38 +21,62 @@ from mirlo.targets.onednn.post_ops import BINARY, ELTWISE
 
 MAX_CHAIN = 6
 
-NORMS = {
-    "relax.layer_norm": checks.layer_norm,
-    "relax.batch_norm": checks.any_match,
-    "relax.instance_norm": checks.instance_norm,
-    "relax.group_norm": checks.any_match,
-    "relax.lrn": checks.lrn,
-}
-REDUCTIONS = ("relax.reduce_mean", "relax.reduce_sum", "relax.reduce_max", "relax.reduce_min", "relax.reduce_prod")
-VIEWS = ("relax.reshape", "relax.permute", "relax.expand_dims", "relax.squeeze", "relax.split")
+VIEW_COPIES = ("relax.permute", "relax.split")
+"""Moves of elements that the library copies, beside the views of the same elements."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Operators that a composite starts with, and why the library does not compute one of them."""
+
+    name: str
+    operators: Sequence[str]
+    check: checks.Check = checks.any_match
+    has_epilogue: bool = False
+    is_light: bool = False
+    """Whether compiled kernels compute it better, which do several such operators at once."""
+    operands: int = checks.MAX_OPERANDS
+    """The most computed operands."""
+
+
+def rows() -> list[Row]:
+    """Return what the library computes, contractions first, so that they get their epilogues."""
+    views = [name for name, op in graph_operations().items() if Trait.VIEW in op.TRAITS]
+    reductions = [f"relax.reduce_{kind}" for kind in ("mean", "sum", "max", "min", "prod")]
+    return [
+        Row("conv", ["relax.conv"], checks.convolution, has_epilogue=True),
+        Row("conv_transpose", ["relax.conv_transpose"], checks.deconvolution, has_epilogue=True),
+        Row("matmul", ["relax.matmul"], checks.matmul, has_epilogue=True),
+        Row("attention", ["relax.attention"], checks.attention),
+        Row("pool", ["relax.max_pool", "relax.avg_pool"], checks.pool),
+        Row("layer_norm", ["relax.layer_norm"], checks.layer_norm),
+        Row("batch_norm", ["relax.batch_norm"]),
+        Row("instance_norm", ["relax.instance_norm"], checks.instance_norm),
+        Row("group_norm", ["relax.group_norm"]),
+        Row("lrn", ["relax.lrn"], checks.lrn),
+        Row("softmax", ["relax.softmax", "relax.log_softmax"]),
+        Row("binary", list(BINARY), checks.binary, has_epilogue=True, is_light=True),
+        Row("eltwise", list(ELTWISE), is_light=True),
+        Row("reduce", reductions, checks.reduction, is_light=True),
+        Row("concat", ["relax.concat"], is_light=True),
+        Row("slice", ["relax.strided_slice"], checks.strided_slice, is_light=True),
+        Row("pick", ["relax.gather"], checks.pick, is_light=True, operands=1),
+        Row("view", [*views, *VIEW_COPIES], checks.view, is_light=True),
+    ]
 
 
 def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
-    """Return the patterns, contractions first, so that they get their epilogues."""
-    rows: list[tuple[str, Pattern, Callable[[Match], Any]]] = [
-        ("conv", _chain(is_op("relax.conv")), checks.chain(checks.convolution)),
-        ("conv_transpose", _chain(is_op("relax.conv_transpose")), checks.chain(checks.deconvolution)),
-        ("matmul", _chain(is_op("relax.matmul")), checks.chain(checks.matmul)),
-        ("attention", is_op("relax.attention"), checks.single_operation(checks.attention)),
-        ("pool", is_op("relax.max_pool", "relax.avg_pool"), checks.single_operation(checks.pool)),
-    ]
-    rows += [(op.partition(".")[2], is_op(op), checks.single_operation(check)) for op, check in NORMS.items()]
-    rows += [
-        ("softmax", is_op("relax.softmax", "relax.log_softmax"), checks.single_operation(checks.any_match)),
-        ("binary", _chain(is_op(*BINARY)), checks.light_operator(checks.chain(checks.binary))),
-        ("eltwise", is_op(*ELTWISE), checks.light_operator(checks.single_operation(checks.any_match))),
-        ("reduce", is_op(*REDUCTIONS), checks.light_operator(checks.single_operation(checks.reduction))),
-        ("concat", is_op("relax.concat"), checks.light_operator(checks.single_operation(checks.any_match))),
-        ("slice", is_op("relax.strided_slice"), checks.light_operator(checks.single_operation(checks.strided_slice))),
-        ("pick", is_op("relax.gather"), checks.light_operator(checks.single_operation(checks.pick, operands=1))),
-        ("view", is_op(*VIEWS), checks.light_operator(checks.single_operation(checks.view))),
-    ]
-    return rows
+    """Return the patterns of all rows; light operators are taken beside heavy ones only."""
+    listed = rows()
+    heavy = frozenset(name for row in listed if not row.is_light for name in row.operators)
+    light = {name: (row.check, row.operands) for row in listed if row.is_light for name in row.operators}
+    found = []
+    for row in listed:
+        start = is_op(*row.operators)
+        whole = checks.chain(row.check) if row.has_epilogue else checks.single_operation(row.check, row.operands)
+        check = checks.light_operator(whole, heavy, light) if row.is_light else whole
+        found.append((row.name, _chain(start) if row.has_epilogue else start, check))
+    return found
 
 
 def _chain(start: Pattern) -> Pattern:

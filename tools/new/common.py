@@ -25,7 +25,9 @@ pythonpath = ["."]
 testpaths = ["tests"]
 """
 
-_LIT = """# ruff: noqa: F821 (lit defines `config`)
+_LIT = """'''lit's configuration.'''
+
+# ruff: noqa: F821 (lit defines `config`)
 from mirlo.testing import configure_lit
 
 configure_lit(config, __file__, plugin="{plugin}")

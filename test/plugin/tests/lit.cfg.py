@@ -1,3 +1,5 @@
+"""lit's configuration of the plug-in."""
+
 # ruff: noqa: F821 (lit defines `config`)
 from mirlo.testing import configure_lit
 
