@@ -215,18 +215,59 @@ def slice_of_run_time(node: Node) -> Any:
     x = node.type(0)
     if not x.rank or node.type(1).rank != 1:
         raise NodeError(f"it takes a tensor with dims and lists of numbers, got {x} and {node.type(1)}")
+    ranges = _known_ranges(node, x)
+    changed = _sliced_axes(node, x.rank)
+    if set(changed) <= set(ranges):
+        begins = [ranges[axis][0] if axis in changed else 0 for axis in range(x.rank)]
+        shape = [ranges[axis][1] if axis in changed else dim for axis, dim in enumerate(x.shape)]
+        return node.emit("slice_dims", node[0], begin=begins, shape=shape, strides=[1] * x.rank)
     starts, ends = vector(node, 1), vector(node, 2)
     axes = vector(node, 3) if node.has(3) else None
     steps = vector(node, 4) if node.has(4) else None
     bounds = node.emit("slice_bounds", shape_vector(node, x.shape), starts, ends, axes, steps)
     lengths = node.emit("reshape", node.emit("gather", bounds, i64_constant(node, 1), axis=0), shape=(x.rank,))
-    changed = _sliced_axes(node, x.rank)
-    chosen = node.emit("gather", lengths, i64_constant(node, changed), axis=0)
-    made = bind(node, chosen, "its axes or steps cannot be", [x.shape[axis] for axis in changed])
-    shape = list(x.shape)
-    for axis, dim in zip(changed, made, strict=True):
+    shape = [ranges[axis][1] if axis in ranges else dim for axis, dim in enumerate(x.shape)]
+    unknown = [axis for axis in changed if axis not in ranges]
+    chosen = node.emit("gather", lengths, i64_constant(node, unknown), axis=0)
+    made = bind(node, chosen, "its axes or steps cannot be", [x.shape[axis] for axis in unknown])
+    for axis, dim in zip(unknown, made, strict=True):
         shape[axis] = dim
     return node.emit("slice_at", node[0], bounds, shape=tuple(shape))
+
+
+def _known_ranges(node: Node, x: TensorType) -> dict[int, tuple[Dim, Dim]]:
+    """Return begin and length of the axes that a Slice cuts at dims, within the tensor whatever the sizes are."""
+    starts, ends = (_elements(node.value(i)) for i in (1, 2))
+    axes = _elements(node.value(3)) if node.has(3) else list(range(len(starts)))
+    steps = _elements(node.value(4)) if node.has(4) else [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps) or not all(isinstance(axis, int) for axis in axes):
+        return {}
+    found: dict[int, tuple[Dim, Dim]] = {}
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        assert isinstance(axis, int)
+        if step != 1 or start is None or end is None or not -x.rank <= axis < x.rank:
+            continue
+        size = x.shape[axis % x.rank]
+        begin, stop = (_position(bound, size) for bound in (start, end))
+        if begin is not None and stop is not None and D.is_certain(lambda a=begin, b=stop: a <= b):  # type: ignore[misc]
+            found[axis % x.rank] = begin, stop - begin
+    return found
+
+
+def _position(bound: Dim, size: Dim) -> Dim | None:
+    """Return the position in an axis of this size that a bound of a slice is; None if that depends on the sizes."""
+    if D.is_certain(lambda: bound >= size):
+        return size
+    if D.is_certain(lambda: bound >= 0):
+        return bound if D.is_certain(lambda: bound <= size) else None
+    return size + bound if D.is_certain(lambda: bound < 0) and D.is_certain(lambda: size + bound >= 0) else None
+
+
+def _elements(value: TensorValue) -> list[Dim | None]:
+    """Return the elements of a list, those that are known."""
+    if value.known is not None:
+        return [as_dim(element) for element in value.known.reshape(-1)]
+    return list(value.partial or ())
 
 
 def split_of_run_time(node: Node, axis: int) -> tuple[Any, ...]:

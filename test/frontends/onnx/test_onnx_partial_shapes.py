@@ -62,3 +62,42 @@ def test_what_does_not_fit_is_refused() -> None:
     f = mirlo.compile(parser.parse_model(MODEL.format(parts="b, less, sixteen", result=FILL)))
     with pytest.raises(MirloError, match="is negative, where n = 1"):
         f(np.ones((2, 1, 8), np.float32))
+
+
+SLICE = """
+  <ir_version: 9, opset_import: ["": 18]>
+  g (float[b, n, 8] x, int64[1] k) => (float[p, q, r] y) {{
+    s = Shape(x)  second = Constant<value_ints = [1]>()  n = Gather(s, second)
+    zero = Constant<value_ints = [0]>()  one = Constant<value_ints = [1]>()  two = Constant<value_ints = [2]>()
+    three = Constant<value_ints = [3]>()  minus = Constant<value_ints = [-2]>()
+    half = Div(n, two)  most = Sub(n, one)
+    starts = Concat<axis = 0>({starts})  ends = Concat<axis = 0>({ends})
+    axes = Constant<value_ints = [1, 2]>()
+    y = Slice(x, starts, ends, axes)
+  }}"""
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "shape"),
+    [
+        ("zero, one", "half, three", ("b", "floordiv(n, 2)", 2)),
+        ("half, zero", "n, k", ("b", "floordiv(n + 1, 2)", None)),
+        ("zero, k", "half, three", ("b", "floordiv(n, 2)", None)),
+        ("k, one", "n, minus", ("b", None, 5)),
+        ("one, zero", "most, two", ("b", None, 2)),
+        ("three, zero", "half, two", ("b", None, 2)),
+    ],
+)
+def test_slices_keep_the_bounds_that_are_known(starts: str, ends: str, shape: tuple[int | str | None, ...]) -> None:
+    model = parser.parse_model(SLICE.format(starts=starts, ends=ends))
+    if "k" not in f"{starts}, {ends}".split(", "):
+        del model.graph.input[1]
+    f = mirlo.compile(model, cache=False)
+    for found, wanted in zip(f.outputs[0].shape, shape, strict=True):
+        assert wanted is None or found == wanted
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    names = [each.name for each in session.get_inputs()]
+    for b, n, k in ((2, 6, 1), (1, 7, 3), (3, 1, 0), (2, 2, 5), (1, 0, -1)):
+        x = np.random.default_rng(n).normal(size=(b, n, 8)).astype(np.float32)
+        given = {name: {"x": x, "k": np.array([k])}[name] for name in names}
+        np.testing.assert_array_equal(list(f.run(given).values())[0], session.run(None, given)[0])
