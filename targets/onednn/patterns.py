@@ -26,7 +26,7 @@ VIEW_COPIES = ("relax.permute", "relax.split")
 
 
 @dataclass(frozen=True)
-class Row:
+class PatternRow:
     """Operators that a composite starts with, and why the library does not compute one of them."""
 
     name: str
@@ -39,29 +39,29 @@ class Row:
     """The most computed operands."""
 
 
-def rows() -> list[Row]:
+def rows() -> list[PatternRow]:
     """Return what the library computes, contractions first, so that they get their epilogues."""
     views = [name for name, op in graph_operations().items() if Trait.VIEW in op.TRAITS]
     reductions = [f"relax.reduce_{kind}" for kind in ("mean", "sum", "max", "min", "prod")]
     return [
-        Row("conv", ["relax.conv"], checks.convolution, has_epilogue=True),
-        Row("conv_transpose", ["relax.conv_transpose"], checks.deconvolution, has_epilogue=True),
-        Row("matmul", ["relax.matmul"], checks.matmul, has_epilogue=True),
-        Row("attention", ["relax.attention"], checks.attention),
-        Row("pool", ["relax.max_pool", "relax.avg_pool"], checks.pool),
-        Row("layer_norm", ["relax.layer_norm"], checks.layer_norm),
-        Row("batch_norm", ["relax.batch_norm"]),
-        Row("instance_norm", ["relax.instance_norm"], checks.instance_norm),
-        Row("group_norm", ["relax.group_norm"]),
-        Row("lrn", ["relax.lrn"], checks.lrn),
-        Row("softmax", ["relax.softmax", "relax.log_softmax"]),
-        Row("binary", list(BINARY), checks.binary, has_epilogue=True, is_light=True),
-        Row("eltwise", list(ELTWISE), is_light=True),
-        Row("reduce", reductions, checks.reduction, is_light=True),
-        Row("concat", ["relax.concat"], is_light=True),
-        Row("slice", ["relax.strided_slice"], checks.strided_slice, is_light=True),
-        Row("pick", ["relax.gather"], checks.pick, is_light=True, operands=1),
-        Row("view", [*views, *VIEW_COPIES], checks.view, is_light=True),
+        PatternRow("conv", ["relax.conv"], checks.convolution, has_epilogue=True),
+        PatternRow("conv_transpose", ["relax.conv_transpose"], checks.deconvolution, has_epilogue=True),
+        PatternRow("matmul", ["relax.matmul"], checks.matmul, has_epilogue=True),
+        PatternRow("attention", ["relax.attention"], checks.attention),
+        PatternRow("pool", ["relax.max_pool", "relax.avg_pool"], checks.pool),
+        PatternRow("layer_norm", ["relax.layer_norm"], checks.layer_norm),
+        PatternRow("batch_norm", ["relax.batch_norm"]),
+        PatternRow("instance_norm", ["relax.instance_norm"], checks.instance_norm),
+        PatternRow("group_norm", ["relax.group_norm"]),
+        PatternRow("lrn", ["relax.lrn"], checks.lrn),
+        PatternRow("softmax", ["relax.softmax", "relax.log_softmax"]),
+        PatternRow("binary", list(BINARY), checks.binary, has_epilogue=True, is_light=True),
+        PatternRow("eltwise", list(ELTWISE), is_light=True),
+        PatternRow("reduce", reductions, checks.reduction, is_light=True),
+        PatternRow("concat", ["relax.concat"], is_light=True),
+        PatternRow("slice", ["relax.strided_slice"], checks.strided_slice, is_light=True),
+        PatternRow("pick", ["relax.gather"], checks.pick, is_light=True, operands=1),
+        PatternRow("view", [*views, *VIEW_COPIES], checks.view, is_light=True),
     ]
 
 
