@@ -109,7 +109,11 @@ Decision trees follow ONNX Runtime on one thread, bit for bit where it only adds
 
 Differences: where a row reaches no weight for any of three classes or more, ONNX Runtime stops and Mirlo gives the
 first; `post_transform` 1 and 2 of `TreeEnsemble` are SOFTMAX and LOGISTIC as in the standard, and the reverse in ONNX
-Runtime; a second score that ONNX Runtime leaves unwritten is 0."""  # noqa: E501
+Runtime; a second score that ONNX Runtime leaves unwritten is 0.
+
+Of two classes of a support vector machine, a comparison of exactly 0 is a vote for the second one, and of classes with
+as many votes the first wins, as in ONNX Runtime. Whether a comparison that nearly cancels is 0 depends on the rounding
+of the matrix product: of 720 rows of an audit with such comparisons, 2 had another label."""  # noqa: E501
 
 
 def reference() -> str:

@@ -182,6 +182,23 @@ def test_vectors(kernel: str) -> None:
             same("SVMClassifier", X, outputs=LABELS, classlabels_ints=labels, **shared_given)
 
 
+@pytest.mark.parametrize("classes", [2, 3, 4])
+def test_votes_that_tie(classes: int) -> None:
+    """Compare labels where comparisons are exactly 0 and classes have as many votes: all values are exact."""
+    for seed in range(3):
+        rng = np.random.default_rng([seed, classes])
+        sizes = [int(size) for size in rng.integers(1, 4, classes)]
+        given: dict[str, Any] = {
+            "kernel_type": "LINEAR",
+            "kernel_params": [0.0, 0.0, 0.0],
+            "vectors_per_class": sizes,
+            "support_vectors": rng.choice([-0.5, 0.0, 0.5, 1.0], sum(sizes) * 3).tolist(),
+            "coefficients": rng.choice([-1.0, -0.5, 0.5, 1.0], sum(sizes) * (classes - 1)).tolist(),
+            "rho": [0.0] * (classes * (classes - 1) // 2),
+        }
+        same("SVMClassifier", X, outputs=LABELS, classlabels_ints=list(range(classes)), **given)
+
+
 @pytest.mark.parametrize("probable", [False, True])
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_vectors_of_classes(classes: int, probable: bool) -> None:
