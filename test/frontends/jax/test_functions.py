@@ -12,6 +12,7 @@ jax = pytest.importorskip("jax", reason="needs jax: make test-doors")
 
 import jax.numpy as jnp  # noqa: E402
 from jax import export, lax  # noqa: E402
+from trees import require_equal  # noqa: E402
 
 import mirlo  # noqa: E402
 from mirlo.frontends.foreign import FrontendError  # noqa: E402
@@ -89,15 +90,6 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
         lambda x: lax.reduce(x, jnp.float32(0), lambda a, b: jnp.sqrt(a * a + b * b), (0,)), X
     ),
 }  # fmt: skip
-
-
-def require_equal(found: Any, wanted: Any) -> None:
-    """Compare trees of arrays."""
-    ours, theirs = (jax.tree_util.tree_flatten(tree) for tree in (found, wanted))
-    assert ours[1] == theirs[1]
-    for a, b in zip(ours[0], theirs[0], strict=True):
-        assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
