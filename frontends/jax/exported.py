@@ -35,8 +35,14 @@ def convert_exported(model: Any, example: ExampleInputs) -> ConvertedModel:
         signature.kept_names(), signature.outputs, [_dims(model.in_avals[i].shape) for i in signature.kept]
     )
     name = f"function '{model.fun_name}'"
-    module, store = import_stablehlo(bytes(model.mlir_module_serialized), name, interface)
+    module, store = import_stablehlo(_content(model), name, interface)
     return ConvertedModel(module, lambda executable: CompiledFunction(executable, signature), store)
+
+
+def _content(model: Any) -> bytes | str:
+    """Return the program as portable bytecode; as text where that holds shardings, which need their dialect."""
+    serialized = bytes(model.mlir_module_serialized)
+    return str(model.mlir_module()) if b"sdy" in serialized else serialized
 
 
 def _export(function: Any, example: ExampleInputs) -> Any:
