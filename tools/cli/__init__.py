@@ -34,6 +34,7 @@ COMMANDS = {
     "cache": "mirlo.tools.cli.cache",
     "check-target": "mirlo.tools.cli.checking",
     "new": "mirlo.tools.cli.new_package",
+    "doctor": "mirlo.tools.cli.doctor",
 }
 """The module of each command, with its `execute`; imported when the command runs."""
 

@@ -1,0 +1,141 @@
+"""`mirlo doctor`: what this installation has, what it lacks, and the command that installs it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.tables import bytes_text, columns
+
+PACKAGE = "mirlo"
+_REQUIREMENT = re.compile(r"^([A-Za-z0-9_.-]+)[^;]*(?:;(.*))?$")
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
+DEVELOPMENT = ("test", "docs", "package", "zoo")
+"""Extras for those who work on Mirlo: told only where they are complete."""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A package that Mirlo needs, or that one of its extras brings."""
+
+    name: str
+    extra: str | None
+
+    @property
+    def version(self) -> str | None:
+        """Return the installed version, or None."""
+        try:
+            return importlib.metadata.version(self.name)
+        except importlib.metadata.PackageNotFoundError:
+            return None
+
+
+def execute(arguments: Arguments) -> None:
+    """Print a report; it is an error if something is missing without which nothing compiles."""
+    problems: list[str] = []
+    for title, lines in (
+        ("mirlo", _versions(problems)),
+        ("machine", _machine(problems)),
+        ("cache", _cache()),
+        ("targets", _targets(problems)),
+        ("extras", _extras()),
+    ):
+        print(f"{title}:")
+        for line in lines:
+            print(f"  {line}")
+    if problems:
+        raise CommandError("; ".join(problems))
+    print("everything that compiling and running models needs is there")
+
+
+def requirements() -> list[Requirement]:
+    """Return what the package's metadata names."""
+    found = []
+    for text in importlib.metadata.requires(PACKAGE) or ():
+        match = _REQUIREMENT.match(text)
+        if match is None:
+            continue
+        extra = _EXTRA.search(match[2] or "")
+        found.append(Requirement(match[1], extra[1] if extra else None))
+    return found
+
+
+def _versions(problems: list[str]) -> Iterator[str]:
+    yield f"version {importlib.metadata.version(PACKAGE)}, Python {platform.python_version()}"
+    needed = [each for each in requirements() if each.extra is None]
+    missing = [each.name for each in needed if each.version is None]
+    if missing:
+        problems.append(f"{', '.join(missing)} missing: pip install --force-reinstall {PACKAGE}")
+    yield from columns([(each.name, each.version or "missing") for each in needed])
+    try:
+        from mirlo.dialects.bindings import PACKAGE as bindings
+
+        yield f"MLIR bindings: package {bindings}"
+    except ImportError as error:
+        problems.append(str(error))
+        yield f"MLIR bindings: do not load: {error}"
+
+
+def _machine(problems: list[str]) -> Iterator[str]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    yield f"{platform.system()} {platform.machine()}, {cores} cores for this process"
+    try:
+        import llvmlite.binding as llvm
+
+        features = llvm.get_host_cpu_features()
+        known = ("avx2", "fma", "avx512f", "avx512vnni", "avxvnni", "avx512bf16", "amx-int8", "neon", "dotprod", "i8mm")
+        listed = ", ".join(name for name in known if features.get(name)) or "none that matter here"
+        yield f"CPU: {llvm.get_host_cpu_name()}; {listed}"
+    except (ImportError, RuntimeError) as error:
+        problems.append(f"LLVM does not load: {error}")
+        yield f"CPU: unknown, LLVM does not load: {error}"
+    compiler = next((found for name in ("cc", "clang", "gcc") if (found := shutil.which(name))), None)
+    yield f"C compiler: {compiler or 'none; target c, and --emit library, need one'}"
+
+
+def _cache() -> Iterator[str]:
+    from mirlo.runtime.cache import Cache, default_folder
+
+    folder = default_folder()
+    cache = Cache(folder)
+    used = sum(entry.bytes for entry in cache.entries())
+    yield f"{folder}: {bytes_text(used)} of at most {bytes_text(cache.max_bytes())}"
+    if cache.problem is not None:
+        yield f"not used: {cache.problem}"
+
+
+def _targets(problems: list[str]) -> list[str]:
+    from mirlo.passes.targets import TargetError, find_target, target_names
+
+    whole, broken = [], []
+    for name in target_names():
+        try:
+            find_target(name)
+            whole.append(name)
+        except TargetError as error:
+            broken.append(f"{name}: {error}")
+    if "llvm" not in whole:
+        problems.append("target llvm does not load")
+    return [", ".join(whole), *broken]
+
+
+def _extras() -> list[str]:
+    by_extra: dict[str, list[Requirement]] = {}
+    for each in requirements():
+        if each.extra is not None:
+            by_extra.setdefault(each.extra, []).append(each)
+    rows = []
+    for extra, needed in sorted(by_extra.items()):
+        missing = [each.name for each in needed if each.version is None]
+        if not missing:
+            rows.append((extra, "complete", ""))
+        elif extra not in DEVELOPMENT:
+            rows.append((extra, f"without {', '.join(missing)}", f"pip install '{PACKAGE}[{extra}]'"))
+    return columns(rows)
