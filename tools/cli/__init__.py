@@ -35,6 +35,7 @@ COMMANDS = {
     "check-target": "mirlo.tools.cli.checking",
     "new": "mirlo.tools.cli.new_package",
     "doctor": "mirlo.tools.cli.doctor",
+    "completion": "mirlo.tools.cli.completion",
 }
 """The module of each command, with its `execute`; imported when the command runs."""
 

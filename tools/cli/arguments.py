@@ -83,6 +83,7 @@ class Arguments(argparse.Namespace):
     specialize: list[dict[str, int]] | None
     trust_file: bool
     folder: str
+    shell: str
     prompt: str
     chat: bool
     system: str | None
@@ -141,6 +142,8 @@ def make_parser() -> argparse.ArgumentParser:
     _add_link(commands)
     _add(commands, "targets", "list what code can be made for")
     _add(commands, "doctor", "tell what this installation has and lacks, and what installs it")
+    completion = _add(commands, "completion", "print what lets a shell complete commands and flags")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
     _add_explain(commands)
     _add_check_target(commands)
     _add_new(commands)
