@@ -216,7 +216,7 @@ def test_large_products_are_asynchronous_without_spills(
     ("left", "right", "result", "reason"),
     [
         ("128x100xf16", "100x128xf16", "128x128xf16", "a factor's lines do not begin at multiples of 16 bytes"),
-        ("128x64xi8", "64x128xi8", "128x128xi32", "which warpgroups only multiply in 16 bits"),
+        ("128x64xi8", "64x128xi8", "128x128xi32", "which warpgroups support only in 16 bits"),
         ("64x64xf16", "64x64xf16", "64x64xf16", "too few tiles"),
     ],
 )
