@@ -98,7 +98,7 @@ def judge(path: Path) -> Judgement:
         given = [_taken(each, [value.name for value in reference.get_inputs()]) for each in given]
         expected = [reference.run(None, each) for each in given]
     except Exception as error:  # ONNX Runtime's errors share no class below Exception
-        return Judgement(NOT_RUN, _line(error))
+        return Judgement(NOT_RUN, _line(error).replace(f"{path.parent}/", ""))
     print(REFERENCE_DONE, flush=True)
     start = time.process_time()
     try:
