@@ -10,7 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 
-from mirlo.passes.graph.rewrite import load_rules
+from mirlo.dialects.core.installed import import_modules
 from mirlo.passes.options import options_of
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, load_all
@@ -36,7 +36,7 @@ def reference() -> str:
     lines = [HEAD.format(steps=textwrap.fill(steps, 120, break_on_hyphens=False))]
     for name in sorted(own, key=lambda n: (order.index(n) if n in order else len(order), n)):
         lines += _pass(own[name])
-    load_rules("mirlo.passes.graph.rules")
+    import_modules("mirlo.passes.graph.rules")
     lines += _rules("simplify, recognition", RECOGNIZE)
     lines += _rules("simplify", SIMPLIFY)
     lines += _rules("convert-layout", LAYOUT)

@@ -1,10 +1,21 @@
-"""Entry points of installed packages."""
+"""What is found by where it stands: entry points of installed packages, modules of a package."""
 
 from __future__ import annotations
 
+import importlib
 import sys
 from functools import cache
 from typing import Any
+
+
+@cache
+def import_modules(package: str) -> None:
+    """Import all modules of a package, once: each registers what it has."""
+    import pkgutil  # here: what starts quickly asks for entry points only
+
+    found = importlib.import_module(package)
+    for module in pkgutil.iter_modules(found.__path__):
+        importlib.import_module(f"{package}.{module.name}")
 
 
 def offered(group: str) -> list[Any]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
+from mirlo.dialects.core.installed import import_modules
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.frontends.onnx.declared_names import DeclaredNames
 
@@ -139,10 +137,6 @@ def folder(*operators: str) -> Callable[[Converter], Converter]:
     return register
 
 
-@cache
 def load_converters() -> None:
     """Import every file of `ops/`, which registers its converters."""
-    from mirlo.frontends.onnx import ops
-
-    for module in pkgutil.iter_modules(ops.__path__):
-        importlib.import_module(f"{ops.__name__}.{module.name}")
+    import_modules("mirlo.frontends.onnx.ops")

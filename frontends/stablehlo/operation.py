@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
+from mirlo.frontends.stablehlo.enumerations import enumeration
 from mirlo.frontends.stablehlo.errors import UnsupportedOperation
 from mirlo.frontends.stablehlo.tensor import Tensor, known, of_array
 
@@ -111,18 +111,9 @@ class StablehloOperation:
 
     def word(self, name: str, default: str = "") -> str:
         """Return the value of an enumeration: `LT` of `#stablehlo<comparison_direction LT>`."""
-        if name not in self.op.attributes:
-            return default
-        return str(self.op.attributes[name]).rstrip(">").split()[-1]
+        return enumeration(self.op, name) if name in self.op.attributes else default
 
     # Constants and sizes
-
-    def array(self, index: int) -> np.ndarray:
-        """Return the elements of an operand that must be constant."""
-        found = self.operands[index].constant
-        if found is None:
-            raise UnsupportedOperation(f"operand {index} must be a constant, found one that is computed at run time")
-        return found
 
     def scalar(self, index: int) -> Any:
         """Return the element of an operand if all its elements are one known number, else None."""
@@ -139,6 +130,14 @@ class StablehloOperation:
         """Return the elements of an operand that holds sizes; those known only at run time become symbols."""
         found = self.operands[index].known_sizes
         return self.body.bind(self.operands[index], self.name) if found is None else found
+
+    def numbers(self, index: int, what: str) -> list[int]:
+        """Return the elements of an operand that holds sizes, all of which must be numbers; `what` is for the error."""
+        found = self.dims(index)
+        made = [size for size in found if isinstance(size, int)]
+        if len(made) != len(found):
+            raise UnsupportedOperation(f"needs {what}")
+        return made
 
     # Emission
 
@@ -166,8 +165,3 @@ class StablehloOperation:
     def elementwise(self, name: str, *operands: Tensor, **attributes: Any) -> Tensor:
         """Make an elementwise operator of relax on tensors of one shape, without expanding any."""
         return self.body.elementwise(name, operands, attributes)
-
-
-def is_certain_less(left: Dim, right: Dim) -> bool:
-    """Return whether a dim is known to be less than another."""
-    return D.is_certain(lambda: left < right)

@@ -28,8 +28,8 @@ def parse(content: bytes | str, name: str) -> ir.Module:
             return made
         return ir.Module.parse(content)
     except (ir.MLIRError, ValueError) as error:
-        told = "; ".join(problems) or str(error)
-        raise StablehloImportError(f"{name} is not valid StableHLO: {_explained(told)}") from None
+        messages = "; ".join(problems) or str(error)
+        raise StablehloImportError(f"{name} is not valid StableHLO: {_explained(messages)}") from None
     finally:
         context.allow_unregistered_dialects = before
         handler.detach()

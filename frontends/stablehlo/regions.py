@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.stablehlo.enumerations import enumeration
 from mirlo.frontends.stablehlo.errors import UnsupportedOperation
+from mirlo.frontends.stablehlo.scalars import Unknown, evaluate_region
 from mirlo.frontends.stablehlo.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -128,7 +130,7 @@ def _plain(value: ir.Value) -> ir.Value:
 
 
 def _direction(op: ir.Operation) -> str:
-    return str(op.attributes["comparison_direction"]).rstrip(">").split()[-1]
+    return enumeration(op, "comparison_direction")
 
 
 def _owner(value: ir.Value) -> ir.Operation | None:
@@ -158,8 +160,6 @@ def is_argument_of_extreme(block: ir.Block) -> str | None:
 
 def _is_pair_choice(block: ir.Block, operations: list[ir.Operation], found: str) -> bool:
     """Check the region by its values: it is made of comparisons, so that few pairs tell all cases apart."""
-    from mirlo.frontends.stablehlo.scalars import Unknown, evaluate_region
-
     floats = [float("nan"), -1.0, 0.0, 2.0]
     type_ = TensorType.from_mlir(block.arguments[0].type)
     values = floats if type_ is not None and type_.dtype.is_float else [0, 1, 2]
@@ -178,7 +178,7 @@ def _is_pair_choice(block: ir.Block, operations: list[ir.Operation], found: str)
 def _wanted(found: str, a: float, i: int, b: float, j: int) -> int:
     """Return the position that wins."""
     if a != a:
-        return i if b == b or i < j else i  # the first NaN that is met stays
+        return i  # the first NaN that is met stays
     if b != b:
         return j
     if a == b:

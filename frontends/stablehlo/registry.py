@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import TYPE_CHECKING
+
+from mirlo.dialects.core.installed import import_modules
 
 if TYPE_CHECKING:
     from mirlo.frontends.stablehlo.operation import StablehloOperation
@@ -30,10 +29,6 @@ def converter(*names: str) -> Callable[[Converter], Converter]:
     return register
 
 
-@cache
 def load_converters() -> None:
     """Import all converters."""
-    from mirlo.frontends.stablehlo import ops
-
-    for module in pkgutil.iter_modules(ops.__path__):
-        importlib.import_module(f"{ops.__name__}.{module.name}")
+    import_modules("mirlo.frontends.stablehlo.ops")

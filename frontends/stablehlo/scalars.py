@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.frontends.stablehlo.enumerations import enumeration
 
 
 class Unknown(Exception):
@@ -34,8 +35,7 @@ def evaluate_region(
         if name == "return":
             return given
         if name == "compare":
-            direction = str(op.attributes["comparison_direction"]).rstrip(">").split()[-1]
-            made: Any = _COMPARE[direction](*given)
+            made: Any = _COMPARE[enumeration(op, "comparison_direction")](*given)
         elif name in ("and", "or"):
             made = all(given) if name == "and" else any(given)
         elif name == "not":

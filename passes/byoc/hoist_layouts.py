@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.installed import import_modules
 from mirlo.passes.byoc.boundary import count_permutes, force, hoist, marked_permute, sink
 from mirlo.passes.byoc.inline import all_operations
 from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, callee_of, functions_of, require_target, string_fact
 from mirlo.passes.byoc.outline_external import external_modules
 from mirlo.passes.graph.requested_layouts import NOTHING
-from mirlo.passes.graph.rewrite import load_rules, rewrite
+from mirlo.passes.graph.rewrite import rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import LAYOUT
 
@@ -52,7 +53,7 @@ class HoistLayouts(Pass):
     explain: bool = option(False, "tell how many permutes there were, and how many are left")
 
     def run(self, op: ir.OpView, session: Any) -> None:
-        load_rules("mirlo.passes.graph.rules")
+        import_modules("mirlo.passes.graph.rules")
         module = op.operation
         require_target(module, self.target)
         nested = {n: m for n, m in external_modules(module).items() if self._concerns(string_fact(m, EXTERNAL))}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.installed import import_modules
 from mirlo.passes.graph.requested_layouts import (
     CALLBACK,
     CHANNELS_LAST,
@@ -13,7 +14,7 @@ from mirlo.passes.graph.requested_layouts import (
     layouts_of_code_generator,
     parse_layouts,
 )
-from mirlo.passes.graph.rewrite import load_rules, rewrite
+from mirlo.passes.graph.rewrite import rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import LAYOUT, SIMPLIFY
 
@@ -42,7 +43,7 @@ class ConvertLayout(Pass):
     def run(self, op: ir.OpView, session: Any) -> None:
         if not len(op.operation.regions[0].blocks):
             return
-        load_rules("mirlo.passes.graph.rules")
+        import_modules("mirlo.passes.graph.rules")
         rewrite(op, LAYOUT, session, given=self._desired(op, session))
         rewrite(op, SIMPLIFY, session, only=_MOVES)
 

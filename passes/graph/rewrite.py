@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -102,14 +100,6 @@ def kind_of(value: Any) -> TensorType:
     if found is None:
         raise TypeError(f"{value.type} is no relax tensor")
     return found
-
-
-@cache
-def load_rules(package_name: str) -> None:
-    """Import all modules of a package of rules."""
-    package = importlib.import_module(package_name)
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package_name}.{module.name}")
 
 
 def rewrite(

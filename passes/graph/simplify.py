@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.graph.rewrite import explain, load_rules, rewrite
+from mirlo.dialects.core.installed import import_modules
+from mirlo.passes.graph.rewrite import explain, rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import RECOGNIZE, SIMPLIFY
 
@@ -29,7 +30,7 @@ class Simplify(Pass):
     def run(self, op: ir.OpView, session: Any) -> None:
         if not len(op.operation.regions[0].blocks):
             return
-        load_rules("mirlo.passes.graph.rules")
+        import_modules("mirlo.passes.graph.rules")
         rewrite(op, RECOGNIZE, session)
         if self.explain:
             explain(op, RECOGNIZE, session)

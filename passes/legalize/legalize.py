@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from mirlo.dialects import relax
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import EXTRA_DIALECTS, graph_operations
+from mirlo.dialects.core.installed import import_modules
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.passes.legalize.conversion import NODE, Conversion, LegalizationRecord
@@ -36,12 +34,9 @@ MAX_RULE_ITERATIONS = 8
 """Most rounds: rules may emit operators that need rules in turn, and no chain is this long."""
 
 
-@cache
 def load_default_rules() -> None:
     """Import the modules that register the default rules."""
-    package = importlib.import_module("mirlo.passes.legalize.rules")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
+    import_modules("mirlo.passes.legalize.rules")
 
 
 def operator_names() -> set[str]:

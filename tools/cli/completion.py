@@ -10,7 +10,7 @@ from mirlo.tools.cli.arguments import Arguments, make_parser
 
 
 @dataclass(frozen=True)
-class Flag:
+class CommandFlag:
     """A flag of a command."""
 
     names: tuple[str, ...]
@@ -25,7 +25,7 @@ class CommandSummary:
 
     name: str
     help: str
-    flags: tuple[Flag, ...]
+    flags: tuple[CommandFlag, ...]
     words: tuple[str, ...]
 
 
@@ -42,13 +42,13 @@ def commands(parser: argparse.ArgumentParser) -> list[CommandSummary]:
 
 
 def _summary(name: str, help_text: str, parser: argparse.ArgumentParser) -> CommandSummary:
-    flags: list[Flag] = []
+    flags: list[CommandFlag] = []
     words: list[str] = []
     for action in parser._actions:
         choices = tuple(map(str, action.choices or ()))
         if action.option_strings:
             takes_value = action.nargs != 0
-            flags.append(Flag(tuple(action.option_strings), action.help or "", choices, takes_value))
+            flags.append(CommandFlag(tuple(action.option_strings), action.help or "", choices, takes_value))
         else:
             words += choices
     return CommandSummary(name, help_text, tuple(flags), tuple(words))

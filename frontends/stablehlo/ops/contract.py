@@ -11,7 +11,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.stablehlo.errors import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
-from mirlo.frontends.stablehlo.ops.shape import padded
+from mirlo.frontends.stablehlo.ops.shape import padded, permuted
 from mirlo.frontends.stablehlo.registry import converter
 from mirlo.frontends.stablehlo.tensor import Tensor
 
@@ -68,9 +68,9 @@ def _matrix(
     """Return an operand with the dims of each group together, and whether rows and columns are exchanged."""
     batch, rows, columns = groups
     order = [*batch, *rows, *columns]
-    turned = [*batch, *columns, *rows]
+    swapped = [*batch, *columns, *rows]
     natural = list(range(x.type.rank))
-    if turned == natural and order != natural and len(shape) == len(batch) + 2:
+    if swapped == natural and order != natural and len(shape) == len(batch) + 2:
         return op.emit("reshape", x, shape=(*shape[:-2], shape[-1], shape[-2])), True
     permuted = op.emit("permute", x, axes=order) if order != natural else op.body.full(x)
     return op.emit("reshape", permuted, shape=shape), False
@@ -96,11 +96,8 @@ def convolution(op: StablehloOperation) -> Tensor:
 
 @converter("dynamic_conv")
 def dynamic_conv(op: StablehloOperation) -> Tensor:
-    padding = op.dims(2)
-    numbers = [size for size in padding if isinstance(size, int)]
-    if len(numbers) != len(padding):
-        raise UnsupportedOperation("needs padding that is a number")
-    return _convolved(op, numbers[::2], numbers[1::2])
+    padding = op.numbers(2, "padding that is a number")
+    return _convolved(op, padding[::2], padding[1::2])
 
 
 def _convolved(op: StablehloOperation, low: Sequence[int], high: Sequence[int]) -> Tensor:
@@ -113,10 +110,10 @@ def _convolved(op: StablehloOperation, low: Sequence[int], high: Sequence[int]) 
         axes = list(numbers.input_spatial_dimensions)
         x = _prepared(op, x, axes, low, high, spaces)
         low, high = [0] * len(ones), [0] * len(ones)
-    turned = [axis for axis, flag in zip(numbers.kernel_spatial_dimensions, op.ints("window_reversal", [0] * len(ones)),
-                                         strict=True) if flag]  # fmt: skip
-    if turned:
-        kernel = op.tensor(op.emit("reverse", kernel, axes=turned))
+    flags = op.ints("window_reversal", [0] * len(ones))
+    reversed_axes = [axis for axis, flag in zip(numbers.kernel_spatial_dimensions, flags, strict=True) if flag]
+    if reversed_axes:
+        kernel = op.tensor(op.emit("reverse", kernel, axes=reversed_axes))
     given = [numbers.input_batch_dimension, numbers.input_feature_dimension, *numbers.input_spatial_dimensions]
     made = [numbers.output_batch_dimension, numbers.output_feature_dimension, *numbers.output_spatial_dimensions]
     weights = [
@@ -136,10 +133,10 @@ def _convolved(op: StablehloOperation, low: Sequence[int], high: Sequence[int]) 
         "data_layout": layout,
         "kernel_layout": "*IO" if channels_last else "OI*",
     }
-    x, kernel = _permuted(op, x, order), _permuted(op, kernel, kernel_order)
+    x, kernel = permuted(op, x, order), permuted(op, kernel, kernel_order)
     result = _grouped(op, x, kernel, words, op.integer("batch_group_count", 1), channels_last)
     final = [made[i] for i in last] if channels_last else made
-    return _permuted(op, result, [final.index(i) for i in range(rank)])
+    return permuted(op, result, [final.index(i) for i in range(rank)])
 
 
 def _grouped(
@@ -168,10 +165,6 @@ def _prepared(
         for where, size in zip(sizes, given, strict=True):
             where[axis] = size
     return padded(op, x, op.constant(0, x.type.dtype), *sizes)
-
-
-def _permuted(op: StablehloOperation, x: Tensor, order: list[int]) -> Tensor:
-    return x if order == list(range(len(order))) else op.tensor(op.emit("permute", x, axes=order))
 
 
 @converter("batch_norm_inference")

@@ -8,6 +8,7 @@ import numpy as np
 
 from mirlo.frontends.stablehlo.errors import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
+from mirlo.frontends.stablehlo.regions import apply
 from mirlo.frontends.stablehlo.registry import CONVERTERS, converter
 from mirlo.frontends.stablehlo.tensor import Tensor
 
@@ -213,6 +214,4 @@ def reduce_precision(op: StablehloOperation) -> Tensor:
 @converter("map")
 def map_(op: StablehloOperation) -> Tensor:
     """Convert `map`: its region is applied to whole tensors."""
-    from mirlo.frontends.stablehlo.regions import apply
-
     return apply(op, op.op.regions[0].blocks[0], op.operands)[0]

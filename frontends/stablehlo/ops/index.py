@@ -12,7 +12,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.stablehlo.errors import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
-from mirlo.frontends.stablehlo.ops.shape import positions
+from mirlo.frontends.stablehlo.ops.shape import permuted, positions
 from mirlo.frontends.stablehlo.regions import combiner
 from mirlo.frontends.stablehlo.registry import converter
 from mirlo.frontends.stablehlo.tensor import Tensor
@@ -70,9 +70,9 @@ def dynamic_update_slice(op: StablehloOperation) -> Tensor:
     points = _grid(op, begins, [update.shape[i] for i in axes])
     rest = [i for i in range(x.type.rank) if i not in axes]
     order = [*axes, *rest]
-    moved, new = _permuted(op, x, order), _permuted(op, update, order)
+    moved, new = permuted(op, x, order), permuted(op, update, order)
     made = op.tensor(op.emit("scatter_nd", moved, points, new))
-    return _permuted(op, made, [order.index(i) for i in range(len(order))])
+    return permuted(op, made, [order.index(i) for i in range(len(order))])
 
 
 def _grid(op: StablehloOperation, begins: Tensor, sizes: Sequence[Dim]) -> Tensor:
@@ -87,10 +87,6 @@ def _grid(op: StablehloOperation, begins: Tensor, sizes: Sequence[Dim]) -> Tenso
         along = op.elementwise("multiply", steps, Tensor(steps.type, array=unit.array))
         total = op.elementwise("add", total, along)
     return total
-
-
-def _permuted(op: StablehloOperation, x: Tensor, order: Sequence[int]) -> Tensor:
-    return x if list(order) == list(range(len(order))) else op.tensor(op.emit("permute", x, axes=list(order)))
 
 
 @converter("gather", "dynamic_gather")
@@ -143,7 +139,7 @@ class _Windows:
             wide = op.tensor(op.emit("expand_dims", wide, axes=[vector_dim]))
         elif vector_dim != indices.type.rank - 1:
             order = [i for i in range(indices.type.rank) if i != vector_dim] + [vector_dim]
-            wide = _permuted(op, wide, order)
+            wide = permuted(op, wide, order)
         if not batching:
             return wide
         columns = []
@@ -184,7 +180,7 @@ class _Windows:
         if len(self.indexed) == 1 and self.sizes[self.indexed[0]] == 1:
             return self._taken(x, points, offset_dims)
         points, spans = self._spread(points)
-        moved = _permuted(op, x, [*self.indexed, *whole])
+        moved = permuted(op, x, [*self.indexed, *whole])
         found = op.tensor(op.emit("gather_nd", moved, points))
         # The dims: outer, spans, those of x that are whole. Windows of one element have none yet.
         held = [*spans, *whole]
@@ -199,7 +195,7 @@ class _Windows:
         # The outer dims are where the axis was: they go to the front.
         order = [*range(axis, axis + count), *range(axis), *range(axis + count, found.type.rank)]
         held = [i for i in range(x.type.rank) if i != axis]
-        return self._arranged(_permuted(op, found, order), held, offset_dims)
+        return self._arranged(permuted(op, found, order), held, offset_dims)
 
     def _arranged(self, found: Tensor, held: list[int], offset_dims: list[int]) -> Tensor:
         """Return windows with their dims in the order of x, at the places that the result has for them."""
@@ -214,7 +210,7 @@ class _Windows:
         rest = iter(inner)
         for place in range(count + len(inner)):
             order.append(next(rest) if place in offset_dims else next(outer))
-        return _permuted(op, found, order)
+        return permuted(op, found, order)
 
 
 @converter("scatter")
@@ -257,7 +253,7 @@ def _scattered(op: StablehloOperation, form: _Windows, updates: Tensor, windows:
     points, spans = form._spread(points)
     # The first coordinate of what does not fit is one beyond the tensor, where there is a row for it.
     order = [*form.indexed, *whole]
-    moved = _permuted(op, x, order)
+    moved = permuted(op, x, order)
     if fits is not None:
         points = _redirected(op, points, fits, len(form.outer), x.shape[form.indexed[0]])
         spare = op.emit("strided_slice", moved, axes=[0], begin=[0], end=[1], strides=[1])
@@ -269,7 +265,7 @@ def _scattered(op: StablehloOperation, form: _Windows, updates: Tensor, windows:
         shape = (size, *made.shape[1:])
         zeros, ones = [0] * len(shape), [1] * len(shape)
         made = op.tensor(op.emit("slice_dims", made, begin=zeros, shape=shape, strides=ones))
-    return _permuted(op, made, [order.index(i) for i in range(len(order))])
+    return permuted(op, made, [order.index(i) for i in range(len(order))])
 
 
 def _fits(op: StablehloOperation, points: Tensor, room: Sequence[Dim]) -> Tensor | None:
@@ -302,7 +298,7 @@ def _arranged_updates(
     outer = [i for i in range(updates.type.rank) if i not in windows]
     place = dict(zip(form.window, windows, strict=True))
     ones = [place[axis] for axis in form.window if axis not in held]
-    moved = _permuted(op, updates, [*outer, *(place[axis] for axis in held), *ones])
+    moved = permuted(op, updates, [*outer, *(place[axis] for axis in held), *ones])
     if not ones:
         return moved
     rank = updates.type.rank

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.core import dims as D
 from mirlo.frontends.stablehlo.errors import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
-from mirlo.frontends.stablehlo.ops.shape import padded
+from mirlo.frontends.stablehlo.ops.shape import padded, permuted
 from mirlo.frontends.stablehlo.regions import apply, combiner, is_argument_of_extreme
 from mirlo.frontends.stablehlo.registry import converter
 from mirlo.frontends.stablehlo.tensor import Tensor
@@ -30,7 +31,7 @@ def reduce(op: StablehloOperation) -> Sequence[Tensor]:
     block, axes = op.op.regions[0].blocks[0], op.ints("dimensions")
     values, starts = op.operands[:count], op.operands[count:]
     if not axes:
-        return _with_starts(op, values, starts)
+        return apply(op, block, [*_like(values, starts), *values])
     kind = combiner(block) if count == 1 else None
     if kind in REDUCTIONS:
         return [_reduced(op, kind, values[0], starts[0], axes)]
@@ -61,16 +62,12 @@ def _is_identity(kind: str, start: Tensor) -> bool:
     return bool(number == (np.inf if limits is None else limits.max))
 
 
-def _with_starts(op: StablehloOperation, values: Sequence[Tensor], starts: Sequence[Tensor]) -> list[Tensor]:
-    return apply(op, op.op.regions[0].blocks[0], [*_like(values, starts), *values])
-
-
 def _like(values: Sequence[Tensor], starts: Sequence[Tensor]) -> list[Tensor]:
     """Return the starting values as tensors of the shapes of others."""
-    made = []
-    for value, start in zip(values, starts, strict=True):
-        made.append(Tensor(value.type, start.value, start.array if start.constant is None else start.constant))
-    return made
+    return [
+        Tensor(value.type, start.value, start.array if start.constant is None else start.constant)
+        for value, start in zip(values, starts, strict=True)
+    ]
 
 
 def _position_of_extreme(
@@ -124,10 +121,7 @@ def _tree(
 
 
 def _part(op: StablehloOperation, values: Sequence[Tensor], axis: int, begin: int, end: int) -> list[Tensor]:
-    made = []
-    for value in values:
-        made.append(_sliced_axis(op, value, axis, begin, end, 1))
-    return made
+    return [_sliced_axis(op, value, axis, begin, end, 1) for value in values]
 
 
 def _sliced_axis(op: StablehloOperation, x: Tensor, axis: int, begin: int, end: Any, stride: int) -> Tensor:
@@ -226,14 +220,9 @@ def _pooled(
         return None  # windows of padding alone, which pooling does not have
     channels_last = len(rest) == 2 and rest == [0, x.type.rank - 1]
     order = list(range(x.type.rank)) if channels_last else [*rest, *axes]
-    value = op.emit("permute", x, axes=order) if order != list(range(x.type.rank)) else op.body.full(x)
-    permuted = op.tensor(value)
-    if not channels_last:
-        outer = [permuted.shape[i] for i in range(len(rest))]
-        leading: Any = 1
-        for dim in outer:
-            leading = leading * dim
-        value = op.emit("reshape", value, shape=(1, leading, *permuted.shape[len(rest) :]))
+    moved = permuted(op, x, order)
+    outer, inner = moved.shape[: len(rest)], moved.shape[len(rest) :]
+    value = moved if channels_last else op.emit("reshape", moved, shape=(1, D.product(outer), *inner))
     words: dict[str, Any] = {
         "kernel": [window[i] for i in axes],
         "strides": [strides[i] for i in axes],
@@ -248,7 +237,5 @@ def _pooled(
         made = op.emit("multiply", made, op.constant(elements, x.type.dtype))
     if channels_last:
         return op.tensor(made)
-    found = op.tensor(made).shape
-    made = op.emit("reshape", made, shape=(*(permuted.shape[: len(rest)]), *found[2:]))
-    back = [order.index(i) for i in range(x.type.rank)]
-    return op.tensor(op.emit("permute", made, axes=back) if back != sorted(back) else made)
+    made = op.tensor(op.emit("reshape", made, shape=(*outer, *op.tensor(made).shape[2:])))
+    return permuted(op, made, [order.index(i) for i in range(x.type.rank)])

@@ -129,7 +129,12 @@ def broadcast(op: StablehloOperation, x: Tensor, type_: TensorType, axes: Sequen
 
 @converter("transpose")
 def transpose(op: StablehloOperation) -> Tensor:
-    return op.tensor(op.emit("permute", op.operands[0], axes=op.ints("permutation")))
+    return permuted(op, op.operands[0], op.ints("permutation"))
+
+
+def permuted(op: StablehloOperation, x: Tensor, order: Sequence[int]) -> Tensor:
+    """Return x with its dims in another order."""
+    return x if list(order) == list(range(len(order))) else op.tensor(op.emit("permute", x, axes=list(order)))
 
 
 @converter("reverse")
@@ -148,30 +153,19 @@ def concatenate(op: StablehloOperation) -> Tensor:
 @converter("slice")
 def slice_(op: StablehloOperation) -> Tensor:
     x = op.operands[0]
-    begin, end, strides = (op.ints(name) for name in ("start_indices", "limit_indices", "strides"))
-    return sliced(op, x, begin, end, strides)
-
-
-def sliced(
-    op: StablehloOperation, x: Tensor, begin: Sequence[int], end: Sequence[int], strides: Sequence[int]
-) -> Tensor:
-    """Return a slice with bounds that are known."""
-    axes = [
-        i for i, (a, b, s) in enumerate(zip(begin, end, strides, strict=True)) if (a, s) != (0, 1) or b != x.shape[i]
-    ]
+    names = ("start_indices", "limit_indices", "strides")
+    bounds = list(zip(*(op.ints(name) for name in names), strict=True))
+    axes = [i for i, (a, b, step) in enumerate(bounds) if (a, step) != (0, 1) or b != x.shape[i]]
     if not axes:
         return x
-    picked = {"begin": begin, "end": end, "strides": strides}
-    return op.tensor(op.emit("strided_slice", x, axes=axes, **{k: [v[i] for i in axes] for k, v in picked.items()}))
+    begin, end, strides = zip(*(bounds[i] for i in axes), strict=True)
+    return op.tensor(op.emit("strided_slice", x, axes=axes, begin=begin, end=end, strides=strides))
 
 
 @converter("real_dynamic_slice")
 def real_dynamic_slice(op: StablehloOperation) -> Tensor:
     """Convert `real_dynamic_slice`, whose bounds are sizes."""
-    begin, end, strides = op.dims(1), op.dims(2), op.dims(3)
-    steps = [stride for stride in strides if isinstance(stride, int)]
-    if len(steps) != len(strides):
-        raise UnsupportedOperation("needs strides that are numbers")
+    begin, end, steps = op.dims(1), op.dims(2), op.numbers(3, "strides that are numbers")
     shape = [D.ceildiv(b - a, s) for a, b, s in zip(begin, end, steps, strict=True)]
     return op.tensor(op.emit("slice_dims", op.operands[0], begin=begin, shape=tuple(shape), strides=steps))
 
@@ -184,11 +178,8 @@ def pad(op: StablehloOperation) -> Tensor:
 
 @converter("dynamic_pad")
 def dynamic_pad(op: StablehloOperation) -> Tensor:
-    low, high, interior = op.dims(2), op.dims(3), op.dims(4)
-    between = [size for size in interior if isinstance(size, int)]
-    if len(between) != len(interior):
-        raise UnsupportedOperation("needs interior padding that is a number")
-    return padded(op, op.operands[0], op.operands[1], low, high, between)
+    interior = op.numbers(4, "interior padding that is a number")
+    return padded(op, op.operands[0], op.operands[1], op.dims(2), op.dims(3), interior)
 
 
 def padded(
@@ -201,17 +192,12 @@ def padded(
     if not any(low) and not any(high):
         return x
     number = value.constant
-    whole = number is not None and abs(float(number)) < 1 << 24
-    is_float = x.type.dtype.is_float and number is not None and _is_f64(number)
+    is_exact = number is not None and (x.type.dtype.is_float or abs(float(number)) < 1 << 24)
     numbers = [size for size in (*low, *high) if isinstance(size, int)]
-    if number is not None and len(numbers) == len(low) + len(high) and (whole or is_float):
+    if number is not None and is_exact and len(numbers) == len(low) + len(high):
         return op.tensor(op.emit("pad", x, pads=numbers, mode="constant", value=float(number)))
     shape = tuple(a + dim + b for a, dim, b in zip(low, x.shape, high, strict=True))
     return op.tensor(op.emit("pad_at", x, op.sizes(tuple(low)), value, shape=shape, mode="constant"))
-
-
-def _is_f64(number: np.ndarray) -> bool:
-    return number.dtype.kind == "f" or number.dtype.itemsize <= 4
 
 
 def _spaced(op: StablehloOperation, x: Tensor, value: Tensor, axis: int, count: int) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
-from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
+from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use, without_unit_dims
 from mirlo.passes.rules import Decline, decline, recognize, simplify
 
 
@@ -81,23 +81,24 @@ def log_softmax(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     if shifted is None or logarithm is None or not beside(op.lhs, b):
         return decline("it is no difference of a difference and a logarithm")
     axis = _kept_axis(shifted.rhs, "reduce_max", shifted.lhs)
-    total = defining(logarithm.x, "relax.reduce_sum") or _behind_reshape(logarithm.x, "reduce_sum")
+    total = defining(without_unit_dims(logarithm.x), "relax.reduce_sum")
     power = None if total is None else defining(total.x, "relax.exp")
-    if axis is None or power is None or power.x != op.lhs or _kept_axis(logarithm.x, "reduce_sum", total.x) != axis:
+    if (
+        axis is None
+        or total is None
+        or power is None
+        or power.x != op.lhs
+        or _kept_axis(logarithm.x, "reduce_sum", total.x) != axis
+    ):
         return decline("the logarithm is not of the sum over the axis whose maximum is subtracted")
     return b.emit(OPS["log_softmax"], shifted.lhs, axis=axis)
 
 
 def _kept_axis(value: ir.Value, name: str, x: ir.Value) -> int | None:
     """Return the axis over which a value is a reduction of x, with the axis kept as a dim of 1."""
-    found = defining(value, f"relax.{name}") or _behind_reshape(value, name)
+    found = defining(without_unit_dims(value), f"relax.{name}")
     if found is None or found.x != x or kind_of(value).shape != _kept_shape(found):
         return None
     rank = kind_of(x).rank
     axes = list(found.axes) if found.axes is not None else list(range(rank))
     return axes[0] % rank if len(axes) == 1 else None
-
-
-def _behind_reshape(value: ir.Value, name: str) -> Any:
-    shaped = defining(value, "relax.reshape")
-    return None if shaped is None else defining(shaped.x, f"relax.{name}")

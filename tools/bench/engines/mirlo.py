@@ -39,8 +39,8 @@ def _import_compiler() -> None:
     import mirlo.driver.stages
     import mirlo.driver.strategies
     import mirlo.driver.tune.database  # noqa: F401
+    from mirlo.dialects.core.installed import import_modules
     from mirlo.frontends.onnx.registry import load_converters
-    from mirlo.passes.graph.rewrite import load_rules
     from mirlo.passes.legalize.legalize import load_default_rules
     from mirlo.passes.pipeline import Pipeline
     from mirlo.passes.targets import CompileOptions, find_target
@@ -48,7 +48,7 @@ def _import_compiler() -> None:
     target = find_target("llvm")
     load_converters()
     load_default_rules()
-    load_rules("mirlo.passes.graph.rules")
+    import_modules("mirlo.passes.graph.rules")
     if target.pipeline is not None:
         Pipeline(target.pipeline(CompileOptions()))
 

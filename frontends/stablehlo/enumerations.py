@@ -1,0 +1,10 @@
+"""Attributes that are one of several words."""
+
+from __future__ import annotations
+
+from mirlo.dialects.bindings import ir
+
+
+def enumeration(op: ir.Operation, name: str) -> str:
+    """Return the word of an attribute: `LT` of `#stablehlo<comparison_direction LT>`."""
+    return str(op.attributes[name]).rstrip(">").split()[-1]
