@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 Atom = str
 Monomial = tuple[Atom, ...]
@@ -47,25 +48,36 @@ def balanced(
 
 def _pairs(
     terms: Mapping[Monomial, int], halves_of: Callable[[Atom], Halves | None], order: Callable[[Monomial], Monomial]
-) -> list[list[Monomial]]:
+) -> list[tuple[Monomial, ...]]:
     """Return the smaller half, the larger half and the whole of all terms, and of what replaces them."""
     found: set[tuple[int, Monomial, Monomial, Monomial]] = set()
     waiting, seen = list(terms), set(terms)
     while waiting:
-        atoms = waiting.pop()
-        for atom in set(atoms):
-            halves = halves_of(atom) if atom.startswith("floordiv(") else None
-            if halves is None:
-                continue
-            others = list(atoms)
-            others.remove(atom)
-            made = [order((*others, *part)) for part in ((halves.smaller,), (halves.larger,), halves.whole)]
-            found.add((halves.divisor, made[0], made[1], made[2]))
-            waiting += set(made) - seen
-            seen.update(made)
+        made = _halves_in(waiting.pop(), halves_of, order)
+        found.update(made)
+        new = {atoms for _, *pair in made for atoms in pair} - seen
+        waiting += new
+        seen |= new
         if len(seen) > MAX_MONOMIALS:
             return []
-    return [pair for _, *pair in sorted(found)]
+    return [tuple(pair) for _, *pair in sorted(found)]
+
+
+@lru_cache(maxsize=4096)
+def _halves_in(
+    atoms: Monomial, halves_of: Callable[[Atom], Halves | None], order: Callable[[Monomial], Monomial]
+) -> tuple[tuple[int, Monomial, Monomial, Monomial], ...]:
+    """Return each half in a product: its divisor, and the product with the smaller half, the larger half, the whole."""
+    found = []
+    for atom in set(atoms):
+        halves = halves_of(atom) if atom.startswith("floordiv(") else None
+        if halves is not None:
+            others = list(atoms)
+            others.remove(atom)
+            parts = ((halves.smaller,), (halves.larger,), halves.whole)
+            smaller, larger, whole = (order((*others, *part)) for part in parts)
+            found.append((halves.divisor, smaller, larger, whole))
+    return tuple(found)
 
 
 def _replace(terms: dict[Monomial, int], half: Monomial, other: Monomial, whole: Monomial) -> None:

@@ -41,6 +41,18 @@ def wide(x: Expr) -> Expr:
     return x.cast(wide_dtype(x.dtype))
 
 
+def ordered_bits(x: Expr) -> Expr:
+    """Return an unsigned integer that orders as an element does: NaN last, zeros equal."""
+    kind = x.dtype
+    unsigned = f"u{kind.bits}"
+    sign = constant(1 << (kind.bits - 1), unsigned)
+    if not kind.is_float:
+        return x.bitcast(unsigned) ^ sign if kind.name.startswith("i") else x
+    bits = select(x.equals(0.0), constant(0, unsigned), x.bitcast(unsigned))
+    bits = select(x.differs(x), constant((1 << (kind.bits - 1)) - 1, unsigned), bits)
+    return select(bits >= sign, ~bits, bits | sign)
+
+
 def saturated(x: Expr) -> Expr:
     """Clamp a value of a float type of 8 bits or less to its range; NaN stays."""
     bound = largest(x.dtype)

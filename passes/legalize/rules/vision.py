@@ -1,9 +1,7 @@
-"""Default rules of patches, regions and boxes."""
+"""Default rules of patches and regions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -18,7 +16,6 @@ from mirlo.dialects.tir.compute import (
     Expr,
     LoopBuilder,
     TensorExpr,
-    Variable,
     all_of,
     ceil,
     clamp,
@@ -251,124 +248,3 @@ class _Bins:
         high = self.loops.let(minimum(low + 1, last))
         share = self.loops.let(place - low.cast("i64").cast(kind))
         return inside, [(low, 1.0 - share), (high, share)]
-
-
-@legalize("relax.non_max_suppression")
-def non_max_suppression(op: ir.OpView, b: Any) -> tuple[ir.Value, ir.Value]:
-    images, classes, boxes_count = shape_of(op.scores)
-    (most,) = op.most
-
-    def body(
-        loops: LoopBuilder, boxes: Any, scores: Any, limit: Any, overlap: Any, threshold: Any, selected: Any, count: Any
-    ) -> None:
-        for at in loops.nest(selected.shape):
-            selected[at] = 0
-        used = loops.variable(0, "index")
-        heap = loops.scratch((D.maximum(boxes_count, 1),), "index")
-        kept = loops.scratch((D.maximum(most, 1),), "index")
-        for n, c in loops.nest((images, classes)):
-            queue = _BoxQueue(loops, heap, partial(_is_better, scores, n, c))
-            for i in loops.range(boxes_count):
-                if threshold is None:
-                    queue.append(i)
-                else:
-                    with loops.if_(scores[n, c, i] > threshold[()]):
-                        queue.append(i)
-            queue.arrange()
-            chosen = loops.variable(0, "index")
-            bound = loops.let(minimum(limit[()].cast("i64").cast(INDEX), most))
-            for _ in loops.while_(partial(_goes_on, queue.size, chosen, bound)):
-                box = queue.pop()
-                free, k = loops.variable(True, "bool"), loops.variable(0, "index")
-                for _ in loops.while_(partial(_goes_on_comparing, free, k, chosen)):
-                    _compare(loops, op.center, boxes, n, box, kept[k.get()], overlap[()], free)
-                    k.set(k.get() + 1)
-                with loops.if_(free.get()):
-                    row = loops.let(used.get())
-                    for position, value in enumerate((n, c, box)):
-                        selected[row, position] = value.cast("i64")
-                    kept[chosen.get()] = box
-                    chosen.set(chosen.get() + 1)
-                    used.set(row + 1)
-        count[()] = used.get().cast("i64")
-
-    return b.call_loops(body, op.boxes, op.scores, op.limit, op.overlap, op.threshold)
-
-
-def _goes_on(left: Variable, chosen: Variable, bound: Expr) -> Expr:
-    return (left.get() > 0) & (chosen.get() < bound)
-
-
-def _goes_on_comparing(free: Variable, k: Variable, chosen: Variable) -> Expr:
-    return free.get() & (k.get() < chosen.get())
-
-
-def _is_better(scores: Any, n: Expr, c: Expr, one: Expr, other: Expr) -> Expr:
-    """Return whether a box comes before another one: the first of those with equal scores."""
-    left, right = scores[n, c, one], scores[n, c, other]
-    return (left > right) | (left.equals(right) & (one < other))
-
-
-class _BoxQueue:
-    """A heap of box indices, the best one first: few boxes are taken, so that sorting all costs more."""
-
-    def __init__(self, loops: LoopBuilder, heap: Any, is_better: Callable[[Expr, Expr], Expr]) -> None:
-        self.loops = loops
-        self.heap = heap
-        self.is_better = is_better
-        self.size = loops.variable(0, "index")
-
-    def append(self, box: Expr) -> None:
-        """Add a box, before the heap is arranged."""
-        self.heap[self.size.get()] = box
-        self.size.set(self.size.get() + 1)
-
-    def arrange(self) -> None:
-        """Make a heap of what was appended."""
-        inner = self.loops.let(self.size.get() // 2)
-        for i in self.loops.range(inner):
-            self._sift(self.loops.let(inner - 1 - i))
-
-    def pop(self) -> Expr:
-        """Remove and return the best box."""
-        best = self.loops.let(self.heap[0])
-        self.size.set(self.size.get() - 1)
-        self.heap[0] = self.heap[self.size.get()]
-        self._sift(constant(0, INDEX))
-        return best
-
-    def _sift(self, start: Expr) -> None:
-        """Move the box at a position down until both below it are no better."""
-        loops, heap = self.loops, self.heap
-        box = loops.let(heap[start])
-        hole, moves = loops.variable(start, "index"), loops.variable(True, "bool")
-        for _ in loops.while_(lambda: moves.get() & (hole.get() * 2 + 1 < self.size.get())):
-            left = loops.let(hole.get() * 2 + 1)
-            right = loops.let(minimum(left + 1, self.size.get() - 1))
-            below = loops.let(select(self.is_better(heap[right], heap[left]), right, left))
-            with loops.if_(self.is_better(heap[below], box)):
-                heap[hole.get()] = heap[below]
-                hole.set(below)
-            with loops.else_():
-                moves.set(False)
-        heap[hole.get()] = box
-
-
-def _compare(
-    loops: LoopBuilder, center: bool, boxes: Any, n: Expr, first: Expr, second: Expr, most: Expr, free: Variable
-) -> None:
-    """Set `free` to false if intersection over union of two boxes exceeds `most`."""
-
-    def spans(box: Expr) -> list[tuple[Expr, Expr]]:
-        numbers = [loops.let(wide(boxes[n, box, i])) for i in range(4)]
-        if center:
-            return [(numbers[i] - numbers[i + 2] / 2.0, numbers[i] + numbers[i + 2] / 2.0) for i in range(2)]
-        return [(minimum(numbers[i], numbers[i + 2]), maximum(numbers[i], numbers[i + 2])) for i in range(2)]
-
-    one, other = spans(loops.let(first)), spans(loops.let(second))
-    common = [minimum(a[1], b[1]) - maximum(a[0], b[0]) for a, b in zip(one, other, strict=True)]
-    with loops.if_((common[0] > 0.0) & (common[1] > 0.0)):
-        shared = loops.let(common[0] * common[1])
-        areas = [(box[0][1] - box[0][0]) * (box[1][1] - box[1][0]) for box in (one, other)]
-        proper = (areas[0] > 0.0) & (areas[1] > 0.0) & (shared > 0.0)
-        free.set(~(proper & (shared > (areas[0] + areas[1] - shared) * wide(most))))

@@ -7,8 +7,8 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, constant, select
-from mirlo.passes.legalize.helpers import shape_of, short_name, tensor_type
+from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, constant
+from mirlo.passes.legalize.helpers import ordered_bits, shape_of, short_name, tensor_type
 from mirlo.passes.rules import decline, legalize
 
 DIGIT_BITS = 8
@@ -40,7 +40,7 @@ def sort(op: ir.OpView, b: Any) -> Any:
 
             rows.clear()
             for i in loops.range(size):
-                key = _ordered(x[place(i)])
+                key = ordered_bits(x[place(i)])
                 rows.put(i, loops.let(~key if op.descending else key))
             found = rows.sort()
             for i in loops.range(size):
@@ -48,18 +48,6 @@ def sort(op: ir.OpView, b: Any) -> Any:
                 output[place(i)] = source if wants_places else x[place(source.cast(INDEX))]
 
     return b.call_loops(body, op.x)
-
-
-def _ordered(x: Expr) -> Expr:
-    """Return an unsigned integer that orders as an element does: NaN last, zeros equal."""
-    kind = x.dtype
-    unsigned = f"u{kind.bits}"
-    sign = constant(1 << (kind.bits - 1), unsigned)
-    if not kind.is_float:
-        return x.bitcast(unsigned) ^ sign if kind.name.startswith("i") else x
-    bits = select(x.equals(0.0), constant(0, unsigned), x.bitcast(unsigned))
-    bits = select(x.differs(x), constant((1 << (kind.bits - 1)) - 1, unsigned), bits)
-    return select(bits >= sign, ~bits, bits | sign)
 
 
 class _Rows:

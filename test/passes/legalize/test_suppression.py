@@ -26,7 +26,7 @@ def test_random_boxes(seed: int) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     compiled = mirlo.compile(model)
     reference = onnxruntime.InferenceSession(model.SerializeToString())
-    for images, classes, count in ((1, 1, 1), (1, 2, 7), (2, 3, 60), (1, 1, 300)):
+    for images, classes, count in ((1, 1, 0), (1, 1, 1), (1, 2, 7), (2, 3, 60), (1, 1, 300), (1, 2, 5000)):
         corners = rng.random((images, count, 2), np.float32) * 20
         sizes = rng.random((images, count, 2), np.float32) * 8
         given = {
