@@ -12,7 +12,7 @@ CHIP ?= sm_90a
 .PHONY: run test test-doors lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm bench-gpu kit format clean
 
 run: $(VENV)/ready
-	@path=$$($(BIN)/python -m benchmarks.models $(MODEL) --cache $(MODELS)) && $(BIN)/mirlo run "$$path" --profile
+	@$(BIN)/mirlo run --sample $(MODEL) --profile
 
 test: lint typecheck lit pytest
 

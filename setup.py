@@ -24,6 +24,7 @@ setup(
         "mirlo.runtime": ["*.ll"],
         "mirlo.targets.llvm.library": ["c/*"],
         "mirlo.targets.onednn.native": ["*.ll"],
+        "mirlo.tools.samples": ["*.onnx"],
         "mirlo.tools.place": ["*.html", "*.css", "*.js"],
     },
     cmdclass={"build_py": BuildPackage},

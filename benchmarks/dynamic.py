@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.benchmarks.models import dynamic, seeded
+from mirlo.benchmarks import models
+from mirlo.benchmarks.models import dynamic
 
 TOKENS = ((1, 1), (1, 7), (2, 16), (1, 33), (3, 5), (1, 64), (1, 128), (2, 50), (4, 17), (1, 100))
 IMAGES = tuple((batch, 0) for batch in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10))
@@ -41,7 +42,7 @@ def measure(name: str) -> None:
 
     import mirlo
 
-    fixed = onnx.load(str(seeded.path(name)))
+    fixed = onnx.load(str(models.path(name)))
     model = dynamic.with_symbols(fixed)
     every, one = mirlo.compile(model), mirlo.compile(fixed)
     reference = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])

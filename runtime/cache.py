@@ -137,7 +137,7 @@ class Cache:
 
     def set_limit(self, limit: int) -> None:
         """Store the limit in the folder for all processes that use it, and evict entries above it."""
-        _make_private(self.folder)
+        make_private(self.folder)
         temporary = self.folder / f"{_TEMPORARY}{secrets.token_hex(8)}"
         temporary.write_text(f"{limit}\n", encoding="ascii")
         os.replace(temporary, self.folder / "limit")
@@ -187,7 +187,7 @@ class Cache:
         folder = self.folder / kind / key[:2]
         temporary = folder / f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
         try:
-            _make_private(folder)
+            make_private(folder)
             write(temporary)
             _make_private_file(temporary)
             os.replace(temporary, folder / f"{key}-{digest(temporary)}")
@@ -278,7 +278,7 @@ def _unsafe_mode(path: Path) -> str | None:
     return None
 
 
-def _make_private(folder: Path) -> None:
+def make_private(folder: Path) -> None:
     """Create a folder and its missing parents for this user alone, whatever the umask is."""
     missing = [folder]
     while not missing[-1].parent.exists():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .seeded import all_names, fill, path
+from . import all_names, fill, path
 
 
 def main() -> int:

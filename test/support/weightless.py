@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 
-from mirlo.benchmarks.models.seeded import GRAPHS, MARK
+from mirlo.tools.samples import GRAPHS, MARK
 
 
 def weightless_model(name: str, folder: Path) -> Path:

@@ -50,12 +50,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    arguments = make_parser().parse_args(argv, namespace=Arguments())
+    parser = make_parser()
+    arguments = parser.parse_args(argv, namespace=Arguments())
+    if "sample" in arguments:
+        from mirlo.tools.cli.sampling import check_model
+
+        check_model(arguments, parser.error)
     try:
         if arguments.plugin:
             from mirlo.tools.cli.files import load_plugins
 
             load_plugins(arguments.plugin)
+        if "sample" in arguments and arguments.sample is not None:
+            from mirlo.tools.cli.sampling import use_sample
+
+            use_sample(arguments)
         importlib.import_module(COMMANDS[arguments.command]).execute(arguments)
         sys.stdout.flush()
     except BrokenPipeError:

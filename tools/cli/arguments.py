@@ -8,7 +8,17 @@ from typing import Any
 from mirlo.tools.cli.generate_arguments import add_generate
 from mirlo.tools.cli.measuring import add_bench, add_cache, add_cache_flags
 from mirlo.tools.cli.search_arguments import add_searches
-from mirlo.tools.cli.values import Shapes, add_cost, add_input, add_shapes, add_target, natural, positive, sizes
+from mirlo.tools.cli.values import (
+    Shapes,
+    add_cost,
+    add_input,
+    add_model,
+    add_shapes,
+    add_target,
+    natural,
+    positive,
+    sizes,
+)
 
 __all__ = ["Arguments", "Shapes", "make_parser"]
 
@@ -18,6 +28,7 @@ class Arguments(argparse.Namespace):
 
     command: str
     model: str
+    sample: str | None
     output: str | None
     target: str | None
     given: str | None
@@ -125,15 +136,15 @@ def make_parser() -> argparse.ArgumentParser:
     _add_compile(commands)
     _add_run(commands)
     info = _add(commands, "info", "tell what a model needs and holds")
-    info.add_argument("model", metavar="MODEL", help="an ONNX model (.onnx) or a compiled one (.mirlo)")
+    add_model(info, "MODEL", "an ONNX model (.onnx) or a compiled one (.mirlo)")
     add_shapes(info)
     check = _add(commands, "check", "tell which nodes of an ONNX model can be compiled, which cannot and why")
-    check.add_argument("model", metavar="MODEL.onnx", help="the model")
+    add_model(check, "MODEL.onnx", "the model")
     add_target(check)
     check.add_argument("--json", action="store_true", help="print JSON, with every node")
     add_shapes(check)
     importing = _add(commands, "import", "turn an ONNX model, or a StableHLO program, into IR")
-    importing.add_argument("model", metavar="MODEL", help="the model: .onnx, or StableHLO as .mlir or .mlirbc")
+    add_model(importing, "MODEL", "the model: .onnx, or StableHLO as .mlir or .mlirbc")
     importing.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: standard output)")
     importing.add_argument("--script", action="store_true", help="write a script, in Python syntax, and not MLIR")
     add_shapes(importing)
@@ -155,7 +166,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _add_compile(commands: Any) -> None:
     parser = _add(commands, "compile", "compile a model to a .mirlo file")
-    parser.add_argument("model", metavar="MODEL", help="an ONNX model, IR of any stage (.mlir), or a script (.py)")
+    add_model(parser, "MODEL", "an ONNX model, IR of any stage (.mlir), or a script (.py)")
     parser.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: MODEL.mirlo, here)")
     parser.add_argument(
         "--emit",
@@ -193,7 +204,7 @@ def _add_link(commands: Any) -> None:
 
 def _add_quantize(commands: Any) -> None:
     parser = _add(commands, "quantize", "store the weights of matrix products as integers of a few bits")
-    parser.add_argument("model", metavar="MODEL.onnx", help="a model whose weights are f32 or f16")
+    add_model(parser, "MODEL.onnx", "a model whose weights are f32 or f16")
     parser.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: MODEL.uBITS.onnx, here)")
     parser.add_argument("--bits", type=int, choices=(2, 4, 8), default=4, help="bits of a weight (default: 4)")
     parser.add_argument(
@@ -215,7 +226,7 @@ def _add_quantize(commands: Any) -> None:
 
 def _add_run(commands: Any) -> None:
     parser = _add(commands, "run", "run a model and print what comes out")
-    parser.add_argument("model", metavar="MODEL", help="a compiled model (.mirlo), or one to compile first")
+    add_model(parser, "MODEL", "a compiled model (.mirlo), or one to compile first")
     add_input(parser)
     parser.add_argument("--output-dir", metavar="DIR", help="write each output to DIR as a .npy file")
     parser.add_argument("--repeat", metavar="N", type=positive, default=10, help="timed runs (default: 10)")

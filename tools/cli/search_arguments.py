@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mirlo.tools.cli.measuring import add_cache_flags
-from mirlo.tools.cli.values import add_cost, add_input, add_shapes, add_target, natural, positive
+from mirlo.tools.cli.values import add_cost, add_input, add_model, add_shapes, add_target, natural, positive
 from mirlo.tools.fuzz.modes import MODES
 
 Add = Callable[[Any, str, str], argparse.ArgumentParser]
@@ -74,7 +74,7 @@ def _add_tune(commands: Any, add: Add) -> None:
 
 def _add_partition(commands: Any, add: Add) -> None:
     parser = add(commands, "partition", "tell which parts of a model go to which target, and why; makes no code")
-    parser.add_argument("model", metavar="MODEL", help="an ONNX model, or IR")
+    add_model(parser, "MODEL", "an ONNX model, or IR")
     add_target(parser, required=True)
     parser.add_argument(
         "--report", dest="reports", metavar="FILE", action="append", default=[],

@@ -19,6 +19,14 @@ def add_input(parser: Any) -> None:
     )
 
 
+def add_model(parser: argparse.ArgumentParser, metavar: str, help_text: str) -> None:
+    """Add the model, and the flag that takes a sample in its place."""
+    parser.add_argument("model", metavar=metavar, nargs="?", help=help_text)
+    parser.add_argument(
+        "--sample", metavar="NAME", help="a model that ships with Mirlo in place of a file, such as mobilenetv2"
+    )
+
+
 def add_target(parser: Any, required: bool = False) -> None:
     """Parse `--target` as `mirlo.compile` takes it: a name, or a list, with options in braces."""
     parser.add_argument(

@@ -18,7 +18,7 @@ def write_graph(folder: Folder, name: str, file: Path, half: bool) -> dict[str, 
     import onnx
     from onnx import numpy_helper
 
-    from ...models.seeded import GRAPHS, MARK
+    from mirlo.tools.samples import GRAPHS, MARK
 
     files = {"file": f"models/{name}.json", "data": f"data/{name}-graph.npz", "onnx": f"models/{name}.onnx"}
     facts = {"name": "graph", "half": half, **files}

@@ -104,7 +104,7 @@ def _initializers(file: Path, dtype: str) -> dict[tuple[int, bytes], list[dict[s
     """Return the weights of a benchmark model that come from seeds, by what identifies their values in any order."""
     import onnx
 
-    from ...models.seeded import GRAPHS, MARK
+    from mirlo.tools.samples import GRAPHS, MARK
 
     name = file.stem.rpartition("-")[0] or file.stem
     found: dict[tuple[int, bytes], list[dict[str, Any]]] = {}
