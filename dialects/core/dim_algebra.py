@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Union
 
 from mirlo.dialects.core import dim_text as text
-from mirlo.dialects.core.dim_halves import Halves, balanced
+from mirlo.dialects.core.dim_halves import Halves, Pair, balanced, pairs_of
 from mirlo.dialects.core.dim_text import is_symbol_name
 
 Dim = Union[int, "SymbolicDim"]
@@ -152,13 +152,29 @@ def terms_of(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
 def _make(terms: Mapping[Monomial, int]) -> Dim:
     kept: Mapping[Monomial, int] = {atoms: factor for atoms, factor in terms.items() if factor}
     if any(atom.startswith("floordiv(") for atoms in kept for atom in atoms):
-        kept = balanced(kept, _halves_of, _monomial)
+        return _make_balanced(frozenset(kept.items()))
+    return _ordered(kept)
+
+
+@lru_cache(maxsize=16384)
+def _make_balanced(terms: frozenset[tuple[Monomial, int]]) -> Dim:
+    """Return the sum of terms, some of which have quotients."""
+    return _ordered(balanced(dict(terms), _pairs_of))
+
+
+def _ordered(kept: Mapping[Monomial, int]) -> Dim:
     if not kept:
         return 0
     if set(kept) == {()}:
         return kept[()]
     ordered = sorted(kept.items(), key=lambda item: (-len(item[0]), item[0]))
     return SymbolicDim(tuple(ordered))
+
+
+@lru_cache(maxsize=16384)
+def _pairs_of(atoms: Monomial) -> tuple[Pair, ...]:
+    """Return the pairs of halves that a product of atoms belongs to."""
+    return pairs_of(atoms, _halves_of, _monomial)
 
 
 @lru_cache(maxsize=4096)
@@ -176,6 +192,7 @@ def _halves_of(atom: Atom) -> Halves | None:
     return Halves(smaller, larger, whole.terms[0][0], divisor)
 
 
+@lru_cache(maxsize=16384)
 def _monomial(atoms: Monomial) -> Monomial:
     """Return a product of atoms in canonical order; `min(1, n)` times itself or times `n` is the other operand."""
     for atom in atoms:
@@ -233,6 +250,11 @@ def apply(function: str, left: Dim, right: Dim) -> Dim:
         raise ValueError(f"{function} of {left} by 0")
     if isinstance(left, int) and isinstance(right, int):
         return text.FUNCTIONS[function](left, right)
+    return _apply(function, left, right)
+
+
+@lru_cache(maxsize=16384)
+def _apply(function: str, left: Dim, right: Dim) -> Dim:
     simplified = _SIMPLIFY[function](left, right)
     return _atom(function, left, right) if simplified is None else simplified
 
@@ -335,6 +357,8 @@ _SIMPLIFY: dict[str, Callable[[Dim, Dim], Dim | None]] = {
 
 def is_nonnegative(dim: Dim) -> bool:
     """Return whether a dim is non-negative for all values of its symbols."""
+    if isinstance(dim, int):
+        return dim >= 0
     return dim is not UNKNOWN and _is_nonnegative(dim, _MAX_BOUNDS)
 
 
@@ -342,6 +366,7 @@ _MAX_BOUNDS = 3
 """The most quotients that are replaced by their bounds, one after another: the search is exponential."""
 
 
+@lru_cache(maxsize=16384)
 def _is_nonnegative(dim: Dim, bounds: int) -> bool:
     if all(factor >= 0 and all(map(_is_nonnegative_atom, atoms)) for atoms, factor in terms_of(dim)):
         return True
@@ -421,5 +446,18 @@ def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
     """Return the dim with some symbols replaced."""
     if isinstance(dim, int) or dim is UNKNOWN:
         return dim
-    found: Dim = text.evaluate(str(dim), lambda name: values[name] if name in values else symbol(name), apply)
-    return found
+    total: Dim = 0
+    for atoms, factor in dim.terms:
+        term: Dim = factor
+        for atom in atoms:
+            term = term * _substitute_atom(atom, values)
+        total = total + term
+    return total
+
+
+def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
+    parts = atom_parts(atom)
+    if parts is None:
+        return values[atom] if atom in values else SymbolicDim((((atom,), 1),))
+    function, left, right = parts
+    return apply(function, substitute(left, values), substitute(right, values))

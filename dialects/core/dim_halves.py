@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 Atom = str
 Monomial = tuple[Atom, ...]
@@ -28,11 +27,31 @@ MAX_MONOMIALS = 60
 """The most products of halves that one sum is searched for."""
 
 
-def balanced(
-    terms: Mapping[Monomial, int], halves_of: Callable[[Atom], Halves | None], order: Callable[[Monomial], Monomial]
-) -> Mapping[Monomial, int]:
+Pair = tuple[int, Monomial, Monomial, Monomial]
+"""A divisor; products of other atoms with the smaller half, with the larger half and with the whole."""
+
+
+def pairs_of(
+    atoms: Monomial, halves_of: Callable[[Atom], Halves | None], order: Callable[[Monomial], Monomial]
+) -> tuple[Pair, ...]:
+    """Return the pairs that a product belongs to, one per quotient in it that is a half."""
+    found: list[Pair] = []
+    for atom in dict.fromkeys(atoms):
+        halves = halves_of(atom) if atom.startswith("floordiv(") else None
+        if halves is None:
+            continue
+        others = list(atoms)
+        others.remove(atom)
+        made = [order((*others, *part)) for part in ((halves.smaller,), (halves.larger,), halves.whole)]
+        found.append((halves.divisor, made[0], made[1], made[2]))
+    return tuple(found)
+
+
+def balanced(terms: Mapping[Monomial, int], pairs_of: Callable[[Monomial], tuple[Pair, ...]]) -> Mapping[Monomial, int]:
     """Return the terms of a sum with the halves that its canonical form has."""
-    pairs = _pairs(terms, halves_of, order)
+    if not any(_changes(terms, atoms, count, pair) for atoms, count in terms.items() for pair in pairs_of(atoms)):
+        return terms
+    pairs = _all_pairs(terms, pairs_of)
     if not pairs:
         return terms
     made = dict(terms)
@@ -40,44 +59,33 @@ def balanced(
         for smaller, larger, whole in pairs:
             _replace(made, larger, smaller, whole)
     for smaller, larger, whole in pairs:  # halves of n come before its quarters, which are halves of those
-        count, rest = made.get(smaller, 0), made.get(whole, 0)
-        if count < 0 <= rest + count or rest < 0 < count:
+        if _is_better_with_larger(made.get(smaller, 0), made.get(whole, 0)):
             _replace(made, smaller, larger, whole)
     return {atoms: factor for atoms, factor in made.items() if factor}
 
 
-def _pairs(
-    terms: Mapping[Monomial, int], halves_of: Callable[[Atom], Halves | None], order: Callable[[Monomial], Monomial]
-) -> list[tuple[Monomial, ...]]:
+def _changes(terms: Mapping[Monomial, int], atoms: Monomial, count: int, pair: Pair) -> bool:
+    """Return whether a term is not the half of its pair that the canonical form has: most sums have no such term."""
+    _, smaller, larger, whole = pair
+    return atoms == larger or (atoms == smaller and _is_better_with_larger(count, terms.get(whole, 0)))
+
+
+def _is_better_with_larger(count: int, rest: int) -> bool:
+    return count < 0 <= rest + count or rest < 0 < count
+
+
+def _all_pairs(terms: Mapping[Monomial, int], pairs_of: Callable[[Monomial], tuple[Pair, ...]]) -> list[list[Monomial]]:
     """Return the smaller half, the larger half and the whole of all terms, and of what replaces them."""
-    found: set[tuple[int, Monomial, Monomial, Monomial]] = set()
+    found: set[Pair] = set()
     waiting, seen = list(terms), set(terms)
     while waiting:
-        made = _halves_in(waiting.pop(), halves_of, order)
-        found.update(made)
-        new = {atoms for _, *pair in made for atoms in pair} - seen
-        waiting += new
-        seen |= new
+        for pair in pairs_of(waiting.pop()):
+            found.add(pair)
+            waiting += set(pair[1:]) - seen
+            seen.update(pair[1:])
         if len(seen) > MAX_MONOMIALS:
             return []
-    return [tuple(pair) for _, *pair in sorted(found)]
-
-
-@lru_cache(maxsize=4096)
-def _halves_in(
-    atoms: Monomial, halves_of: Callable[[Atom], Halves | None], order: Callable[[Monomial], Monomial]
-) -> tuple[tuple[int, Monomial, Monomial, Monomial], ...]:
-    """Return each half in a product: its divisor, and the product with the smaller half, the larger half, the whole."""
-    found = []
-    for atom in set(atoms):
-        halves = halves_of(atom) if atom.startswith("floordiv(") else None
-        if halves is not None:
-            others = list(atoms)
-            others.remove(atom)
-            parts = ((halves.smaller,), (halves.larger,), halves.whole)
-            smaller, larger, whole = (order((*others, *part)) for part in parts)
-            found.append((halves.divisor, smaller, larger, whole))
-    return tuple(found)
+    return [pair for _, *pair in sorted(found)]
 
 
 def _replace(terms: dict[Monomial, int], half: Monomial, other: Monomial, whole: Monomial) -> None:

@@ -6,6 +6,7 @@ The expressions and their arithmetic are in `dim_algebra.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from mirlo.dialects.core.dim_algebra import (
     UNKNOWN,
@@ -95,8 +96,11 @@ def estimate_dim(dim: Dim) -> int:
 
     The result is at least 1, also for dims that may be negative (`4 - n`): costs multiply and divide by it.
     """
-    if isinstance(dim, int):
-        return dim
+    return dim if isinstance(dim, int) else _estimate(dim)
+
+
+@lru_cache(maxsize=4096)
+def _estimate(dim: SymbolicDim) -> int:
     found = substitute(dim, dict.fromkeys(dim.symbols(), TYPICAL))
     assert isinstance(found, int)
     return max(1, found)

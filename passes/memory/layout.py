@@ -68,9 +68,10 @@ def _slots(buffers: Sequence[Interval]) -> list[_ArenaSlot]:
     for buffer in sorted(buffers, key=lambda b: (-D.estimate_dim(b.size), b.first)):
         size = aligned(buffer.size)
         free = [slot for slot in slots if not any(other.overlaps(buffer) for other in slot.members)]
+        wanted = D.estimate_dim(size)
         best = min(
             free,
-            key=lambda s: (D.estimate_dim(D.maximum(s.size, size)) - D.estimate_dim(s.size), D.estimate_dim(s.size)),
+            key=lambda s: (max(D.estimate_dim(s.size), wanted) - D.estimate_dim(s.size), D.estimate_dim(s.size)),
             default=None,
         )
         if best is None:
