@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +27,7 @@ from mirlo.runtime.kinds import MAP, Kind, parse_kind
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile
 from mirlo.runtime.program_file import write_program
-from mirlo.runtime.values import type_error, value_of
+from mirlo.runtime.values import converter_of, type_error
 
 
 class Program:
@@ -39,9 +42,21 @@ class Program:
         self.compiled = compiled
         self._store = store
         self._parts = [Executable(artifact, store) for artifact in compiled.parts]
-        host = [step for step in compiled.body.all_steps() if step.kind == HOST]
-        self._functions = resolve_host(list(dict.fromkeys(step.function for step in host)), "the model")
-        self._calls = {id(step): _HostCall(step, self._functions[step.function]) for step in host}
+        steps = list(compiled.body.all_steps())
+        host = dict.fromkeys(step.function for step in steps if step.kind == HOST)
+        self._functions = resolve_host(list(host), "the model")
+        self._body = self._prepare(compiled.body)
+        self._names = [port.name for port in self.inputs]
+        self._name_set = set(self._names)
+        self._inputs = [
+            (register, converter_of(port.kind, port.name))
+            for port, register in zip(self.inputs, compiled.body.arguments, strict=True)
+        ]
+        new = self._new_results()
+        self._results = [
+            (register, partial(_own_result if register in new else _copy_result, port.kind))
+            for port, register in zip(self.outputs, compiled.body.results, strict=True)
+        ]
 
     @property
     def inputs(self) -> tuple[Port, ...]:
@@ -112,8 +127,10 @@ class Program:
         return f"<Program of {parts} for {self.compiled.target}: ({inputs}) -> ({outputs})>"
 
     def _bind(self, positional: Sequence[np.ndarray], named: Mapping[str, Any]) -> list[np.ndarray]:
+        names = self._names
+        if not positional and type(named) is dict and named.keys() == self._name_set:
+            return [named[name] for name in names]
         require_names(named)
-        names = [port.name for port in self.inputs]
         if len(positional) > len(names):
             raise InputError(f"{self._expected()}, found {len(positional)} values")
         given = dict(zip(names, positional, strict=False))
@@ -134,48 +151,90 @@ class Program:
 
     def _execute(self, values: Sequence[np.ndarray], stamps: np.ndarray | None = None) -> list[np.ndarray]:
         dims: dict[str, int] = {}
-        registers: list[np.ndarray | None] = [None] * self.compiled.registers
+        registers: list[Any] = [None] * self.compiled.registers
         for register, name in self.compiled.constants.items():
             registers[register] = self._store.get(name)
-        ports = zip(self.inputs, values, self.compiled.body.arguments, strict=True)
-        for port, value, register in ports:
-            registers[register] = value_of(port.kind, value, port.name, dims)
-        results = self._run(self.compiled.body, registers, stamps)
-        # Results belong to the caller alone, so a result that is an input, a weight, or a view of another result is
-        # copied.
-        return [_copy_result(port.kind, value) for port, value in zip(self.outputs, results, strict=True)]
+        for (register, convert_), value in zip(self._inputs, values, strict=True):
+            registers[register] = convert_(value, dims)
+        if stamps is None:
+            self._body.run(registers)
+        else:
+            self._body.run_timed(registers, stamps)
+        return [finish(registers[register]) for register, finish in self._results]
 
-    def _run(self, block: CompiledBlock, registers: list[Any], stamps: np.ndarray | None = None) -> list[np.ndarray]:
-        for i, step in enumerate(block.steps):
-            if stamps is not None:
-                stamps[i] = time.perf_counter_ns()
-            results = self._step(step, registers)
-            for register, value in zip(step.outputs, results, strict=True):
-                registers[register] = value
-        if stamps is not None:
-            stamps[len(block.steps)] = time.perf_counter_ns()
-        return [registers[i] for i in block.results]
+    def _new_results(self) -> set[int]:
+        """Return the registers of results that nothing else refers to: made by one step, and read by none."""
+        steps = list(self.compiled.body.all_steps())
+        counts = Counter(self.compiled.body.results)
+        for step in steps:
+            counts.update(step.inputs)
+            for block in step.blocks:
+                counts.update((*block.arguments, *block.results))
+        made = Counter(register for step in steps for register in step.outputs)
+        return {
+            register
+            for step in self.compiled.body.steps
+            if step.kind == PART or (step.kind == HOST and _makes_maps(step, self._functions[step.function]))
+            for register in step.outputs
+            if counts[register] == 1 and made[register] == 1
+        }
 
-    def _step(self, step: ProgramStep, registers: list[Any]) -> Sequence[np.ndarray]:
+    def _prepare(self, block: CompiledBlock) -> _Block:
+        return _Block(block.arguments, [(self._action(step), step.outputs) for step in block.steps], block.results)
+
+    def _action(self, step: ProgramStep) -> Callable[[list[Any]], Sequence[Any]]:
+        """Return what a step does: from the registers to the values of its outputs."""
+        inputs = step.inputs
         if step.kind == PART:
-            made = self._parts[step.part](*(registers[i] for i in step.inputs))
-            return made if isinstance(made, tuple) else (made,)
-        if step.kind == HOST:
-            return self._calls[id(step)](*(registers[i] for i in step.inputs))
-        if step.kind == IF:
-            return self._run(step.blocks[0 if registers[step.inputs[0]].item() else 1], registers)
-        return self._loop(step, registers)
+            part = self._parts[step.part]
+            several = len(step.outputs) != 1
 
-    def _loop(self, step: ProgramStep, registers: list[Any]) -> list[Any]:
-        before, after = step.blocks
-        values = [registers[i] for i in step.inputs]
-        while True:
-            _assign(before.arguments, values, registers)
-            going, *values = self._run(before, registers)
-            if not going.item():
-                return values
-            _assign(after.arguments, values, registers)
-            values = self._run(after, registers)
+            def run(registers: list[Any]) -> Any:
+                made = part(*[registers[i] for i in inputs])
+                return made if several else (made,)
+
+            return run
+        if step.kind == HOST:
+            call = _HostCall(step, self._functions[step.function])
+            return lambda registers: call(*[registers[i] for i in inputs])
+        first, second = map(self._prepare, step.blocks)
+        if step.kind == IF:
+            return lambda registers: (first if registers[inputs[0]].item() else second).run(registers)
+        return partial(_loop, inputs, first, second)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A block whose steps can run."""
+
+    arguments: tuple[int, ...]
+    steps: list[tuple[Callable[[list[Any]], Sequence[Any]], tuple[int, ...]]]
+    results: tuple[int, ...]
+
+    def run(self, registers: list[Any]) -> list[Any]:
+        """Run the steps; return the results."""
+        for action, outputs in self.steps:
+            for register, value in zip(outputs, action(registers), strict=True):
+                registers[register] = value
+        return [registers[i] for i in self.results]
+
+    def run_timed(self, registers: list[Any], stamps: np.ndarray) -> None:
+        """Run the steps; write the nanoseconds before each of them, and after the last one."""
+        for i, step in enumerate(self.steps):
+            stamps[i] = time.perf_counter_ns()
+            _Block((), [step], ()).run(registers)
+        stamps[len(self.steps)] = time.perf_counter_ns()
+
+
+def _loop(inputs: Sequence[int], before: _Block, after: _Block, registers: list[Any]) -> list[Any]:
+    values = [registers[i] for i in inputs]
+    while True:
+        _assign(before.arguments, values, registers)
+        going, *values = before.run(registers)
+        if not going.item():
+            return values
+        _assign(after.arguments, values, registers)
+        values = after.run(registers)
 
 
 class _HostCall:
@@ -185,23 +244,27 @@ class _HostCall:
         self.step = step
         self.function = function
         self.options = json.loads(step.options)
-        self.kinds = [parse_kind(text) if text else None for text in step.kinds]
+        kinds = [parse_kind(text) if text else None for text in step.kinds]
+        self.kinds = kinds
+        self.checks = any(kinds) and not _makes_maps(step, function)
 
     def __call__(self, *values: Any) -> Sequence[np.ndarray]:
-        name = f"node '{self.step.source}': host function '{self.step.function}'"
         try:
             made = self.function(*values, **self.options)
         except Exception as error:
-            raise PackedFunctionError(f"{name} raised {type(error).__name__}: {error}") from error
+            raise PackedFunctionError(f"{self} raised {type(error).__name__}: {error}") from error
         # One result may itself be a tuple: a sequence.
         results = (made,) if len(self.kinds) == 1 else made
         if not isinstance(results, tuple) or len(results) != len(self.kinds):
-            raise PackedFunctionError(f"{name}: expected {len(self.kinds)} results, found {type(results).__name__}")
-        for i, (kind, value) in enumerate(zip(self.kinds, results, strict=True)):
+            raise PackedFunctionError(f"{self}: expected {len(self.kinds)} results, found {type(results).__name__}")
+        for i, (kind, value) in enumerate(zip(self.kinds, results, strict=True)) if self.checks else ():
             problem = None if kind is None else type_error(kind, value)
             if problem is not None:
-                raise PackedFunctionError(f"{name}: result #{i}: {problem}")
+                raise PackedFunctionError(f"{self}: result #{i}: {problem}")
         return results
+
+    def __str__(self) -> str:
+        return f"node '{self.step.source}': host function '{self.step.function}'"
 
 
 def _assign(places: Sequence[int], values: Sequence[Any], registers: list[Any]) -> None:
@@ -211,6 +274,16 @@ def _assign(places: Sequence[int], values: Sequence[Any], registers: list[Any]) 
 
 def _label(step: ProgramStep) -> str:
     return {PART: f"part_{step.part}", HOST: step.function}.get(step.kind, step.kind)
+
+
+def _makes_maps(step: ProgramStep, function: Any) -> bool:
+    """Return whether a step is Mirlo's own function of maps from scores: they are of their kind, and new."""
+    return step.function == "mirlo.map.zip" and function.__module__ == f"{__package__}.host_functions.map"
+
+
+def _own_result(kind: Kind, value: Any) -> Any:
+    """Return a result that nothing else refers to for the caller; a sequence of maps becomes a list."""
+    return list(value) if isinstance(value, tuple) and kind.element is not None and kind.element.name == MAP else value
 
 
 def _copy_result(kind: Kind, value: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,13 @@ def value_of(kind: Kind, value: np.ndarray, name: str, dims: dict[str, int]) -> 
     array = np.ascontiguousarray(as_array(value))
     _require_element(kind, array, name)
     return array
+
+
+def converter_of(kind: Kind, name: str) -> Callable[[Any, dict[str, int]], Any]:
+    """Return `value_of` of an input, as a function of the value and of the sizes of symbols."""
+    if kind.is_tensor and _all_names(kind.shape):
+        return partial(convert, TensorSpec(name, kind.name, kind.shape or ()))
+    return lambda value, dims: value_of(kind, value, name, dims)
 
 
 def _element(kind: Kind) -> Kind:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
@@ -13,6 +14,9 @@ from mirlo.runtime.host import host_function
 from mirlo.runtime.host_functions.string import parse_number
 from mirlo.runtime.kinds import STRING
 
+FEW_LABELS = 8
+"""Labels up to which it takes less time to fill all dictionaries label by label; they grow beyond it."""
+
 
 @host_function("mirlo.map.zip")
 def zip_labels(scores: Any, *, labels: Sequence[int | str]) -> tuple[dict[int | str, float], ...]:
@@ -20,10 +24,26 @@ def zip_labels(scores: Any, *, labels: Sequence[int | str]) -> tuple[dict[int | 
     rows = scores.reshape(1, -1) if scores.ndim == 1 else scores
     if rows.shape[1] != len(labels):
         raise ValueError(f"there are {len(labels)} labels for {rows.shape[1]} scores")
-    keys = sorted(labels)  # as ONNX Runtime's ordered map
-    if keys != list(labels):
-        rows = rows[:, sorted(range(len(labels)), key=lambda column: labels[column])]
-    return tuple(map(dict, map(zip, repeat(keys), rows.tolist())))
+    keys, columns = _in_order(tuple(labels))
+    if columns is not None:
+        rows = rows[:, columns]
+    if len(rows) == 1:
+        return (dict(zip(keys, rows[0].tolist(), strict=True)),)
+    if not 0 < len(keys) <= FEW_LABELS:
+        return tuple(map(dict, map(zip, repeat(keys), rows.tolist())))
+    scores_of, *others = zip(keys, rows.T.tolist(), strict=True)
+    made = [{scores_of[0]: score} for score in scores_of[1]]
+    for label, column in others:
+        for row, score in zip(made, column, strict=True):
+            row[label] = score
+    return tuple(made)
+
+
+@lru_cache(maxsize=256)
+def _in_order(labels: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], list[int] | None]:
+    """Return labels as in ONNX Runtime's ordered map, and the columns of their scores; None for all as they are."""
+    keys = tuple(sorted(labels))
+    return keys, None if keys == labels else sorted(range(len(labels)), key=lambda column: labels[column])
 
 
 @host_function("mirlo.map.vector")

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 import mirlo
 from mirlo.frontends.onnx import OnnxImportError
 from mirlo.runtime.errors import InputError, PackedFunctionError
+from mirlo.runtime.host_functions.map import zip_labels
 from mirlo.runtime.kinds import Kind, map_of, parse_kind, sequence_of
 
 F32, I64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
@@ -60,6 +61,23 @@ def test_zip_map(labels: list[Any], dims: list[Any], tmp_path: Path) -> None:
             assert isinstance(found[0], list) and found[0] == wanted[0]
             assert [list(row) for row in found[0]] == [list(row) for row in wanted[0]]
             np.testing.assert_array_equal(found[1], wanted[1])
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 9, 30])
+@pytest.mark.parametrize("rows", [0, 1, 2, 50])
+def test_zip_map_of_any_size(count: int, rows: int) -> None:
+    rng = np.random.default_rng(count * 100 + rows)
+    labels, scores = rng.permutation(count).tolist(), rng.random((rows, count), np.float32)
+    wanted = [dict(zip(labels, row, strict=True)) for row in scores.tolist()]
+    assert list(zip_labels(scores, labels=labels)) == wanted
+
+
+def test_results_belong_to_the_caller() -> None:
+    f = mirlo.compile(zipped(["a", "b", "c"], ["n", 3]))
+    x = np.ones((2, 3), np.float32)
+    first, kept = f(x), f(x)
+    first[0][0]["a"], first[0][1:], first[1][:] = 9.0, [], 7.0
+    assert kept[0] == f(x)[0] == [dict.fromkeys("abc", 2.0)] * 2 and (kept[1] == 2).all() and (x == 1).all()
 
 
 def test_zip_map_of_other_counts() -> None:
