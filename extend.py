@@ -34,15 +34,16 @@ from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import Target, find_target, register_target
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext, register_external_loader
 from mirlo.runtime.packed import packed
+from mirlo.targets.c.loops import CLoopsError, c_function
 
 __all__ = [
-    "Artifact", "AxisAttributes", "Bool", "CodeGenerator", "ConvertedModel", "ExampleInputs", "FrontendError",
-    "DialectOp", "Dims", "ElementType", "ExternalArtifact", "Figures",
+    "Artifact", "AxisAttributes", "Bool", "CLoopsError", "CodeGenerator", "ConvertedModel", "ExampleInputs",
+    "FrontendError", "DialectOp", "Dims", "ElementType", "ExternalArtifact", "Figures",
     "ExternalFunctions", "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext",
     "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision", "SCHEDULE", "Schedule", "ScheduleError", "Str",
     "Strs", "Symbol",
-    "Target", "TensorType", "Trait", "compute", "contraction", "conv_bias_activation", "converter", "decline",
-    "define_intrinsic", "elementwise",
+    "Target", "TensorType", "Trait", "c_function", "compute", "contraction", "conv_bias_activation", "converter",
+    "decline", "define_intrinsic", "elementwise",
     "elementwise_prim", "find_target", "intrinsic", "is_call_tir", "is_const", "is_op", "is_var", "legalize",
     "make_context", "matmul_bias_activation", "maybe", "operand", "operands", "option", "optional", "packed",
     "pattern_table", "register_dialect", "register_external_loader", "register_pass", "register_target", "repeat",

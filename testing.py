@@ -110,7 +110,7 @@ def stages_round_trip(model: Any, target: str = "llvm") -> list[str]:
     targets = Targets.parse(target)
     host = targets.host
     assert host is not None, f"'{target}' has no target that compiles what code generators leave"
-    passes = Pipeline.named(host.name).prepend(str(targets.steps()) if targets.generators else "")
+    passes = targets.placed(Pipeline.named(host.name))
     for step in (None, *passes.steps):
         if step is not None:
             Pipeline((step,)).run(module, session)

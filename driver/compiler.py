@@ -104,12 +104,11 @@ class Compiler:
         if recorded:
             return Pipeline(recorded)
         pipeline = Pipeline(self.target.pipeline(self.options))
-        pipeline.prepend(self._placement_passes(module, first))
-        pipeline.prepend(first)
+        self.targets.placed(pipeline, self._placed_nodes(module, first)).prepend(first)
         return pipeline
 
-    def _placement_passes(self, module: ir.Module, first: str) -> str:
-        """Return the passes that give parts of the model to code generators, as the requested placement does."""
+    def _placed_nodes(self, module: ir.Module, first: str) -> str | None:
+        """Return the nodes that code generators may have, as text, as the requested placement does; None for none."""
         request, targets = self.request, self.targets
         if isinstance(request.placement, Mapping):
             generators = [target.name for target in targets.generators]
@@ -121,7 +120,12 @@ class Compiler:
                         f"those are {listed}"
                     )
         if request.placement == "priority" or not targets.generators:
-            return str(targets.steps())
+            return ""
+        if targets.of_loops:
+            raise ValueError(
+                f"placement: '{targets.of_loops[0].name}' matches prim functions, which are placed in the order of the "
+                "targets: expected 'priority'"
+            )
         from mirlo.passes.byoc.restrict import as_text
 
         if isinstance(request.placement, str):
@@ -133,7 +137,7 @@ class Compiler:
             nodes: Mapping[str, Sequence[int]] = decision.nodes
         else:
             nodes = request.placement
-        return targets.steps(as_text(nodes)) if any(nodes.values()) else ""
+        return as_text(nodes) if any(nodes.values()) else None
 
     def _strategies(self, session: Session) -> Any:
         if not self.request.strategies:

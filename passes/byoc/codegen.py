@@ -55,6 +55,9 @@ class CodeGenerator:
     """The name of the target."""
     pipeline: ClassVar[str] = ""
     """Passes to run on the external module before `codegen`, such as `convert-layout,fold-constant`."""
+    after: ClassVar[str] = "legalize"
+    """The pass of the host's pipeline after which patterns of prim functions are matched: `fuse-tir` to see them
+    fused."""
     layouts: ClassVar[Mapping[str, Any]] = {}
     """The layouts that operators prefer: `{"relax.conv": ("N*C", "O*I")}`."""
     driver: ClassVar[str] = ""

@@ -14,7 +14,7 @@ from mirlo.passes.byoc.records import Placement, RegionRecord
 from mirlo.passes.byoc.regions import Merger
 from mirlo.passes.byoc.restrict import check_numbers, restriction
 from mirlo.passes.byoc.select import Decide
-from mirlo.passes.byoc.tables import PatternEntry, entries_of, is_host, split_options
+from mirlo.passes.byoc.tables import CALL_TIR, PatternEntry, entries_of, is_host, split_options
 from mirlo.passes.byoc.work import total
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 
@@ -125,10 +125,25 @@ class Partition(Pass):
         tables = tables_of(self.targets)
         decide = restriction(self.nodes, tables) if self.nodes else None
         partitioner = Partitioner(op.operation, session, tables, limits, self.bind_constants, self.functions, decide)
+        _warn_of_loops(op.operation, tables, session)
         placement = partitioner.run()
         check_numbers(self.nodes, len(placement.nodes))
         if self.explain:
             explain(placement, partitioner.locations, session)
+
+
+def _warn_of_loops(module: ir.Operation, tables: dict[str, list[PatternEntry]], session: Any) -> None:
+    """Warn of targets that match prim functions only, where there are none yet."""
+    functions = functions_of(module).values()
+    if any(op.name == CALL_TIR for function in functions for op in all_operations(function)):
+        return
+    for target, entries in tables.items():
+        if all(entry.is_of_loops for entry in entries):
+            session.warning(
+                f"the patterns of target '{target}' match calls of prim functions, and there are none: run 'legalize' "
+                "before 'partition'",
+                module.location,
+            )
 
 
 def tables_of(targets: Sequence[str]) -> dict[str, list[PatternEntry]]:

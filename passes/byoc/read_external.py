@@ -11,6 +11,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.byoc.prim_view import ExternalPrim, read_prim
 from mirlo.passes.byoc.view import Composite, ExternalFunction, ExternalModule, ExternalNode, ExternalValue, Step
 from mirlo.passes.locations import names_of
 from mirlo.passes.registry import PassError
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 EXTERNAL = "relax.external"
 COMPOSITE = "relax.composite"
+CALL_TIR = "relax.call_tir"
 
 
 def external_modules(module: ir.Module | ir.OpView) -> list[ir.Operation]:
@@ -36,8 +39,9 @@ def read_external(module: ir.Operation, session: Session) -> ExternalModule:
     members = [op.operation for op in operation.regions[0].blocks[0].operations]
     functions = {_symbol(op): op for op in members if op.name == "func.func"}
     constants = Constants(session)
-    regions = [op for op in functions.values() if COMPOSITE not in op.attributes and len(op.regions[0].blocks)]
-    read = tuple(_Reader(op, functions, constants).read() for op in regions)
+    regions = [op for op in functions.values() if _is_region(op)]
+    prims: dict[str, ExternalPrim] = {}
+    read = tuple(_Reader(op, functions, constants, prims).read() for op in regions)
     return ExternalModule(target, read, constants, operation)
 
 
@@ -100,6 +104,10 @@ def _content_name(array: np.ndarray, kind: TensorType) -> str:
     return f"constant_{digest.hexdigest()}"
 
 
+def _is_region(function: ir.Operation) -> bool:
+    return COMPOSITE not in function.attributes and not is_prim_func(function) and bool(len(function.regions[0].blocks))
+
+
 def _symbol(op: ir.Operation) -> str:
     return ir.StringAttr(op.attributes["sym_name"]).value
 
@@ -107,7 +115,14 @@ def _symbol(op: ir.Operation) -> str:
 class _Reader:
     """A reader of one function."""
 
-    def __init__(self, function: Any, functions: Mapping[str, ir.Operation], constants: Constants):
+    def __init__(
+        self,
+        function: Any,
+        functions: Mapping[str, ir.Operation],
+        constants: Constants,
+        prims: dict[str, ExternalPrim],
+    ):
+        self.prims = prims
         self.function = function
         self.functions = functions
         self.constants = constants
@@ -166,7 +181,10 @@ class _Reader:
 
     def _node(self, op: Any, known: dict[Any, ExternalValue], composite: Composite | None) -> ExternalNode:
         if len(op.regions):
-            raise PassError(f"{self._label} has control flow: code generators take plain operators", op.location)
+            raise PassError(
+                f"{self._label} has control flow, {op.name}: code generators take operators and prim functions",
+                op.location,
+            )
         inputs = tuple(known[_key(value)] for value in op.operands)
         view = op.opview
         declared = isinstance(view, DialectOp)
@@ -175,10 +193,20 @@ class _Reader:
         name = ", ".join(names_of(op.location))
         node = ExternalNode(op.name, name, inputs, (), operands, attributes, op, composite)
         node.outputs = tuple(self._value(f"v{len(self.names)}", result.type, node) for result in op.results)
+        if op.name == CALL_TIR:
+            node.prim = self._prim(op)
         for value in dict.fromkeys(inputs):
             value.users.append(node)
         known.update(zip(map(_key, op.results), node.outputs, strict=True))
         return node
+
+    def _prim(self, op: ir.Operation) -> ExternalPrim:
+        name = op.opview.callee
+        if name not in self.prims:
+            if name not in self.functions or not is_prim_func(self.functions[name]):
+                raise PassError(f"{self._label} calls '@{name}', which is no prim function of its module", op.location)
+            self.prims[name] = read_prim(self.functions[name])
+        return self.prims[name]
 
     def _constant(self, op: ir.Operation) -> ExternalValue:
         kind = TensorType.from_mlir(op.results[0].type)

@@ -21,6 +21,7 @@ from mirlo.passes.rules import nearest
 from mirlo.passes.targets import find_target, register_partial, target_names
 
 Table = Callable[[], Sequence[Any]]
+CALL_TIR = "relax.call_tir"
 _TABLES: dict[str, list[Table]] = {}
 
 
@@ -40,6 +41,11 @@ class PatternEntry:
     @property
     def operators(self) -> set[str]:
         return operators(self.pattern)
+
+    @property
+    def is_of_loops(self) -> bool:
+        """Return whether it matches prim functions, which there are after legalization."""
+        return CALL_TIR in self.operators
 
 
 def pattern_table(target: str) -> Callable[[Table], Table]:

@@ -1,15 +1,16 @@
 """The list of targets that compile a model, and the passes that place and compile parts of it.
 
 targets = Targets.parse("onednn,c{flags=-O3},llvm")
-pipeline.prepend(targets.steps())
+pipeline = targets.placed(pipeline)
 
 The last target compiles what the others do not take. Those before it have code generators, tried in this order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mirlo.passes.options import quote, split_list
@@ -18,6 +19,7 @@ from mirlo.passes.targets import HOST, CompileOptions, Target, TargetError, find
 
 if TYPE_CHECKING:
     from mirlo.passes.byoc.codegen import CodeGenerator
+    from mirlo.passes.byoc.tables import PatternEntry
 
 PREPARING = "simplify,fold-constant,cse,remove-dead"
 """The passes before the partitioning."""
@@ -35,6 +37,13 @@ class Chosen:
         from mirlo.passes.byoc.codegen import generator_of  # most models need none
 
         return generator_of(self.name, self.options)
+
+    @cached_property
+    def entries(self) -> list[PatternEntry]:
+        """Return its patterns."""
+        from mirlo.passes.byoc.tables import entries_of
+
+        return entries_of(self.name, self.options)
 
     def __str__(self) -> str:
         return f"{self.name}{{{self.options}}}" if self.options else self.name
@@ -91,7 +100,7 @@ class Targets:
         assert self.host is not None
         assert target.pipeline is not None
         options = CompileOptions(target.name, threads, opt_level, self.host.options)
-        return ",".join(filter(None, [self.steps(), *map(str, Pipeline(target.pipeline(options)))]))
+        return ",".join(map(str, self.placed(Pipeline(target.pipeline(options)))))
 
     def or_host(self) -> Targets:
         """Return the list with the usual host, where the last target compiles parts of models only."""
@@ -101,36 +110,75 @@ class Targets:
     def _all(self) -> tuple[Chosen, ...]:
         return self.generators if self.host is None else (*self.generators, self.host)
 
+    def placed(self, host: Pipeline, nodes: str | None = "") -> Pipeline:
+        """Return the host's pipeline with the passes that place parts of a model and run the code generators.
+
+        Operators are placed first, prim functions after legalization, or what else the code generator names (`after`).
+        `nodes` restricts the operators of each target, as the option of `partition` does; for None none is placed.
+        """
+        if nodes is not None:
+            host.prepend(self.steps(nodes))
+        for after in dict.fromkeys(target.generator.after for target in self.of_loops):
+            targets = [target for target in self.of_loops if target.generator.after == after]
+            if after not in host:
+                names = "', '".join(target.name for target in targets)
+                raise TargetError(
+                    f"target '{names}' matches prim functions after the pass '{after}', which the pipeline of "
+                    f"'{self.host}' does not have"
+                )
+            host.insert_after(after, ",".join(_compiling(targets, [_partition(targets), *_own_passes(targets)])), 0)
+        return host
+
+    @cached_property
+    def of_operators(self) -> tuple[Chosen, ...]:
+        """Return the code generators that have patterns of operators."""
+        return tuple(t for t in self.generators if any(not entry.is_of_loops for entry in t.entries))
+
+    @cached_property
+    def of_loops(self) -> tuple[Chosen, ...]:
+        """Return the code generators that have patterns of prim functions."""
+        return tuple(t for t in self.generators if any(entry.is_of_loops for entry in t.entries))
+
     def steps(self, nodes: str = "") -> str:
-        """Return the passes that place parts of a model and run the code generators; empty without code generators.
+        """Return the passes that place operators and run their code generators; empty without patterns of operators.
 
         `nodes` restricts the nodes of each target, as the option of `partition` does.
         """
-        if not self.generators:
+        if not self.of_operators:
             return ""
-        steps = [
-            self.placing(nodes),
-            *(_codegen(target) for target in self.generators if _has_codegen(target.generator)),
-        ]
-        if any(not target.generator.makes_artifacts for target in self.generators):
-            steps.append("inline-external")
-        return ",".join([*steps, "remove-dead"])
+        return ",".join(_compiling(self.of_operators, [self.placing(nodes)]))
 
     def placing(self, nodes: str = "") -> str:
         """Return the passes up to the external modules in the layouts that their targets prefer."""
         # All layouts are settled before the first module is compiled, so that permutes between two targets cancel as
         # well.
-        own = (step for target in self.generators for step in _target_passes(target))
-        return ",".join([self.dividing(nodes), "outline-external", *own])
+        return ",".join([self.dividing(nodes), *_own_passes(self.of_operators)])
 
     def dividing(self, nodes: str = "", before: str = "") -> str:
         """Return the passes up to the outlined functions; `before` are passes to run first."""
-        listed = ",".join(quote(str(target)) for target in self.generators)
-        restricted = f" nodes={{{nodes}}}" if nodes else ""
-        return ",".join(filter(None, [before, PREPARING, f"partition{{targets={{{listed}}}{restricted}}}"]))
+        partition = _partition(self.of_operators, nodes) if self.of_operators else ""
+        return ",".join(filter(None, [before, PREPARING, partition]))
 
     def __str__(self) -> str:
         return ",".join(map(str, self._all))
+
+
+def _partition(targets: Sequence[Chosen], nodes: str = "") -> str:
+    listed = ",".join(quote(str(target)) for target in targets)
+    restricted = f" nodes={{{nodes}}}" if nodes else ""
+    return f"partition{{targets={{{listed}}}{restricted}}}"
+
+
+def _own_passes(targets: Sequence[Chosen]) -> list[str]:
+    return ["outline-external", *(step for target in targets for step in _target_passes(target))]
+
+
+def _compiling(targets: Sequence[Chosen], placing: Sequence[str]) -> list[str]:
+    """Return the passes that place parts of a model and run the code generators on them."""
+    steps = [*placing, *(_codegen(target) for target in targets if _has_codegen(target.generator))]
+    if any(not target.generator.makes_artifacts for target in targets):
+        steps.append("inline-external")
+    return [*steps, "remove-dead"]
 
 
 def _target_passes(target: Chosen) -> list[str]:

@@ -5,6 +5,8 @@
             for node in step.nodes:
                 node.op, node["x"], node["strides"], node.output.type.shape
 
+After legalization nodes call prim functions: `node.prim` has their buffers, blocks and loops (`prim_view.py`).
+
 A function is flat: operators inside composites read and give the values of the function. What this view does not say
 is in `operation`, the operation of the bindings.
 """
@@ -19,6 +21,8 @@ from mirlo.dialects.core.types import TensorType
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from mirlo.passes.byoc.prim_view import ExternalPrim
 
 
 @dataclass(eq=False)
@@ -59,6 +63,8 @@ class ExternalNode:
     """All declared attributes as Python values, including defaults."""
     operation: Any = field(repr=False)
     composite: Composite | None = None
+    prim: ExternalPrim | None = None
+    """The prim function that a `relax.call_tir` calls."""
 
     @property
     def output(self) -> ExternalValue:

@@ -7,5 +7,6 @@ from mirlo.passes.targets import Target
 TARGET = Target(
     name="c",
     help="C source, compiled by the system's C compiler",
+    rule_modules=("mirlo.targets.c.intrinsics",),
     codegen="mirlo.targets.c.generator:CGenerator",
 )
