@@ -127,7 +127,7 @@ module {
 module {
   builtin.module @r attributes {relax.external = "toy"} {
     func.func @r_0(%x: tensor<4xf32>) -> tensor<4xf32> {
-      // expected-error @below {{pass 'codegen-external' failed: function '@r_0' of an external module has control flow: code generators take plain operators}}
+      // expected-error @below {{pass 'codegen-external' failed: function '@r_0' of an external module has control flow, scf.execute_region: code generators take operators and prim functions}}
       %0 = scf.execute_region -> tensor<4xf32> {
         scf.yield %x : tensor<4xf32>
       }

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import output_of, python
 
 import mirlo
 from mirlo import R, T
@@ -239,3 +240,11 @@ def test_partition_before_legalization_warns() -> None:
         "the patterns of target 'looper' match calls of prim functions, and there are none: run 'legalize' before "
         "'partition'"
     ]
+
+
+def test_the_page(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "code-generators.md").read_text(encoding="utf-8")
+    page = text[text.index("## Take loops") :]
+    example, printed = page.split("```python\n")[1].split("```")[0], page.split("```text\n")[1].split("```")[0]
+    (tmp_path / "page.py").write_text(f"import mirlo\n{example}")
+    assert output_of(python("page.py", cwd=tmp_path)).strip() == printed.strip()
