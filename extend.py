@@ -24,6 +24,7 @@ from mirlo.passes.byoc.rewrite import rewrite, rewriter
 from mirlo.passes.byoc.tables import pattern_table
 from mirlo.passes.byoc.tir_patterns import contraction, is_call_tir
 from mirlo.passes.byoc.tir_patterns import elementwise as elementwise_prim
+from mirlo.passes.code_forms import CodeForm, KernelText
 from mirlo.passes.figures import Figures
 from mirlo.passes.legalize.helpers import elementwise
 from mirlo.passes.pipeline import Pipeline
@@ -42,8 +43,8 @@ __all__ = [
     "ExternalFunctions", "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext",
     "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision", "SCHEDULE", "Schedule", "ScheduleError", "Str",
     "Strs", "Symbol",
-    "Target", "TensorType", "Trait", "c_function", "compute", "contraction", "conv_bias_activation", "converter",
-    "decline", "define_intrinsic", "elementwise",
+    "CodeForm", "KernelText", "Target", "TensorType", "Trait", "c_function", "compute", "contraction",
+    "conv_bias_activation", "converter", "decline", "define_intrinsic", "elementwise",
     "elementwise_prim", "find_target", "intrinsic", "is_call_tir", "is_const", "is_op", "is_var", "legalize",
     "make_context", "matmul_bias_activation", "maybe", "operand", "operands", "option", "optional", "packed",
     "pattern_table", "register_dialect", "register_external_loader", "register_pass", "register_target", "repeat",

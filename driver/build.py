@@ -39,9 +39,9 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
     if request.cache is not None and request.cache.problem is not None:
         session.warning(f"nothing was kept in the cache: {request.cache.problem}")
     request.progress("load")
-    return (
-        load_compiled(compiled, session.params) if isinstance(compiled, Artifact) else Program(compiled, session.params)
-    )
+    if not isinstance(compiled, Artifact):
+        return Program(compiled, session.params)
+    return load_compiled(compiled, session.params)
 
 
 def load_compiled(artifact: Artifact, params: ParameterStore) -> Executable | UnloadedModel:

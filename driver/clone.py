@@ -11,3 +11,15 @@ def clone_with(op: Any, operands: list[Any]) -> Any:
     """Return a copy of an operation with these operands."""
     attributes = {named.name: named.attr for named in (op.attributes[i] for i in range(len(op.attributes)))}
     return ir.Operation.create(op.name, [value.type for value in op.results], operands, attributes)
+
+
+def clone_module(module: ir.Module) -> ir.Module:
+    """Return a copy of a module, with its attributes."""
+    with module.context:
+        made = ir.Module.create(module.operation.location)
+        attributes = module.operation.attributes
+        for named in (attributes[i] for i in range(len(attributes))):
+            made.operation.attributes[named.name] = named.attr
+        for op in module.body.operations:
+            op.operation.clone(ip=ir.InsertionPoint(made.body))
+    return made

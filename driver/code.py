@@ -1,21 +1,49 @@
-"""Compilation to code for other tools: an artifact that is not loaded, with its weights."""
+"""Compilation to code for people and for other tools: an artifact that is not loaded, or the text of each kernel."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.driver.build import build
 from mirlo.driver.compiler import Compiler
 from mirlo.driver.model_cache import open_cache
 from mirlo.driver.models import fix_dims
 from mirlo.driver.request import CompileRequest, Progress, ignore_progress
 from mirlo.driver.tune.database import open_database
-from mirlo.passes.targets import TargetError
+from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.code_forms import CodeForm, KernelText, with_comments
+from mirlo.passes.kernel_nodes import kernel_nodes
+from mirlo.passes.rules import nearest
+from mirlo.passes.targets import CompileOptions, TargetError, code_form, code_target
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.cache import Cache
+from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
+
+
+class UnknownKernel(MirloError, KeyError):
+    """The model has no kernel of this name."""
+
+    __str__ = MirloError.__str__
+
+
+@dataclass(frozen=True)
+class KernelListing:
+    """The code of a kernel, as it is written to a file."""
+
+    symbol: str
+    """What the code calls it."""
+    function: str
+    """What reports call it."""
+    nodes: tuple[str, ...]
+    """The nodes of the model that it computes."""
+    form: CodeForm
+    content: bytes
+    """The code; in a form that is text after comments that name the kernel and its nodes."""
 
 
 def compile_code(
@@ -25,7 +53,7 @@ def compile_code(
     jobs: int | None = None, cache: Cache | bool | str | os.PathLike[str] = True, trust_file: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Artifact, ParameterStore]:  # fmt: skip
-    """Compile a model to a form of code, as `mirlo.compile` does; return the artifact and its weights."""
+    """Compile a model to an artifact of LLVM IR, as `mirlo.compile` does; return it and its weights."""
     if dims:
         shapes = fix_dims(model, shapes, dims)
     request = CompileRequest(
@@ -34,9 +62,8 @@ def compile_code(
         progress=progress or ignore_progress,
     )  # fmt: skip
     compiler = Compiler(request, build)
-    if form and form not in compiler.target.forms:
-        made = ", ".join(compiler.target.forms) or "none"
-        raise TargetError(f"target '{compiler.target.name}' makes no code of the form '{form}'; its forms: {made}")
+    if form and not compiler.target.makes_libraries:
+        raise TargetError(f"target '{compiler.target.name}' makes no libraries: name one that does, such as 'llvm'")
     compiled, session = compiler.run()
     if not isinstance(compiled, Artifact):
         raise TargetError(
@@ -44,3 +71,61 @@ def compile_code(
             "no code of it as a whole; export the part that works on tensors"
         )
     return compiled, session.params
+
+
+def kernel_listings(request: CompileRequest, form: str, kernel: str | None = None) -> list[KernelListing]:
+    """Compile a request to the code of its kernels in a form of its target; of one kernel if its name is given."""
+    compiler = Compiler(replace(request, form=form, kernel=kernel or ""), build)
+    chosen = code_form(compiler.target, form)
+    return _listings(compiler.list_kernels(), chosen, kernel, compiler.kernel_names)
+
+
+def listings_of_module(module: ir.Module, target: str, form: str, kernel: str | None = None) -> list[KernelListing]:
+    """Return the code of the kernels of a module that went through the pipeline of a target, which is consumed."""
+    targets = Targets.parse(target or "llvm").or_host()
+    host = targets.host_target
+    assert targets.host is not None
+    chosen, source = code_form(host, form), code_target(host)
+    nodes = kernel_nodes(module)
+    options = CompileOptions(host.name, target_options=targets.host.options, form=form, kernel=kernel or "")
+    assert source.code is not None  # `code_form` checks it
+    with module.context, ir.Location.unknown():
+        texts = source.code(module, options)
+    found = [(text, nodes.get(text.function, [])) for text in texts]
+    return _listings(found, chosen, kernel, nodes)
+
+
+def _listings(
+    found: Iterable[tuple[KernelText, Sequence[str]]], form: CodeForm, kernel: str | None, names: Iterable[str]
+) -> list[KernelListing]:
+    listings = [
+        KernelListing(text.symbol, text.function, tuple(nodes), form, with_comments(text, nodes, form))
+        for text, nodes in found
+    ]
+    if kernel is None:
+        return listings
+    wanted = [listing for listing in listings if kernel in (listing.function, listing.symbol)]
+    if not wanted:
+        known = sorted(names)
+        raise UnknownKernel(
+            f"the model has no kernel '{kernel}'{nearest(kernel, known)}; its kernels: {', '.join(known) or 'none'}"
+        )
+    return wanted
+
+
+def code_of_kernel(request: CompileRequest, kernel: str, form: str | None = None) -> str | bytes:
+    """Return the code of a kernel in a form; by default in the last form of the target that is text."""
+    if form is None:
+        target = code_target(Targets.parse(request.target).host_target)
+        forms = [known.name for known in target.forms if known.is_text]
+        if not forms:
+            raise TargetError(f"target '{target.name}' makes no code that is text")
+        form = forms[-1]
+    listings = kernel_listings(replace(request, save_ir=None), form, kernel)
+    contents = [listing.content for listing in listings]
+    if listings[0].form.is_text:
+        return "\n".join(content.decode() for content in contents)
+    if len(contents) > 1:
+        symbols = ", ".join(listing.symbol for listing in listings)
+        raise UnknownKernel(f"'{kernel}' runs several kernels, each with its own code: name one of {symbols}")
+    return contents[0]

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirlo.driver.build import build
 from mirlo.driver.garbage import FewerCollections
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from mirlo.runtime.params import ParameterStore
     from mirlo.runtime.program import Program
     from mirlo.runtime.unloaded import UnloadedModel
+
+
+M = TypeVar("M")
 
 
 @FewerCollections()
@@ -145,9 +150,24 @@ def _tune_and_build(request: CompileRequest) -> Executable | Program | UnloadedM
         from mirlo.driver.tune.search import tuned_request
 
         request = tuned_request(request)
-    return build(request)
+    return _with_code(build(request), request)
 
 
 def _seconds(tune: object) -> float | None:
     """Return the time of a search that `compile(tune=...)` asks for."""
     return float(tune) if isinstance(tune, (int, float)) and not isinstance(tune, bool) else None
+
+
+def _with_code(made: M, request: CompileRequest) -> M:
+    """Let a compiled model compile the code of its kernels again; return it."""
+    from mirlo.runtime.kernel_code import KernelCodeOwner
+
+    if isinstance(made, KernelCodeOwner):
+        made.code_source = partial(_code_of, replace(request, progress=ignore_progress))
+    return made
+
+
+def _code_of(request: CompileRequest, kernel: str, form: str | None) -> str | bytes:
+    from mirlo.driver.code import code_of_kernel
+
+    return code_of_kernel(request, kernel, form)

@@ -9,22 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.driver.clone import clone_module
 from mirlo.driver.models import OpenedModel, open_model, require_sizes
 from mirlo.driver.programs.detect import needs_program
 from mirlo.driver.request import CompileFunction, CompileRequest
+from mirlo.driver.save_code import save_code
 from mirlo.driver.stages import PipelineProgress, ReleaseWeights, SaveStages
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.code_forms import KernelText
 from mirlo.passes.graph.activations import REQUESTED
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument
+from mirlo.passes.kernel_nodes import kernel_nodes
 from mirlo.passes.memory.weights import RELEASE
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rules import nearest
 from mirlo.passes.schedule.schedule import SCHEDULES, check_given
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.session import Session
-from mirlo.passes.targets import CompileOptions, Target
+from mirlo.passes.targets import CompileOptions, Target, code_target
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.compiled_program import CompiledProgram
 
@@ -41,6 +45,8 @@ class Compiler:
         self.targets = Targets.parse(request.target)
         self.target, self.options = _host_of(request, self.targets)
         self.model: OpenedModel
+        self.kernel_names: set[str] = set()
+        """The kernels that `list_kernels` met."""
 
     def run(self) -> tuple[Artifact | CompiledProgram, Session]:
         """Compile the model: its artifact, or those of a program of several parts."""
@@ -60,6 +66,35 @@ class Compiler:
         check_given(session)
         return program, session
 
+    def list_kernels(self) -> list[tuple[KernelText, list[str]]]:
+        """Compile the model to the code of its kernels in the requested form; return each with its nodes."""
+        listed: list[tuple[KernelText, list[str]]] = []
+        code = code_target(self.target).code
+        assert code is not None  # `code_form` checks it
+
+        def list_module(module: ir.Module) -> None:
+            nodes = kernel_nodes(module)
+            self.kernel_names |= nodes.keys()
+            self.request.progress("emit")
+            listed.extend((text, nodes.get(text.function, [])) for text in code(module, self.options))
+
+        def compile_part(part: ir.Module, number: int) -> Artifact:
+            self._run_passes(part, None)
+            list_module(clone_module(part))
+            return self._emit(part)
+
+        self._import()
+        module, session = self.model.module, self.model.session
+        if needs_program(module):
+            from mirlo.driver.programs.build import build_program
+
+            build_program(module, session, self.target.name, compile_part)
+            return listed
+        self._run_passes(module, None)
+        with module.context, ir.Location.unknown():
+            list_module(module)
+        return listed
+
     def _import(self) -> None:
         """Open the model, and set the options of its session."""
         request = self.request
@@ -78,6 +113,12 @@ class Compiler:
 
     def _compile(self, module: ir.Module, folder: Path | None) -> Artifact:
         """Run the passes and the emitter on a module."""
+        self._run_passes(module, folder)
+        if folder is not None:
+            save_code(module, self.target, self.options, folder)
+        return self._emit(module)
+
+    def _run_passes(self, module: ir.Module, folder: Path | None) -> None:
         session, target = self.model.session, self.target
         require_sizes(module, target.name)
         if target.prepare is not None and _operator_count(module) >= MIN_OPERATORS_FOR_WORKERS:
@@ -87,6 +128,10 @@ class Compiler:
             inline_calls(module.operation)
             # Whoever saves stages looks for the pass that did it.
             pipeline.run(module, session, self._instruments(folder), trusting=folder is None)
+
+    def _emit(self, module: ir.Module) -> Artifact:
+        session, target = self.model.session, self.target
+        with module.context, ir.Location.unknown():
             self.request.progress("emit")
             externals = detach_artifacts(module)
             assert target.emit is not None  # `_host_of` checks it

@@ -63,6 +63,8 @@ class CompileRequest:
     placement: str | Mapping[str, Sequence[int]] = "priority"
     form: str = ""
     """The form of code that the emitter makes, for other tools; empty for what its loader takes."""
+    kernel: str = ""
+    """The kernel whose code is wanted, with a form of code; empty for all."""
     trust_file: bool = False
     """Whether a file of IR may name passes that reach outside of the module."""
     progress: Progress = field(default=ignore_progress, repr=False)
@@ -83,7 +85,14 @@ class CompileRequest:
     def options(self, target: str, target_options: str = "") -> CompileOptions:
         """Return the options for the pipeline and the emitter of a target."""
         return CompileOptions(
-            target, self.threads, self.opt_level, target_options, self.jobs, self.cache, form=self.form
+            target,
+            self.threads,
+            self.opt_level,
+            target_options,
+            self.jobs,
+            self.cache,
+            form=self.form,
+            kernel=self.kernel,
         )
 
     @property

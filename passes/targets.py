@@ -6,18 +6,19 @@ import difflib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.core.installed import offered
 from mirlo.passes.figures import Figures
-from mirlo.passes.rules import DEFAULT, Rule
+from mirlo.passes.rules import DEFAULT, Rule, nearest
 from mirlo.runtime.errors import MirloError
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
+    from mirlo.passes.code_forms import CodeForm, KernelText
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.cache import Cache
 
@@ -49,6 +50,8 @@ class CompileOptions:
     """A callback for the names of the weights, run while workers compile; emitters need not call it."""
     form: str = ""
     """The form of code, of the target's `forms`; empty for what its loader takes."""
+    kernel: str = ""
+    """The kernel whose code is wanted, with `form`; empty for all. `Target.code` may make that of others too."""
 
     def __post_init__(self) -> None:
         if self.jobs is not None and self.jobs < 1:
@@ -98,8 +101,12 @@ class Target:
     """Other words that users may look for it by ("cuda" for `nvvm`); errors about unknown targets mention it."""
     chooses_at_load: bool = False
     """Whether options may list alternatives, `cpu=haswell|znver4`, of which loading takes the last that fits."""
-    forms: tuple[str, ...] = ()
-    """Forms of code that its emitter makes for other tools, besides the one that its loader takes."""
+    forms: tuple[CodeForm, ...] = ()
+    """Forms of code in which its kernels can be read, from the compiler's end to the machine's."""
+    code: Callable[[Any, CompileOptions], Sequence[KernelText]] | None = None
+    """Compiles a module as `emit` does, to the code of each kernel in `options.form`."""
+    makes_libraries: bool = False
+    """Whether `emit` makes LLVM IR with the option `form="llvm-ir"`, which libraries are linked of."""
     figures: Figures | Callable[[str], Figures] | None = None
     """The speed of its code, for placement by estimated cost, or a function of the options in braces that returns
     it. A code generator declares its own."""
@@ -221,6 +228,24 @@ def check_rule_targets(rules: Iterable[Rule]) -> None:
     for rule in rules:
         if rule.target != DEFAULT and not is_target(rule.target):
             raise TargetError(f"rule '{rule}' at {rule.place}: {unknown_target(rule.target)}")
+
+
+def code_target(target: Target) -> Target:
+    """Return the target that makes code for people to read: this one, or the parent with whose `emit` it emits."""
+    while not target.forms and target.parent is not None and find_target(target.parent).emit is target.emit:
+        target = find_target(target.parent)
+    return target
+
+
+def code_form(target: Target, name: str) -> CodeForm:
+    """Return the form of code of a target with this name."""
+    known = {form.name: form for form in code_target(target).forms}
+    if name not in known:
+        listed = ", ".join(known) or "none"
+        raise TargetError(
+            f"target '{target.name}' makes no code of the form '{name}'{nearest(name, known)}; its forms: {listed}"
+        )
+    return known[name]
 
 
 def takes_dynamic_dims(name: str) -> bool:

@@ -23,6 +23,7 @@ from mirlo.runtime.dtypes import MAX_RANK, numpy_dtype
 from mirlo.runtime.errors import ArtifactError, InputError, OutOfMemoryError
 from mirlo.runtime.external import LoadedExternals, load_externals
 from mirlo.runtime.inputs import bind, check_output, convert, is_same_memory, outputs_given, random_input
+from mirlo.runtime.kernel_code import KernelCodeOwner
 from mirlo.runtime.loaders import load_code
 from mirlo.runtime.on_device import DeviceCall, run_on_device
 from mirlo.runtime.params import ParameterStore
@@ -53,7 +54,7 @@ class MemoryUse:
         return f"{weights}, arena {self.arena_bytes / 2**20:.1f} MiB per call"
 
 
-class Executable:
+class Executable(KernelCodeOwner):
     """A compiled model.
 
     Call it with one array per input, by position or by name. Arrays are numpy's, or any object with DLPack's

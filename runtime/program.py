@@ -23,6 +23,7 @@ from mirlo.runtime.errors import InputError, PackedFunctionError
 from mirlo.runtime.executable import Executable, MemoryUse
 from mirlo.runtime.host import resolve_host
 from mirlo.runtime.inputs import random_input, require_names
+from mirlo.runtime.kernel_code import KernelCodeOwner
 from mirlo.runtime.kinds import MAP, Kind, parse_kind
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile
@@ -30,7 +31,7 @@ from mirlo.runtime.program_file import write_program
 from mirlo.runtime.values import converter_of, type_error
 
 
-class Program:
+class Program(KernelCodeOwner):
     """A compiled program, which is called like an `Executable`.
 
     Tensors of strings are passed as arrays or lists of `str`, sequences as lists, optional values as the value or

@@ -11,10 +11,11 @@ from mirlo.runtime import artifact as artifacts
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.errors import NotForThisMachine
 from mirlo.runtime.executable import MemoryUse
+from mirlo.runtime.kernel_code import KernelCodeOwner
 from mirlo.runtime.params import ParameterStore
 
 
-class UnloadedModel:
+class UnloadedModel(KernelCodeOwner):
     """A model that was compiled for another machine: it can be inspected and saved, but not called here."""
 
     def __init__(self, artifact: Artifact, store: ParameterStore, reason: str) -> None:

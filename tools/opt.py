@@ -16,6 +16,7 @@ from mirlo.driver.bytecode import parse_bytes
 from mirlo.driver.diagnostics import Diagnostics
 from mirlo.driver.garbage import FewerCollections
 from mirlo.driver.modules import load_params, read_module, script_text, write_script
+from mirlo.driver.save_code import write_bytes
 from mirlo.driver.source import Chunk, SourceFile, read_source
 from mirlo.passes.files import FileError, list_params, write_ir
 from mirlo.passes.instrumentation import Instrument, PrintIR, SaveIR
@@ -233,6 +234,8 @@ class OptRun:
                 self._write_bytecode()
             elif self.arguments.emit_script:
                 self._write_script()
+            elif self.arguments.emit_code is not None:
+                self._write_code(self.arguments.emit_code)
             else:
                 self._write_text()
 
@@ -246,6 +249,22 @@ class OptRun:
         self._list_params()
         sys.stdout.write(script_text(module))
         sys.stdout.flush()
+
+    def _write_code(self, wanted: str) -> None:
+        from mirlo.driver.code import listings_of_module
+
+        if len(self.outputs) != 1 or self.arguments.split_input_file:
+            raise UsageError("--emit-code writes the code of one module; it does not go with --split-input-file")
+        module, _ = self.outputs[0]
+        target, _, form = wanted.rpartition(":")
+        content = b"\n".join(
+            listing.content for listing in listings_of_module(module, target, form, self.arguments.kernel)
+        )
+        if self.arguments.output != "-":
+            write_bytes(self.arguments.output, content)
+            return
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
 
     def _write_text(self) -> None:
         printing: dict[str, Any] = {

@@ -33,6 +33,8 @@ class OptArguments:
     verify_each: bool = True
     emit_bytecode: bool = False
     emit_script: bool = False
+    emit_code: str | None = None
+    kernel: str | None = None
     print_debuginfo: bool = False
     print_op_generic: bool = False
     print_local_scope: bool = False
@@ -69,6 +71,7 @@ class FlagKind(NamedTuple):
 
 
 FILE, TEXT, TARGET, NUMBER = FlagKind("FILE"), FlagKind("TEXT"), FlagKind("TARGET"), FlagKind("N")
+FORM, NAME = FlagKind("TARGET:FORM"), FlagKind("NAME")
 FOLDER, PASSES, FILES = FlagKind("DIR"), FlagKind("PASS,...", is_list=True), FlagKind("FILE,...", is_list=True)
 
 FLAGS: dict[str, list[Flag]] = {
@@ -78,6 +81,8 @@ FLAGS: dict[str, list[Flag]] = {
         Flag("--allow-unregistered-dialect", "allow_unregistered_dialect", True, "accept operations nobody defines"),
         Flag("--emit-bytecode", "emit_bytecode", True, "write MLIR bytecode instead of text"),
         Flag("--emit-script", "emit_script", True, "write the module as script, in Python syntax (.py)"),
+        Flag("--emit-code", "emit_code", FORM, "write the code of the kernels of a planned module: llvm:asm, nvvm:ptx"),
+        Flag("--kernel", "kernel", NAME, "with --emit-code: of this kernel only"),
         Flag("--mlir-print-debuginfo", "print_debuginfo", True, "print locations"),
         Flag("--mlir-print-op-generic", "print_op_generic", True, "print operations in the generic form"),
         Flag("--mlir-print-local-scope", "print_local_scope", True, "print attributes and types in place, no aliases"),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
+from mirlo.passes.lower.calls import find
+
 
 @dataclass(frozen=True)
 class KernelCode:
@@ -20,6 +23,18 @@ class KernelCode:
     """Bytes of dynamic shared memory that launches must request."""
     binary: bytes = b""
     """The code assembled for one chip, if it was."""
+
+
+def kernel_launchers(module: ir.Module) -> dict[str, str]:
+    """Return the function that launches the kernel of each `gpu.module`."""
+    found = {}
+    for function in module.body.operations:
+        if function.operation.name != "func.func":
+            continue
+        name = ir.StringAttr(function.operation.attributes["sym_name"]).value
+        for launch in find(function.operation, "gpu.launch_func"):
+            found[ir.SymbolRefAttr(launch.attributes["kernel"]).value[0]] = name
+    return found
 
 
 def pack(kernels: list[KernelCode], constants: list[bytes]) -> tuple[bytes, dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from mirlo.passes.code_forms import CodeForm
 from mirlo.passes.figures import Figures
 from mirlo.passes.targets import CompileOptions, Target
 
@@ -22,6 +23,23 @@ def _emit(module: ir.Module, options: CompileOptions) -> Any:
     from mirlo.targets.llvm.emit import emit
 
     return emit(module, options)
+
+
+def _to_dialect(options: CompileOptions | None = None) -> str:
+    """Return the pipeline up to the last dialect of MLIR."""
+    from mirlo.passes.options import quote
+    from mirlo.passes.pipeline import Pipeline
+
+    given = getattr(options, "target_options", "")
+    return str(
+        Pipeline(_pipeline(options)).append(f"lower-to-llvm{{options={quote(given)}}}" if given else "lower-to-llvm")
+    )
+
+
+def _code(module: ir.Module, options: CompileOptions) -> Any:
+    from mirlo.targets.llvm.emit import kernel_code
+
+    return kernel_code(module, options)
 
 
 def _fingerprint(options: str) -> str:
@@ -68,7 +86,15 @@ TARGET = Target(
     prepare=_prepare,
     takes_options=True,
     chooses_at_load=True,
-    forms=("llvm-ir",),
+    forms=(
+        CodeForm("llvm-dialect", ".mlir", "//", "MLIR's LLVM dialect"),
+        CodeForm("llvm-ir", ".ll", ";", "LLVM IR, optimized"),
+        CodeForm("asm", ".s", "#", "assembly"),
+        CodeForm("obj", ".o", help="an object file"),
+    ),
+    code=_code,
+    pipelines={"llvm-dialect": _to_dialect},
+    makes_libraries=True,
     symbolic_dims=True,
     aliases=("cpu", "native", "host", "x86", "arm", "aarch64"),
     fingerprint=_fingerprint,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.code_forms import KernelText
 from mirlo.passes.memory.names import POLL
 from mirlo.passes.memory.packed import RECORD_WORDS
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.targets import CompileOptions
 from mirlo.runtime import archive
-from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.artifact import Artifact, KernelInfo
 from mirlo.runtime.interrupts import POLLS
 from mirlo.targets.llvm.build import build
 from mirlo.targets.llvm.machine_code import OBJECT, SUFFIXES, CodeSettings
@@ -31,8 +33,54 @@ def emit(module: Any, options: CompileOptions) -> Artifact:
     Kernels in the cache are not compiled again; up to `jobs` processes (None: as many as useful) compile the others.
     `meanwhile` is called with the names of the weights when the worker processes have started.
     """
-    processor = parse_options(options.target_options).processor
-    settings = CodeSettings(processor, options.opt_level, options.form or OBJECT)
+    settings = code_settings(options)
+    prepared = prepare_module(module)
+    signature, facts = prepared.signature, prepared.facts
+    units = split(module, prepared.entry, settings)
+    weights = [spec.name for spec in signature["params"]]
+    settle = None if options.meanwhile is None else partial(options.meanwhile, weights)
+    objects = build(units, settings, options.cache, options.jobs, settle)
+    code = archive.pack(
+        [(f"{unit.name}{SUFFIXES[settings.form]}", content) for unit, content in zip(units, objects, strict=True)]
+    )
+    return Artifact(
+        target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],
+        params=signature["params"], arena_bytes=signature["arena"], kernels=prepared.kernels,
+        threads=threads_of(options),
+        metadata={**loadable_on(settings.processor), **facts, **({POLLS: True} if prepared.polls else {})},
+    )  # fmt: skip
+
+
+def kernel_code(module: ir.Module, options: CompileOptions) -> list[KernelText]:
+    """Return the code of each kernel of a planned module, and of the function that calls them, in `options.form`.
+
+    The module is consumed.
+    """
+    settings = code_settings(options)
+    units = split(module, prepare_module(module).entry, settings, apart=True)
+    wanted = [unit for unit in units if options.kernel in ("", unit.name)]
+    made = build(wanted, settings, options.cache, options.jobs)
+    return [KernelText(unit.symbol, unit.name, code) for unit, code in zip(wanted, made, strict=True)]
+
+
+def code_settings(options: CompileOptions) -> CodeSettings:
+    """Return what options request of code."""
+    return CodeSettings(parse_options(options.target_options).processor, options.opt_level, options.form or OBJECT)
+
+
+@dataclass(frozen=True)
+class PreparedModule:
+    """What a planned module says about itself, before it is divided into units."""
+
+    signature: dict[str, Any]
+    kernels: tuple[KernelInfo, ...]
+    facts: dict[str, Any]
+    polls: bool
+    entry: EntryInterface
+
+
+def prepare_module(module: Any) -> PreparedModule:
+    """Add what a planned module needs to be called, drop what does not affect code, and return its interface."""
     main = find_main(module)
     signature = signature_of(main)
     kernels = kernel_rows(main, module)
@@ -44,18 +92,7 @@ def emit(module: Any, options: CompileOptions) -> Artifact:
     inputs, outputs, params = (len(signature[name]) for name in ("inputs", "outputs", "params"))
     words = RECORD_WORDS + len(facts["symbols"]) + len(facts["sizes"]) if "sizes" in facts else None
     entry = EntryInterface(inputs + outputs, params, functions, bool(kernels), words)
-    units = split(module, entry, settings)
-    weights = [spec.name for spec in signature["params"]]
-    settle = None if options.meanwhile is None else partial(options.meanwhile, weights)
-    objects = build(units, settings, options.cache, options.jobs, settle)
-    code = archive.pack(
-        [(f"{unit.name}{SUFFIXES[settings.form]}", content) for unit, content in zip(units, objects, strict=True)]
-    )
-    return Artifact(
-        target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],
-        params=signature["params"], arena_bytes=signature["arena"], kernels=tuple(kernels), threads=threads_of(options),
-        metadata={**loadable_on(processor), **facts, **({POLLS: True} if polls else {})},
-    )  # fmt: skip
+    return PreparedModule(signature, tuple(kernels), facts, polls, entry)
 
 
 def loadable_on(processor: Processor) -> dict[str, list[str] | str]:

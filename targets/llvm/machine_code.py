@@ -16,9 +16,9 @@ from mirlo.passes.registry import PassError
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm_text import readable_by_older
 
-OBJECT, ASSEMBLY, LLVM_IR = FORMS = ("obj", "asm", "llvm-ir")
+OBJECT, ASSEMBLY, LLVM_IR, DIALECT = FORMS = ("obj", "asm", "llvm-ir", "llvm-dialect")
 """The forms of code."""
-SUFFIXES = {OBJECT: ".o", ASSEMBLY: ".s", LLVM_IR: ".ll"}
+SUFFIXES = {OBJECT: ".o", ASSEMBLY: ".s", LLVM_IR: ".ll", DIALECT: ".mlir"}
 """The ends of files' names."""
 
 
@@ -33,6 +33,8 @@ class CodeSettings:
 
 def generate(module: ir.Module, settings: CodeSettings) -> bytes:
     """Compile a module of the LLVM dialect to a form of code; `LLVM_IR` is optimized."""
+    if settings.form == DIALECT:
+        return f"{module}\n".encode()
     try:
         return emit(optimized(to_llvm_ir(module), settings), settings)
     except RuntimeError as error:

@@ -65,10 +65,16 @@ def compile_text(text: str, settings: CodeSettings, entry: EntryInterface | None
 
 def compile_module(module: ir.Module, settings: CodeSettings, entry: EntryInterface | None = None) -> bytes:
     """Compile a module, which is consumed; `entry` is given for the module with `main`."""
+    lower_module(module, settings.processor, entry)
+    return generate(module, settings)
+
+
+def lower_module(module: ir.Module, processor: Processor, entry: EntryInterface | None = None) -> None:
+    """Lower a module to the LLVM dialect as code generation takes it, with the entry function."""
     forks = find_forks(module)
     calls = packed.find_calls(module, entry.packed) if entry is not None else []
     exported = _public(module)
-    _lower(module, settings.processor)
+    _lower(module, processor)
     define_forks(module, forks, argument_types(module, forks))
     _internalize(module, exported)
     if entry is not None:
@@ -79,7 +85,6 @@ def compile_module(module: ir.Module, settings: CodeSettings, entry: EntryInterf
         _add_entry(module, entry)
         exported = {ENTRY: None}
         _internalize(module, exported)
-    return generate(module, settings)
 
 
 def _lower(module: ir.Module, processor: Processor) -> None:

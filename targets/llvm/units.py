@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from mirlo.dialects.bindings import PACKAGE, ir
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
@@ -58,8 +59,11 @@ class Unit:
     """The operations in the text of a kernel."""
 
 
-def split(module: ir.Module, entry: EntryInterface, settings: CodeSettings) -> list[Unit]:
-    """Return the units of a module: the one with `main` first, then each kernel once."""
+def split(module: Any, entry: EntryInterface, settings: CodeSettings, apart: bool | None = None) -> list[Unit]:
+    """Return the units of a module: the one with `main` first, then each kernel once.
+
+    Small kernels share a unit; with `apart` none do, with `apart=False` all kernels are in one.
+    """
     operations = {_symbol(op): op.operation for op in module.body.operations}
     for operation in operations.values():
         _drop_facts(operation)
@@ -73,11 +77,13 @@ def split(module: ir.Module, entry: EntryInterface, settings: CodeSettings) -> l
     units: dict[str, Unit] = {}
     symbols: dict[str, str] = {}
     for name in kernels:
-        unit = _kernel_unit(name, operations, texts, uses, made_by, readable=settings.form != OBJECT)
+        unit = _kernel_unit(
+            name, operations, texts, uses, made_by, readable=apart is not None or settings.form != OBJECT
+        )
         symbols[name] = unit.symbol
         units.setdefault(unit.key, unit)
     rest = _closure(roots, uses, stop=set(kernels))
-    is_small = sum(len(texts[name]) for name in kernels) < SMALL
+    is_small = not apart if apart is not None else sum(len(texts[name]) for name in kernels) < SMALL
     if is_small:
         # Starting and ending LLVM takes as long as a small kernel: a small model is one unit.
         parts = [texts[name] for name in rest if name not in symbols]
@@ -89,6 +95,8 @@ def split(module: ir.Module, entry: EntryInterface, settings: CodeSettings) -> l
     text = "\n".join(dict.fromkeys([*(_renamed(part, symbols) for part in parts), *made]))
     key = _digest(f"{made_by} {entry}", text)
     main = Unit(MAIN, MAIN, key, text, entry)
+    if apart:
+        return [main, *units.values()]
     return [main] if is_small else [main, *_bundled(list(units.values()), made_by)]
 
 

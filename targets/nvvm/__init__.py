@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mirlo.passes.code_forms import CodeForm
 from mirlo.passes.figures import Figures
 from mirlo.passes.targets import CompileOptions, Target
 
@@ -30,6 +31,25 @@ def _emit(module: ir.Module, options: CompileOptions) -> Any:
     chosen = parse_options(getattr(options, "target_options", ""))
     cubin, libdevice = chosen.cubin, chosen.libdevice
     return emit(module, chosen.chip, options.opt_level, cubin=cubin, libdevice=libdevice, cache=options.cache)
+
+
+def _to_dialect(options: Any = None) -> str:
+    """Return the pipeline up to the last dialect of MLIR."""
+    from mirlo.passes.options import quote
+    from mirlo.passes.pipeline import Pipeline
+
+    given = getattr(options, "target_options", "")
+    return str(
+        Pipeline(_pipeline(options)).append(f"lower-to-nvvm{{options={quote(given)}}}" if given else "lower-to-nvvm")
+    )
+
+
+def _code(module: ir.Module, options: CompileOptions) -> Any:
+    from mirlo.targets.nvvm.emit import kernel_code
+    from mirlo.targets.nvvm.options import parse_options
+
+    chosen = parse_options(options.target_options)
+    return kernel_code(module, chosen.chip, options.form, options.opt_level, chosen.libdevice, options.kernel)
 
 
 def _fingerprint(options: str) -> str:
@@ -66,6 +86,13 @@ TARGET = Target(
     ),
     pipeline=_pipeline,
     emit=_emit,
+    forms=(
+        CodeForm("nvvm-dialect", ".mlir", "//", "MLIR's LLVM and NVVM dialects"),
+        CodeForm("llvm-ir", ".ll", ";", "LLVM IR, optimized"),
+        CodeForm("ptx", ".ptx", "//", "PTX"),
+    ),
+    code=_code,
+    pipelines={"nvvm-dialect": _to_dialect},
     symbolic_dims=True,
     aliases=("cuda", "nvidia", "ptx", "nvptx"),
     figures=_figures,

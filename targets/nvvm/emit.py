@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
+from pathlib import Path
 from typing import Any
 
+from mirlo.dialects.bindings import ir
+from mirlo.passes.code_forms import KernelText
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.cache import Cache
 from mirlo.targets.gpu.frames import launches_in
-from mirlo.targets.gpu.kernels import pack
+from mirlo.targets.gpu.kernels import kernel_launchers, pack
 from mirlo.targets.gpu.reader import read_program
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.cubin import to_cubin
 from mirlo.targets.nvvm.libdevice import find_libdevice
-from mirlo.targets.nvvm.ptx import to_ptx
+from mirlo.targets.nvvm.ptx import assemble, lower_to_nvvm, optimized, to_ptx, translate
 from mirlo.targets.planned import find_main, kernel_rows, run_time_facts, signature_of
+
+PTX, DIALECT = "ptx", "nvvm-dialect"
+"""Forms of code, beside LLVM IR."""
 
 
 def emit(
@@ -40,6 +46,40 @@ def emit(
         outputs=signature["outputs"], params=signature["params"], arena_bytes=0, kernels=tuple(rows),
         metadata={"program": program.as_json(), **facts, "chip": chip.name, **table},
     )  # fmt: skip
+
+
+def kernel_code(
+    module: ir.Module, chip: Chip, form: str, opt_level: int = 3, libdevice: str = "", only: str = ""
+) -> list[KernelText]:
+    """Return the code of each kernel of a planned module in a form, or of one function's. The module is consumed."""
+    launchers = kernel_launchers(module)
+    blocks = blocks_of(read_program(module, find_main(module)).as_json()["steps"])
+    found = find_libdevice(libdevice) if libdevice else None
+    lowered = lower_to_nvvm(module, chip, blocks)
+    if lowered is None:
+        return []
+    kernels = lowered.functions()
+    for kernel in kernels.values():
+        kernel.detach_from_parent()
+    body = lowered.whole.regions[0].blocks[0]
+    texts = []
+    for name, kernel in kernels.items():
+        if only not in ("", name, launchers.get(name)):
+            continue
+        body.append(kernel)
+        if form == DIALECT:
+            code = f"{lowered.whole}\n"
+        else:
+            code = translate(lowered.whole, lambda text: _form_of(text, form, chip, opt_level, found))
+        kernel.detach_from_parent()
+        texts.append(KernelText(name, launchers.get(name, name), code.encode()))
+    return texts
+
+
+def _form_of(text: str, form: str, chip: Chip, opt_level: int, libdevice: Path | None) -> str:
+    return (
+        assemble(text, chip, opt_level, libdevice) if form == PTX else str(optimized(text, chip, opt_level, libdevice))
+    )
 
 
 def blocks_of(steps: Sequence[dict[str, Any]]) -> dict[str, int]:

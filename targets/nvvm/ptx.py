@@ -7,7 +7,8 @@ everything is checked first.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,22 @@ _WIDE = (
 """Operations whose conversions support 64-bit indices only."""
 
 
+@dataclass(frozen=True)
+class LoweredKernels:
+    """The kernels of a module in the LLVM dialect, in one `gpu.module`."""
+
+    whole: ir.Operation
+    names: dict[str, str]
+    """Their functions, by the names that launches use."""
+    shared: dict[str, int]
+    """Bytes of dynamic shared memory, by function."""
+
+    def functions(self) -> dict[str, ir.Operation]:
+        """Return the operations of the kernels by their symbols."""
+        found = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in find(self.whole, "llvm.func")}
+        return {name: op for name, op in found.items() if name in self.names.values()}
+
+
 def to_ptx(
     module: ir.Module,
     chip: Chip,
@@ -60,9 +77,25 @@ def to_ptx(
 
     `libdevice` is the file of a library that kernels may call, `blocks` the grids that kernels are launched with.
     """
+    lowered = lower_to_nvvm(module, chip, blocks)
+    if lowered is None:
+        return []
+    code = translate(lowered.whole, lambda text: assemble(text, chip, opt_level, libdevice)).encode()
+    return [KernelCode(name, entry, code, shared=lowered.shared.get(entry, 0)) for name, entry in lowered.names.items()]
+
+
+def translate(whole: ir.Operation, make: Callable[[str], str]) -> str:
+    """Return what `make` makes of the LLVM IR of kernels; code that may end the process is tried in another first."""
+    return make_guarded(
+        whole, suspects_in(whole), lambda: make(readable_by_older(llvm.translate_module_to_llvmir(whole)))
+    )
+
+
+def lower_to_nvvm(module: Any, chip: Chip, blocks: Mapping[str, int] | None = None) -> LoweredKernels | None:
+    """Lower the kernels of a module to the LLVM dialect; None if there are none. The module is consumed."""
     kernels = _gather(module)
     if not kernels:
-        return []
+        return None
     (whole,) = (op.operation for op in module.body.operations)
     asked = allocate_shared(whole)
     maps = pass_tensor_maps(whole)
@@ -79,16 +112,10 @@ def to_ptx(
     check_translated(whole)
     leave_to_launch(whole)
     together = {kernels[name]: -(-count // chip.units) for name, count in (blocks or {}).items() if name in kernels}
-    for function in find(whole, "llvm.func"):
-        name = ir.StringAttr(function.attributes["sym_name"]).value
-        if name in kernels.values():
-            describe(function, maps.get(name, ()), together.get(name))
-    code = make_guarded(
-        whole,
-        suspects_in(whole),
-        lambda: assemble(readable_by_older(llvm.translate_module_to_llvmir(whole)), chip, opt_level, libdevice),
-    ).encode()
-    return [KernelCode(name, entry, code, shared=asked.get(entry, 0)) for name, entry in kernels.items()]
+    lowered = LoweredKernels(whole, kernels, asked)
+    for name, function in lowered.functions().items():
+        describe(function, maps.get(name, ()), together.get(name))
+    return lowered
 
 
 _BY_INTRINSIC = {
@@ -186,14 +213,25 @@ def check_selected(text: str, linked: Collection[str] = ()) -> None:
 
 def assemble(text: str, chip: Chip, opt_level: int = 3, libdevice: Path | None = None) -> str:
     """Compile LLVM IR to PTX."""
+    return _machine(chip, opt_level).emit_assembly(optimized(text, chip, opt_level, libdevice))
+
+
+def _machine(chip: Chip, opt_level: int) -> Any:
+    return (
+        _llvmlite()
+        .Target.from_triple(TRIPLE)
+        .create_target_machine(cpu=chip.name, features=f"+ptx{chip.ptx}", opt=opt_level)
+    )
+
+
+def optimized(text: str, chip: Chip, opt_level: int = 3, libdevice: Path | None = None) -> Any:
+    """Parse LLVM IR and optimize it; return llvmlite's module."""
     binding = _llvmlite()
     if libdevice is None:
         check_selected(text)
     module = binding.parse_assembly(text)
     module.triple = TRIPLE
-    machine = binding.Target.from_triple(TRIPLE).create_target_machine(
-        cpu=chip.name, features=f"+ptx{chip.ptx}", opt=opt_level
-    )
+    machine = _machine(chip, opt_level)
     module.data_layout = str(machine.target_data)
     if libdevice is not None:
         check_selected(text, link(binding, module, libdevice))
@@ -201,7 +239,7 @@ def assemble(text: str, chip: Chip, opt_level: int = 3, libdevice: Path | None =
     builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=opt_level))
     builder.getModulePassManager().run(module, builder)
     check_selected(str(module))
-    return machine.emit_assembly(module)
+    return module
 
 
 @cache

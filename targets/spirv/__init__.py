@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.passes.code_forms import CodeForm
 from mirlo.passes.targets import Target
 
 
@@ -19,6 +20,19 @@ def _emit(module: Any, options: Any) -> Any:
     return emit(module)
 
 
+def _to_dialect(options: Any = None) -> str:
+    """Return the pipeline up to the last dialect of MLIR."""
+    from mirlo.passes.pipeline import Pipeline
+
+    return str(Pipeline(_pipeline(options)).append("lower-to-spirv"))
+
+
+def _code(module: Any, options: Any) -> Any:
+    from mirlo.targets.spirv.emit import kernel_code
+
+    return kernel_code(module, options)
+
+
 TARGET = Target(
     name="spirv",
     help="GPUs with Vulkan, and its software devices, through SPIR-V",
@@ -26,6 +40,12 @@ TARGET = Target(
     rule_modules=("mirlo.targets.spirv.intrinsics",),
     pipeline=_pipeline,
     emit=_emit,
+    forms=(
+        CodeForm("spirv-dialect", ".mlir", "//", "MLIR's SPIR-V dialect"),
+        CodeForm("spirv", ".spv", help="a SPIR-V binary"),
+    ),
+    code=_code,
+    pipelines={"spirv-dialect": _to_dialect},
     symbolic_dims=True,
     aliases=("vulkan", "vk", "opencl", "webgpu"),
     fingerprint=lambda options: "vulkan",

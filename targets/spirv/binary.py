@@ -33,13 +33,29 @@ _TO_SPIRV = (
 
 def to_binaries(module: Any) -> list[KernelCode]:
     """Return a binary for each kernel of a module. Host functions are dropped, and the module is consumed."""
+    features = {name: _capabilities(shader) for name, shader in lower_to_spirv(module).items()}
+    if not features:
+        return []
+    _nest(module)
+    _run(module, "gpu-module-to-binary")
+    found = []
+    for binary in _modules(module, "gpu.binary"):
+        name = ir.StringAttr(binary.attributes["sym_name"]).value
+        entry, capabilities_used = features[name]
+        data = gpu.ObjectAttr(ir.ArrayAttr(binary.attributes["objects"])[0]).object
+        found.append(KernelCode(f"{name}::{entry}", entry, data, capabilities_used))
+    return found
+
+
+def lower_to_spirv(module: Any) -> dict[str, Any]:
+    """Lower the kernels of a module to the SPIR-V dialect; return the shaders by the names of their modules."""
     _remove_unused_functions(module)
     convert_arguments(module)
     expand_fma(module)
     expand_rounding(module)
     kernels = _modules(module, "gpu.module")
     if not kernels:
-        return []
+        return {}
     convert_by_f32(module)
     _run(module, f"gpu.module({EMULATE})")
     store_as_bits(module)
@@ -57,19 +73,8 @@ def to_binaries(module: Any) -> list[KernelCode]:
     _run(module, ",".join([attach, *_TO_SPIRV]))
     _forbid_contraction(module)
     _empty_continues(module)
-    features = {}
-    for shader in _modules(module, "spirv.module"):
-        name = ir.StringAttr(shader.attributes["sym_name"]).value.removeprefix("__spv__")
-        features[name] = _capabilities(shader)
-    _nest(module)
-    _run(module, "gpu-module-to-binary")
-    found = []
-    for binary in _modules(module, "gpu.binary"):
-        name = ir.StringAttr(binary.attributes["sym_name"]).value
-        entry, capabilities_used = features[name]
-        data = gpu.ObjectAttr(ir.ArrayAttr(binary.attributes["objects"])[0]).object
-        found.append(KernelCode(f"{name}::{entry}", entry, data, capabilities_used))
-    return found
+    shaders = _modules(module, "spirv.module")
+    return {ir.StringAttr(op.attributes["sym_name"]).value.removeprefix("__spv__"): op for op in shaders}
 
 
 def _modules(module: Any, kind: str) -> list[Any]:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
+from mirlo.passes.code_forms import KernelText
+from mirlo.passes.targets import CompileOptions
 from mirlo.runtime.artifact import Artifact
-from mirlo.targets.gpu.kernels import pack
+from mirlo.targets.gpu.kernels import kernel_launchers, pack
 from mirlo.targets.gpu.reader import read_program
 from mirlo.targets.planned import find_main, kernel_rows, run_time_facts, signature_of
-from mirlo.targets.spirv.binary import to_binaries
+from mirlo.targets.spirv.binary import lower_to_spirv, to_binaries
 from mirlo.targets.spirv.large import pass_parts, split_large
+
+BINARY = "spirv"
+"""The form of code that drivers take."""
 
 
 def emit(module: Any) -> Artifact:
@@ -25,3 +31,14 @@ def emit(module: Any) -> Artifact:
         outputs=signature["outputs"], params=signature["params"], arena_bytes=0, kernels=tuple(rows),
         metadata={"program": program.as_json(), **facts, **table},
     )  # fmt: skip
+
+
+def kernel_code(module: ir.Module, options: CompileOptions) -> list[KernelText]:
+    """Return the code of each kernel of a planned module in `options.form`. The module is consumed."""
+    launchers = kernel_launchers(module)
+    split_large(module)
+    if options.form == BINARY:
+        found = {code.name.partition("::")[0]: code.code for code in to_binaries(module)}
+    else:
+        found = {name: f"{shader}\n".encode() for name, shader in lower_to_spirv(module).items()}
+    return [KernelText(name, launchers.get(name, name), code) for name, code in found.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
 from mirlo.tools.cli.generate_arguments import add_generate
@@ -164,19 +165,43 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+class EmitChoices:
+    """What `--emit` takes: also the forms of code of targets, which plug-ins may add after the command line is read."""
+
+    BASE = ("executable", "source", "library", "object")
+
+    def __contains__(self, name: object) -> bool:
+        return True  # the target decides
+
+    def __iter__(self) -> Iterator[str]:
+        from mirlo.passes.targets import TargetError, declared_target, target_names
+
+        found = dict.fromkeys(self.BASE)
+        for name in target_names():
+            try:
+                found |= dict.fromkeys(form.name for form in declared_target(name).forms)
+            except TargetError:
+                continue  # a broken target is an error where it is used
+        return iter(found)
+
+
 def _add_compile(commands: Any) -> None:
     parser = _add(commands, "compile", "compile a model to a .mirlo file")
     add_model(parser, "MODEL", "an ONNX model, IR of any stage (.mlir), or a script (.py)")
     parser.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: MODEL.mirlo, here)")
     parser.add_argument(
         "--emit",
-        choices=("executable", "source", "library", "object", "llvm-ir", "asm", "obj"),
+        metavar="FORM",
+        choices=EmitChoices(),
         default="executable",
         help="'library' and 'object' write a shared library, or object files, with headers for C, C++ and Rust, to the "
-        "folder -o names; 'llvm-ir', 'asm' and 'obj' the code alone, to a file; 'source' what code generators make "
-        "that people can take along, C or ONNX, to a folder",
+        "folder -o names; a form of the target's code one file for each kernel, to a folder: llvm-dialect, llvm-ir, "
+        "asm or obj of llvm, nvvm-dialect, llvm-ir or ptx of nvvm, spirv-dialect or spirv of spirv; 'source' what "
+        "code generators make that people can take along, C or ONNX, to a folder",
     )
-    parser.add_argument("--kernel", metavar="NAME", help="with llvm-ir, asm or obj: the code of this kernel only")
+    parser.add_argument(
+        "--kernel", metavar="NAME", help="with a form of code: that of this kernel only, to the file -o"
+    )
     _add_library(parser, "of a library (default: that of the file)")
     _add_compilation(parser)
     parser.add_argument("--timing", action="store_true", help="print how long each step took")
@@ -242,6 +267,7 @@ def _add_explain(commands: Any) -> None:
     )
     add_target(parser)
     parser.add_argument("--node", metavar="NAME", help="tell about this node of the model only")
+    parser.add_argument("--kernel", metavar="NAME", help="print the way of this kernel, from its nodes to assembly")
     parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run would use (default: 1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_shapes(parser)

@@ -24,8 +24,8 @@ def execute(arguments: Arguments) -> None:
 def _explain_rules(arguments: Arguments) -> None:
     from mirlo.tools.explain.rules import chain_json, chain_lines, rule_chains
 
-    if arguments.node or arguments.shape or arguments.dim:
-        raise CommandError("--node, --shape and --dim are for models")
+    if arguments.node or arguments.kernel or arguments.shape or arguments.dim:
+        raise CommandError("--node, --kernel, --shape and --dim are for models")
     from mirlo.dialects.context import load_installed_dialects
     from mirlo.passes.byoc.target_list import Targets
 
@@ -41,7 +41,7 @@ def _explain_rules(arguments: Arguments) -> None:
 def _explain_model(arguments: Arguments) -> None:
     from mirlo.tools.cli.files import is_compiled, require_file
     from mirlo.tools.explain.model import explain_model
-    from mirlo.tools.explain.report import as_json, only_node, text_lines
+    from mirlo.tools.explain.report import as_json, only_kernel, only_node, text_lines
 
     require_file(arguments.subject)
     if is_compiled(arguments.subject):
@@ -52,8 +52,10 @@ def _explain_model(arguments: Arguments) -> None:
         threads=arguments.threads or 1,
         shapes=arguments.shapes,
         strategies=arguments.strategies,
+        kernel=arguments.kernel,
     )
     shown = only_node(explanation, arguments.node) if arguments.node else explanation
+    shown = only_kernel(shown, arguments.kernel) if arguments.kernel else shown
     if arguments.json:
         print(json.dumps(as_json(shown), indent=2))
     else:

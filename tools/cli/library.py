@@ -6,21 +6,28 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from mirlo.runtime.names import file_name
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import require_file
 from mirlo.tools.cli.progress import Progress
 
+LIBRARIES = ("library", "object")
+"""What `--emit` takes that is linked into other programs."""
+
 
 def emit_library(arguments: Arguments) -> None:
     """Compile a model to a library, to object files, or to a form of code."""
-    from mirlo.driver.code import compile_code
-
     if arguments.specialize or arguments.save_ir:
         option = "--specialize" if arguments.specialize else "--save-ir"
         raise CommandError(f"'--emit {arguments.emit}' makes one build of the model: leave out {option}")
-    if arguments.kernel is not None and arguments.emit in ("library", "object"):
-        raise CommandError(f"'--kernel' is for llvm-ir, asm and obj, found '--emit {arguments.emit}'")
+    if arguments.emit not in LIBRARIES:
+        _emit_code(arguments)
+        return
+    if arguments.kernel is not None:
+        raise CommandError(f"'--kernel' is for forms of code, such as asm, found '--emit {arguments.emit}'")
+    from mirlo.driver.code import compile_code
+
     with Progress(f"compiling {os.path.basename(arguments.model)}", arguments.verbose) as progress:
         artifact, params = compile_code(
             arguments.model,
@@ -36,22 +43,50 @@ def emit_library(arguments: Arguments) -> None:
             trust_file=arguments.trust_file,
             progress=progress,
         )
+    from mirlo.targets.llvm.library.build import write_library
+
     name = arguments.name or Path(arguments.model).stem
-    if arguments.emit in ("library", "object"):
-        from mirlo.targets.llvm.library.build import write_library
+    folder = Path(arguments.output or name)
+    shared = arguments.emit == "library"
+    _report(write_library(artifact, params, folder, name, shared=shared, weights=arguments.weights))
 
-        folder = Path(arguments.output or name)
-        shared = arguments.emit == "library"
-        _report(write_library(artifact, params, folder, name, shared=shared, weights=arguments.weights))
+
+def _emit_code(arguments: Arguments) -> None:
+    """Write the code of kernels: each to a file of a folder, or one to the file that the command line names."""
+    from mirlo.driver.code import kernel_listings
+    from mirlo.driver.model_cache import open_cache
+    from mirlo.driver.request import CompileRequest
+    from mirlo.driver.save_code import write_bytes, write_code
+    from mirlo.driver.tune.database import open_database
+
+    with Progress(f"compiling {os.path.basename(arguments.model)}", arguments.verbose) as progress:
+        request = CompileRequest(
+            arguments.model,
+            arguments.target or "llvm",
+            arguments.threads or 1,
+            arguments.shapes,
+            arguments.pipeline,
+            strategies=arguments.strategies,
+            cache=open_cache(arguments.cache),
+            jobs=arguments.jobs,
+            tuning=open_database(True),
+            precision=arguments.precision,
+            activations=arguments.activations,
+            placement=arguments.cost,
+            trust_file=arguments.trust_file,
+            progress=progress,
+        )
+        listings = kernel_listings(request, arguments.emit, arguments.kernel)
+    if not listings:
+        raise CommandError(f"the model has no kernels: target '{arguments.target or 'llvm'}' computes nothing in it")
+    form = listings[0].form
+    if arguments.kernel is not None and len(listings) == 1:
+        output = Path(arguments.output or f"{file_name(arguments.kernel)}{form.suffix}")
+        write_bytes(output, listings[0].content)
+        _report([output])
         return
-    from mirlo.targets.llvm.library.objects import processor_of, whole_code
-    from mirlo.targets.llvm.machine_code import SUFFIXES, CodeSettings
-
-    output = Path(arguments.output or f"{arguments.kernel or name}{SUFFIXES[arguments.emit]}")
-    output.write_bytes(
-        whole_code(artifact, CodeSettings(processor_of(artifact), form=arguments.emit), arguments.kernel)
-    )
-    _report([output])
+    folder = Path(arguments.output or f"{Path(arguments.model).stem}-{form.name}")
+    _report(write_code(folder, form, [(listing.symbol, listing.content) for listing in listings]))
 
 
 def execute(arguments: Arguments) -> None:

@@ -16,8 +16,8 @@ from mirlo.driver.strategies import StrategyRecord
 from mirlo.driver.tune.database import open_database
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.instrumentation import Instrument
+from mirlo.passes.kernel_nodes import kernel_calls, node_labels
 from mirlo.passes.legalize.conversion import LegalizationRecord
-from mirlo.passes.locations import describe, names_of
 from mirlo.passes.lower.intrinsics import IntrinsicChoice
 from mirlo.passes.lower.parallel import ParallelRecord
 from mirlo.passes.memory.plan import MemoryRecord
@@ -25,6 +25,7 @@ from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
+from mirlo.tools.explain.kernel import FollowedKernel, KernelStage
 
 
 @dataclass
@@ -73,6 +74,8 @@ class Explanation:
     memory: list[MemoryRecord]
     measured: list[StrategyRecord]
     failure: str | None = None
+    way: list[KernelStage] = field(default_factory=list)
+    """What one kernel was on its way, if its name was given."""
 
 
 def explain_model(
@@ -84,10 +87,12 @@ def explain_model(
     legalize: Mapping[str, Any] | None = None,
     strategies: Any = None,
     tune: Any = True,
+    kernel: str | None = None,
 ) -> Explanation:
     """Compile a model up to its kernels and collect why each step came out as it did.
 
-    `tune` says which database of measured choices is used, as for `mirlo.compile`.
+    `tune` says which database of measured choices is used, as for `mirlo.compile`. With `kernel` the IR and the code
+    of this kernel are kept at each stage.
     """
     from mirlo.passes.byoc.target_list import Targets
     from mirlo.passes.targets import CompileOptions
@@ -104,15 +109,19 @@ def explain_model(
     session.options["strategies"] = bind_strategies(strategies, options, session, build)
     pipeline = Pipeline(opened.pipeline or targets.pipeline(threads))
     watch = _Watch()
+    followed = FollowedKernel(kernel) if kernel is not None else None
     failure = None
     with module.context, ir.Location.unknown():
         watch.note_nodes(module)
         try:
-            pipeline.run(module, session, [watch])
+            pipeline.run(module, session, [watch, *([followed] if followed is not None else [])])
         except PassFailed as error:
             failure = str(error)
-        calls = _calls(module)
-    return _assemble(target, watch, session.notes, calls, failure)
+        calls = list(kernel_calls(module))
+    explanation = _assemble(target, watch, session.notes, calls, failure)
+    if followed is not None:
+        explanation.way = followed.way(explanation.kernels, module, host, options)
+    return explanation
 
 
 @dataclass
@@ -125,7 +134,7 @@ class _Watch(Instrument):
     def note_nodes(self, module: Any) -> None:
         def visit(op: Any) -> Any:
             if op.name not in ("builtin.module", "func.func", "func.return", "relax.constant"):
-                self.nodes += _labels(op.location)
+                self.nodes += node_labels(op.location)
             return ir.WalkResult.ADVANCE
 
         module.operation.walk(visit)
@@ -150,29 +159,6 @@ def _intrinsics(function: Any) -> list[tuple[str, str]]:
 
     function.walk(visit)
     return list(found)
-
-
-def _labels(location: Any) -> list[str]:
-    """Return the names in a location, or its positions in files if there are none."""
-    names = names_of(location)
-    if names:
-        return names
-    parts = location.locations if isinstance(location, ir.FusedLoc) else [location]
-    return list(dict.fromkeys(describe(part) for part in parts))
-
-
-def _calls(module: Any) -> list[tuple[str, list[str]]]:
-    """Return the kernels that graph functions call, and the nodes that each call computes."""
-    found = []
-    for function in module.body.operations:
-        if function.operation.name != "func.func" or is_prim_func(function):
-            continue
-        for block in function.operation.regions[0].blocks:
-            for op in block.operations:
-                if op.operation.name in ("func.call", "relax.call_tir"):
-                    callee = ir.FlatSymbolRefAttr(op.operation.attributes["callee"]).value
-                    found.append((callee, _labels(op.operation.location)))
-    return found
 
 
 def _assemble(

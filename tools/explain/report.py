@@ -27,12 +27,22 @@ def only_node(explanation: Explanation, name: str) -> Explanation:
     return Explanation(explanation.target, nodes, kernels, [], [], explanation.failure)
 
 
+def only_kernel(explanation: Explanation, name: str) -> Explanation:
+    """Return the part of an explanation that is about one kernel and its nodes."""
+    kernels = [kernel for kernel in explanation.kernels if kernel.name == name]
+    nodes = [node for node in explanation.nodes if name in node.kernels]
+    return Explanation(explanation.target, nodes, kernels, [], [], explanation.failure, explanation.way)
+
+
 def text_lines(explanation: Explanation) -> Iterator[str]:
     """Format nodes, then kernels, then memory as text."""
     for node in explanation.nodes:
         yield from _node(node, explanation.failure is not None)
     for kernel in explanation.kernels:
         yield from _kernel(kernel)
+    for stage in explanation.way:
+        yield f"--- {stage.title}"
+        yield from stage.text.rstrip().split("\n")
     yield from map(str, explanation.measured)
     for record in explanation.memory:
         yield f"memory of @{record.function}: {_size_text(record.arena)}, at least {bytes_text(record.bound)} needed"
@@ -117,6 +127,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         ],
         "measured": [{"operator": m.operator, "microseconds": m.microseconds} for m in explanation.measured],
         "failure": explanation.failure,
+        "way": [{"stage": stage.title, "text": stage.text} for stage in explanation.way],
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,11 @@ from typing import Any
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.threads import pool_text
-from mirlo.targets.llvm.library.description import HEADER_BYTES, MAGIC, Description, LibraryError, padded
+from mirlo.targets.llvm.library.description import HEADER_BYTES, MAGIC, Description, padded
 from mirlo.targets.llvm.library.descriptor import descriptor
 from mirlo.targets.llvm.library.elf import write_data
-from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings, emit, llvmlite, optimized, target_machine
+from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings, emit, llvmlite, optimized
 from mirlo.targets.llvm.processor import Processor
-from mirlo.targets.llvm.units import kernel_symbol
 
 
 def processor_of(artifact: Artifact) -> Processor:
@@ -45,23 +43,6 @@ def linked_units(artifact: Artifact, more: Sequence[str] = (), keep: Sequence[st
         if not value.is_declaration and value.name not in kept:
             value.linkage = "internal"
     return whole
-
-
-def whole_code(artifact: Artifact, settings: CodeSettings, kernel: str | None = None) -> bytes:
-    """Return the code of all units of LLVM IR in the form of the settings; of one kernel if its name is given."""
-    names = list(dict.fromkeys(info.symbol for info in artifact.kernels if info.kind != "packed"))
-    if kernel is not None and kernel not in names:
-        near = difflib.get_close_matches(kernel, names, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise LibraryError(f"the model has no kernel '{kernel}'; its kernels: {', '.join(names) or 'none'}{hint}")
-    keep = artifact.entry if kernel is None else kernel_symbol(kernel)
-    whole = linked_units(artifact, keep=[keep])
-    binding = llvmlite()
-    passes = binding.create_new_module_pass_manager()
-    passes.add_global_dead_code_eliminate_pass()
-    machine = target_machine(settings.processor, settings.opt_level)
-    passes.run(whole, binding.create_pass_builder(machine, binding.create_pipeline_tuning_options()))
-    return emit(whole, settings)
 
 
 def model_object(description: Description, settings: CodeSettings) -> bytes:

@@ -3,9 +3,10 @@
 It compiles whole models, `--target npu`, and takes parts of models for another target, `--targets npu,llvm`.
 """
 
+import re
 from dataclasses import replace
 
-from mirlo.extend import Pipeline, Target, find_target
+from mirlo.extend import CodeForm, Pipeline, Target, find_target
 
 
 def pipeline(options):
@@ -19,6 +20,17 @@ def emit(module, options):
     return replace(find_target("llvm").emit(module, options), target="npu", loader="npu")
 
 
+CALLS = CodeForm("npu-calls", ".txt", "#", "calls of the unit's driver")
+
+
+def code(module, options):
+    """Return the CPU's code of kernels, or the lines of it that call the unit's driver."""
+    if options.form != CALLS.name:
+        return find_target("llvm").code(module, options)
+    texts = find_target("llvm").code(module, replace(options, form="llvm-ir"))
+    return [replace(text, code=b"\n".join(re.findall(rb".*@Npu.*", text.code))) for text in texts]
+
+
 TARGET = Target(
     name="npu",
     help="an imaginary matrix unit, the CPU for the rest",
@@ -26,5 +38,7 @@ TARGET = Target(
     rule_modules=("mirlo_npu.rules",),
     pipeline=pipeline,
     emit=emit,
+    forms=(*find_target("llvm").forms, CALLS),
+    code=code,
     codegen="mirlo_npu.generator:Npu",
 )

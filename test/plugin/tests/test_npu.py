@@ -53,3 +53,12 @@ def test_conformance(capsys):
 @pytest.mark.parametrize("rows", [16, 3])
 def test_all_stages_read_back(rows):
     assert len(stages_round_trip(MODEL.format(m=rows), target="npu")) > 10
+
+
+def test_a_form_of_code_of_its_own(tmp_path):
+    (tmp_path / "model.mlir").write_text(MODEL.format(m=16))
+    command = ["compile", str(tmp_path / "model.mlir"), "--target", "npu", "--emit"]
+    assert main([*command, "npu-calls", "-o", str(tmp_path / "calls")]) == 0
+    calls = "".join(path.read_text() for path in (tmp_path / "calls").iterdir())
+    assert "# kernel " in calls and "call void @NpuGemm" in calls and "fadd" not in calls
+    assert main([*command, "asm", "-o", str(tmp_path / "asm")]) == 0

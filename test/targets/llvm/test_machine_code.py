@@ -44,6 +44,8 @@ def test_each_form_for_each_processor(name: str, form: str) -> None:
         assert struct.unpack_from("<H", code, 18)[0] == machines[name]
     elif form == "asm":
         assert re.search(rb"^scale:", code, re.MULTILINE)
+    elif form == "llvm-dialect":
+        assert b"llvm.func @scale(" in code
     else:
         assert b"define float @scale(" in code and f'target triple = "{LINUX[name].triple}"'.encode() in code
 

@@ -28,7 +28,7 @@ def test_every_command_is_there() -> None:
     [
         (["comp"], {"compile", "completion"}),
         (["compile", "--em"], {"--emit"}),
-        (["compile", "--emit", "l"], {"library", "llvm-ir"}),
+        (["compile", "--emit", "l"], {"library", "llvm-ir", "llvm-dialect"}),
         (["completion", "f"], {"fish"}),
     ],
 )

@@ -22,16 +22,15 @@ from reduced_models import reduced
 
 import mirlo
 from mirlo import R
-from mirlo.driver.code import compile_code
+from mirlo.driver.code import compile_code, kernel_listings
+from mirlo.driver.request import CompileRequest
 from mirlo.passes.targets import TargetError
 from mirlo.runtime.artifact import load
 from mirlo.runtime.unloaded import UnloadedModel
 from mirlo.targets.c.compiler import find_compiler
 from mirlo.targets.llvm.library.build import link_model
 from mirlo.targets.llvm.library.description import LibraryError, describe
-from mirlo.targets.llvm.library.objects import processor_of, whole_code
 from mirlo.targets.llvm.library.sources import RUN_TIME, model_header, run_time_files
-from mirlo.targets.llvm.machine_code import CodeSettings
 
 pytestmark = needs_c_compiler
 RNG = np.random.default_rng(0)
@@ -280,8 +279,8 @@ def test_products_of_int8_on_an_emulated_aarch64(signs: str, monkeypatch: pytest
 ])  # fmt: skip
 def test_dot_products_of_aarch64(cpu: str, signs: str, instruction: bytes | None) -> None:
     target = f"llvm{{cpu={cpu} triple=aarch64-linux-gnu}}"
-    artifact, _ = compile_code(_products(signs, 64, True)[0], target, form="llvm-ir", cache=False)
-    code = whole_code(artifact, CodeSettings(processor_of(artifact), form="asm"))
+    listings = kernel_listings(CompileRequest(_products(signs, 64, True)[0], target), "asm")
+    code = b"".join(listing.content for listing in listings)
     found = set(re.findall(rb"\b[su]dot\b", code))
     assert found == ({instruction} if instruction else set())
 

@@ -1,0 +1,59 @@
+"""The code of kernels as files: one for each kernel, with its name and its nodes as comments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from mirlo.dialects.bindings import ir
+from mirlo.driver.clone import clone_module
+from mirlo.passes.code_forms import CodeForm, with_comments
+from mirlo.passes.files import FileError
+from mirlo.passes.kernel_nodes import kernel_nodes
+from mirlo.passes.targets import CompileOptions, Target, code_target
+from mirlo.runtime.names import file_name
+
+CODE_FOLDER = "code"
+"""The folder beside the stages of a compilation."""
+
+
+def save_code(module: ir.Module, target: Target, options: CompileOptions, folder: Path) -> None:
+    """Write the code of a planned module's kernels, in each form of the target that is text."""
+    source = code_target(target)
+    if source.code is None:
+        return
+    nodes = kernel_nodes(module)
+    for form in source.forms:
+        if not form.is_text:
+            continue
+        with module.context, ir.Location.unknown():
+            texts = source.code(clone_module(module), replace(options, form=form.name))
+        files = [(text.symbol, with_comments(text, nodes.get(text.function, []), form)) for text in texts]
+        write_code(folder / CODE_FOLDER, form, files)
+
+
+def write_code(folder: Path, form: CodeForm, files: Iterable[tuple[str, bytes]]) -> list[Path]:
+    """Write code to files that are called as their symbols, which may come from a model; return them."""
+    written: dict[str, Path] = {}
+    for symbol, content in files:
+        stem, count = file_name(symbol.removeprefix("kernel.")), 1
+        path = folder / f"{stem}{form.suffix}"
+        while str(path).casefold() in written:  # parts of a program may have equal names
+            count += 1
+            path = folder / f"{stem}-{count}{form.suffix}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"cannot write to '{folder}': {error.strerror or error}") from error
+        write_bytes(path, content)
+        written[str(path).casefold()] = path
+    return list(written.values())
+
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write a file, or raise the error of a file that cannot be written."""
+    try:
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise FileError(f"cannot write '{path}': {error.strerror or error}") from error

@@ -1,0 +1,28 @@
+"""Pass `lower-to-spirv`: the kernels of a model in the SPIR-V dialect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.registry import Pass, register_pass
+from mirlo.targets.spirv.binary import lower_to_spirv
+
+
+@register_pass
+@dataclass(frozen=True)
+class LowerToSpirv(Pass):
+    """Lower the kernels of a planned module to the SPIR-V dialect; what the host does is dropped.
+
+    The target's emitter does this too; its pipeline ends before.
+    """
+
+    name = "lower-to-spirv"
+    contained = True
+
+    def run(self, op: ir.OpView, session: Any) -> None:
+        lower_to_spirv(op)
+        for other in [found.operation for found in op.body.operations][::-1]:
+            if other.name != "spirv.module":
+                other.erase()
