@@ -308,12 +308,18 @@ class _Printer:
     def _extent(self, op: ir.Operation) -> None:
         self.names[op.results[0]] = self.names[op.operands[0]]
 
+    def _argument(self, value: ir.Value) -> str:
+        """Return an argument of a C function: buffers are pointers, const or not."""
+        name = self.names[value]
+        return f"(void *){name}" if isinstance(value.type, ir.MemRefType) else _bare(name)
+
     def _call(self, op: ir.Operation) -> None:
         name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-        text = f"{name}({', '.join(_bare(self.names[value]) for value in op.operands)})"
+        text = f"{name}({', '.join(self._argument(value) for value in op.operands)})"
         returned = c_scalar(op.results[0].type) if len(op.results) else "void"
         if name not in MATH:
-            listed = ", ".join(c_scalar(value.type) for value in op.operands) or "void"
+            kinds = ("void *" if isinstance(v.type, ir.MemRefType) else c_scalar(v.type) for v in op.operands)
+            listed = ", ".join(kinds) or "void"
             self.externs[name] = f"extern {returned} {name}({listed});"
         if len(op.results):
             self._define(op.results[0], text)

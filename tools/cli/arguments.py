@@ -275,8 +275,12 @@ def _add_explain(commands: Any) -> None:
 
 
 def _add_new(commands: Any) -> None:
-    parser = _add(commands, "new", "write a small package with tests: a target, a pass or an operator")
-    parser.add_argument("kind", choices=("target", "pass", "operator"), help="what the package adds to Mirlo")
+    parser = _add(
+        commands, "new", "write a small package with tests: a target, a code generator, a pass or an operator"
+    )
+    parser.add_argument(
+        "kind", choices=("target", "codegen", "pass", "operator"), help="what the package adds to Mirlo"
+    )
     parser.add_argument("package", metavar="NAME", help="its name, also that of the folder: mydsp")
     parser.add_argument("--into", metavar="DIR", default=".", help="the folder in which to write it (default: here)")
 

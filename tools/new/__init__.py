@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
-from mirlo.tools.new import operator, passes, target
+from mirlo.tools.new import codegen, operator, passes, target
 
 KINDS: dict[str, Callable[[str], dict[str, str]]] = {
     "target": target.files,
+    "codegen": codegen.files,
     "pass": passes.files,
     "operator": operator.files,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 _PROJECT = """[build-system]
 requires = ["setuptools>=77"]
 build-backend = "setuptools.build_meta"
@@ -14,10 +16,7 @@ dependencies = ["mirlo"]
 [project.optional-dependencies]
 test = ["filecheck", "lit", "pytest"]
 
-[project.entry-points."mirlo.{group}"]
-{name} = "{value}"
-
-[tool.setuptools]
+{entries}[tool.setuptools]
 py-modules = ["{name}"]
 
 [tool.pytest.ini_options]
@@ -34,10 +33,20 @@ configure_lit(config, __file__, plugin="{plugin}")
 """
 
 
-def files(name: str, group: str, value: str, plugin: str = "") -> dict[str, str]:
-    """Return the project file and the configuration of lit; `plugin` is what %plugin loads."""
+_ENTRY = """[project.entry-points."mirlo.{group}"]
+{name} = "{value}"
+
+"""
+
+
+def files(name: str, entries: Mapping[str, str], plugin: str = "") -> dict[str, str]:
+    """Return the project file and the configuration of lit.
+
+    `entries` are the package's entry points by group; `plugin` is what %plugin loads.
+    """
+    listed = "".join(_ENTRY.format(name=name, group=group, value=value) for group, value in entries.items())
     return {
-        "pyproject.toml": _PROJECT.format(name=name, group=group, value=value),
+        "pyproject.toml": _PROJECT.format(name=name, entries=listed),
         "tests/lit.cfg.py": _LIT.format(plugin=plugin or f"../{name}.py"),
     }
 

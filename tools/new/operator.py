@@ -79,4 +79,4 @@ def files(name: str) -> dict[str, str]:
     made = {
         path: text.replace("@NAME@", name).replace("@CLASS@", common.class_name(name)) for path, text in texts.items()
     }
-    return common.files(name, "dialects", f"{name}:DIALECT") | made
+    return common.files(name, {"dialects": f"{name}:DIALECT"}) | made

@@ -72,4 +72,4 @@ def files(name: str) -> dict[str, str]:
     words = {"@NAME@": name, "@CLASS@": common.class_name(name), "@DASHED@": name.replace("_", "-")}
     for word, text in words.items():
         texts = {path: old.replace(word, text) for path, old in texts.items()}
-    return common.files(name, "passes", name) | texts
+    return common.files(name, {"passes": name}) | texts

@@ -104,4 +104,4 @@ def files(name: str) -> dict[str, str]:
         f"tests/{name}.mlir": _LIT,
     }
     made = {path: text.replace("@NAME@", name) for path, text in texts.items()}
-    return common.files(name, "targets", f"{name}:TARGET", plugin="conftest.py") | made
+    return common.files(name, {"targets": f"{name}:TARGET"}, plugin="conftest.py") | made
