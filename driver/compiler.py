@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -217,12 +217,16 @@ def _precision_passes(dtype: str | None, recorded: str | None) -> str:
     return f"simplify,fold-constant,to-mixed-precision{{dtype={dtype}}},fold-constant"
 
 
-def _memory_plan(session: Session) -> dict[str, dict[str, int]]:
-    """Return the figures of the last memory plan, for reports."""
+def _memory_plan(session: Session) -> dict[str, dict[str, object]]:
+    """Return the last memory plan, for reports."""
     from mirlo.passes.memory.plan import MemoryRecord
 
     records = [note for note in session.notes if isinstance(note, MemoryRecord)]
-    return {"memory": {"bound": records[-1].bound, "in_place": records[-1].in_place}} if records else {}
+    if not records:
+        return {}
+    plan = records[-1]
+    buffers = [asdict(buffer) for buffer in plan.buffers]
+    return {"memory": {"bound": plan.bound, "in_place": plan.in_place, "buffers": buffers}}
 
 
 def _placement(session: Session) -> dict[str, Any]:

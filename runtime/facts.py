@@ -21,6 +21,9 @@ def check_facts(metadata: Fields) -> None:
     if metadata.has("memory"):
         plan = metadata.object("memory")
         plan.count("bound"), plan.count("in_place")
+        if plan.has("buffers"):
+            for buffer in plan.each("buffers"):
+                [buffer.count(name) for name in ("offset", "bytes", "first", "last")]
     if metadata.has("placement"):
         placement = metadata.object("placement")
         placement.name("by"), placement.name("taken")

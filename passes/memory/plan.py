@@ -12,6 +12,8 @@ the graph. Liveness follows program order.
 from __future__ import annotations
 
 import difflib
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +46,16 @@ EXTERNAL_CALLS = ("relax.call_external", "func.call")
 
 
 @dataclass(frozen=True)
+class BufferPlacement:
+    """A buffer in the arena, alive from the start of one kernel call to the end of another."""
+
+    offset: int
+    bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class MemoryRecord:
     """The result of planning: bytes of the arena, and a lower bound for any plan."""
 
@@ -52,6 +64,8 @@ class MemoryRecord:
     bound: int
     in_place: int
     """Calls that overwrite an input."""
+    buffers: tuple[BufferPlacement, ...] = ()
+    """The buffers in the arena; none if some sizes are dynamic."""
 
 
 @register_pass
@@ -113,7 +127,18 @@ class _MemoryPlanner:
         shown = required.settle()
         symbols.sizes = list(dict.fromkeys([arena, *known, *shown]))
         PlannedFunction(self.name, self.function, self.module, places, symbols, self._callee).build(arena)
-        return MemoryRecord(self.name, arena, lower_bound(intervals), places.in_place)
+        return MemoryRecord(self.name, arena, lower_bound(intervals), places.in_place, self._placements(intervals))
+
+    def _placements(self, intervals: Sequence[Interval]) -> tuple[BufferPlacement, ...]:
+        """Return where buffers of static sizes lie, with kernel calls for steps."""
+        calls = [step.start for step in self.timeline.steps() if step.op.name in CALLS]
+        found = []
+        for interval in intervals:
+            if not isinstance(interval.size, int) or not isinstance(interval.offset, int):
+                return ()
+            first, last = bisect_left(calls, interval.first), bisect_right(calls, interval.last) - 1
+            found.append(BufferPlacement(interval.offset, interval.size, first, max(first, last)))
+        return tuple(found)
 
     def _check_views(self, symbols: FunctionSymbols) -> None:
         """Require that views have the elements of their operands; checked at run time if unknown."""

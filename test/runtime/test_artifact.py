@@ -181,6 +181,10 @@ SPEC = {"name": "a", "dtype": "f32", "shape": [8]}
         ({"metadata": {}}, "does not say for which machine"),
         ({"metadata": {"memory": 3}}, "header field 'metadata.memory': expected an object, found 3"),
         ({"metadata": {"memory": {"bound": 1}}}, r"header field 'metadata.memory.in_place' \(a count\) is missing"),
+        (
+            {"metadata": {"memory": {"bound": 1, "in_place": 0, "buffers": [{"offset": -1}]}}},
+            r"header field 'metadata.memory.buffers\[0\].offset': expected a count \(0 or more\), found -1",
+        ),
         ({"metadata": {"sizes": [""]}}, "header field 'metadata.sizes': expected dims that are not empty"),
         ({"metadata": {"sizes": [{}]}}, "header field 'metadata.sizes': expected a list of texts"),
         ({"metadata": {"symbols": {"": None}}}, "header field 'metadata.symbols': expected a list of texts"),

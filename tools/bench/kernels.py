@@ -95,4 +95,7 @@ def kernel_rows(executable: Any, inputs: Mapping[str, np.ndarray], threads: int,
                 "bytes": info.bytes, "microseconds": microseconds, "least": least,
             }
         )  # fmt: skip
-    return {"kernels": rows, "gflops": limits.gflops, "gbytes": {str(s): v for s, v in limits.gbytes.items()}}
+    return {
+        "kernels": rows, "gflops": limits.gflops, "gbytes": {str(s): v for s, v in limits.gbytes.items()},
+        "buffers": executable.artifact.metadata.get("memory", {}).get("buffers", []),
+    }  # fmt: skip

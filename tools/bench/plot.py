@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.names import html
+from mirlo.tools.bench import drawing
+from mirlo.tools.bench.drawing import BOTTOM, COLORS, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from mirlo.tools.bench.measure import ModelRow
-
-WIDTH, HEIGHT = 760, 480
-LEFT, RIGHT, TOP, BOTTOM = 70, 170, 40, 50
-COLORS = ("#1f6fb4", "#d8660b", "#2d9348", "#c02c2f", "#8357ae", "#7f5146", "#cf5fa9", "#5f6b6d")
 
 
 class PlotError(MirloError):
@@ -59,26 +56,26 @@ def _svg_lines(row: ModelRow) -> Iterator[str]:
         return HEIGHT - BOTTOM - (math.log10(value) - y_low) / (y_high - y_low) * (HEIGHT - TOP - BOTTOM)
 
     title = f"{row.model}, {row.threads} thread{'s' if row.threads > 1 else ''}"
-    yield from _frame(title, "operations for a byte that must be moved", "GFLOP/s")
+    yield from drawing.frame(title, "operations for a byte that must be moved", "GFLOP/s")
     for power in range(x_low, x_high + 1):
-        yield _line(x(10.0**power), TOP, x(10.0**power), HEIGHT - BOTTOM, "#ddd")
-        yield _text(x(10.0**power), HEIGHT - BOTTOM + 16, f"{10.0**power:g}", "middle")
+        yield drawing.line(x(10.0**power), TOP, x(10.0**power), HEIGHT - BOTTOM, "#ddd")
+        yield drawing.text(x(10.0**power), HEIGHT - BOTTOM + 16, f"{10.0**power:g}", "middle")
     for power in range(y_low, y_high + 1):
-        yield _line(LEFT, y(10.0**power), WIDTH - RIGHT, y(10.0**power), "#ddd")
-        yield _text(LEFT - 6, y(10.0**power) + 4, f"{10.0**power:g}", "end")
+        yield drawing.line(LEFT, y(10.0**power), WIDTH - RIGHT, y(10.0**power), "#ddd")
+        yield drawing.text(LEFT - 6, y(10.0**power) + 4, f"{10.0**power:g}", "end")
     for name, speed in _roofs(row):
         knee = min(max(peak / speed, 10.0**x_low), 10.0**x_high)
         start = max(10.0**x_low, 10.0**y_low / speed)
-        yield _line(x(start), y(start * speed), x(knee), y(knee * speed), "#555")
-        yield _text(x(start) + 6, y(start * speed) - 6, f"{name}, {speed:.0f} GB/s", "start")
+        yield drawing.line(x(start), y(start * speed), x(knee), y(knee * speed), "#555")
+        yield drawing.text(x(start) + 6, y(start * speed) - 6, f"{name}, {speed:.0f} GB/s", "start")
     first = min(max(peak / max(speed for _, speed in _roofs(row)), 10.0**x_low), 10.0**x_high)
-    yield _line(x(first), y(peak), WIDTH - RIGHT, y(peak), "#555")
-    yield _text(WIDTH - RIGHT - 4, y(peak) - 6, f"multiply-adds, {peak:.0f} GFLOP/s", "end")
+    yield drawing.line(x(first), y(peak), WIDTH - RIGHT, y(peak), "#555")
+    yield drawing.text(WIDTH - RIGHT - 4, y(peak) - 6, f"multiply-adds, {peak:.0f} GFLOP/s", "end")
     kinds = list(dict.fromkeys(p[3] for p in points))
     for intensity, speed, share, kind, text in points:
-        yield _circle(x(intensity), y(speed), 3 + 14 * math.sqrt(share), kinds.index(kind), text)
-    yield from _legend(kinds)
-    yield _text(WIDTH - RIGHT + 14, TOP + 24 + 20 * len(kinds), "area: share of the time", "start")
+        yield drawing.circle(x(intensity), y(speed), 3 + 14 * math.sqrt(share), kinds.index(kind), text)
+    yield from drawing.legend(kinds)
+    yield drawing.text(WIDTH - RIGHT + 14, TOP + 24 + 20 * len(kinds), "area: share of the time", "start")
     yield "</svg>"
 
 
@@ -95,18 +92,18 @@ def scatter(
     def y(value: float) -> float:
         return HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM)
 
-    lines = _frame(title, x_title, y_title)
+    lines = drawing.frame(title, x_title, y_title)
     for power in range(x_low, x_high + 1):
-        lines += [_line(x(10.0**power), TOP, x(10.0**power), HEIGHT - BOTTOM, "#ddd")]
-        lines += [_text(x(10.0**power), HEIGHT - BOTTOM + 16, f"{10.0**power:g}", "middle")]
+        lines += [drawing.line(x(10.0**power), TOP, x(10.0**power), HEIGHT - BOTTOM, "#ddd")]
+        lines += [drawing.text(x(10.0**power), HEIGHT - BOTTOM + 16, f"{10.0**power:g}", "middle")]
     step = 10.0 ** math.floor(math.log10(top / 2))
     for count in range(int(top / step) + 1):
-        lines += [_line(LEFT, y(count * step), WIDTH - RIGHT, y(count * step), "#ddd")]
-        lines += [_text(LEFT - 6, y(count * step) + 4, f"{count * step:g}", "end")]
-    lines += [_line(LEFT, y(level), WIDTH - RIGHT, y(level), "#555") for level in levels]
+        lines += [drawing.line(LEFT, y(count * step), WIDTH - RIGHT, y(count * step), "#ddd")]
+        lines += [drawing.text(LEFT - 6, y(count * step) + 4, f"{count * step:g}", "end")]
+    lines += [drawing.line(LEFT, y(level), WIDTH - RIGHT, y(level), "#555") for level in levels]
     kinds = list(dict.fromkeys(p[2] for p in points))
-    lines += [_circle(x(p[0]), y(p[1]), 4, kinds.index(p[2]), p[3]) for p in points]
-    return "\n".join([*lines, *_legend(kinds), "</svg>"]) + "\n"
+    lines += [drawing.circle(x(p[0]), y(p[1]), 4, kinds.index(p[2]), p[3]) for p in points]
+    return "\n".join([*lines, *drawing.legend(kinds), "</svg>"]) + "\n"
 
 
 def write_png(rows: Sequence[ModelRow], path: Path) -> None:
@@ -150,38 +147,3 @@ def _draw(row: ModelRow, axis: Any) -> None:
 def _decades(values: Sequence[float]) -> tuple[int, int]:
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     return low, max(high, low + 1)
-
-
-def _frame(title: str, x_title: str, y_title: str) -> list[str]:
-    """Return the start of an SVG image with its titles."""
-    middle = (TOP + HEIGHT - BOTTOM) / 2
-    return [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        f'<text x="{LEFT}" y="24" font-size="15">{html(title)}</text>',
-        _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, x_title, "middle"),
-        f'<text x="16" y="{middle}" text-anchor="middle" transform="rotate(-90 16 {middle})">{y_title}</text>',
-    ]
-
-
-def _legend(kinds: Sequence[str]) -> Iterator[str]:
-    for index, kind in enumerate(kinds):
-        at = TOP + 16 + 20 * index
-        yield f'<circle cx="{WIDTH - RIGHT + 20}" cy="{at}" r="6" fill="{COLORS[index % len(COLORS)]}"/>'
-        yield _text(WIDTH - RIGHT + 32, at + 4, kind, "start")
-
-
-def _circle(x: float, y: float, radius: float, color: int, text: str) -> str:
-    return (
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{COLORS[color % len(COLORS)]}" fill-opacity="0.55">'
-        f"<title>{html(text)}</title></circle>"
-    )
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, color: str) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{color}"/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html(text)}</text>'

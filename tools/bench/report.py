@@ -1,4 +1,4 @@
-"""Results as a file: a page, a plot, or JSON, by its suffix."""
+"""Results as a file: a page, a plot, a trace, or JSON, by its suffix."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from pathlib import Path
 from mirlo.runtime.names import html
 from mirlo.tools.bench.plot import PlotError, svg, write_png
 from mirlo.tools.bench.results import Results, cost_table, kernel_cells, latency_table, markdown
+from mirlo.tools.bench.timeline import memory_plan, timeline, write_trace
 
 SUFFIXES = (".html", ".svg", ".png", ".json", ".md")
+TRACE = ".trace.json"
+"""The end of the name of a file for Chrome's trace viewer and Perfetto."""
 _STYLE = "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .7em;border-bottom:1px solid #ddd;text-align:right}td:first-child,th:first-child{text-align:left}"  # noqa: E501
 _KERNEL_HEAD = ("kernel", "kind", "us", "share", "GFLOP/s", "of peak", "GB/s", "of copy", "of limit", "source")
 
@@ -17,7 +20,7 @@ _KERNEL_HEAD = ("kernel", "kind", "us", "share", "GFLOP/s", "of peak", "GB/s", "
 def check_path(path: Path) -> None:
     """Raise an error for a file that `write` cannot write, before anything is measured."""
     if path.suffix not in SUFFIXES:
-        raise PlotError(f"{path}: the suffix of a report is one of {', '.join(SUFFIXES)}")
+        raise PlotError(f"{path}: the suffix of a report is one of {', '.join(SUFFIXES)}, {TRACE}")
     if not path.absolute().parent.is_dir():
         raise PlotError(f"{path}: there is no folder '{path.parent}'")
 
@@ -25,9 +28,12 @@ def check_path(path: Path) -> None:
 def write(results: Results, path: Path) -> list[Path]:
     """Write the report; several models give several SVG files, `out-MODEL-2.svg`."""
     plotted = [row for row in results.rows if row.kernels is not None]
-    if path.suffix in (".svg", ".png") and not plotted:
+    is_trace = path.name.endswith(TRACE)
+    if (path.suffix in (".svg", ".png") or is_trace) and not plotted:
         raise PlotError(f"{path}: no kernels were measured, so there is nothing to draw")
-    if path.suffix == ".png":
+    if is_trace:
+        write_trace(plotted, path)
+    elif path.suffix == ".png":
         write_png(plotted, path)
     elif path.suffix == ".json":
         path.write_text(json.dumps(results.as_json(), indent=1) + "\n", encoding="utf-8")
@@ -57,8 +63,11 @@ def _page(results: Results) -> str:
         kernels = sorted(row.kernels["kernels"], key=lambda kernel: -kernel["microseconds"])
         total = sum(kernel["microseconds"] for kernel in kernels) or 1.0
         body = [(*kernel_cells(kernel, row.kernels, total), kernel["source"]) for kernel in kernels]
-        title = html(f"{row.model}, {row.threads} threads")
-        parts.append(f"<h2>{title}</h2>{svg(row)}{_table([_KERNEL_HEAD, *body])}")
+        title = html(f"{row.model}, {row.threads} thread{'s' if row.threads > 1 else ''}")
+        drawings = "".join(
+            f"<div>{drawing}</div>" for drawing in (timeline(row), memory_plan(row), svg(row)) if drawing
+        )
+        parts.append(f"<h2>{title}</h2>{drawings}{_table([_KERNEL_HEAD, *body])}")
     return "\n".join(parts) + "</body></html>\n"
 
 

@@ -72,7 +72,8 @@ def add_bench(commands: Any, add: Add, positive: Callable[[str], int]) -> argpar
     parser.add_argument(
         "--report",
         metavar="FILE",
-        help="write a page with roofline plots (.html), only these (.svg, .png), .json or .md",
+        help="write a page (.html) with timelines, memory plans and roofline plots, the last alone (.svg, .png), a "
+        "trace for Perfetto (.trace.json), .json or .md",
     )
     return parser
 

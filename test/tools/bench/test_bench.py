@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -14,9 +16,12 @@ import onnx
 import pytest
 from commands import mirlo, output_of
 from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
 
+import mirlo as mirlo_package
 from mirlo.runtime.errors import MirloError
-from mirlo.tools.bench import plot, report
+from mirlo.tools.bench import plot, report, timeline
+from mirlo.tools.bench.drawing import COLORS
 from mirlo.tools.bench.kernels import RooflineLimits, RooflineMeasurement
 from mirlo.tools.bench.measure import EngineRow, ModelRow, _difference, model_name
 from mirlo.tools.bench.peak import copy_loop, peak_loop
@@ -61,7 +66,7 @@ def test_against_an_engine(model: Path, tmp_path: Path) -> None:
         assert row["kernels"]["gflops"] > 1
     assert set(found["geometric_mean"]["onnxruntime"]) == {"1", "2"}
     text = page.read_text()
-    assert text.count("<svg") == 2 and "ONNX Runtime ms" in text
+    assert text.count("<svg") == 6 and "ONNX Runtime ms" in text
 
 
 def test_gaps_between_calls(model: Path, tmp_path: Path) -> None:
@@ -161,6 +166,9 @@ def test_a_process_that_dies_is_an_error() -> None:
             process.ask("memory")
 
 
+BUFFERS = [{"offset": 0, "bytes": 2048, "first": 0, "last": 1}, {"offset": 2048, "bytes": 1024, "first": 1, "last": 1}]
+
+
 def _row() -> ModelRow:
     kernels = [
         {"kernel": "a", "kind": "contraction", "source": "n<1>", "flops": 10**9, "bytes": 10**6, "microseconds": 1e4,
@@ -168,7 +176,7 @@ def _row() -> ModelRow:
         {"kernel": "b", "kind": "injective", "source": "n2", "flops": 0, "bytes": 10**6, "microseconds": 10.0,
          "least": 9.0},
     ]  # fmt: skip
-    machine = {"kernels": kernels, "gflops": 200.0, "gbytes": {"1024": 100.0, "1048576": 10.0}}
+    machine = {"kernels": kernels, "gflops": 200.0, "gbytes": {"1024": 100.0, "1048576": 10.0}, "buffers": BUFFERS}
     engines = [
         EngineRow("mirlo", "1", 2.0, 10.0, 1.0, 3 * 10**8, 2 * 10**8, 1e-6, 0.5),
         EngineRow("openvino", "2", 1.0, 20.0, 0.5, 0, 0),
@@ -197,6 +205,64 @@ def test_the_plot_is_a_picture_of_all_kernels_that_compute(tmp_path: Path) -> No
     assert all(path.exists() for path in written)
     for suffix in (".md", ".json", ".html"):
         assert report.write(Results([_row()], "", ""), tmp_path / f"r{suffix}")[0].stat().st_size > 100
+
+
+def _titles(drawing: str) -> list[str | None]:
+    return [title.text for title in ElementTree.fromstring(drawing).iter("{http://www.w3.org/2000/svg}title")]
+
+
+def test_the_timeline_has_all_kernels_in_order() -> None:
+    drawing = timeline.timeline(_row())
+    assert _titles(drawing) == ["a: 10000.0 us, contraction (n<1>)", "b: 10.0 us, injective (n2)"]
+    bars = [bar for bar in ElementTree.fromstring(drawing).iter("{http://www.w3.org/2000/svg}rect")][1:]
+    (first, width), (second, _) = ((float(bar.get("x", "")), float(bar.get("width", ""))) for bar in bars)
+    assert first + width == pytest.approx(second, abs=0.02)
+
+
+def test_the_memory_plan_has_all_buffers() -> None:
+    assert _titles(timeline.memory_plan(_row())) == ["2.0 KiB at 0: from a to b", "1.0 KiB at 2048: from b to b"]
+    row = _row()
+    assert row.kernels is not None
+    row.kernels["buffers"] = []
+    assert timeline.memory_plan(row) == ""
+
+
+def test_the_plan_of_a_model_says_when_buffers_are_alive(model: Path) -> None:
+    executable = mirlo_package.compile(model, shapes={"x": (5, 64)})
+    (buffer,) = executable.artifact.metadata["memory"]["buffers"]
+    assert buffer == {"offset": 0, "bytes": 5 * 96 * 4, "first": 0, "last": 1}
+    assert len(executable.artifact.kernels) == 2
+    assert mirlo_package.compile(model).artifact.metadata["memory"]["buffers"] == []
+
+
+def test_a_trace_has_an_event_for_each_kernel(tmp_path: Path) -> None:
+    (path,) = report.write(Results([_row(), _row()], "", ""), tmp_path / "r.trace.json")
+    events = json.loads(path.read_text())["traceEvents"]
+    assert [(event["pid"], event["name"]) for event in events if event["ph"] == "X"] == [
+        (0, "a"),
+        (0, "b"),
+        (1, "a"),
+        (1, "b"),
+    ]
+    assert events[1]["ts"] == 0 and events[2]["ts"] == events[1]["dur"] == 1e4
+    assert events[0]["args"] == {"name": "net, 1 thread"}
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no browser")
+def test_a_browser_displays_the_page(tmp_path: Path) -> None:
+    assert BROWSER is not None
+    page, picture = report.write(Results([_row()], "", ""), tmp_path / "r.html")[0], tmp_path / "r.png"
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=900,1500", f"--screenshot={picture}"]
+    subprocess.run([BROWSER, *flags, page.as_uri()], check=True, capture_output=True, timeout=120)
+    shown = np.asarray(Image.open(picture).convert("RGB")).reshape(-1, 3)
+    colors = {tuple(color) for color in np.unique(shown, axis=0).tolist()}
+    # The bars are drawn at 0.7 of their colours over white.
+    for color in COLORS[:2]:
+        mixed = [round(0.7 * int(color[at : at + 2], 16) + 0.3 * 255) for at in (1, 3, 5)]
+        assert any(max(abs(a - b) for a, b in zip(mixed, found, strict=True)) <= 2 for found in colors)
 
 
 def test_png_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
