@@ -24,14 +24,16 @@ ON_DEVICE = "tir.on_device"
 
 def _instead_of(callee: str) -> str:
     """Return what to write for a C function, or one of CUDA's libdevice, that a kernel cannot call."""
+    file = "libdevice" if callee.startswith("__nv_") else "FILE"
+    named = f"; target nvvm takes the functions of files of bitcode or PTX, nvvm{{library={file}}}"
     short = callee.removeprefix("__nv_").removeprefix("fast_")
     for name in (short, short.removesuffix("f")):
         found = {"fabs": "abs", "rint": "roundeven", "nearbyint": "roundeven"}.get(name, name)
         if found in INTRINSICS:
-            return f"write the intrinsic T.{found}, which kernels compute in code of their own"
+            return f"write the intrinsic T.{found}, which kernels compute in code of their own{named}"
     return (
         "use an intrinsic (T.erf, docs/intrinsics.md), or declare one with mirlo.extend.define_intrinsic and lower it "
-        "for this target with @intrinsic"
+        f"for this target with @intrinsic{named}"
     )
 
 

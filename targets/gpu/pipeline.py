@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 
-def compile_pipeline(target: str, planning: str = "", intrinsics: str = "", kernels: str = "") -> str:
+def compile_pipeline(
+    target: str, planning: str = "", intrinsics: str = "", kernels: str = "", functions: str = ""
+) -> str:
     """Return the passes from relax to buffers and kernels, which emitters take.
 
     `planning` replaces the passes that schedule, `intrinsics` is a pass that lowers some intrinsics first, `kernels`
-    runs on kernel bodies.
+    runs on kernel bodies, `functions` finds the C functions that they call.
     """
     passes = [
         "simplify",
@@ -29,6 +31,7 @@ def compile_pipeline(target: str, planning: str = "", intrinsics: str = "", kern
         "lower-loops",
         *([intrinsics] if intrinsics else []),
         f"lower-intrinsics{{target={target}}}",
+        *([functions] if functions else []),
         "outline-kernels",
         *([kernels] if kernels else []),
         "plan-memory",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 def _pipeline(options: Any = None) -> str:
+    from mirlo.passes.options import quote
     from mirlo.targets.gpu.pipeline import compile_pipeline
     from mirlo.targets.nvvm.options import parse_options
 
@@ -21,7 +22,10 @@ def _pipeline(options: Any = None) -> str:
     planning = (
         f"apply-tuning{{target=nvvm}},transpose-weights{{{machine}}},remove-dead,schedule{{target=nvvm {machine}}}"
     )
-    return compile_pipeline("nvvm", planning, "call-libdevice" if chosen.libdevice else "", "share-reciprocals")
+    listed = ",".join(quote(name) for name in chosen.libraries)
+    functions = f"find-device-functions{{libraries={{{listed}}}}}" if listed else ""
+    math = "call-libdevice" if chosen.libdevice else ""
+    return compile_pipeline("nvvm", planning, math, "share-reciprocals", functions)
 
 
 def _emit(module: ir.Module, options: CompileOptions) -> Any:
@@ -29,8 +33,8 @@ def _emit(module: ir.Module, options: CompileOptions) -> Any:
     from mirlo.targets.nvvm.options import parse_options
 
     chosen = parse_options(getattr(options, "target_options", ""))
-    cubin, libdevice = chosen.cubin, chosen.libdevice
-    return emit(module, chosen.chip, options.opt_level, cubin=cubin, libdevice=libdevice, cache=options.cache)
+    cubin, libraries = chosen.cubin, chosen.libraries
+    return emit(module, chosen.chip, options.opt_level, cubin=cubin, libraries=libraries, cache=options.cache)
 
 
 def _to_dialect(options: Any = None) -> str:
@@ -49,14 +53,19 @@ def _code(module: ir.Module, options: CompileOptions) -> Any:
     from mirlo.targets.nvvm.options import parse_options
 
     chosen = parse_options(options.target_options)
-    return kernel_code(module, chosen.chip, options.form, options.opt_level, chosen.libdevice, options.kernel)
+    return kernel_code(module, chosen.chip, options.form, options.opt_level, chosen.libraries, options.kernel)
 
 
 def _fingerprint(options: str) -> str:
-    from mirlo.targets.nvvm.options import chosen_chip
+    from mirlo.targets.nvvm.options import parse_options
 
-    chip = chosen_chip(options)
-    return f"{chip.name} {chip.units}"
+    chosen = parse_options(options)
+    digest = ""
+    if chosen.libraries:
+        from mirlo.targets.nvvm.libraries import digest_of
+
+        digest = f" {digest_of(chosen.libraries)}"
+    return f"{chosen.chip.name} {chosen.chip.units}{digest}"
 
 
 def _space(function: Any, options: Any) -> Any:

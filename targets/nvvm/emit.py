@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from pathlib import Path
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -17,7 +16,7 @@ from mirlo.targets.gpu.kernels import kernel_launchers, pack
 from mirlo.targets.gpu.reader import read_program
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.cubin import to_cubin
-from mirlo.targets.nvvm.libdevice import find_libdevice
+from mirlo.targets.nvvm.libraries import Library, open_library
 from mirlo.targets.nvvm.ptx import assemble, lower_to_nvvm, optimized, to_ptx, translate
 from mirlo.targets.planned import find_main, kernel_rows, run_time_facts, signature_of
 
@@ -26,17 +25,22 @@ PTX, DIALECT = "ptx", "nvvm-dialect"
 
 
 def emit(
-    module: Any, chip: Chip, opt_level: int = 3, cubin: bool = False, libdevice: str = "", cache: Cache | None = None
+    module: Any,
+    chip: Chip,
+    opt_level: int = 3,
+    cubin: bool = False,
+    libraries: Sequence[str] = (),
+    cache: Cache | None = None,
 ) -> Artifact:
     """Make the artifact of a module that went through the target's pipeline. The module is consumed.
 
-    With `cubin` the PTX is assembled too; `libdevice` is the library that kernels may call.
+    With `cubin` the PTX is assembled too; `libraries` are the files of functions that kernels may call.
     """
     main = find_main(module)
     signature = signature_of(main)
     rows = kernel_rows(main, module)
     program, facts = read_program(module, main), run_time_facts(main, module)
-    found = find_libdevice(libdevice) if libdevice else None
+    found = [open_library(name) for name in libraries]
     kernels = to_ptx(module, chip, opt_level, found, blocks_of(program.as_json()["steps"]))
     if cubin:
         kernels = [replace(kernel, binary=to_cubin(kernel.code, chip, cache)) for kernel in kernels]
@@ -49,12 +53,12 @@ def emit(
 
 
 def kernel_code(
-    module: ir.Module, chip: Chip, form: str, opt_level: int = 3, libdevice: str = "", only: str = ""
+    module: ir.Module, chip: Chip, form: str, opt_level: int = 3, libraries: Sequence[str] = (), only: str = ""
 ) -> list[KernelText]:
     """Return the code of each kernel of a planned module in a form, or of one function's. The module is consumed."""
     launchers = kernel_launchers(module)
     blocks = blocks_of(read_program(module, find_main(module)).as_json()["steps"])
-    found = find_libdevice(libdevice) if libdevice else None
+    found = [open_library(name) for name in libraries]
     lowered = lower_to_nvvm(module, chip, blocks)
     if lowered is None:
         return []
@@ -70,16 +74,15 @@ def kernel_code(
         if form == DIALECT:
             code = f"{lowered.whole}\n"
         else:
-            code = translate(lowered.whole, lambda text: _form_of(text, form, chip, opt_level, found))
+            code = translate(lowered.whole, lambda text: _form_of(text, form, chip, opt_level, found), found)
         kernel.detach_from_parent()
         texts.append(KernelText(name, launchers.get(name, name), code.encode()))
     return texts
 
 
-def _form_of(text: str, form: str, chip: Chip, opt_level: int, libdevice: Path | None) -> str:
-    return (
-        assemble(text, chip, opt_level, libdevice) if form == PTX else str(optimized(text, chip, opt_level, libdevice))
-    )
+def _form_of(text: str, form: str, chip: Chip, opt_level: int, libraries: Sequence[Library]) -> str:
+    made = assemble if form == PTX else optimized
+    return str(made(text, chip, opt_level, libraries))
 
 
 def blocks_of(steps: Sequence[dict[str, Any]]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """NVIDIA's math library, on request: `nvvm{libdevice=true}`, or its file instead of `true`.
 
 The library is LLVM bitcode that is part of CUDA and of the wheels `nvidia-nvvm` and `nvidia-cuda-nvcc-cu12`.
-Functions that a model calls are linked into its code.
+Functions that a model calls are linked into its code (`libraries.py`).
 """
 
 from __future__ import annotations
@@ -92,20 +92,3 @@ def _find_library() -> Path | None:
     folders = [Path(place) for place in _SEARCH_PATHS]
     folders += [p for entry in sys.path for p in sorted(Path(entry or ".").glob("nvidia/*/nvvm/libdevice"))]
     return next((file for folder in folders for file in sorted(folder.glob("libdevice*.bc"))), None)
-
-
-def link(binding: Any, module: Any, path: Path) -> set[str]:
-    """Link the library to LLVM IR of kernels, and return its functions' names.
-
-    Later passes remove unused functions.
-    """
-    try:
-        library = binding.parse_bitcode(path.read_bytes())
-    except RuntimeError as error:
-        raise ChipError(f"libdevice of target 'nvvm': '{path}' cannot be read: {error}") from error
-    library.triple, library.data_layout = module.triple, module.data_layout
-    names = {function.name for function in library.functions if not function.is_declaration}
-    module.link_in(library)
-    for name in names:
-        module.get_function(name).linkage = "internal"
-    return names

@@ -22,6 +22,14 @@ class Options:
     """Whether PTX is assembled at compile time."""
     libdevice: str = ""
     """The file of libdevice, or "true" to search for it; empty for none."""
+    named: tuple[str, ...] = ()
+    """Further files of functions that kernels may call."""
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """Return the files of functions that kernels may call; `libdevice` stands for that of CUDA or a wheel."""
+        own = {"": (), "true": ("libdevice",)}.get(self.libdevice, (self.libdevice,))
+        return tuple(dict.fromkeys((*own, *self.named)))
 
     @property
     def machine(self) -> str:
@@ -31,7 +39,7 @@ class Options:
 
 def parse_options(text: str) -> Options:
     """Parse options in braces; without a chip use this machine's, or the one whose code most others run."""
-    name, libdevice = "", ""
+    name, libdevice, named = "", "", []
     flags = {"tf32": False, "cubin": False}
     for part in text.split():
         key, _, value = part.partition("=")
@@ -43,13 +51,17 @@ def parse_options(text: str) -> Options:
             flags[key] = value in _YES
         elif key == "libdevice":
             libdevice = "true" if value in _YES else "" if value in _NO else value
+        elif key == "library":
+            if not value:
+                raise ChipError("option library of target 'nvvm' needs a file: library=functions.bc")
+            named.append(value)
         else:
             raise ChipError(
                 f"target 'nvvm' has no option '{key}'; it has: chip={'|'.join(CHIPS)}, tf32=true|false, "
-                "cubin=true|false, libdevice=true|false|FILE"
+                "cubin=true|false, libdevice=true|false|FILE, library=FILE|libdevice (several times, for more)"
             )
     chip = find_chip(name or _present() or DEFAULT)
-    return Options(_as_here(chip), flags["tf32"], flags["cubin"], libdevice)
+    return Options(_as_here(chip), flags["tf32"], flags["cubin"], libdevice, tuple(named))
 
 
 def planned_for(options: Mapping[str, int | str]) -> Options:

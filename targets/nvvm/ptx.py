@@ -7,10 +7,8 @@ everything is checked first.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from mirlo.dialects.bindings import ir, llvm, passmanager
@@ -20,9 +18,10 @@ from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
 from mirlo.targets.llvm_guard import make_guarded, suspects_in
 from mirlo.targets.llvm_text import readable_by_older
+from mirlo.targets.nvvm.back_end import load_llvmlite
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.entry import describe, pass_tensor_maps
-from mirlo.targets.nvvm.libdevice import link
+from mirlo.targets.nvvm.libraries import Library, link_bitcode, merge_ptx
 from mirlo.targets.nvvm.positions import narrow_comparisons
 from mirlo.targets.nvvm.sharing import allocate_shared, leave_to_launch
 
@@ -70,25 +69,27 @@ def to_ptx(
     module: ir.Module,
     chip: Chip,
     opt_level: int = 3,
-    libdevice: Path | None = None,
+    libraries: Sequence[Library] = (),
     blocks: Mapping[str, int] | None = None,
 ) -> list[KernelCode]:
     """Return PTX with all kernels of a module; host functions are dropped and the module is consumed.
 
-    `libdevice` is the file of a library that kernels may call, `blocks` the grids that kernels are launched with.
+    `libraries` are what kernels may call functions of, `blocks` the grids that kernels are launched with.
     """
     lowered = lower_to_nvvm(module, chip, blocks)
     if lowered is None:
         return []
-    code = translate(lowered.whole, lambda text: assemble(text, chip, opt_level, libdevice)).encode()
+    code = translate(lowered.whole, lambda text: assemble(text, chip, opt_level, libraries), libraries).encode()
     return [KernelCode(name, entry, code, shared=lowered.shared.get(entry, 0)) for name, entry in lowered.names.items()]
 
 
-def translate(whole: ir.Operation, make: Callable[[str], str]) -> str:
-    """Return what `make` makes of the LLVM IR of kernels; code that may end the process is tried in another first."""
-    return make_guarded(
-        whole, suspects_in(whole), lambda: make(readable_by_older(llvm.translate_module_to_llvmir(whole)))
-    )
+def translate(whole: ir.Operation, make: Callable[[str], str], libraries: Sequence[Library] = ()) -> str:
+    """Return what `make` makes of the LLVM IR of kernels; code that may end the process is tried in another first.
+
+    That is what Mirlo does not know, and that of libraries.
+    """
+    suspects = {*suspects_in(whole), *(str(library.path) for library in libraries)}
+    return make_guarded(whole, suspects, lambda: make(readable_by_older(llvm.translate_module_to_llvmir(whole))))
 
 
 def lower_to_nvvm(module: Any, chip: Chip, blocks: Mapping[str, int] | None = None) -> LoweredKernels | None:
@@ -211,44 +212,38 @@ def check_selected(text: str, linked: Collection[str] = ()) -> None:
             raise PassError(f"NVIDIA GPUs have no code for '{name}'")
 
 
-def assemble(text: str, chip: Chip, opt_level: int = 3, libdevice: Path | None = None) -> str:
+def assemble(text: str, chip: Chip, opt_level: int = 3, libraries: Sequence[Library] = ()) -> str:
     """Compile LLVM IR to PTX."""
-    return _machine(chip, opt_level).emit_assembly(optimized(text, chip, opt_level, libdevice))
+    ptx = _machine(chip, opt_level).emit_assembly(optimized(text, chip, opt_level, libraries))
+    return merge_ptx(ptx, chip, libraries)
 
 
 def _machine(chip: Chip, opt_level: int) -> Any:
     return (
-        _llvmlite()
+        load_llvmlite()
         .Target.from_triple(TRIPLE)
         .create_target_machine(cpu=chip.name, features=f"+ptx{chip.ptx}", opt=opt_level)
     )
 
 
-def optimized(text: str, chip: Chip, opt_level: int = 3, libdevice: Path | None = None) -> Any:
+def optimized(text: str, chip: Chip, opt_level: int = 3, libraries: Sequence[Library] = ()) -> Any:
     """Parse LLVM IR and optimize it; return llvmlite's module."""
-    binding = _llvmlite()
-    if libdevice is None:
+    binding = load_llvmlite()
+    if not libraries:
         check_selected(text)
     module = binding.parse_assembly(text)
     module.triple = TRIPLE
     machine = _machine(chip, opt_level)
     module.data_layout = str(machine.target_data)
-    if libdevice is not None:
-        check_selected(text, link(binding, module, libdevice))
+    linked: set[str] = set()
+    if libraries:
+        linked = link_bitcode(binding, module, libraries)
+        check_selected(text, linked)
     module.verify()
     builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=opt_level))
     builder.getModulePassManager().run(module, builder)
-    check_selected(str(module))
+    check_selected(str(module), linked)
     return module
-
-
-@cache
-def _llvmlite() -> Any:
-    import llvmlite.binding as binding
-
-    binding.initialize_all_targets()
-    binding.initialize_all_asmprinters()
-    return binding
 
 
 def _is_huge(kernel: ir.Operation) -> bool:

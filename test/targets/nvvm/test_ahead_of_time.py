@@ -114,8 +114,8 @@ def test_without_libdevice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(libdevice, "_find_library", lambda: None)
     with pytest.raises(mirlo.MirloError, match="libdevice of target 'nvvm' is not on this machine: pip install"):
         mirlo.compile(functions, target="nvvm{chip=sm_80 libdevice=true}", cache=False)
-    with pytest.raises(mirlo.MirloError, match="there is no file '/nowhere/libdevice.bc'"):
+    with pytest.raises(mirlo.MirloError, match="library '/nowhere/libdevice.bc' of target 'nvvm' cannot be read"):
         mirlo.compile(functions, target="nvvm{chip=sm_80 libdevice=/nowhere/libdevice.bc}", cache=False)
     (tmp_path / "library.bc").write_bytes(b"no bitcode")
-    with pytest.raises(mirlo.MirloError, match="cannot be read"):
+    with pytest.raises(mirlo.MirloError, match="is neither LLVM bitcode nor PTX"):
         mirlo.compile(functions, target=f"nvvm{{chip=sm_80 libdevice={tmp_path}/library.bc}}", cache=False)

@@ -17,7 +17,7 @@ from emulator.memory import GlobalMemory
 from emulator.parse import parse
 from emulator.tensormap import BYTES, TensorMap, encode
 from emulator.text import Module
-from mirlo.targets.nvvm import device, emit, maps
+from mirlo.targets.nvvm import device, emit, maps, options
 from mirlo.targets.nvvm import model as model_module
 
 GRANULE = 16
@@ -188,4 +188,5 @@ def emulated(chip: str = "sm_90a", gpus: int = 1, races: bool = False) -> Iterat
         try:
             yield made
         finally:
-            device.gpu.cache_clear()
+            for known in (device.gpu, device.capability, options._present, options._as_here):
+                known.cache_clear()

@@ -1,0 +1,16 @@
+"""LLVM's back end for NVIDIA GPUs, that of llvmlite."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+
+@cache
+def load_llvmlite() -> Any:
+    """Return llvmlite's binding with all back ends."""
+    import llvmlite.binding as binding
+
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    return binding
