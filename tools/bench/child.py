@@ -91,6 +91,10 @@ class Child:
 
         return kernel_rows(self.model.executable, self.model.inputs, threads, rounds)
 
+    def code(self) -> dict[str, Any]:
+        """Return the code of Mirlo's kernels."""
+        return {"kernels": self.model.code()}
+
 
 def resident() -> int:
     """Return the resident memory of this process in bytes; 0 if the system does not report it."""

@@ -44,6 +44,8 @@ class MeasurementOptions:
     """The interpreters of engines that are not installed in this one."""
     seed: int = 0
     kernels: bool = True
+    code: bool = False
+    """Whether the rows of kernels hold their code."""
     target: str | None = None
     """What Mirlo compiles for; None for its usual target."""
 
@@ -116,7 +118,11 @@ def measure(model: Path, settings: MeasurementOptions, threads: int, tell: Calla
         if settings.kernels:
             tell(f"{title}: kernels")
             started[MIRLO].process.go_on()
-            rows[0].kernels = started[MIRLO].process.ask("kernels", threads=threads, rounds=5)
+            measured = dict(started[MIRLO].process.ask("kernels", threads=threads, rounds=5))
+            if settings.code:
+                tell(f"{title}: code of the kernels")
+                measured["code"] = started[MIRLO].process.ask("code")["kernels"]
+            rows[0].kernels = measured
         return rows
 
 

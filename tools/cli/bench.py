@@ -56,6 +56,7 @@ def run(arguments: Arguments) -> Results:
         pythons=dict(arguments.python),
         seed=arguments.seed,
         kernels=bool(arguments.kernels),
+        code=str(arguments.report or "").endswith(".html"),
         target=arguments.target,
     )
     rows = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from PIL import Image
 
 import mirlo as mirlo_package
 from mirlo.runtime.errors import MirloError
-from mirlo.tools.bench import plot, report, timeline
+from mirlo.tools.bench import page, plot, report, timeline
 from mirlo.tools.bench.drawing import COLORS
 from mirlo.tools.bench.kernels import RooflineLimits, RooflineMeasurement
 from mirlo.tools.bench.measure import EngineRow, ModelRow, _difference, model_name
@@ -50,8 +51,19 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_against_an_engine(model: Path, tmp_path: Path) -> None:
-    page = tmp_path / "out.html"
-    flags = ["--shape", "x=5x64", "--against", "onnxruntime", "--seconds", 0.1, "--threads", "1,2", "--report", page]
+    report_path = tmp_path / "out.html"
+    flags = [
+        "--shape",
+        "x=5x64",
+        "--against",
+        "onnxruntime",
+        "--seconds",
+        0.1,
+        "--threads",
+        "1,2",
+        "--report",
+        report_path,
+    ]
     found = json.loads(output_of(mirlo("bench", model, *flags, "--json")).rpartition("wrote ")[0])
     assert [(row["model"], row["threads"]) for row in found["models"]] == [("two", 1), ("two", 2)]
     for row in found["models"]:
@@ -65,8 +77,11 @@ def test_against_an_engine(model: Path, tmp_path: Path) -> None:
         assert {kernel["source"] for kernel in row["kernels"]["kernels"]} >= {"second"}
         assert row["kernels"]["gflops"] > 1
     assert set(found["geometric_mean"]["onnxruntime"]) == {"1", "2"}
-    text = page.read_text()
+    text = report_path.read_text()
     assert text.count("<svg") == 6 and "ONNX Runtime ms" in text
+    links = re.findall(r"href='#([^']+)'", text)
+    assert len(links) == 8 and all(f"<details id='{link}'>" in text for link in links)
+    assert text.count("<pre># kernel ") == text.count("<pre>; kernel ") == 6 and "# node second" in text
 
 
 def test_gaps_between_calls(model: Path, tmp_path: Path) -> None:
@@ -176,7 +191,8 @@ def _row() -> ModelRow:
         {"kernel": "b", "kind": "injective", "source": "n2", "flops": 0, "bytes": 10**6, "microseconds": 10.0,
          "least": 9.0},
     ]  # fmt: skip
-    machine = {"kernels": kernels, "gflops": 200.0, "gbytes": {"1024": 100.0, "1048576": 10.0}, "buffers": BUFFERS}
+    machine = {"kernels": kernels, "gflops": 200.0, "gbytes": {"1024": 100.0, "1048576": 10.0}, "buffers": BUFFERS,
+               "code": {"a": {"asm": "# <a>\n\tret\n"}}}  # fmt: skip
     engines = [
         EngineRow("mirlo", "1", 2.0, 10.0, 1.0, 3 * 10**8, 2 * 10**8, 1e-6, 0.5),
         EngineRow("openvino", "2", 1.0, 20.0, 0.5, 0, 0),
@@ -217,6 +233,12 @@ def test_the_timeline_has_all_kernels_in_order() -> None:
     bars = [bar for bar in ElementTree.fromstring(drawing).iter("{http://www.w3.org/2000/svg}rect")][1:]
     (first, width), (second, _) = ((float(bar.get("x", "")), float(bar.get("width", ""))) for bar in bars)
     assert first + width == pytest.approx(second, abs=0.02)
+
+
+def test_code_cannot_leave_its_element() -> None:
+    shown = page.page(Results([_row()], "", ""))
+    assert "<a href='#code-0-0-asm'>asm</a>" in shown
+    assert "<summary>a: asm</summary>\n<pre># &lt;a&gt;\n\tret\n</pre>" in shown
 
 
 def test_the_memory_plan_has_all_buffers() -> None:

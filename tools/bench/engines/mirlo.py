@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from mirlo.driver.compile import compile as compile_model
+from mirlo.driver.request import CompileRequest
 
 
 class MirloModel:
     """A compiled model."""
 
-    def __init__(self, executable: Any, version: str) -> None:
+    def __init__(self, executable: Any, version: str, request: CompileRequest) -> None:
         self.executable = executable
         self.version = version
+        self._request = request
 
     def bind(self, inputs: Mapping[str, np.ndarray]) -> None:
         self.inputs = dict(inputs)
@@ -27,6 +29,20 @@ class MirloModel:
     def outputs(self) -> dict[str, np.ndarray]:
         results = self._results if isinstance(self._results, tuple) else (self._results,)
         return {spec.name: array for spec, array in zip(self.executable.outputs, results, strict=True)}
+
+    def code(self) -> dict[str, dict[str, str]]:
+        """Return the code of each kernel by its name and the form, in the two forms closest to the machine."""
+        from mirlo.driver.code import kernel_listings
+        from mirlo.passes.byoc.target_list import Targets
+        from mirlo.passes.targets import code_target
+
+        target = code_target(Targets.parse(self._request.target).or_host().host_target)
+        found: dict[str, dict[str, str]] = {}
+        for form in [form.name for form in target.forms if form.is_text][-2:]:
+            for listing in kernel_listings(self._request, form):
+                texts = found.setdefault(listing.function, {})
+                texts[form] = texts.get(form, "") + listing.content.decode()
+        return found
 
 
 def _import_compiler() -> None:
@@ -67,4 +83,4 @@ def load(
     except PackageNotFoundError:
         name = "checkout"
     executable = compile_model(model, target, threads=threads, shapes=shapes or None, cache=cache or False)
-    return MirloModel(executable, name)
+    return MirloModel(executable, name, CompileRequest(model, target, threads=threads, shapes=shapes or None))
