@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import UNBOUNDED, WORKSPACE
-from mirlo.dialects.tir.sizes import SYMBOLS, symbols_of_function
+from mirlo.dialects.tir.sizes import SYMBOLS
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
 from mirlo.passes.facts import is_text, items, wrong_facts
 from mirlo.passes.registry import Pass, PassError, register_pass
@@ -105,6 +106,11 @@ def _in_prim_function(function: Any, what: str) -> Iterator[str]:
         if not isinstance(sizes, ir.ArrayAttr) or not all(isinstance(name, ir.StringAttr) for name in sizes):
             yield f"attribute '{SYMBOLS}' of {what} must be a list of strings, got {sizes}"
             return
+        for each in map(ir.StringAttr, sizes):
+            problem = _dim_problem(each.value)
+            if problem is not None:
+                yield f"attribute '{SYMBOLS}' of {what}: {problem}"
+                return
         count = len(sizes)
         if len(taken) < count or any(str(each) != "index" for each in taken[len(taken) - count :]):
             yield f"the last {count} parameters of {what} must be the values of its symbols, of type index, got {kind}"
@@ -159,6 +165,15 @@ def _in_body(function: ir.Operation, symbols: dict[str, ir.Operation]) -> Iterat
     return iter(found)
 
 
+def _dim_problem(text: str) -> str | None:
+    """Return why a text is not a dim that has a value, or None."""
+    try:
+        dim = D.parse(text)
+    except ValueError as error:
+        return str(error)
+    return None if isinstance(dim, D.SymbolicDim) and dim is not D.UNKNOWN else f"expected symbols, got '{text}'"
+
+
 def _call_tir(op: Any, symbols: dict[str, Any]) -> str | None:
     name = op.opview.callee
     callee = symbols.get(name)
@@ -170,7 +185,7 @@ def _call_tir(op: Any, symbols: dict[str, Any]) -> str | None:
     inputs, results = list(kind.inputs), list(kind.results)
     if not results:
         # In buffer form the outputs are parameters after the inputs, followed by scratch memory and symbols.
-        taken = len(inputs) - (WORKSPACE in callee.attributes) - len(symbols_of_function(callee))
+        taken = len(inputs) - (WORKSPACE in callee.attributes) - len(callee.attributes.get(SYMBOLS, ()))
         count = max(0, taken - len(op.results))
         inputs, results = inputs[:count], inputs[count:taken]
     return _mismatch(name, op, inputs, results, _is_stored_as)

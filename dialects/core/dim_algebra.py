@@ -443,7 +443,7 @@ def parse(expression: str) -> Dim:
 
 
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
-    """Return the dim with some symbols replaced."""
+    """Return the dim with some symbols, or other atoms, replaced."""
     if isinstance(dim, int) or dim is UNKNOWN:
         return dim
     total: Dim = 0
@@ -456,8 +456,10 @@ def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
 
 
 def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
+    if atom in values:
+        return values[atom]
     parts = atom_parts(atom)
     if parts is None:
-        return values[atom] if atom in values else SymbolicDim((((atom,), 1),))
+        return SymbolicDim((((atom,), 1),))
     function, left, right = parts
     return apply(function, substitute(left, values), substitute(right, values))

@@ -58,9 +58,13 @@ def balanced(terms: Mapping[Monomial, int], pairs_of: Callable[[Monomial], tuple
     while any(made.get(larger) for _, larger, _ in pairs):  # with the smaller halves only, equal sums are the same
         for smaller, larger, whole in pairs:
             _replace(made, larger, smaller, whole)
-    for smaller, larger, whole in pairs:  # halves of n come before its quarters, which are halves of those
-        if _is_better_with_larger(made.get(smaller, 0), made.get(whole, 0)):
-            _replace(made, smaller, larger, whole)
+    is_changed = True
+    while is_changed:  # a product of two halves takes a round for each; the wholes of halves have fewer halves in them
+        is_changed = False
+        for smaller, larger, whole in pairs:  # halves of n come before its quarters, which are halves of those
+            if _is_better_with_larger(made.get(smaller, 0), made.get(whole, 0)):
+                _replace(made, smaller, larger, whole)
+                is_changed = True
     return {atoms: factor for atoms, factor in made.items() if factor}
 
 

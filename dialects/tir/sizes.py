@@ -4,8 +4,10 @@
 
 While a prim function is built, any of its code may use the run-time value of a dim. When it is finished,
 `bind_symbols` adds an `index` parameter for each symbol that its dims depend on, computes each distinct dim once at the
-start of the function, and records the symbols in `tir.symbols`: callers pass their values in that order. The function
-checks nothing: its dims are recorded in `tir.extents`, and callers make sure that they do not overflow.
+start of the function, and records the symbols in `tir.symbols`: callers pass their values in that order. If all dims
+depend on a symbol through quotients only (`floordiv(n + 7, 8)`), the parameter is the finest of these instead: kernels
+of different levels of a pyramid then have equal code. The function checks nothing: its dims are recorded in
+`tir.extents`, and callers make sure that they do not overflow.
 
 A tensor with dynamic dims is in an *unbounded* buffer: one-dimensional, elements in row-major order. Its type has no
 sizes, so that it is passed as a pointer alone; the position of an element is computed from dims.
@@ -23,10 +25,11 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, result
 from mirlo.dialects.tir.base import TirOp
 from mirlo.dialects.tir.extents import add_extents
+from mirlo.dialects.tir.quotients import in_finest, quotients_by_symbol
 from mirlo.dialects.tir.scalars import create, emit_constant
 
 SYMBOLS = "tir.symbols"
-"""Attribute of a buffer-form prim function: the symbols whose values are its last parameters."""
+"""Attribute of a buffer-form prim function: the symbols, or quotients of them, whose values are its last parameters."""
 
 
 class Size(TirOp, name="size"):
@@ -81,7 +84,13 @@ class SizeEmitter:
             total = term if total is None else create("arith.addi", index, total, term)
         return total
 
-    def _atom(self, atom: str) -> ir.Value:
+    def _atom(self, atom: D.Atom) -> ir.Value:
+        if atom not in self._known:
+            self._known[atom] = self._emit_atom(atom)
+        value: ir.Value = self._known[atom]
+        return value
+
+    def _emit_atom(self, atom: D.Atom) -> ir.Value:
         parts = D.atom_parts(atom)
         if parts is None:
             result: ir.Value = self.symbols[atom]
@@ -127,22 +136,29 @@ def bind_symbols(function: ir.OpView) -> None:
     # Of several symbols in one dim, another dim that has only one of them tells the order, if there is one.
     mentioned = sorted((sorted(D.symbols_of(dim)) for dim in dims), key=len)
     names = list(dict.fromkeys(name for each in mentioned for name in each))
-    numbered = {name: D.symbol(f"s{position:04}") for position, name in enumerate(names)}
+    numbers = [D.symbol(f"s{position:04}") for position in range(len(names))]
+    quotients = quotients_by_symbol(dims)
+    numbered: dict[D.Atom, Dim] = {}
+    for name, number in zip(names, numbers, strict=True):
+        numbered.update(in_finest(quotients[name], number) if name in quotients else {name: number})
     entry = op.regions[0].blocks[0]
     values = [entry.add_argument(ir.IndexType.get(), op.location) for _ in names]
     with ir.InsertionPoint.at_block_begin(entry), op.location:
-        sizes = SizeEmitter({str(number): value for number, value in zip(numbered.values(), values, strict=True)})
+        sizes = SizeEmitter({str(number): value for number, value in zip(numbers, values, strict=True)})
         for size, dim in zip(found, dims, strict=True):
             size.results[0].replace_all_uses_with(sizes.emit(D.substitute(dim, numbered)))
     for size in found:
         size.erase()
-    op.attributes[SYMBOLS] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in names])
+    taken = (quotients[name][0].atom if name in quotients else name for name in names)
+    op.attributes[SYMBOLS] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in taken])
 
 
-def symbols_of_function(function: ir.OpView) -> list[str]:
-    """Return the symbols that a prim function in buffer form takes as parameters."""
+def symbols_of_function(function: ir.OpView) -> list[Dim]:
+    """Return the dims whose values a prim function in buffer form takes as parameters."""
     attributes = function.operation.attributes
-    return [ir.StringAttr(name).value for name in ir.ArrayAttr(attributes[SYMBOLS])] if SYMBOLS in attributes else []
+    if SYMBOLS not in attributes:
+        return []
+    return [D.parse(ir.StringAttr(text).value) for text in ir.ArrayAttr(attributes[SYMBOLS])]
 
 
 def buffer_indices(shape: Sequence[Dim], indices: Sequence[ir.Value]) -> list[Any]:

@@ -200,7 +200,7 @@ class PlannedFunction:
                 # A bound of a size may be known here and be used instead; the callee computes the size itself.
                 wanted = workspace_type(workspace_of(self.callee(op)))
                 arguments.append(self._interval(self.places.workspaces[step.start], wanted))
-            arguments += [self.size(D.symbol(name)) for name in symbols_of_function(self.callee(op))]
+            arguments += [self.size(dim) for dim in symbols_of_function(self.callee(op))]
             func.CallOp([], ir.FlatSymbolRefAttr.get(self._called(op)), arguments)
         elif op.name == packed.CALL:
             values = [*op.operands, *op.results]

@@ -8,19 +8,20 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from mirlo.dialects.bindings import func, ir, memref
+from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.code_forms import KernelText
-from mirlo.passes.memory.names import POLL
+from mirlo.passes.memory.names import POLL, TICK
 from mirlo.passes.memory.packed import RECORD_WORDS
 from mirlo.passes.memory.timeline import REGIONS
+from mirlo.passes.schedule.loops import index
 from mirlo.passes.targets import CompileOptions
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact, KernelInfo
 from mirlo.runtime.interrupts import POLLS
 from mirlo.targets.llvm.build import build
 from mirlo.targets.llvm.machine_code import OBJECT, SUFFIXES, CodeSettings
-from mirlo.targets.llvm.object_code import ENTRY, PROFILED, EntryInterface
+from mirlo.targets.llvm.object_code import ENTRY, EntryInterface
 from mirlo.targets.llvm.options import parse_options, threads_of
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.units import split
@@ -84,9 +85,9 @@ def prepare_module(module: Any) -> PreparedModule:
     main = find_main(module)
     signature = signature_of(main)
     kernels = kernel_rows(main, module)
-    _add_profiled(main, len(kernels))
     polls = _add_polls(module)
     facts = run_time_facts(main, module)
+    _add_ticks(main, module, len(kernels))
     _drop_argument_facts(module)
     functions = tuple(facts.get("packed", ()))
     inputs, outputs, params = (len(signature[name]) for name in ("inputs", "outputs", "params"))
@@ -100,23 +101,24 @@ def loadable_on(processor: Processor) -> dict[str, list[str] | str]:
     return {"triple": processor.triple, "features": list(processor.features)}
 
 
-def _add_profiled(main: ir.Operation, kernels: int) -> None:
-    """Clone main into a function that also records the CPU's tick counter before the first call and after each."""
+def _add_ticks(main: ir.Operation, module: ir.Module, kernels: int) -> None:
+    """Let main record ticks before the first call and after each, in a profile that is its last argument."""
     if not kernels:
         return
-    i64 = ir.IntegerType.get_signless(64)
-    slots = ir.MemRefType.get([kernels + 1], i64)
-    copy = main.clone(ip=ir.InsertionPoint(main))
-    copy.attributes["sym_name"] = ir.StringAttr.get(PROFILED)
-    block = copy.regions[0].blocks[0]
-    profile = block.add_argument(slots, main.location)
+    profile_type = ir.MemRefType.get([kernels + 1], ir.IntegerType.get_signless(64))
+    block = main.regions[0].blocks[0]
+    calls = calls_of(main)
+    profile = block.add_argument(profile_type, main.location)
     types = [argument.type for argument in block.arguments]
-    copy.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-    entries = [*ir.ArrayAttr(copy.attributes["arg_attrs"]), ir.DictAttr.get({})]
-    copy.attributes["arg_attrs"] = ir.ArrayAttr.get(entries)
-    following = dict(_neighbours(copy))
+    main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+    entries = [*ir.ArrayAttr(main.attributes["arg_attrs"]), ir.DictAttr.get({})]
+    main.attributes["arg_attrs"] = ir.ArrayAttr.get(entries)
     with main.location:
-        for slot, call in enumerate(calls_of(copy)):
+        kind = ir.FunctionType.get([profile_type, ir.IndexType.get()], [])
+        declared = func.FuncOp(TICK, kind, visibility="private", ip=False)
+        module.body.append(declared.operation)
+        following = dict(_neighbours(main))
+        for slot, call in enumerate(calls):
             if slot == 0:
                 with ir.InsertionPoint(call):
                     _tick(profile, 0)
@@ -163,19 +165,7 @@ def _neighbours(op: Any) -> Iterator[tuple[ir.OpView, ir.OpView]]:
 
 
 def _tick(profile: ir.Value, slot: int) -> None:
-    i64 = ir.IntegerType.get_signless(64)
-    ticks = ir.Operation.create(
-        "llvm.call_intrinsic",
-        results=[i64],
-        attributes={
-            "intrin": ir.StringAttr.get("llvm.readcyclecounter"),
-            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0]),
-        },
-    ).results[0]
-    from mirlo.passes.schedule.loops import index
-
-    memref.StoreOp(ticks, profile, [index(slot)])
+    func.CallOp([], ir.FlatSymbolRefAttr.get(TICK), [profile, index(slot)])
 
 
 def _drop_argument_facts(module: ir.Module) -> None:

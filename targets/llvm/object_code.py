@@ -22,7 +22,6 @@ from mirlo.targets.llvm_guard import make_guarded, suspects_in_text
 
 ENTRY = "mirlo_entry"
 MAIN = "main"
-PROFILED = "main_profiled"
 SIZES = MAIN + SIZES_SUFFIX
 
 
@@ -35,7 +34,7 @@ class EntryInterface:
     packed: tuple[str, ...]
     """Run-time functions, in the order of their pointers."""
     profiled: bool
-    """Whether there is also a `main_profiled`."""
+    """Whether `main` takes a profile, its last argument, which may be null."""
     allocator: int | None = None
     """The word of the call record with the allocation function, for data-dependent sizes."""
 
@@ -78,10 +77,9 @@ def lower_module(module: ir.Module, processor: Processor, entry: EntryInterface 
     define_forks(module, forks, argument_types(module, forks))
     _internalize(module, exported)
     if entry is not None:
-        packed.define_calls(module, calls, (MAIN, PROFILED))
-        if entry.allocator is not None:
-            runtime_calls.define(module, (MAIN, PROFILED), entry.allocator)
-        runtime_calls.end_where_interrupted(module, (MAIN, PROFILED))
+        packed.define_calls(module, calls, MAIN)
+        runtime_calls.define(module, MAIN, entry.allocator)
+        runtime_calls.end_where_interrupted(module, MAIN)
         _add_entry(module, entry)
         exported = {ENTRY: None}
         _internalize(module, exported)
@@ -124,27 +122,17 @@ def _internalize(module: ir.Module, exported: Container[str]) -> None:
 
 
 def _add_entry(module: ir.Module, entry: EntryInterface) -> None:
-    """Add `entry(tensors**, params**, arena*, profile*)`, which calls main, or main_profiled if there is a profile.
+    """Add `entry(tensors**, params**, arena*, profile*)`, which calls main. The profile is null where none is wanted.
 
     Without tensors it computes sizes: `arena` is then the call record.
     """
     for op in list(module.body.operations):
-        if op.operation.name == "llvm.func" and _symbol(op) in (MAIN, PROFILED):
+        if op.operation.name == "llvm.func" and _symbol(op) == MAIN:
             _unpack(op.operation, entry)
-    pointers = "!llvm.ptr, !llvm.ptr, !llvm.ptr"
-    plain = f"llvm.call @{MAIN}(%tensors, %params, %arena) : ({pointers}) -> ()\nllvm.return"
+    names = ["%tensors", "%params", "%arena", *(["%profile"] if entry.profiled else [])]
+    pointers = ", ".join(["!llvm.ptr"] * len(names))
     declarations = f"llvm.func @{MAIN}({pointers})\n"
-    ending = plain
-    if entry.profiled:
-        declarations += f"llvm.func @{PROFILED}({pointers}, !llvm.ptr)\n"
-        ending = f"""%null = llvm.mlir.zero : !llvm.ptr
-          %off = llvm.icmp "eq" %profile, %null : !llvm.ptr
-          llvm.cond_br %off, ^plain, ^profiled
-        ^plain:
-          {plain}
-        ^profiled:
-          llvm.call @{PROFILED}(%tensors, %params, %arena, %profile) : ({pointers}, !llvm.ptr) -> ()
-          llvm.return"""
+    ending = f"llvm.call @{MAIN}({', '.join(names)}) : ({pointers}) -> ()\nllvm.return"
     if entry.allocator is not None:
         declarations += f"llvm.func @{SIZES}(!llvm.ptr)\n"
         ending = f"""%nothing = llvm.mlir.zero : !llvm.ptr
@@ -174,7 +162,7 @@ def _unpack(function: ir.Operation, entry: EntryInterface) -> None:
     taken = list(block.arguments)
     pointer = ir.Type.parse("!llvm.ptr")
     tensors, params, arena, *profile = [
-        block.add_argument(pointer, function.location) for _ in range(4 if _symbol(function) == PROFILED else 3)
+        block.add_argument(pointer, function.location) for _ in range(4 if entry.profiled else 3)
     ]
     sources = [(tensors, i, True) for i in range(entry.tensors)] + [(params, i, True) for i in range(entry.params)]
     if entry.packed:

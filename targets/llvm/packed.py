@@ -38,8 +38,8 @@ def find_calls(module: ir.Module, names: Sequence[str]) -> list[PackedCall]:
     return found
 
 
-def define_calls(module: ir.Module, calls: Sequence[PackedCall], callers: Sequence[str]) -> None:
-    """Define the bodies of the declarations, and make callers return if a call fails."""
+def define_calls(module: ir.Module, calls: Sequence[PackedCall], caller: str) -> None:
+    """Define the bodies of the declarations, and make the caller return if a call fails."""
     if not calls:
         return
     symbols = {call.symbol for call in calls}
@@ -50,9 +50,7 @@ def define_calls(module: ir.Module, calls: Sequence[PackedCall], callers: Sequen
     made = ir.Module.parse("\n".join(map(_text, calls)))
     for op in made.body.operations:
         module.body.append(op.operation.clone())
-    for caller in callers:
-        if caller in functions:
-            return_on_failure(functions[caller], symbols)
+    return_on_failure(functions[caller], symbols)
 
 
 def return_on_failure(function: ir.Operation, symbols: set[str]) -> None:

@@ -1,41 +1,41 @@
-"""Bodies of the run-time calls of a planned function: memory of data-dependent sizes, errors of such sizes."""
+"""Bodies of the run-time calls of a planned function: memory of data-dependent sizes, their errors, profiles."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from mirlo.dialects.bindings import ir
-from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, POLL, SLOT
+from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, POLL, SLOT, TICK
 from mirlo.targets.llvm.packed import return_on_failure
 
+CANNOT_FAIL = {SLOT, TICK}
+"""The functions whose calls are not followed by a check."""
 
-def define(module: ir.Module, callers: Sequence[str], allocator: int) -> None:
-    """Define the bodies of the declarations, and make callers return if a call fails.
 
-    `allocator` is the word of the call record with the allocation function.
+def define(module: ir.Module, caller: str, allocator: int | None) -> None:
+    """Define the bodies of the declarations, and make the caller return if a call fails.
+
+    `allocator` is the word of the call record with the allocation function; None if there is no record.
     """
     functions = {_name(op): op.operation for op in module.body.operations if "sym_name" in op.operation.attributes}
-    declared = {name for name in (ALLOCATE, CHECK, GROW, SLOT) if name in functions}
+    texts = {TICK: _TICK}
+    if allocator is not None:
+        texts |= {ALLOCATE: _allocate(allocator), CHECK: _CHECK, GROW: _grow(allocator), SLOT: _SLOT}
+    declared = texts.keys() & functions.keys()
     if not declared:
         return
     for name in declared:
         functions[name].erase()
-    texts = {ALLOCATE: _allocate(allocator), CHECK: _CHECK, GROW: _grow(allocator), SLOT: _SLOT}
     made = ir.Module.parse("\n".join(texts[name] for name in sorted(declared)))
     for op in made.body.operations:
         module.body.append(op.operation.clone())
-    for caller in callers:
-        if caller in functions:
-            return_on_failure(functions[caller], declared - {SLOT})
+    if declared - CANNOT_FAIL:
+        return_on_failure(functions[caller], declared - CANNOT_FAIL)
 
 
-def end_where_interrupted(module: ir.Module, callers: Sequence[str]) -> None:
-    """Let the callers return where a signal handler raised an exception."""
+def end_where_interrupted(module: ir.Module, caller: str) -> None:
+    """Let the caller return where a signal handler raised an exception."""
     functions = {_name(op): op.operation for op in module.body.operations if "sym_name" in op.operation.attributes}
     if POLL in functions:
-        for caller in callers:
-            if caller in functions:
-                return_on_failure(functions[caller], {POLL})
+        return_on_failure(functions[caller], {POLL})
 
 
 def _name(op: ir.OpView) -> str:
@@ -83,6 +83,21 @@ _SLOT = f"""
       llvm.func internal @{SLOT}(%slot: !llvm.ptr) -> !llvm.ptr {{
         %memory = llvm.load %slot : !llvm.ptr -> !llvm.ptr
         llvm.return %memory : !llvm.ptr
+      }}"""
+
+
+_TICK = f"""
+      llvm.func internal @{TICK}(%profile: !llvm.ptr, %slot: i64) attributes {{no_inline}} {{
+        %null = llvm.mlir.zero : !llvm.ptr
+        %off = llvm.icmp "eq" %profile, %null : !llvm.ptr
+        llvm.cond_br %off, ^done, ^record
+      ^record:
+        %ticks = llvm.call_intrinsic "llvm.readcyclecounter"() : () -> i64
+        %place = llvm.getelementptr %profile[%slot] : (!llvm.ptr, i64) -> !llvm.ptr, i64
+        llvm.store %ticks, %place : i64, !llvm.ptr
+        llvm.br ^done
+      ^done:
+        llvm.return
       }}"""
 
 

@@ -20,7 +20,7 @@ from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
 from mirlo.passes.memory.names import FORK
 from mirlo.runtime.names import c_identifier
 from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings
-from mirlo.targets.llvm.object_code import MAIN, PROFILED, SIZES, EntryInterface
+from mirlo.targets.llvm.object_code import MAIN, SIZES, EntryInterface
 
 _PLACEHOLDER = "KERNEL"
 _TOKENS = re.compile(r'@"((?:[^"\\]|\\.)*)"|"(?:[^"\\]|\\.)*"|@([A-Za-z_$.][\w$.-]*)')
@@ -69,7 +69,7 @@ def split(module: Any, entry: EntryInterface, settings: CodeSettings, apart: boo
         _drop_facts(operation)
     texts = {name: _text(op) for name, op in operations.items()}
     uses = {name: _references(text, operations) for name, text in texts.items()}
-    roots = [name for name in (MAIN, PROFILED, SIZES) if name in operations]
+    roots = [name for name in (MAIN, SIZES) if name in operations]
     called = dict.fromkeys(name for root in roots for name in uses[root])
     prim = (name for name in called if name not in roots and is_prim_func(operations[name]))
     kernels = [name for name in prim if _has_body(operations[name])]

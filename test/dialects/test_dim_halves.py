@@ -59,6 +59,13 @@ def test_sizes_of_strided_windows_stay_one_quotient() -> None:
     assert size == (N + 31) // 32
 
 
+@pytest.mark.parametrize("divisor", [2, 4, 8, 16])
+def test_products_of_quotients_stay_products(divisor: int) -> None:
+    n, m = ((dim + divisor - 1) // divisor for dim in (N, M))
+    assert str(n * m) == f"{m}*{n}"
+    assert str(16 * n * m * K - 3) == f"16*{m}*{n}*k - 3"
+
+
 def computed(parts: Any) -> Any:
     return st.one_of(
         st.builds(lambda a, b: a + b, parts, parts),
