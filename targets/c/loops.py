@@ -41,7 +41,7 @@ class CParameter:
     kind: str
     """`input`, `output`, `workspace` or `size`."""
     symbol: str | None = None
-    """For a size, the symbol that it is the value of: the dims of the node's operands have the same ones."""
+    """For a size, the dim that it is the value of: a symbol, or a quotient of one that the dims of operands have."""
 
     def __str__(self) -> str:
         return f"{self.type}{'' if self.type.endswith('*') else ' '}{self.name}"
@@ -128,7 +128,7 @@ class _Printer:
             elif i == buffers and workspace != 0:
                 parameters.append(CParameter("workspace", "char *", "workspace"))
             else:
-                symbol = symbols[i - len(block.arguments) + len(symbols)]
+                symbol = str(symbols[i - len(block.arguments) + len(symbols)])
                 parameters.append(CParameter(symbol_name(symbol), "int64_t", "size", symbol))
             self.names[argument] = parameters[-1].name
         self._body(block)
