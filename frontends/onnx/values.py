@@ -7,12 +7,14 @@ tensor is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import NotImplementedType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType, dtype_of_numpy
 from mirlo.dialects.core.types import TensorType
@@ -20,8 +22,15 @@ from mirlo.frontends.onnx.dtypes import onnx_type_name
 from mirlo.frontends.onnx.kinds import onnx_type_of, tensor_kind
 from mirlo.runtime.kinds import STRING, Kind, optional_of, sequence_of
 
+if TYPE_CHECKING:
+    import onnx
+
 INLINE_ELEMENTS = 16
 """Most elements of a constant in the IR; larger ones are parameters."""
+
+
+SsaValue = ir.Value
+"""`ir.Value` under a name that the fields `ir` do not shadow."""
 
 
 @dataclass(eq=False)
@@ -30,7 +39,7 @@ class TensorValue:
 
     name: str
     type: TensorType
-    ir: Any = None
+    ir: SsaValue | None = None
     """The SSA value; None until a known value needs one."""
     known: np.ndarray | None = None
     """The elements, if known at import; of type `object` if some are symbolic dims."""
@@ -40,11 +49,11 @@ class TensorValue:
     """The elements of a float tensor that are fractions of dims, as `fractions.DimFraction`."""
     packed: np.ndarray | None = None
     """The bytes of a constant of 2 or 4 bits an element, which is not known at import."""
-    compute: Callable[[], Any] | None = field(default=None, repr=False)
+    compute: Callable[[], SsaValue] | None = field(default=None, repr=False)
     """Makes the SSA value of a symbolic known value: the operation that was folded."""
     region: int | None = None
     """Region depth of the definition; a constant is placed there, where all its users see it."""
-    tensor: Any = field(default=None, repr=False)
+    tensor: onnx.TensorProto | None = field(default=None, repr=False)
     """The TensorProto that it comes from, if any."""
 
     @property
@@ -116,7 +125,7 @@ class ObjectValue:
 
     name: str
     kind: Kind
-    ir: Any = None
+    ir: SsaValue | None = None
     """The SSA value; None until known strings need one."""
     strings: np.ndarray | None = None
     """The elements of a constant string tensor."""
@@ -136,6 +145,10 @@ def strings(name: str, array: np.ndarray) -> ObjectValue:
 
 
 AnyValue = TensorValue | ListValue | OptionalValue | ObjectValue
+Output = AnyValue | ir.Value | None
+"""An output of a node as its converter makes it; None for an optional one that is left out."""
+Converted = Output | Sequence[Output] | NotImplementedType
+"""What a converter returns: the outputs of the node, or NotImplemented."""
 
 
 def constant(name: str, array: np.ndarray) -> TensorValue:
@@ -143,14 +156,14 @@ def constant(name: str, array: np.ndarray) -> TensorValue:
     return TensorValue(name, TensorType(array.shape, dtype_of_array(array)), known=array)
 
 
-def symbolic(name: str, array: np.ndarray, dtype: DType, compute: Callable[[], Any]) -> TensorValue:
+def symbolic(name: str, array: np.ndarray, dtype: DType, compute: Callable[[], ir.Value]) -> TensorValue:
     """Return a value whose elements are dims; a plain one if all are numbers."""
     if not any(isinstance(dim, SymbolicDim) for dim in array.flat):
         return TensorValue(name, TensorType(array.shape, dtype), known=array.astype(dtype.to_numpy()))
     return TensorValue(name, TensorType(array.shape, dtype), known=array, compute=compute)
 
 
-def as_dim(element: Any) -> Dim:
+def as_dim(element: Dim | np.generic) -> Dim:
     """Return an element of a known value as a dim."""
     return element if isinstance(element, SymbolicDim) else int(element)
 

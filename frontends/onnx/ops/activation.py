@@ -9,15 +9,16 @@ from mirlo.dialects.core import dims as D
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 
 @converter("Gelu")
-def gelu(node: Node) -> Any:
+def gelu(node: Node) -> Converted:
     return node.emit("gelu", node[0], approximate=node.attr.choice("approximate", "none", ("none", "tanh")))
 
 
 @converter("Swish")
-def swish(node: Node) -> Any:
+def swish(node: Node) -> Converted:
     """Convert to x * sigmoid(alpha * x)."""
     alpha = node.attr.float("alpha", 1.0)
     if alpha == 1:
@@ -27,12 +28,12 @@ def swish(node: Node) -> Any:
 
 
 @converter("Clip")
-def clip_attributes(node: Node) -> Any:
+def clip_attributes(node: Node) -> Converted:
     return node.emit("clip", node[0], min=node.attr.float("min", None), max=node.attr.float("max", None))
 
 
 @converter("Clip", since=11)
-def clip(node: Node) -> Any:
+def clip(node: Node) -> Converted:
     """Convert constant bounds (that f64 represents) to attributes; apply others as tensors."""
     bounds = [node.value(i) if node.has(i) else None for i in (1, 2)]
     for bound in bounds:

@@ -11,6 +11,7 @@ from mirlo.frontends.onnx.equations import multiple_of
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 PAST_KEY, PAST_VALUE, NONPAD_LENGTHS = 4, 5, 6
 SCORES = 3
@@ -18,7 +19,7 @@ SCORES = 3
 
 
 @converter("Attention", since=23)
-def attention(node: Node) -> Any:
+def attention(node: Node) -> Converted:
     """Convert to relax.attention; leave what it cannot express to ONNX's function body."""
     causal = node.attr.bool("is_causal", 0)
     if node.has_output(SCORES) or node.has(NONPAD_LENGTHS) or node.attr.float("softcap", 0.0) != 0:
@@ -74,7 +75,7 @@ def split_heads(node: Node, x: Any, heads: int, attribute: str) -> Any:
 
 
 @converter("RotaryEmbedding", since=23)
-def rotary_embedding(node: Node) -> Any:
+def rotary_embedding(node: Node) -> Converted:
     found = node.type(0)
     heads, rotated = node.attr.int("num_heads", 0), node.attr.int("rotary_embedding_dim", 0)
     cos, sin = (_angles(node, i) for i in (1, 2))

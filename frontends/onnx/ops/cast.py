@@ -10,10 +10,11 @@ from mirlo.frontends.onnx.kinds import STRING_CODE
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.string import cast_strings
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 
 @converter("Cast")
-def cast(node: Node) -> Any:
+def cast(node: Node) -> Converted:
     code = node.attr.int("to")
     if code == STRING_CODE or node.is_string(0):
         return cast_strings(node, code)
@@ -21,7 +22,7 @@ def cast(node: Node) -> Any:
 
 
 @converter("CastLike")
-def cast_like(node: Node) -> Any:
+def cast_like(node: Node) -> Converted:
     node.ignore(1)
     if node.is_string(0) or node.is_string(1):
         return cast_strings(node, STRING_CODE if node.is_string(1) else onnx_code(node.type(1).dtype))
@@ -29,7 +30,7 @@ def cast_like(node: Node) -> Any:
 
 
 @converter("BitCast", since=26)
-def bit_cast(node: Node) -> Any:
+def bit_cast(node: Node) -> Converted:
     return node.emit("bitcast", node[0], dtype=onnx_dtype(node.attr.int("to"), "attribute 'to'").dtype)
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.relax.infer import require_equal_dims, require_rank
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import positions
+from mirlo.frontends.onnx.values import Converted
 
 
 @converter("CausalConvWithState")
-def causal_conv(node: Node) -> Any:
+def causal_conv(node: Node) -> Converted:
     """Convolve each channel with its own window, preceded by the state; return the last elements as the new state."""
     x, weight = node.type(0), node.type(1)
     require_rank(x, 3, "input 'input'")

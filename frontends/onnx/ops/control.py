@@ -12,7 +12,15 @@ from mirlo.frontends.onnx.expansion import TooManyIterations
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import bind, scalar
-from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, TensorValue, constant
+from mirlo.frontends.onnx.values import (
+    AnyValue,
+    Converted,
+    ListValue,
+    ObjectValue,
+    OptionalValue,
+    TensorValue,
+    constant,
+)
 
 MAX_UNROLLED_ITERATIONS = 1024
 """Most iterations to unroll; more would take too long to compile."""
@@ -21,7 +29,7 @@ MAX_UNROLLED_NODES = 8192
 
 
 @converter("If")
-def if_(node: Node) -> Any:
+def if_(node: Node) -> Converted:
     """Pick a branch if the condition is known; otherwise convert to scf.if."""
     then_branch, else_branch = node.attr.graph("then_branch"), node.attr.graph("else_branch")
     if node.value(0).is_constant:
@@ -30,7 +38,7 @@ def if_(node: Node) -> Any:
 
 
 @converter("Loop")
-def loop(node: Node) -> Any:
+def loop(node: Node) -> Converted:
     """Unroll loops with a known trip count; convert others to scf.while."""
     body = node.attr.graph("body")
     carried = [node.any_value(i) for i in range(2, len(node.inputs))]

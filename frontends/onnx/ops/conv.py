@@ -11,6 +11,7 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.open_padding import cut_or_grown, padded_for_same, pads_at_run_time, windows_inside
 from mirlo.frontends.onnx.ops.windows import AUTO_PADS, kernel_shape, padding, per_dim, windows
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 
 def conv_attributes(node: Node, x: TensorType, weight: TensorType) -> dict[str, int | tuple[int, ...]]:
@@ -25,7 +26,7 @@ def conv_attributes(node: Node, x: TensorType, weight: TensorType) -> dict[str, 
 
 
 @converter("Conv")
-def conv(node: Node) -> Any:
+def conv(node: Node) -> Converted:
     if pads_at_run_time(node):
         x = padded_for_same(node, node[0], kernel_shape(node, node.type(1).shape[2:]), 0)
         groups = node.attr.int("group", 1)

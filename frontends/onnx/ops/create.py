@@ -17,11 +17,11 @@ from mirlo.frontends.onnx.kinds import STRING_CODE
 from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import positions, scalar, steps_of_run_time
-from mirlo.frontends.onnx.values import constant, dtype_of_array, strings
+from mirlo.frontends.onnx.values import Converted, constant, dtype_of_array, strings
 
 
 @converter("Constant")
-def constant_node(node: Node) -> Any:
+def constant_node(node: Node) -> Converted:
     given = node.attr.names()
     if len(given) != 1:
         raise NodeError(f"exactly one attribute must give the value, got {', '.join(given) or 'none'}")
@@ -53,7 +53,7 @@ def constant_node(node: Node) -> Any:
 
 
 @converter("ConstantOfShape")
-def constant_of_shape(node: Node) -> Any:
+def constant_of_shape(node: Node) -> Converted:
     value = np.zeros(1, np.float32)
     if "value" in node.attr:
         value = node.tensor_attribute("value")
@@ -75,7 +75,7 @@ def _filled(node: Node, value: np.ndarray, shape: Sequence[Dim]) -> Any:
 
 
 @converter("Range")
-def arange(node: Node) -> Any:
+def arange(node: Node) -> Converted:
     """Convert Range with constant bounds, or from 0 by 1 to a symbolic dim."""
     found = node.type(0)
     declared = node.declared(0)
@@ -111,7 +111,7 @@ def _range_of_run_time(node: Node, count: int) -> Any:
 
 
 @converter("EyeLike")
-def eye_like(node: Node) -> Any:
+def eye_like(node: Node) -> Converted:
     found = node.type(0)
     node.ignore(0)
     dtype = onnx_dtype(node.attr.int("dtype"), "attribute 'dtype'").dtype if "dtype" in node.attr else found.dtype
@@ -119,7 +119,7 @@ def eye_like(node: Node) -> Any:
 
 
 @converter("Trilu")
-def trilu(node: Node) -> Any:
+def trilu(node: Node) -> Converted:
     if node.has(1) and not node.value(1).is_constant:
         return _trilu_of_run_time(node)
     return node.emit("tri", node[0], k=int(node.scalar(1, 0)), upper=node.attr.bool("upper", 1))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 from mirlo.runtime.kinds import Kind
 
 
 @converter("ImageDecoder", since=20)
-def image_decoder(node: Node) -> Any:
+def image_decoder(node: Node) -> Converted:
     """Convert ImageDecoder; the image size is declared or data-dependent."""
     pixel_format = node.attr.choice("pixel_format", "RGB", ("RGB", "BGR", "Grayscale"))
     if node.type(0).rank != 1:

@@ -7,31 +7,32 @@ from typing import Any
 
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 VARIADIC = {"Sum": "add", "Max": "maximum", "Min": "minimum"}
 
 
 @converter(*VARIADIC)
-def variadic(node: Node) -> Any:
+def variadic(node: Node) -> Converted:
     name = VARIADIC[node.operator]
     return reduce(lambda left, right: node.emit(name, left, right), node.all())
 
 
 @converter("Mean")
-def mean(node: Node) -> Any:
+def mean(node: Node) -> Converted:
     total = reduce(lambda left, right: node.emit("add", left, right), node.all())
     return node.emit("divide", total, node.constant(len(node), node.type(0)))
 
 
 @converter("Mod")
-def mod(node: Node) -> Any:
+def mod(node: Node) -> Converted:
     """Convert Mod: with fmod=1 the result has the sign of the dividend, otherwise of the divisor."""
     fmod = node.attr.bool("fmod", 0)
     return node.emit("fmod" if fmod else "mod", node[0], node[1])
 
 
 @converter("Pow")
-def power(node: Node) -> Any:
+def power(node: Node) -> Converted:
     """Convert Pow; the exponent may have another element type, the result has the base's."""
     base, exponent = node.type(0), node.type(1)
     if base.dtype is exponent.dtype:
@@ -49,13 +50,13 @@ def cast_to(node: Node, value: Any, found: Any, wanted: Any) -> Any:
 
 
 @converter("BitShift")
-def bit_shift(node: Node) -> Any:
+def bit_shift(node: Node) -> Converted:
     direction = node.attr.choice("direction", "", ("LEFT", "RIGHT"))
     return node.emit("shift_left" if direction == "LEFT" else "shift_right", node[0], node[1])
 
 
 @converter("IsInf")
-def is_inf(node: Node) -> Any:
+def is_inf(node: Node) -> Converted:
     negative, positive = node.attr.bool("detect_negative", 1), node.attr.bool("detect_positive", 1)
     if negative and positive:
         return node.emit("isinf", node[0])

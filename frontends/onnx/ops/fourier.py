@@ -16,6 +16,7 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.fourier_open import open_dft, open_inverse_real, open_length, open_stft
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_value, scalar
+from mirlo.frontends.onnx.values import Converted
 
 LONGEST = 8192
 """Longest transform; longer ones would need matrices of hundreds of megabytes."""
@@ -26,12 +27,12 @@ MAX_POSITIONS = 2**24
 
 
 @converter("DFT", since=17)
-def dft_attribute(node: Node) -> Any:
+def dft_attribute(node: Node) -> Converted:
     return _dft(node, node.attr.int("axis", 1))
 
 
 @converter("DFT", since=20)
-def dft(node: Node) -> Any:
+def dft(node: Node) -> Converted:
     if not node.has(2) or node.value(2).is_constant:
         return _dft(node, int(node.scalar(2, -2)))
     return _dft_of_run_time(node)
@@ -93,7 +94,7 @@ def _dft(node: Node, axis: int) -> Any:
 
 
 @converter("STFT", since=17)
-def stft(node: Node) -> Any:
+def stft(node: Node) -> Converted:
     """Convert STFT: frames of the signal, times a window, each transformed."""
     if node.type(0).rank == 2:  # a real signal, as [batch, length, 1]
         real = node.emit("reshape", node[0], shape=(*node.type(0).shape, 1))

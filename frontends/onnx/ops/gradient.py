@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.gradient import gradients
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.training import DOMAIN
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import AnyValue, TensorValue
+from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
 
 
 @converter("Gradient", domain=DOMAIN)
-def gradient(node: Node) -> Any:
+def gradient(node: Node) -> Converted:
     xs, zs = node.attr.strs("xs"), node.attr.strs("zs", [])
     if len(node.inputs) != len(xs) + len(zs):
         raise NodeError(f"expected an input for each of {', '.join([*xs, *zs])}, got {len(node.inputs)}")

@@ -19,6 +19,7 @@ from mirlo.frontends.onnx.ops.antialias import resize_antialiased
 from mirlo.frontends.onnx.ops.resize_dynamic import resize_of_run_time
 from mirlo.frontends.onnx.registry import converter, removed
 from mirlo.frontends.onnx.runtime_sizes import as_sizes, bind, i64_constant, shape_vector, unless, vector
+from mirlo.frontends.onnx.values import Converted
 
 MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic", "bicubic": "cubic"}
 ROI, SCALES, SIZES = 1, 2, 3
@@ -33,13 +34,13 @@ class _Target:
 
 
 @converter("Upsample")
-def upsample(node: Node) -> Any:
+def upsample(node: Node) -> Converted:
     return _simple_resize(node, node.attr.floats("scales"))
 
 
 @converter("Upsample", since=9)
 @converter("Resize", since=10)
-def upsample_input(node: Node) -> Any:
+def upsample_input(node: Node) -> Converted:
     if node.value(1).known is None:
         return _upsample_of_run_time(node)
     return _simple_resize(node, [float(scale) for scale in node.array(1)])
@@ -268,7 +269,7 @@ def _roi(node: Node, axes: list[int]) -> tuple[float, ...]:
 
 
 @converter("GridSample", since=16)
-def grid_sample(node: Node) -> Any:
+def grid_sample(node: Node) -> Converted:
     mode = node.attr.choice("mode", "bilinear" if node.opset < 20 else "linear", tuple(MODES))
     return node.emit(
         "grid_sample",

@@ -11,27 +11,28 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter, removed
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, nonzero_of, positions, scalar, vector
+from mirlo.frontends.onnx.values import Converted
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 
 
 @converter("Gather")
-def gather(node: Node) -> Any:
+def gather(node: Node) -> Converted:
     return node.emit("gather", node[0], node[1], axis=node.attr.int("axis", 0))
 
 
 @converter("GatherElements")
-def gather_elements(node: Node) -> Any:
+def gather_elements(node: Node) -> Converted:
     return node.emit("gather_elements", node[0], node[1], axis=node.attr.int("axis", 0))
 
 
 @converter("GatherND")
-def gather_nd(node: Node) -> Any:
+def gather_nd(node: Node) -> Converted:
     return node.emit("gather_nd", node[0], node[1], batch_dims=node.attr.int("batch_dims", 0))
 
 
 @converter("ScatterElements", "Scatter")
-def scatter_elements(node: Node) -> Any:
+def scatter_elements(node: Node) -> Converted:
     return node.emit(
         "scatter_elements",
         node[0],
@@ -46,13 +47,13 @@ removed("Scatter", since=11)
 
 
 @converter("ScatterND")
-def scatter_nd(node: Node) -> Any:
+def scatter_nd(node: Node) -> Converted:
     reduction = node.attr.choice("reduction", "none", REDUCTIONS)
     return node.emit("scatter_nd", node[0], node[1], node[2], reduction=reduction)
 
 
 @converter("OneHot")
-def one_hot(node: Node) -> Any:
+def one_hot(node: Node) -> Converted:
     axis = node.attr.int("axis", -1)
     shape = declared_shape(node, 1)
     if shape is None and not node.value(1).is_constant:
@@ -86,7 +87,7 @@ def _one_hot_of_run_time(node: Node, axis: int) -> Any:
 
 
 @converter("TopK", since=10)
-def top_k(node: Node) -> Any:
+def top_k(node: Node) -> Converted:
     if not node.value(1).is_constant and declared_shape(node, 1) is None and declared_shape(node, 1, 1) is None:
         return _top_k_of_run_time(node)
     shape = declared_shape(node, 1) or declared_shape(node, 1, 1)
@@ -97,7 +98,7 @@ def top_k(node: Node) -> Any:
 
 
 @converter("TopK")
-def top_k_attribute(node: Node) -> Any:
+def top_k_attribute(node: Node) -> Converted:
     return _top_k(node, node.attr.int("k"))
 
 
@@ -127,7 +128,7 @@ def _top_k_of_run_time(node: Node) -> Any:
 
 
 @converter("Compress")
-def compress(node: Node) -> Any:
+def compress(node: Node) -> Converted:
     """Convert Compress: select elements where the condition holds."""
     if node.value(1).is_constant:
         indices = node.constant(np.flatnonzero(node.array(1).reshape(-1)).astype(np.int64))
@@ -140,13 +141,13 @@ def compress(node: Node) -> Any:
 
 
 @converter("NonZero")
-def non_zero(node: Node) -> Any:
+def non_zero(node: Node) -> Converted:
     """Convert NonZero; the number of elements is counted at run time."""
     return nonzero_of(node, node[0])
 
 
 @converter("ReverseSequence")
-def reverse_sequence(node: Node) -> Any:
+def reverse_sequence(node: Node) -> Converted:
     """Reverse the first `sequence_lens[b]` elements of sequence b."""
     x = node.type(0)
     time, batch = node.attr.int("time_axis", 0), node.attr.int("batch_axis", 1)
@@ -171,7 +172,7 @@ def reverse_sequence(node: Node) -> Any:
 
 
 @converter("TensorScatter", since=24)
-def tensor_scatter(node: Node) -> Any:
+def tensor_scatter(node: Node) -> Converted:
     """Convert TensorScatter: write a cache update at each sequence's position along the axis."""
     cache, update = node.type(0), node.type(1)
     axis = node.attr.int("axis", -2)

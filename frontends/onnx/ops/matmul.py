@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, simple
 from mirlo.frontends.onnx.registry import CONVERTERS, converter
+from mirlo.frontends.onnx.values import Converted
 
 CONVERTERS.add("", "MatMul", 1, simple("matmul", 2))
 
 
 @converter("Gemm")
-def gemm(node: Node) -> Any:
+def gemm(node: Node) -> Converted:
     """Convert to alpha * A' * B' + beta * C."""
     a, b = node.type(0), node.type(1)
     if a.rank != 2 or b.rank != 2:
@@ -36,5 +35,5 @@ def gemm(node: Node) -> Any:
 
 
 @converter("Einsum")
-def einsum(node: Node) -> Any:
+def einsum(node: Node) -> Converted:
     return node.emit("einsum", node.all(), equation=node.attr.str("equation"))

@@ -9,28 +9,29 @@ from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 DOMAIN = "com.microsoft"
 
 
 @converter("Gelu", domain=DOMAIN)
-def gelu(node: Node) -> Any:
+def gelu(node: Node) -> Converted:
     return node.emit("gelu", node[0])
 
 
 @converter("BiasGelu", domain=DOMAIN)
-def bias_gelu(node: Node) -> Any:
+def bias_gelu(node: Node) -> Converted:
     return node.emit("gelu", node.emit("add", node[0], node[1]))
 
 
 @converter("FastGelu", domain=DOMAIN)
-def fast_gelu(node: Node) -> Any:
+def fast_gelu(node: Node) -> Converted:
     x = node.emit("add", node[0], node[1]) if node.has(1) else node[0]
     return node.emit("gelu", x, approximate="tanh")
 
 
 @converter("QuickGelu", domain=DOMAIN)
-def quick_gelu(node: Node) -> Any:
+def quick_gelu(node: Node) -> Converted:
     scaled = node.emit("multiply", node[0], node.constant(node.attr.float("alpha", 1.702), node.type(0)))
     return node.emit("multiply", node[0], node.emit("sigmoid", scaled))
 
@@ -59,7 +60,7 @@ def simplified_layer_normalization(node: Node) -> ir.Value:
 
 
 @converter("SkipLayerNormalization", domain=DOMAIN)
-def skip_layer_normalization(node: Node) -> Any:
+def skip_layer_normalization(node: Node) -> Converted:
     """Convert input + skip (+ bias), normalized; outputs 1 and 2 exist only in training, output 3 is the sum."""
     total = _skip_sum(node, 4)
     epsilon = node.attr.float("epsilon", 1e-12)
@@ -67,7 +68,7 @@ def skip_layer_normalization(node: Node) -> Any:
 
 
 @converter("SkipSimplifiedLayerNormalization", domain=DOMAIN)
-def skip_simplified_layer_normalization(node: Node) -> Any:
+def skip_simplified_layer_normalization(node: Node) -> Converted:
     total = _skip_sum(node, 3)
     epsilon = node.attr.float("epsilon", 1e-12)
     return _with_sum(node, node.emit("rms_norm", total, node[2], axis=-1, epsilon=epsilon), total)
@@ -107,14 +108,14 @@ def quantized(node: Node, value: ir.Value, scale: int, zero_point: int, default:
 
 
 @converter("QLinearAdd", "QLinearMul", domain=DOMAIN)
-def qlinear_binary(node: Node) -> Any:
+def qlinear_binary(node: Node) -> Converted:
     name = "add" if node.operator == "QLinearAdd" else "multiply"
     result = node.emit(name, real(node, 0, 1, 2), real(node, 3, 4, 5))
     return quantized(node, result, 6, 7, node.type(0).dtype.name)
 
 
 @converter("QLinearSigmoid", "QLinearLeakyRelu", domain=DOMAIN)
-def qlinear_unary(node: Node) -> Any:
+def qlinear_unary(node: Node) -> Converted:
     x = real(node, 0, 1, 2)
     if node.operator == "QLinearSigmoid":
         result = node.emit("sigmoid", x)
@@ -124,7 +125,7 @@ def qlinear_unary(node: Node) -> Any:
 
 
 @converter("QLinearGlobalAveragePool", domain=DOMAIN)
-def qlinear_global_average_pool(node: Node) -> Any:
+def qlinear_global_average_pool(node: Node) -> Converted:
     rank = node.type(0).rank
     axes = range(1, rank - 1) if node.attr.bool("channels_last", 0) else range(2, rank)
     result = node.emit("reduce_mean", real(node, 0, 1, 2), axes=tuple(axes), keepdims=True)
@@ -132,14 +133,14 @@ def qlinear_global_average_pool(node: Node) -> Any:
 
 
 @converter("QLinearConcat", domain=DOMAIN)
-def qlinear_concat(node: Node) -> Any:
+def qlinear_concat(node: Node) -> Converted:
     """Convert; inputs: the output's scale and zero point, then triples of tensor, scale, zero point."""
     parts = [real(node, i, i + 1, i + 2) for i in range(2, len(node), 3)]
     return quantized(node, node.emit("concat", parts, axis=node.attr.int("axis")), 0, 1)
 
 
 @converter("QGemm", domain=DOMAIN)
-def qgemm(node: Node) -> Any:
+def qgemm(node: Node) -> Converted:
     """Convert to alpha * A' * B' + C.
 
     C is i32, in units of alpha and the two scales; without an output scale, Y is real.

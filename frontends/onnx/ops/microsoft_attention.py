@@ -14,6 +14,7 @@ from mirlo.frontends.onnx.ops.attention import bound_of, split_heads
 from mirlo.frontends.onnx.ops.conv import conv_attributes
 from mirlo.frontends.onnx.ops.matmul import gemm
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 DOMAIN = "com.microsoft"
 FILTER = -10000.0
@@ -21,7 +22,7 @@ FILTER = -10000.0
 
 
 @converter("FusedConv", domain=DOMAIN)
-def fused_conv(node: Node) -> Any:
+def fused_conv(node: Node) -> Converted:
     attributes = conv_attributes(node, node.type(0), node.type(1))
     result = node.emit("conv", node[0], node[1], node.optional(2), **attributes)
     if node.has(3):
@@ -30,7 +31,7 @@ def fused_conv(node: Node) -> Any:
 
 
 @converter("FusedGemm", domain=DOMAIN)
-def fused_gemm(node: Node) -> Any:
+def fused_gemm(node: Node) -> Converted:
     return _activated(node, gemm(node))
 
 
@@ -50,7 +51,7 @@ def _activated(node: Node, value: Any) -> Any:
 
 
 @converter("EmbedLayerNormalization", domain=DOMAIN)
-def embed_layer_normalization(node: Node) -> Any:
+def embed_layer_normalization(node: Node) -> Converted:
     """Convert EmbedLayerNormalization.
 
     The inputs are token ids, segment ids, embeddings of words, positions, segments, gamma, beta, mask, position ids.
@@ -78,7 +79,7 @@ def embed_layer_normalization(node: Node) -> Any:
 
 
 @converter("MultiHeadAttention", domain=DOMAIN)
-def multi_head_attention(node: Node) -> Any:
+def multi_head_attention(node: Node) -> Converted:
     """Convert; inputs: query, key, value, bias of all three, key padding mask, bias of scores, past key, past value."""
     heads = node.attr.int("num_heads")
     if node.type(0).rank != 3 or not node.has(1) or not node.has(2):
@@ -97,7 +98,7 @@ def multi_head_attention(node: Node) -> Any:
 
 
 @converter("Attention", domain=DOMAIN)
-def attention(node: Node) -> Any:
+def attention(node: Node) -> Converted:
     """Convert; inputs: x, weights of query, key and value, their biases, mask, past, bias of scores."""
     heads = node.attr.int("num_heads")
     width: Dim | None = quotient(node.type(1).shape[-1], 3)
@@ -159,7 +160,7 @@ def _hidden(node: Node, mask: int, query: Any, keys: Dim) -> Any:
 
 
 @converter("RotaryEmbedding", domain=DOMAIN)
-def rotary_embedding(node: Node) -> Any:
+def rotary_embedding(node: Node) -> Converted:
     """Convert; inputs: x, positions (one each, or the first), cos and sin by position."""
     x = node.type(0)
     heads, rotated = node.attr.int("num_heads", 0), node.attr.int("rotary_embedding_dim", 0)

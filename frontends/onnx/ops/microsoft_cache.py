@@ -14,7 +14,7 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.attention import split_heads
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, vector
-from mirlo.frontends.onnx.values import as_dim
+from mirlo.frontends.onnx.values import Converted, as_dim
 
 DOMAIN = "com.microsoft"
 PAST_KEY, PAST_VALUE, LAST_PLACE, TOTAL, COS, SIN, POSITIONS, BIAS, SINK = range(3, 12)
@@ -32,7 +32,7 @@ class _TokenPositions:
 
 
 @converter("GroupQueryAttention", domain=DOMAIN)
-def group_query_attention(node: Node) -> Any:
+def group_query_attention(node: Node) -> Converted:
     """Attend new tokens to the cache and, causally, to each other.
 
     Inputs: query (or all three, packed), key, value, cache of keys and of values, the last used position of each

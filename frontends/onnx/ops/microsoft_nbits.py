@@ -11,6 +11,7 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 DOMAIN = "com.microsoft"
 BITS = (2, 4, 8)
@@ -19,7 +20,7 @@ ACTIVATIONS = {0: "exact", 1: "exact", 2: "exact", 3: "bf16", 4: "i8"}
 
 
 @converter("MatMulNBits", domain=DOMAIN)
-def matmul_n_bits(node: Node) -> Any:
+def matmul_n_bits(node: Node) -> Converted:
     """Convert; inputs: x, packed weights [N, blocks, bytes of a block], scales, zero points, group of each row, bias.
 
     The weights stay packed. With an order of groups (`g_idx`), rows of K are sorted by their group.
@@ -117,7 +118,7 @@ def _grouped(node: Node, weights: Any, scales: Any, zeros: Any) -> Any:
 
 
 @converter("GatherBlockQuantized", domain=DOMAIN)
-def gather_block_quantized(node: Node) -> Any:
+def gather_block_quantized(node: Node) -> Converted:
     """Gather rows of a quantized table together with their scales and zero points."""
     data, axis = node.type(0), node.attr.int("gather_axis", 0)
     quantized_axis, block = node.attr.int("quantize_axis", 1), node.attr.int("block_size", 128)
@@ -162,7 +163,7 @@ NF4 = (
 
 
 @converter("MatMulBnb4", domain=DOMAIN)
-def matmul_bnb4(node: Node) -> Any:
+def matmul_bnb4(node: Node) -> Converted:
     """Convert; inputs: x, codes of 4 bits, the first in the upper half of a byte, and the largest of each block."""
     columns, rows = node.attr.int("N"), node.attr.int("K")
     block, kind = node.attr.int("block_size"), node.attr.int("quant_type")

@@ -14,6 +14,7 @@ from mirlo.frontends.onnx.ops.microsoft import quantized, real, scalar_input
 from mirlo.frontends.onnx.ops.pool import pool_attributes
 from mirlo.frontends.onnx.ops.quantize import dequantize_linear, quantize_linear
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 DOMAIN = "com.microsoft"
 
@@ -22,7 +23,7 @@ converter("DequantizeLinear", domain=DOMAIN)(dequantize_linear)
 
 
 @converter("QLinearAveragePool", domain=DOMAIN)
-def qlinear_average_pool(node: Node) -> Any:
+def qlinear_average_pool(node: Node) -> Converted:
     """Convert; inputs: x, its scale and zero point, scale and zero point of the result."""
     attributes = pool_attributes(node, node.attr.bool("channels_last", 0))
     made = node.emit(
@@ -32,12 +33,12 @@ def qlinear_average_pool(node: Node) -> Any:
 
 
 @converter("NhwcMaxPool", domain=DOMAIN)
-def nhwc_max_pool(node: Node) -> Any:
+def nhwc_max_pool(node: Node) -> Converted:
     return node.emit("max_pool", node[0], **pool_attributes(node, channels_last=True))
 
 
 @converter("QLinearSoftmax", domain=DOMAIN)
-def qlinear_softmax(node: Node) -> Any:
+def qlinear_softmax(node: Node) -> Converted:
     """Convert QLinearSoftmax; before opset 13 all axes from `axis` on are flattened."""
     x, axis = node.type(0), node.attr.int("axis", -1)
     if not -x.rank <= axis < x.rank:
@@ -59,21 +60,21 @@ def _two_dims(shape: tuple[Any, ...], axis: int) -> tuple[Any, Any]:
 
 
 @converter("QLinearWhere", domain=DOMAIN)
-def qlinear_where(node: Node) -> Any:
+def qlinear_where(node: Node) -> Converted:
     """Convert; inputs: condition, x, its scale and zero point, y, its scale and zero point, those of the result."""
     made = node.emit("where", node[0], real(node, 1, 2, 3), real(node, 4, 5, 6))
     return quantized(node, made, 7, 8, node.type(1).dtype.name)
 
 
 @converter("QLinearReduceMean", domain=DOMAIN)
-def qlinear_reduce_mean(node: Node) -> Any:
+def qlinear_reduce_mean(node: Node) -> Converted:
     axes = node.attr.ints("axes", None)
     made = node.emit("reduce_mean", real(node, 0, 1, 2), axes=axes, keepdims=node.attr.bool("keepdims", 1))
     return quantized(node, made, 3, 4, node.type(0).dtype.name)
 
 
 @converter("DynamicQuantizeMatMul", domain=DOMAIN)
-def dynamic_quantize_matmul(node: Node) -> Any:
+def dynamic_quantize_matmul(node: Node) -> Converted:
     """Convert; inputs: float A, quantized as by DynamicQuantizeLinear, B, its scale and zero point, bias."""
     product = node.emit("matmul", dynamically_quantized(node, node[0]), _columns(node, 1, 2, 3))
     return node.emit("add", product, node[4]) if node.has(4) else product
@@ -104,7 +105,7 @@ def _columns(node: Node, value: int, scale: int, zero: int) -> Any:
 
 
 @converter("MatMulInteger16", domain=DOMAIN)
-def matmul_integer16(node: Node) -> Any:
+def matmul_integer16(node: Node) -> Converted:
     lhs, rhs = (node.emit("cast", node[i], dtype="i32") for i in range(2))
     return node.emit("matmul", lhs, rhs)
 
@@ -113,12 +114,12 @@ def matmul_integer16(node: Node) -> Any:
 
 
 @converter("ExpandDims", domain=DOMAIN)
-def expand_dims(node: Node) -> Any:
+def expand_dims(node: Node) -> Converted:
     return node.emit("expand_dims", node[0], axes=[int(node.scalar(1))])
 
 
 @converter("CDist", domain=DOMAIN)
-def cdist(node: Node) -> Any:
+def cdist(node: Node) -> Converted:
     """Return the distance of each row of A to each of B."""
     metric = node.attr.choice("metric", "sqeuclidean", ("euclidean", "sqeuclidean"))
     apart = node.emit(
@@ -129,12 +130,12 @@ def cdist(node: Node) -> Any:
 
 
 @converter("BiasAdd", domain=DOMAIN)
-def bias_add(node: Node) -> Any:
+def bias_add(node: Node) -> Converted:
     return node.emit("add", node.emit("add", node[0], node[1]), node[2])
 
 
 @converter("BiasSplitGelu", domain=DOMAIN)
-def bias_split_gelu(node: Node) -> Any:
+def bias_split_gelu(node: Node) -> Converted:
     """Multiply the first half of the sum with the Gelu of the second."""
     total = node.emit("add", node[0], node[1])
     width = type_of(total).shape[-1]
@@ -145,12 +146,12 @@ def bias_split_gelu(node: Node) -> Any:
 
 
 @converter("Inverse", domain=DOMAIN)
-def inverse(node: Node) -> Any:
+def inverse(node: Node) -> Converted:
     return node.emit("inverse", node[0])
 
 
 @converter("GroupNorm", "SkipGroupNorm", domain=DOMAIN)
-def group_norm(node: Node) -> Any:
+def group_norm(node: Node) -> Converted:
     """Normalize groups of channels, optionally followed by SiLU. Inputs: x, gamma, beta, skip, bias of the channels."""
     x, total, is_last = node.type(0), node[0], node.attr.bool("channels_last", 1)
     if x.rank < 3:
@@ -182,18 +183,18 @@ def _of_channels(node: Node, index: int, rank: int, is_last: bool) -> Any:
 
 
 @converter("Trilu", domain=DOMAIN)
-def trilu(node: Node) -> Any:
+def trilu(node: Node) -> Converted:
     k = int(node.scalar(1, 0))
     return node.emit("tri", node[0], k=k, upper=node.attr.bool("upper", 1))
 
 
 @converter("GatherND", domain=DOMAIN)
-def gather_nd(node: Node) -> Any:
+def gather_nd(node: Node) -> Converted:
     return node.emit("gather_nd", node[0], node[1])
 
 
 @converter("Pad", domain=DOMAIN)
-def pad(node: Node) -> Any:
+def pad(node: Node) -> Converted:
     pads = node.ints(1)
     if len(pads) != 2 * node.type(0).rank:
         raise NodeError(f"input 'pads' must have {2 * node.type(0).rank} numbers, got {len(pads)}")
@@ -203,7 +204,7 @@ def pad(node: Node) -> Any:
 
 
 @converter("GridSample", domain=DOMAIN)
-def grid_sample(node: Node) -> Any:
+def grid_sample(node: Node) -> Converted:
     modes = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
     return node.emit(
         "grid_sample",
@@ -216,7 +217,7 @@ def grid_sample(node: Node) -> Any:
 
 
 @converter("Range", domain=DOMAIN)
-def range_(node: Node) -> Any:
+def range_(node: Node) -> Converted:
     start, limit, delta = node.scalar(0), node.scalar(1), node.scalar(2, 1)
     if not delta:
         raise NodeError("input 'delta' must not be 0")

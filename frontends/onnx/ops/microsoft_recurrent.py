@@ -9,10 +9,11 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_quantized import DOMAIN, dynamically_quantized
 from mirlo.frontends.onnx.ops.recurrent import QuantizedWeights, lstm_layer, pick_direction
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 
 @converter("DynamicQuantizeLSTM", domain=DOMAIN)
-def dynamic_quantize_lstm(node: Node) -> Any:
+def dynamic_quantize_lstm(node: Node) -> Converted:
     """Convert DynamicQuantizeLSTM.
 
     The inputs are those of LSTM, with W and R transposed and quantized, then scale and zero point of W and of R.

@@ -10,7 +10,7 @@ import numpy as np
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import strings
+from mirlo.frontends.onnx.values import Converted, strings
 from mirlo.runtime.kinds import STRING, Kind
 
 DOMAIN = "ai.onnx.ml"
@@ -22,7 +22,7 @@ def as_float(node: Node, index: int = 0) -> Any:
 
 
 @converter("ArrayFeatureExtractor", domain=DOMAIN)
-def array_feature_extractor(node: Node) -> Any:
+def array_feature_extractor(node: Node) -> Converted:
     x, places = node.type(0), node.type(1)
     if x.rank == 0 or places.elements == 0:
         raise NodeError(f"expected a tensor and at least one place, got {x} and {places}")
@@ -31,13 +31,13 @@ def array_feature_extractor(node: Node) -> Any:
 
 
 @converter("Binarizer", domain=DOMAIN)
-def binarizer(node: Node) -> Any:
+def binarizer(node: Node) -> Converted:
     x, threshold = node.type(0), node.attr.float("threshold", 0.0)
     return node.emit("cast", node.emit("greater", node[0], node.constant(threshold, x)), dtype=x.dtype)
 
 
 @converter("Scaler", domain=DOMAIN)
-def scaler(node: Node) -> Any:
+def scaler(node: Node) -> Converted:
     x = as_float(node)
     shifted = node.emit("subtract", x, _per_feature(node, "offset", node.attr.floats("offset", [0.0])))
     return node.emit("multiply", shifted, _per_feature(node, "scale", node.attr.floats("scale", [1.0])))
@@ -51,7 +51,7 @@ def _per_feature(node: Node, what: str, numbers: Sequence[float]) -> Any:
 
 
 @converter("Normalizer", domain=DOMAIN)
-def normalizer(node: Node) -> Any:
+def normalizer(node: Node) -> Converted:
     x, norm = as_float(node), node.attr.choice("norm", "MAX", ("MAX", "L1", "L2"))
     name = {"MAX": "reduce_max", "L1": "reduce_l1", "L2": "reduce_l2"}[norm]
     size = node.emit(name, x, axes=[-1], keepdims=True)
@@ -60,7 +60,7 @@ def normalizer(node: Node) -> Any:
 
 
 @converter("Imputer", domain=DOMAIN)
-def imputer(node: Node) -> Any:
+def imputer(node: Node) -> Converted:
     x = node.type(0)
     suffix, listed = ("float", "floats") if x.dtype.is_float else ("int64", "int64s")
     other = ("int64", "int64s") if x.dtype.is_float else ("float", "floats")
@@ -79,7 +79,7 @@ def imputer(node: Node) -> Any:
 
 
 @converter("FeatureVectorizer", domain=DOMAIN)
-def feature_vectorizer(node: Node) -> Any:
+def feature_vectorizer(node: Node) -> Converted:
     sizes, parts = node.attr.ints("inputdimensions", None), []
     for i in range(len(node)):
         found, x = node.type(i), as_float(node, i)
@@ -95,7 +95,7 @@ def feature_vectorizer(node: Node) -> Any:
 
 
 @converter("OneHotEncoder", domain=DOMAIN)
-def one_hot_encoder(node: Node) -> Any:
+def one_hot_encoder(node: Node) -> Converted:
     zeros = node.attr.bool("zeros", 1)
     if not zeros:
         raise NodeError("attribute 'zeros' = 0, an error for a value of no category, is not supported")
@@ -111,7 +111,7 @@ def one_hot_encoder(node: Node) -> Any:
 
 
 @converter("CategoryMapper", domain=DOMAIN)
-def category_mapper(node: Node) -> Any:
+def category_mapper(node: Node) -> Converted:
     words, numbers = node.attr.strs("cats_strings"), node.attr.ints("cats_int64s")
     if len(words) != len(numbers):
         raise NodeError(
@@ -127,7 +127,7 @@ def category_mapper(node: Node) -> Any:
 
 
 @converter("LabelEncoder", domain=DOMAIN, since=2)
-def label_encoder(node: Node) -> Any:
+def label_encoder(node: Node) -> Converted:
     keys, values = _keys_or_values(node, "keys"), _keys_or_values(node, "values")
     if len(keys) != len(values):
         raise NodeError(f"there must be as many keys as values, got {len(keys)} and {len(values)}")

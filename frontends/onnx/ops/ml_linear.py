@@ -12,6 +12,7 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.ml import DOMAIN, as_float
 from mirlo.frontends.onnx.ops.ml_scores import classified, transformed
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
@@ -44,7 +45,7 @@ def linear_scores(node: Node, x: Any, coefficients: Sequence[float], intercepts:
 
 
 @converter("LinearRegressor", domain=DOMAIN)
-def linear_regressor(node: Node) -> Any:
+def linear_regressor(node: Node) -> Converted:
     targets = node.attr.int("targets", 1)
     scores = linear_scores(
         node, rows_of(node), node.attr.floats("coefficients"), node.attr.floats("intercepts", []), targets
@@ -53,7 +54,7 @@ def linear_regressor(node: Node) -> Any:
 
 
 @converter("LinearClassifier", domain=DOMAIN)
-def linear_classifier(node: Node) -> Any:
+def linear_classifier(node: Node) -> Converted:
     node.attr.ignore("multi_class")  # says how the model was trained
     labels = labels_of(node)
     coefficients, x = node.attr.floats("coefficients"), rows_of(node)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.ml import DOMAIN
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 from mirlo.runtime.kinds import MAP, STRING, Kind, map_of, sequence_of
 
 _CASTS = {"TO_FLOAT": "f32", "TO_INT64": "i64", "TO_STRING": STRING}
@@ -17,7 +17,7 @@ _MOST_COLUMNS = 1 << 31
 
 
 @converter("ZipMap", domain=DOMAIN)
-def zip_map(node: Node) -> Any:
+def zip_map(node: Node) -> Converted:
     """Make a dictionary of each row of scores."""
     words, numbers = node.attr.strs("classlabels_strings", None), node.attr.ints("classlabels_int64s", None)
     if bool(words) == bool(numbers):
@@ -32,7 +32,7 @@ def zip_map(node: Node) -> Any:
 
 
 @converter("DictVectorizer", domain=DOMAIN)
-def dict_vectorizer(node: Node) -> Any:
+def dict_vectorizer(node: Node) -> Converted:
     """Make a row of the values of a dictionary, in the order of the vocabulary."""
     words, numbers = node.attr.strs("string_vocabulary", None), node.attr.ints("int64_vocabulary", None)
     if bool(words) == bool(numbers):
@@ -47,7 +47,7 @@ def dict_vectorizer(node: Node) -> Any:
 
 
 @converter("CastMap", domain=DOMAIN)
-def cast_map(node: Node) -> Any:
+def cast_map(node: Node) -> Converted:
     """Make a row of the values of a dictionary: all by ascending keys, or each at the place that is its key."""
     found = node.any_value(0).kind
     if found.name != MAP or found.element is None or found.key != "i64" or found.element.name not in (STRING, "f32"):

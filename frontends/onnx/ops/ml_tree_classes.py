@@ -18,10 +18,11 @@ from mirlo.frontends.onnx.ops.ml import DOMAIN
 from mirlo.frontends.onnx.ops.ml_scores import labelled, transformed
 from mirlo.frontends.onnx.ops.ml_trees import TRANSFORMS, base_values, columns, numbers_of, old_forest, tree_scores
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 
 @converter("TreeEnsembleClassifier", domain=DOMAIN)
-def tree_ensemble_classifier(node: Node) -> Any:
+def tree_ensemble_classifier(node: Node) -> Converted:
     words, numbers = node.attr.strs("classlabels_strings", None), node.attr.ints("classlabels_int64s", None)
     labels = words or numbers
     if not labels:

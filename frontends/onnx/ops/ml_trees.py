@@ -15,6 +15,7 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.ml import DOMAIN
 from mirlo.frontends.onnx.ops.ml_scores import transformed
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 MODES = {"BRANCH_LEQ": 0, "BRANCH_LT": 1, "BRANCH_GTE": 2, "BRANCH_GT": 3, "BRANCH_EQ": 4, "BRANCH_NEQ": 5}
 LEAF, MEMBER = "LEAF", 6
@@ -49,7 +50,7 @@ class Forest:
 
 
 @converter("TreeEnsemble", domain=DOMAIN, since=5)
-def tree_ensemble(node: Node) -> Any:
+def tree_ensemble(node: Node) -> Converted:
     forest = _forest(node)
     scores = _aggregated(node, forest, _AGGREGATES[_enum(node, "aggregate_function", 1, 4)], None)
     return _regressed(node, scores, TRANSFORMS[_enum(node, "post_transform", 0, 5)])
@@ -250,7 +251,7 @@ def _regressed(node: Node, scores: Any, transform: str) -> Any:
 
 
 @converter("TreeEnsembleRegressor", domain=DOMAIN)
-def tree_ensemble_regressor(node: Node) -> Any:
+def tree_ensemble_regressor(node: Node) -> Converted:
     count = _target_count(node)
     aggregate = node.attr.choice("aggregate_function", "SUM", _AGGREGATES)
     scores = _aggregated(node, old_forest(node, "target", count, aggregate), aggregate, base_values(node, count))

@@ -15,6 +15,7 @@ from mirlo.frontends.onnx.ops.ml_linear import TRANSFORMS, labels_of, linear_sco
 from mirlo.frontends.onnx.ops.ml_probabilities import class_probabilities, pair_probabilities
 from mirlo.frontends.onnx.ops.ml_scores import labelled, transformed
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
@@ -46,7 +47,7 @@ def _vectors(node: Node, count: int, features: Any) -> np.ndarray:
 
 
 @converter("SVMRegressor", domain=DOMAIN)
-def svm_regressor(node: Node) -> Any:
+def svm_regressor(node: Node) -> Converted:
     x, count = rows_of(node), node.attr.int("n_supports", 0)
     rho = node.attr.floats("rho", [0.0])
     coefficients = node.attr.floats("coefficients")
@@ -64,7 +65,7 @@ def svm_regressor(node: Node) -> Any:
 
 
 @converter("SVMClassifier", domain=DOMAIN)
-def svm_classifier(node: Node) -> Any:
+def svm_classifier(node: Node) -> Converted:
     """Compare each two classes; each comparison is a vote, the most votes win, and of equals the first.
 
     With `prob_a` the scores are probabilities of the classes, else those of the comparisons. Without support vectors

@@ -12,6 +12,7 @@ from mirlo.frontends.onnx.equations import multiple_of
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 FLOAT_CODE = 1
 
@@ -32,7 +33,7 @@ def layer_normalization(node: Node) -> ir.Value:
 
 
 @converter("RMSNormalization")
-def rms_normalization(node: Node) -> Any:
+def rms_normalization(node: Node) -> Converted:
     _require_f32_stash(node)
     x, scale = node[0], node[1]
     attributes = {"axis": node.attr.int("axis", -1), "epsilon": node.attr.float("epsilon", 1e-5)}
@@ -47,7 +48,7 @@ def _require_f32_stash(node: Node) -> None:
 
 
 @converter("BatchNormalization")
-def batch_normalization(node: Node) -> Any:
+def batch_normalization(node: Node) -> Converted:
     """Normalize with the model's statistics; in training, with those of the batch."""
     if node.opset >= 14 and node.attr.bool("training_mode", 0):
         return _batch_statistics(node)
@@ -76,12 +77,12 @@ def _batch_statistics(node: Node) -> list[Any]:
 
 
 @converter("InstanceNormalization")
-def instance_normalization(node: Node) -> Any:
+def instance_normalization(node: Node) -> Converted:
     return node.emit("instance_norm", node[0], node[1], node[2], epsilon=node.attr.float("epsilon", 1e-5))
 
 
 @converter("GroupNormalization", since=18)
-def group_normalization_per_group(node: Node) -> Any:
+def group_normalization_per_group(node: Node) -> Converted:
     """Convert opset 18 to 20: one scale and bias per group, repeated for its channels."""
     groups, channels = _groups(node)
     parts = [node[0]]
@@ -93,7 +94,7 @@ def group_normalization_per_group(node: Node) -> Any:
 
 
 @converter("GroupNormalization", since=21)
-def group_normalization(node: Node) -> Any:
+def group_normalization(node: Node) -> Converted:
     groups, _ = _groups(node)
     _require_f32_stash(node)
     epsilon = node.attr.float("epsilon", 1e-5)
@@ -111,7 +112,7 @@ def _groups(node: Node) -> tuple[int, Any]:
 
 
 @converter("LRN")
-def lrn(node: Node) -> Any:
+def lrn(node: Node) -> Converted:
     return node.emit(
         "lrn",
         node[0],
@@ -123,12 +124,12 @@ def lrn(node: Node) -> Any:
 
 
 @converter("LpNormalization")
-def lp_normalization(node: Node) -> Any:
+def lp_normalization(node: Node) -> Converted:
     return node.emit("lp_normalize", node[0], axis=node.attr.int("axis", -1), p=node.attr.int("p", 2))
 
 
 @converter("MeanVarianceNormalization", since=9)
-def mean_variance_normalization(node: Node) -> Any:
+def mean_variance_normalization(node: Node) -> Converted:
     """Convert to (x - mean) / (deviation + 1e-9), with ONNX's constant."""
     axes = node.attr.ints("axes", [0, 2, 3])
     mean = node.emit("reduce_mean", node[0], axes=axes, keepdims=True)

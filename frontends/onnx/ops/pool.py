@@ -11,6 +11,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.open_padding import padded_for_same, pads_at_run_time, windows_inside
 from mirlo.frontends.onnx.ops.windows import kernel_shape, windows
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 
 def pool_attributes(node: Node, channels_last: bool = False) -> dict[str, bool | str | tuple[int, ...]]:
@@ -28,7 +29,7 @@ def pool_attributes(node: Node, channels_last: bool = False) -> dict[str, bool |
 
 
 @converter("MaxPool")
-def max_pool(node: Node) -> Any:
+def max_pool(node: Node) -> Converted:
     if pads_at_run_time(node) and not node.has_output(1):
         kind = node.type(0).dtype
         lowest = -np.inf if kind.is_float else np.iinfo(kind.to_numpy()).min
@@ -44,7 +45,7 @@ def max_pool(node: Node) -> Any:
 
 
 @converter("AveragePool")
-def average_pool(node: Node) -> Any:
+def average_pool(node: Node) -> Converted:
     if pads_at_run_time(node):
         x, attributes = _padded(node, node[0], 0)
         mean = node.emit("avg_pool", x, count_include_pad=False, **attributes)
@@ -59,7 +60,7 @@ def average_pool(node: Node) -> Any:
 
 
 @converter("LpPool")
-def lp_pool(node: Node) -> Any:
+def lp_pool(node: Node) -> Converted:
     if pads_at_run_time(node):
         x, attributes = _padded(node, node[0], 0)
         return node.emit("lp_pool", x, p=node.attr.int("p", 2), **attributes)
@@ -74,13 +75,13 @@ def _padded(node: Node, x: Any, value: Any) -> tuple[Any, dict[str, Any]]:
 
 
 @converter("GlobalAveragePool", "GlobalMaxPool")
-def global_pool(node: Node) -> Any:
+def global_pool(node: Node) -> Converted:
     name = "reduce_mean" if node.operator == "GlobalAveragePool" else "reduce_max"
     return node.emit(name, node[0], axes=_spatial_axes(node), keepdims=True)
 
 
 @converter("GlobalLpPool")
-def global_lp_pool(node: Node) -> Any:
+def global_lp_pool(node: Node) -> Converted:
     p, axes = node.attr.int("p", 2), _spatial_axes(node)
     if p in (1, 2):
         return node.emit(f"reduce_l{p}", node[0], axes=axes, keepdims=True)

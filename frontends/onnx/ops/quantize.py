@@ -10,12 +10,13 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.conv import conv_attributes
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 I32 = DTYPES["i32"]
 
 
 @converter("QuantizeLinear")
-def quantize_linear(node: Node) -> Any:
+def quantize_linear(node: Node) -> Converted:
     wanted = _output_dtype(node, node.type(2).dtype if node.has(2) else DTYPES["u8"])
     if not node.attr.bool("saturate", 1) and wanted.is_float:
         raise NodeError("attribute 'saturate' must be 1, got 0")
@@ -26,7 +27,7 @@ def quantize_linear(node: Node) -> Any:
 
 
 @converter("DequantizeLinear")
-def dequantize_linear(node: Node) -> Any:
+def dequantize_linear(node: Node) -> Converted:
     wanted = _output_dtype(node, node.type(1).dtype)
     return node.emit("dequantize", node[0], *_scale(node), **_granularity(node), dtype=wanted)
 
@@ -57,24 +58,24 @@ def _as_scalar(node: Node, index: int) -> Any:
 
 
 @converter("MatMulInteger", since=10)
-def matmul_integer(node: Node) -> Any:
+def matmul_integer(node: Node) -> Converted:
     return _integer_matmul(node, (0, 1), (2, 3))
 
 
 @converter("ConvInteger", since=10)
-def conv_integer(node: Node) -> Any:
+def conv_integer(node: Node) -> Converted:
     return _integer_conv(node, (0, 1), (2, 3), None)
 
 
 @converter("QLinearMatMul", since=10)
-def qlinear_matmul(node: Node) -> Any:
+def qlinear_matmul(node: Node) -> Converted:
     product = _integer_matmul(node, (0, 3), (2, 5))
     scale = node.emit("multiply", _along(node, 1, node.type(0).rank, -2), _along(node, 4, node.type(3).rank, -1))
     return _requantized(node, product, scale)
 
 
 @converter("QLinearConv", since=10)
-def qlinear_conv(node: Node) -> Any:
+def qlinear_conv(node: Node) -> Converted:
     product = _integer_conv(node, (0, 3), (2, 5), node.optional(8))
     per_channel = _along(node, 4, node.type(0).rank - 1, 0)
     return _requantized(node, product, node.emit("multiply", _as_scalar(node, 1), per_channel))

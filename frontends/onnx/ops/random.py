@@ -19,18 +19,19 @@ from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 
 SEEDS = "mirlo.random_seed"
 """The packed function that returns another seed in each run."""
 
 
 @converter("RandomUniform", "RandomNormal")
-def random(node: Node) -> Any:
+def random(node: Node) -> Converted:
     return _random(node, node.attr.ints("shape"), _dtype(node))
 
 
 @converter("RandomUniformLike", "RandomNormalLike")
-def random_like(node: Node) -> Any:
+def random_like(node: Node) -> Converted:
     x = node.type(0)
     return _random(node, x.shape, _dtype(node) if "dtype" in node.attr else x.dtype)
 
@@ -66,7 +67,7 @@ def seed(node: Node) -> Any:
 
 
 @converter("Multinomial")
-def multinomial(node: Node) -> Any:
+def multinomial(node: Node) -> Converted:
     """Draw classes by their unnormalized log probabilities: find a uniform number among the cumulative sums."""
     x, count = node.type(0), node.attr.int("sample_size", 1)
     wanted = onnx_dtype(node.attr.int("dtype", 6), "attribute 'dtype'").dtype
@@ -91,7 +92,7 @@ def multinomial(node: Node) -> Any:
 
 
 @converter("Dropout", since=12)
-def dropout(node: Node) -> Any:
+def dropout(node: Node) -> Converted:
     """Convert Dropout: identity in inference; in training, zero random elements and scale the others."""
     x = node.type(0)
     mode = node.value(2) if node.has(2) else None

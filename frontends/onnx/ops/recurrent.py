@@ -15,7 +15,7 @@ from mirlo.frontends.onnx.loops import LoopIteration, from_the_end
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value
-from mirlo.frontends.onnx.values import AnyValue, TensorValue
+from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
 
 MAX_UNROLLED_STEPS = 128
 """Most unrolled time steps: a loop is at most a tenth slower, and compiles in the time of one step."""
@@ -94,12 +94,12 @@ Step = Callable[[_Direction, Any, States], States]
 
 
 @converter("RNN")
-def rnn(node: Node) -> Any:
+def rnn(node: Node) -> Converted:
     return _layer(node, 1, 1, ("Tanh",), _rnn_step)
 
 
 @converter("GRU")
-def gru(node: Node) -> Any:
+def gru(node: Node) -> Converted:
     linear_before_reset = node.attr.bool("linear_before_reset", 0)
     step = _gru_linear_step if linear_before_reset else _gru_step
     return _layer(node, 3, 1, ("Sigmoid", "Tanh"), step, keep_recurrent_bias=linear_before_reset)

@@ -21,6 +21,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import bind, by_axis, i64_constant, shape_vector, unless, vector
+from mirlo.frontends.onnx.values import Converted
 
 REDUCTIONS = {
     "ReduceSum": "reduce_sum", "ReduceMean": "reduce_mean", "ReduceProd": "reduce_prod", "ReduceL1": "reduce_l1",
@@ -37,7 +38,7 @@ OF_BOOLS = {"ReduceMax": "reduce_any", "ReduceMin": "reduce_all"}
 
 
 @converter(*REDUCTIONS)
-def reduce(node: Node) -> Any:
+def reduce(node: Node) -> Converted:
     """Convert a reduction: axes are an attribute in older opsets, an input in newer ones.
 
     Without axes, all are reduced, or with a flag none.
@@ -134,7 +135,7 @@ def _elementwise(node: Node) -> Any:
 
 
 @converter("ArgMax", "ArgMin")
-def arg_reduce(node: Node) -> Any:
+def arg_reduce(node: Node) -> Converted:
     return node.emit(
         node.operator.lower(),
         node[0],
@@ -145,7 +146,7 @@ def arg_reduce(node: Node) -> Any:
 
 
 @converter("CumSum", "CumProd")
-def cumulative(node: Node) -> Any:
+def cumulative(node: Node) -> Converted:
     rank = node.type(0).rank
     if not node.value(1).is_constant:
         return _cumulative_of_run_time(node, rank)

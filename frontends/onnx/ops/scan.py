@@ -17,7 +17,7 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.control import MAX_UNROLLED_ITERATIONS, stacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, vector
-from mirlo.frontends.onnx.values import AnyValue, TensorValue
+from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _Sequence:
 
 
 @converter("Scan", since=9)
-def scan(node: Node) -> Any:
+def scan(node: Node) -> Converted:
     body, count = node.attr.graph("body"), node.attr.int("num_scan_inputs")
     states = _states(len(node.inputs), count, body)
     results = len(body.output) - states

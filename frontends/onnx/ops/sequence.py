@@ -13,27 +13,35 @@ from mirlo.frontends.onnx.kinds import STRING_CODE, join, kind_of_proto
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.objects import common_kind
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, TensorValue, constant
+from mirlo.frontends.onnx.values import (
+    AnyValue,
+    Converted,
+    ListValue,
+    ObjectValue,
+    OptionalValue,
+    TensorValue,
+    constant,
+)
 from mirlo.runtime.kinds import OPTIONAL, STRING, Kind, sequence_of
 
 MAX_SPLITS = 4096
 
 
 @converter("SequenceConstruct")
-def construct(node: Node) -> Any:
+def construct(node: Node) -> Converted:
     items = tuple(node.any_value(i) for i in range(len(node)))
     return ListValue(node.outputs[0], common_kind(items, "the elements"), items)
 
 
 @converter("SequenceEmpty")
-def empty(node: Node) -> Any:
+def empty(node: Node) -> Converted:
     code = node.attr.int("dtype", 1)
     name = STRING if code == STRING_CODE else onnx_dtype(code, "attribute 'dtype'").dtype.name
     return ListValue(node.outputs[0], Kind(name), ())
 
 
 @converter("SequenceInsert")
-def insert(node: Node) -> Any:
+def insert(node: Node) -> Converted:
     found, item = node.sequence(0), node.any_value(1)
     element = join(_element(found), item.kind)
     if element is None:
@@ -48,7 +56,7 @@ def insert(node: Node) -> Any:
 
 
 @converter("SequenceErase")
-def erase(node: Node) -> Any:
+def erase(node: Node) -> Converted:
     found = node.sequence(0)
     if not isinstance(found, ListValue) or not _is_known(node, 1):
         given = [node.object(i) for i in range(len(node))]
@@ -61,7 +69,7 @@ def erase(node: Node) -> Any:
 
 
 @converter("SequenceAt")
-def at(node: Node) -> Any:
+def at(node: Node) -> Converted:
     found = node.sequence(0)
     if isinstance(found, ListValue) and _is_known(node, 1):
         return found.items[_position(node, 1, len(found.items), len(found.items) - 1)]
@@ -69,7 +77,7 @@ def at(node: Node) -> Any:
 
 
 @converter("SequenceLength")
-def length(node: Node) -> Any:
+def length(node: Node) -> Converted:
     found = node.sequence(0)
     if isinstance(found, ListValue):
         return constant(node.outputs[0], np.array(len(found.items), np.int64))
@@ -101,7 +109,7 @@ def _position(node: Node, index: int, count: int, most: int) -> int:
 
 
 @converter("SplitToSequence")
-def split_to_sequence(node: Node) -> Any:
+def split_to_sequence(node: Node) -> Converted:
     axis, keepdims = node.attr.int("axis", 0), node.attr.bool("keepdims", 1)
     found = node.any_value(0)
     if not isinstance(found, TensorValue) or not _is_known(node, 1):
@@ -154,7 +162,7 @@ def _split_sizes(node: Node, size: Dim) -> tuple[Dim, ...]:
 
 
 @converter("ConcatFromSequence")
-def concat_from_sequence(node: Node) -> Any:
+def concat_from_sequence(node: Node) -> Converted:
     found, axis, new_axis = node.sequence(0), node.attr.int("axis"), node.attr.bool("new_axis", 0)
     if isinstance(found, ListValue) and all(isinstance(item, TensorValue) for item in found.items):
         if not found.items:
@@ -168,7 +176,7 @@ def concat_from_sequence(node: Node) -> Any:
 
 
 @converter("Optional")
-def optional(node: Node) -> Any:
+def optional(node: Node) -> Converted:
     if node.has(0):
         node.attr.ignore("type")
         return OptionalValue(node.outputs[0], node.any_value(0).kind, node.any_value(0))
@@ -176,7 +184,7 @@ def optional(node: Node) -> Any:
 
 
 @converter("OptionalHasElement")
-def has_element(node: Node) -> Any:
+def has_element(node: Node) -> Converted:
     found = node.any_value(0) if node.has(0) else None
     if isinstance(found, ObjectValue) and found.kind.name == OPTIONAL:
         return node.host("mirlo.sequence.has_element", node.object(0), results=[Kind("bool", ())])
@@ -185,7 +193,7 @@ def has_element(node: Node) -> Any:
 
 
 @converter("OptionalGetElement")
-def get_element(node: Node) -> Any:
+def get_element(node: Node) -> Converted:
     found = node.any_value(0)
     if isinstance(found, OptionalValue):
         if found.value is None:

@@ -41,16 +41,16 @@ from mirlo.frontends.onnx.runtime_sizes import (
     split_of_run_time,
     vector,
 )
-from mirlo.frontends.onnx.values import TensorValue, as_dim
+from mirlo.frontends.onnx.values import Converted, TensorValue, as_dim
 
 
 @converter("Identity")
-def identity(node: Node) -> Any:
+def identity(node: Node) -> Converted:
     return node.any_value(0)
 
 
 @converter("Dropout")
-def dropout(node: Node) -> Any:
+def dropout(node: Node) -> Converted:
     """Convert to the identity: dropout has no effect in inference."""
     node.attr.ignore("ratio", "seed", "is_test")
     if node.has_output(1):
@@ -59,7 +59,7 @@ def dropout(node: Node) -> Any:
 
 
 @converter("Reshape")
-def reshape(node: Node) -> Any:
+def reshape(node: Node) -> Converted:
     x = node.type(0)
     shape = declared_shape(node, 1)
     if shape is not None and count_of(node, 1) == len(shape):
@@ -102,7 +102,7 @@ def transpose(node: Node) -> ir.Value:
 
 
 @converter("Squeeze")
-def squeeze(node: Node) -> Any:
+def squeeze(node: Node) -> Converted:
     shape = declared_shape(node, 1)
     if shape is not None:
         x, count = node.type(0), count_of(node, 1)
@@ -125,7 +125,7 @@ def squeeze(node: Node) -> Any:
 
 
 @converter("Unsqueeze")
-def unsqueeze(node: Node) -> Any:
+def unsqueeze(node: Node) -> Converted:
     shape = declared_shape(node, 1)
     if shape is not None:
         made, count = node.type(0).with_shape(shape), count_of(node, 1)
@@ -178,7 +178,7 @@ def _expanded_dim(node: Node, old: Dim, new: Dim) -> Dim:
 
 
 @converter("Tile", since=6)
-def tile(node: Node) -> Any:
+def tile(node: Node) -> Converted:
     shape = declared_shape(node, 1)
     if shape is not None and len(shape) == node.type(0).rank and all(node.type(0).static_shape):
         repeats = [new // old for new, old in zip(shape, node.type(0).static_shape, strict=True)]
@@ -225,7 +225,7 @@ def _known_elements(node: Node) -> tuple[Dim | None, ...] | None:
 
 
 @converter("Split")
-def split(node: Node) -> Any:
+def split(node: Node) -> Converted:
     """Split by given sizes, or in equal parts (the last one smaller if the number of parts is given)."""
     x, axis = node.type(0), node.attr.int("axis", 0)
     if not -x.rank <= axis < x.rank:
@@ -323,7 +323,7 @@ def _bound(dim: Dim) -> int:
 
 
 @converter("Pad", since=11)
-def pad(node: Node) -> Any:
+def pad(node: Node) -> Converted:
     are_known = all(node.value(i).is_constant for i in range(1, len(node)) if node.has(i))
     if not are_known and not (declared_shape(node, 1) and node.type(0).is_static and all(node.type(0).static_shape)):
         return pad_of_any_size(node)
@@ -337,7 +337,7 @@ def pad(node: Node) -> Any:
 
 
 @converter("Pad")
-def pad_attributes(node: Node) -> Any:
+def pad_attributes(node: Node) -> Converted:
     return _pad(node, node.attr.ints("pads"), list(range(node.type(0).rank)), node.attr.float("value", 0.0))
 
 
@@ -357,13 +357,13 @@ def _pad(node: Node, pads: list[int], axes: list[int], value: Any) -> Any:
 
 
 @converter("DepthToSpace")
-def depth_to_space(node: Node) -> Any:
+def depth_to_space(node: Node) -> Converted:
     mode = node.attr.choice("mode", "DCR", ("DCR", "CRD"))
     return node.emit("depth_to_space", node[0], block=node.attr.int("blocksize"), mode=mode)
 
 
 @converter("SpaceToDepth")
-def space_to_depth(node: Node) -> Any:
+def space_to_depth(node: Node) -> Converted:
     mode, block = node.attr.choice("mode", "DCR", ("DCR", "CRD")), node.attr.int("blocksize")
     if mode == "DCR":
         return node.emit("space_to_depth", node[0], block=block)
@@ -381,7 +381,7 @@ def space_to_depth(node: Node) -> Any:
 
 
 @converter("Shape")
-def shape(node: Node) -> Any:
+def shape(node: Node) -> Converted:
     """Make a shape tensor, which is only needed if a symbolic shape is used as a tensor; otherwise it is folded."""
     rank = node.type(0).rank
     start, end, _ = slice(node.attr.int("start", None), node.attr.int("end", None)).indices(rank)
@@ -392,5 +392,5 @@ def shape(node: Node) -> Any:
 
 
 @converter("Size")
-def size(node: Node) -> Any:
+def size(node: Node) -> Converted:
     return node.emit("reduce_prod", node.emit("shape_of", node[0]), keepdims=False)

@@ -13,6 +13,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import STRING_CODE, tensor_kind, tensor_type
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
 from mirlo.runtime.kinds import STRING, Kind
 
 
@@ -31,19 +32,19 @@ def _broadcast(node: Node) -> tuple[int | str, ...]:
 
 
 @converter("Equal", since=19)
-def equal(node: Node) -> Any:
+def equal(node: Node) -> Converted:
     if not node.is_string(0):
         return node.emit("equal", node[0], node[1])
     return node.host("mirlo.string.equal", node.object(0), node.object(1), results=[Kind("bool", _broadcast(node))])
 
 
 @converter("StringConcat", since=20)
-def concat(node: Node) -> Any:
+def concat(node: Node) -> Converted:
     return node.host("mirlo.string.concat", node.object(0), node.object(1), results=[Kind(STRING, _broadcast(node))])
 
 
 @converter("RegexFullMatch", since=20)
-def regex_full_match(node: Node) -> Any:
+def regex_full_match(node: Node) -> Converted:
     """Convert RegexFullMatch; patterns are RE2's, of which Python supports all but a few."""
     pattern = node.attr.str("pattern")
     try:
@@ -55,7 +56,7 @@ def regex_full_match(node: Node) -> Any:
 
 
 @converter("StringSplit", since=20)
-def split(node: Node) -> Any:
+def split(node: Node) -> Converted:
     """Convert StringSplit; the maximum number of parts is data-dependent."""
     shape = shape_of_strings(node, 0)
     options = {"delimiter": node.attr.str("delimiter", ""), "maxsplit": node.attr.int("maxsplit", -1)}
@@ -64,7 +65,7 @@ def split(node: Node) -> Any:
 
 
 @converter("StringNormalizer", since=10)
-def normalize(node: Node) -> Any:
+def normalize(node: Node) -> Converted:
     node.attr.ignore("locale")  # case follows Unicode, which is the same in all locales except Turkish
     shape = shape_of_strings(node, 0)
     if len(shape) not in (1, 2) or (len(shape) == 2 and shape[0] != 1):
@@ -79,7 +80,7 @@ def normalize(node: Node) -> Any:
 
 
 @converter("Tokenizer", domain="com.microsoft")
-def tokenizer(node: Node) -> Any:
+def tokenizer(node: Node) -> Converted:
     """Convert StringSplit; the largest number of tokens is known only at run time."""
     shape = shape_of_strings(node, 0)
     if len(shape) not in (1, 2):

@@ -14,10 +14,11 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, scalar, unless
+from mirlo.frontends.onnx.values import Converted
 
 
 @converter("TfIdfVectorizer", since=9)
-def tf_idf(node: Node) -> Any:
+def tf_idf(node: Node) -> Converted:
     x = node.type(0)
     if x.rank not in (1, 2):
         raise NodeError(f"expected one sequence or a batch of them, got {x}")
@@ -90,7 +91,7 @@ MAX_WEIGHTS = 1 << 26
 
 
 @converter("MelWeightMatrix", since=17)
-def mel_weights(node: Node) -> Any:
+def mel_weights(node: Node) -> Converted:
     """Return triangles over the bins of a spectrum, equidistant on the mel scale."""
     dtype = onnx_dtype(node.attr.int("output_datatype", 1), "attribute 'output_datatype'").dtype
     numbers = [node.value(i) for i in range(5)]

@@ -12,6 +12,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import nonzero_of, positions
+from mirlo.frontends.onnx.values import Converted
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class _Distinct:
 
 @converter("Unique", since=11)
 @converter("Unique", domain="com.microsoft")
-def unique(node: Node) -> Any:
+def unique(node: Node) -> Converted:
     """Convert com.microsoft's Unique of a vector, in order of first occurrence, without the newer outputs."""
     x, of_microsoft = node.type(0), node.signature is None
     axis = node.attr.int("axis", None)

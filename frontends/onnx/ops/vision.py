@@ -16,12 +16,13 @@ from mirlo.frontends.onnx.node import Node, simple, type_of
 from mirlo.frontends.onnx.ops.windows import kernel_shape, per_dim
 from mirlo.frontends.onnx.registry import CONVERTERS, converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, shape_vector, unless, vector
+from mirlo.frontends.onnx.values import Converted
 
 CONVERTERS.add("", "Det", 1, simple("det"))
 
 
 @converter("Col2Im", since=18)
-def col2im(node: Node) -> Any:
+def col2im(node: Node) -> Converted:
     declared = declared_shape(node, 1) or declared_shape(node, 2)
     is_known = [node.value(i).is_constant for i in (1, 2)]
     if declared is None and not all(is_known):
@@ -88,7 +89,7 @@ def _pads(node: Node, count: int) -> list[int]:
 
 
 @converter("RoiAlign", since=10)
-def roi_align(node: Node) -> Any:
+def roi_align(node: Node) -> Converted:
     modes = ("half_pixel", "output_half_pixel")
     # Before opset 16 the only mode was the newer "output_half_pixel".
     default = modes[0] if node.opset >= 16 else modes[1]
@@ -106,7 +107,7 @@ def roi_align(node: Node) -> Any:
 
 
 @converter("DeformConv", since=19)
-def deform_conv(node: Node) -> Any:
+def deform_conv(node: Node) -> Converted:
     x, weight = node.type(0), node.type(1)
     if x.rank < 3 or weight.rank != x.rank:
         raise NodeError(f"the data and the weight must have one rank of at least 3, got {x} and {weight}")
@@ -128,7 +129,7 @@ def deform_conv(node: Node) -> Any:
 
 
 @converter("MaxUnpool")
-def max_unpool(node: Node) -> Any:
+def max_unpool(node: Node) -> Converted:
     """Scatter the pooled elements to their original positions in zeros, counted over the whole tensor.
 
     A larger `output_shape` adds zeros at the ends.
@@ -176,7 +177,7 @@ def _unpooled_shape(node: Node, pooled: Sequence[Dim], declared: Sequence[int] |
 
 
 @converter("NonMaxSuppression", since=10)
-def non_max_suppression(node: Node) -> Any:
+def non_max_suppression(node: Node) -> Converted:
     boxes, scores = node.type(0), node.type(1)
     if boxes.rank != 3 or scores.rank != 3:
         raise NodeError(f"boxes and scores must have rank 3, got {boxes} and {scores}")
