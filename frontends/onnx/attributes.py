@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import builtins
 import struct
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.runtime.names import terminal
+
+if TYPE_CHECKING:
+    import onnx
 
 # AttributeProto.AttributeType: code, word in messages, field
 _KINDS = {
@@ -32,8 +36,8 @@ def _rounded(value: builtins.float) -> builtins.float:
 class Attributes:
     """The attributes of one node."""
 
-    def __init__(self, attributes: Any) -> None:
-        self._by_name: dict[str, Any] = {}
+    def __init__(self, attributes: Iterable[onnx.AttributeProto]) -> None:
+        self._by_name: dict[Name, onnx.AttributeProto] = {}
         for attribute in attributes:
             if attribute.name in self._by_name:
                 raise NodeError(f"attribute '{attribute.name}' is given twice")
@@ -43,7 +47,7 @@ class Attributes:
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
 
-    def names(self) -> list[Any]:
+    def names(self) -> list[Name]:
         return list(self._by_name)
 
     def int(self, name: Name, default: Any = _MISSING) -> Any:
@@ -101,14 +105,14 @@ class Attributes:
             raise NodeError(f"attribute '{name}' is {_KINDS.get(kind, ('nothing',))[0]}: expected numbers or strings")
         return readers[kind](name)
 
-    def ignore(self, *names: Any) -> None:
+    def ignore(self, *names: Name) -> None:
         """Declare that these attributes do not affect the result."""
         self._read.update(names)
 
-    def unread(self) -> list[Any]:
+    def unread(self) -> list[Name]:
         return [name for name in self._by_name if name not in self._read]
 
-    def _get(self, name: Any, kind: Any, default: Any) -> Any:
+    def _get(self, name: Name, kind: builtins.int, default: Any) -> Any:
         self._read.add(name)
         attribute = self._by_name.get(name)
         if attribute is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from mirlo.frontends.onnx.values import (
     ListValue,
     ObjectValue,
     OptionalValue,
+    Output,
     TensorValue,
     constant,
     strings,
@@ -48,6 +49,9 @@ from mirlo.frontends.onnx.values import (
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.kinds import STRING
 from mirlo.runtime.params import ParameterStore
+
+if TYPE_CHECKING:
+    import onnx
 
 SYMBOL_LENGTH = 24
 """Characters of a value's name that are part of the symbols derived from it."""
@@ -82,7 +86,7 @@ class Body:
         self,
         model: LoadedModel,
         store: ParameterStore,
-        named_tensors: Mapping[str, Any],
+        named_tensors: Mapping[str, onnx.TensorProto],
         trusts_declared: bool = True,
         observer: Observer | None = None,
     ) -> None:
@@ -93,7 +97,7 @@ class Body:
         self.observer = observer or Observer()
         self.problems: list[str] = []
         self._named_tensors = named_tensors
-        self._names: dict[Any, tuple[str, Any]] = {}
+        self._names: dict[tuple[object, ...], tuple[str, np.ndarray]] = {}
         """Parameter names by the address of the elements, so that a tensor is stored once. The arrays are kept, so
         that addresses are not reused."""
         self._steps: list[tuple[NamedNode, Scope]] = []
@@ -111,18 +115,18 @@ class Body:
         self.broadcasts = Broadcasts()
         self._symbols = 0
         """Number of symbols made for data-dependent sizes."""
-        self._regions: list[Any] = []
+        self._regions: list[ir.OpView | ir.Operation] = []
         """For each open region, the operation in the parent region that contains it: the insertion point for the
         parent."""
 
     # Interface for nodes (node.Builder)
 
-    def ssa(self, value: AnyValue) -> Any:
+    def ssa(self, value: AnyValue) -> ir.Value:
         if not isinstance(value, TensorValue):
             raise NodeError(f"'{value.name}' is {value}, expected a tensor")
         return self.any_ssa(value)
 
-    def any_ssa(self, value: AnyValue) -> Any:
+    def any_ssa(self, value: AnyValue) -> ir.Value:
         if isinstance(value, (ListValue, OptionalValue)):
             return object_of(value, self.any_ssa)
         if value.ir is None:
@@ -144,10 +148,10 @@ class Body:
     def declared(self, name: str) -> tuple[int, ...] | None:
         return self._steps[-1][1].declared.get(name)
 
-    def array(self, tensor_proto: Any) -> np.ndarray:
+    def array(self, tensor_proto: onnx.TensorProto) -> np.ndarray:
         return self.model.weights.array(tensor_proto)
 
-    def strings(self, tensor_proto: Any) -> np.ndarray:
+    def strings(self, tensor_proto: onnx.TensorProto) -> np.ndarray:
         return self.model.weights.strings(tensor_proto)
 
     def new_symbol(self, base: str) -> str:
@@ -176,18 +180,20 @@ class Body:
     def broadcast_size(self, base: str, dims: Collection[Dim]) -> Dim:
         return self.broadcasts.size(f"{self._steps[-1][0].name} {base}", base[-SYMBOL_LENGTH:], dims, self)
 
-    def branch(self, graph: Any, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
+    def branch(self, graph: onnx.GraphProto, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         step, outer = self._steps[-1]
         scope = outer.within(f"{step.name}/{label}")
         scope.values.update(zip((value.name for value in graph.input), given, strict=False))
         return self.graph(graph, scope)
 
-    def choose(self, condition: TensorValue, then_graph: Any, else_graph: Any) -> list[Any]:
+    def choose(
+        self, condition: TensorValue, then_graph: onnx.GraphProto, else_graph: onnx.GraphProto
+    ) -> list[AnyValue]:
         return regions.choose(self, condition, then_graph, else_graph)
 
     def repeat(
         self,
-        round_: loops.LoopIteration | Any,
+        round_: loops.LoopIteration | onnx.GraphProto,
         limit: TensorValue | None,
         going: TensorValue | None,
         carried: Sequence[AnyValue],
@@ -199,7 +205,7 @@ class Body:
 
     # Graphs and nodes
 
-    def graph(self, graph: Any, scope: Scope) -> list[AnyValue]:
+    def graph(self, graph: onnx.GraphProto, scope: Scope) -> list[AnyValue]:
         """Import the nodes of a graph and return the values of its outputs."""
         for proto in graph.initializer:
             scope.define(self._initializer(proto))
@@ -207,7 +213,7 @@ class Body:
             scope.declared.update(_declared_shapes(graph))
         return self.nodes(graph.node, [value.name for value in graph.output], scope)
 
-    def _initializer(self, proto: Any) -> AnyValue:
+    def _initializer(self, proto: onnx.TensorProto) -> AnyValue:
         if proto.data_type == STRING_CODE:
             words = strings(proto.name, self.model.weights.strings(proto))
             words.region = 0
@@ -220,7 +226,7 @@ class Body:
         found.tensor, found.region = proto, 0
         return found
 
-    def nodes(self, nodes: Sequence[Any], wanted: Sequence[str], scope: Scope) -> list[AnyValue]:
+    def nodes(self, nodes: Sequence[onnx.NodeProto], wanted: Sequence[str], scope: Scope) -> list[AnyValue]:
         """Import the nodes that the wanted values need."""
         scope.nodes = nodes
         for step in steps(nodes, scope.values, scope.outer_names(), wanted, self.model.name, scope.prefix):
@@ -300,8 +306,8 @@ class Body:
         def node() -> Node:
             return Node(operator, version, inputs, outputs, Attributes(step.proto.attribute), signature, self)
 
-        def compute() -> Any:
-            return converted(node, domain)[0]
+        def compute() -> ir.Value:
+            return converted(node, domain)[0]  # type: ignore[return-value] # what folds makes tensors
 
         folded = fold(node(), compute) or fold_fractions(node(), compute)
         if folded is not None:
@@ -319,7 +325,7 @@ class Body:
         return values
 
     def _expand(
-        self, body: Any, step: NamedNode, inputs: Sequence[AnyValue | None], scope: Scope
+        self, body: onnx.FunctionProto, step: NamedNode, inputs: Sequence[AnyValue | None], scope: Scope
     ) -> Sequence[AnyValue | None]:
         """Import a function's nodes in place of the node that calls it."""
         if scope.depth >= functions.EXPANSION_DEPTH:
@@ -337,7 +343,7 @@ class Body:
 
     # Values
 
-    def _make(self, value: TensorValue | ObjectValue) -> Any:
+    def _make(self, value: TensorValue | ObjectValue) -> ir.Value:
         """Return the SSA value of a known value."""
         if isinstance(value, ObjectValue):
             assert value.strings is not None
@@ -383,7 +389,7 @@ class Body:
         self._regions += inside
 
     @contextmanager
-    def inside(self, op: Any, block: Any) -> Iterator[None]:
+    def inside(self, op: ir.OpView | ir.Operation, block: ir.Block) -> Iterator[None]:
         """Insert at the end of a block of an operation's region."""
         self._regions.append(op)
         try:
@@ -419,7 +425,7 @@ _SHAPE_PRESERVING = frozenset({"Abs", "Cast", "CastLike", "Exp", "Identity", "Lo
 """Operators whose first input has the shape of the output."""
 
 
-def _declared_shapes(graph: Any) -> dict[str, tuple[int, ...]]:
+def _declared_shapes(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
     """Return the declared shapes of values, and those that follow from them."""
     found: dict[str, tuple[int, ...]] = {}
     for value in (*graph.value_info, *graph.output):
@@ -440,7 +446,7 @@ def _declared_shapes(graph: Any) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _as_value(name: str, result: Any) -> AnyValue | None:
+def _as_value(name: str, result: Output) -> AnyValue | None:
     if result is None or isinstance(result, (TensorValue, ListValue, OptionalValue, ObjectValue)):
         return result
     return TensorValue(name, type_of(result), ir=result)

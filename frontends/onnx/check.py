@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
@@ -21,6 +21,9 @@ from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.values import AnyValue, TensorValue
 from mirlo.runtime.params import ParameterStore
+
+if TYPE_CHECKING:
+    import onnx
 
 SUPPORTED, UNSUPPORTED, REFUSED, UNKNOWN, UNUSED = "supported", "unsupported", "refused", "unknown", "unused"
 STATES = {
@@ -52,7 +55,7 @@ class ModelCheck:
     nodes: list[NodeCheck]
     problem: str | None = None
     """What is wrong with the model as a whole, not with one node."""
-    module: Any = None
+    module: ir.Module | None = None
     """The imported module, if nothing is wrong."""
     params: ParameterStore | None = None
 
@@ -93,7 +96,7 @@ def check_model(model: models.Source, *, shapes: Shapes | None = None) -> ModelC
     return check
 
 
-def _top_steps(proto: Any) -> list[NamedNode]:
+def _top_steps(proto: onnx.ModelProto) -> list[NamedNode]:
     return [NamedNode(node, node.name or f"{node.op_type}_{i}", i) for i, node in enumerate(proto.graph.node)]
 
 
@@ -163,7 +166,7 @@ def _is_top(scope: Scope) -> bool:
     return scope.parent is None and not scope.depth
 
 
-def _declared_types(proto: Any) -> dict[str, TensorType]:
+def _declared_types(proto: onnx.ModelProto) -> dict[str, TensorType]:
     """Return the static types of values that the model declares or ONNX's inference finds."""
     import onnx
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import CONVERTERS
+from mirlo.frontends.onnx.values import Output
 
 
 class NotSupported(Exception):
     """No converter accepts the node; its function body may."""
 
 
-def converted(node: Callable[[], Node], domain: str) -> Sequence[Any]:
+def converted(node: Callable[[], Node], domain: str) -> Sequence[Output]:
     """Return the outputs of a node by the first converter that accepts it."""
     made = node()
     complaint = f"{made.operator} is not supported with these attributes and inputs"

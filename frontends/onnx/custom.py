@@ -11,7 +11,9 @@ from mirlo.dialects.core.errors import OpError, OpMistake, describe_raised
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
 from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import CONVERTERS
+from mirlo.frontends.onnx.values import Converted
 from mirlo.runtime.errors import MirloError
 
 Infer = Callable[..., Any]
@@ -61,7 +63,7 @@ def onnx_operator(
     defaults = dict(attributes or {})
     made: WeakKeyDictionary[Any, dict[Any, tuple[str, list[TensorType]]]] = WeakKeyDictionary()
 
-    def convert(node: Any) -> Any:
+    def convert(node: Node) -> Converted:
         values = node.all()
         types = [node.type(i) for i in range(len(node))]
         given = _attributes(node, defaults)
@@ -90,7 +92,7 @@ def onnx_operator(
     CONVERTERS.users.add(domain, operator, since, convert)
 
 
-def _attributes(node: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _attributes(node: Node, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of the node, with defaults for missing ones."""
     given = dict(defaults)
     for name in node.attr.names():
@@ -113,7 +115,7 @@ def _outputs(infer: Infer, types: Sequence[TensorType], attributes: Mapping[str,
     return listed
 
 
-def _insert(function: Any) -> str:
+def _insert(function: ir.OpView) -> str:
     """Add the function to the module under construction and return its name."""
     owner = ir.InsertionPoint.current.block.owner.operation
     while owner.name != "builtin.module" and owner.parent is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked
 from mirlo.frontends.onnx.errors import NodeError
@@ -32,7 +33,7 @@ def count_of(node: Node, index: int) -> int:
 CONTRADICTS = "which contradicts the shape that the model declares"
 
 
-def required(node: Node, holds: Any, what: str, *values: Any, why: str = CONTRADICTS) -> Any:
+def required(node: Node, holds: ir.Value, what: str, *values: ir.Value, why: str = CONTRADICTS) -> Any:
     """Return the values if all elements of a bool tensor hold; otherwise the call ends with an error."""
     text = f"node '{node.outputs[0]}' ({node.operator}): {what}, {why}"
     message = node.constant(np.frombuffer(text.encode(), np.uint8))
@@ -44,7 +45,7 @@ def required(node: Node, holds: Any, what: str, *values: Any, why: str = CONTRAD
     return kept[0] if len(kept) == 1 else tuple(kept)
 
 
-def equals(node: Node, index: int, wanted: Sequence[float] | float) -> Any:
+def equals(node: Node, index: int, wanted: Sequence[float] | float) -> ir.Value:
     """Return whether the elements of an input equal these numbers."""
     found = node.type(index)
     if found.elements != np.size(wanted):
@@ -53,7 +54,7 @@ def equals(node: Node, index: int, wanted: Sequence[float] | float) -> Any:
     return node.emit("equal", node[index], node.constant(np.reshape(wanted, found.static_shape), found))
 
 
-def axes_set(node: Node, index: int, rank: int) -> Any:
+def axes_set(node: Node, index: int, rank: int) -> ir.Value:
     """Return the axes that an input lists as a bit set."""
     column = node.emit("reshape", node[index], shape=(count_of(node, index), 1))
     kind = node.type(index)
@@ -74,7 +75,7 @@ def candidate_axes(x: TensorType, count: int, shape: Sequence[int], keepdims: bo
     return made
 
 
-def is_candidate(node: Node, found: Any, candidates: Sequence[tuple[int, ...]]) -> Any:
+def is_candidate(node: Node, found: ir.Value, candidates: Sequence[tuple[int, ...]]) -> ir.Value:
     """Return whether an axis set is one of the candidates."""
     numbers = node.constant(np.array([axes_as_bits(axes) for axes in candidates]), "i64")
     return node.emit("reduce_any", node.emit("equal", found, numbers))

@@ -9,14 +9,15 @@ equal, with the same check.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.node import relax_op
 from mirlo.frontends.onnx.values import AnyValue, TensorValue
+from mirlo.runtime.kinds import Kind
 
 MAX_EQUATIONS = 64
 """Most equations to solve."""
@@ -77,7 +78,9 @@ def multiple_of(dim: Dim, number: int) -> Dim:
     return D.symbol(f"{'_' * name[0].isdigit()}{name}_per_{number}{MULTIPLE}") * number
 
 
-def assume_equal(left: Dim, right: Dim, inputs: Sequence[AnyValue | None], ssa: Any) -> list[AnyValue | None] | None:
+def assume_equal(
+    left: Dim, right: Dim, inputs: Sequence[AnyValue | None], ssa: Callable[[AnyValue], ir.Value]
+) -> list[AnyValue | None] | None:
     """Return the inputs of a node with one of two dims replaced by the other, each as a view.
 
     The element counts are checked when the sizes are known. Return None if no input has such a dim.
@@ -87,16 +90,21 @@ def assume_equal(left: Dim, right: Dim, inputs: Sequence[AnyValue | None], ssa: 
     for old, new in ((left, right), (right, left)):
         found = [isinstance(value, TensorValue) and value.known is None and old in value.type.shape for value in inputs]
         if not isinstance(old, int) and any(found):
-            return [_with_dim(value, old, new, ssa) if f else value for value, f in zip(inputs, found, strict=True)]
+            return [
+                _with_dim(value, old, new, ssa) if f and isinstance(value, TensorValue) else value
+                for value, f in zip(inputs, found, strict=True)
+            ]
     return None
 
 
-def _with_dim(value: Any, old: Dim, new: Dim, ssa: Any) -> TensorValue:
+def _with_dim(value: TensorValue, old: Dim, new: Dim, ssa: Callable[[AnyValue], ir.Value]) -> TensorValue:
     kind = value.type.with_shape([new if dim == old else dim for dim in value.type.shape])
     return TensorValue(value.name, kind, ir=relax_op("reshape").make(ssa(value), shape=kind.shape), region=value.region)
 
 
-def with_solutions(types: Mapping[str, Any], solutions: Mapping[str, Dim]) -> dict[str, Any]:
+def with_solutions(
+    types: Mapping[str, TensorType | Kind], solutions: Mapping[str, Dim]
+) -> dict[str, TensorType | Kind]:
     """Return the input types with solutions substituted for their symbols."""
     return {
         name: found.with_shape([D.substitute(dim, solutions) for dim in found.shape])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx import functions
 from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
 from mirlo.frontends.onnx.graph import NamedNode
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.runtime.kinds import Kind
+
+if TYPE_CHECKING:
+    import onnx
 
 Key = tuple[str, str, str]
 
@@ -27,13 +30,13 @@ class Expansion:
         """Imported nodes of functions, branches and loop iterations."""
         self.unrolling = 0
         """Number of loops being unrolled, each inside of the previous one."""
-        self.declined: dict[int, Any] = {}
+        self.declined: dict[int, onnx.GraphProto] = {}
         """Loop bodies that must not be unrolled, by identity: when an outer loop is imported again with less known,
         they are not tried again."""
-        self.carried: dict[int, tuple[Any, list[Kind]]] = {}
+        self.carried: dict[int, tuple[onnx.GraphProto, list[Kind]]] = {}
         """What bodies of loops carry, by their identity: an inner loop is imported again with the outer one, and
         need not find out again what changes its sizes."""
-        self._instances: dict[Any, tuple[Any, list[Any]]] = {}
+        self._instances: dict[tuple[object, ...], tuple[onnx.FunctionProto, list[onnx.NodeProto]]] = {}
         """The nodes of functions called in the same way before, with the function."""
 
     def count(self, caller: NamedNode) -> None:
@@ -46,7 +49,7 @@ class Expansion:
                 "rounds that are known, are copied at each place"
             )
 
-    def instance(self, body: Any, step: NamedNode, present: tuple[bool, ...]) -> list[Any]:
+    def instance(self, body: onnx.FunctionProto, step: NamedNode, present: tuple[bool, ...]) -> list[onnx.NodeProto]:
         """Return the nodes of a function; equal calls share those of the model, so that their loops are the same."""
         call = step.proto
         if functions.local(self.model, step.domain, call.op_type, call.overload) is not body:
@@ -74,7 +77,7 @@ def require_expandable(model: LoadedModel) -> None:
     )
 
 
-def _size(model: LoadedModel, nodes: Sequence[Any], sizes: dict[Key, int], depth: int) -> int:
+def _size(model: LoadedModel, nodes: Sequence[onnx.NodeProto], sizes: dict[Key, int], depth: int) -> int:
     """Return the nodes of a graph or body, with those of the functions that they call."""
     total = 0
     for node in nodes:

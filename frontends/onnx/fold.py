@@ -7,10 +7,10 @@ folding pass.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.frontends.onnx.dimensions import Undecided
 from mirlo.frontends.onnx.node import Node
@@ -27,7 +27,7 @@ _OF_TYPE_AND_FIRST = ("CastLike",)
 """Operators that need the elements of their first input and the type of the second."""
 
 
-def fold(node: Node, compute: Callable[[], Any]) -> list[TensorValue] | None:
+def fold(node: Node, compute: Callable[[], ir.Value]) -> list[TensorValue] | None:
     """Return the outputs of a node if they can be folded. `compute` makes the operation in its place."""
     function = FOLDERS.find("", node.operator, node.opset)
     if function is None or (node.operator not in _OF_TYPES and not _has_known_inputs(node)):

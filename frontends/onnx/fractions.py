@@ -11,10 +11,10 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.dimensions import Undecided
@@ -100,7 +100,7 @@ _BINARY: dict[str, Callable[[DimFraction, DimFraction], DimFraction]] = {
 }  # fmt: skip
 
 
-def fractions_of(node: Node, result: Any) -> np.ndarray | None:
+def fractions_of(node: Node, result: TensorValue) -> np.ndarray | None:
     """Return the elements of a node's float result as fractions of dims, if they are known to be some."""
     if not isinstance(result, TensorValue) or result.known is not None or result.type.dtype.name not in _EXACT:
         return None
@@ -114,7 +114,7 @@ def fractions_of(node: Node, result: Any) -> np.ndarray | None:
     return found if found is not None and found.size <= FOLD_ELEMENTS and found.shape == result.type.shape else None
 
 
-def fold_fractions(node: Node, compute: Callable[[], Any]) -> list[TensorValue] | None:
+def fold_fractions(node: Node, compute: Callable[[], ir.Value]) -> list[TensorValue] | None:
     """Return the result of a cast of fractions to integers, which are dims; `compute` makes the operation."""
     value = node.inputs[0] if node.operator == "Cast" else None
     if not isinstance(value, TensorValue) or value.fractions is None:
@@ -164,7 +164,7 @@ def _moved(node: Node) -> np.ndarray:
     return np.asarray(function(given), object)
 
 
-def _applied(function: Callable[..., Any], *operands: np.ndarray) -> np.ndarray:
+def _applied(function: Callable[..., Dim | DimFraction], *operands: np.ndarray) -> np.ndarray:
     return np.asarray(np.frompyfunc(function, len(operands), 1)(*operands), object)
 
 
@@ -192,7 +192,7 @@ def _linear(dim: Dim) -> Dim:
     return dim
 
 
-def _number(number: Any) -> DimFraction:
+def _number(number: float) -> DimFraction:
     top, bottom = (int(part) for part in float(number).as_integer_ratio())
     if abs(top) > _MAX_NUMBER or bottom > _MAX_DENOMINATOR:
         raise Undecided

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx import schema
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import type_proto
 from mirlo.frontends.onnx.model import LoadedModel, opsets_of
 from mirlo.frontends.onnx.values import AnyValue
+
+if TYPE_CHECKING:
+    import onnx
 
 EXPANSION_DEPTH = 32
 """Deepest nesting of functions; deeper ones are considered recursive."""
@@ -19,12 +22,14 @@ EXPANDED_NODES = 50_000
 millions. This number takes about half a minute to compile."""
 
 
-def local(model: LoadedModel, domain: str, operator: str, overload: str) -> Any:
+def local(model: LoadedModel, domain: str, operator: str, overload: str) -> onnx.FunctionProto | None:
     """Return the model's own function for an operator, or None."""
     return model.functions.get((domain, operator, overload))
 
 
-def of_schema(node: Any, domain: str, version: int, inputs: Sequence[AnyValue | None]) -> Any:
+def of_schema(
+    node: onnx.NodeProto, domain: str, version: int, inputs: Sequence[AnyValue | None]
+) -> onnx.FunctionProto | None:
     """Return the function body that ONNX defines for a node with known input types, or None."""
     import onnx
 
@@ -50,7 +55,7 @@ def of_schema(node: Any, domain: str, version: int, inputs: Sequence[AnyValue | 
     return body
 
 
-def static_body(found: Any, version: int) -> Any:
+def static_body(found: onnx.defs.OpSchema, version: int) -> onnx.FunctionProto | None:
     """Return the function body of a schema that has one for all types, or None."""
     import onnx
 
@@ -69,7 +74,7 @@ def _versions(version: int, written: Sequence[int]) -> list[int]:
     return [version, *sorted((each for each in written if each < version), reverse=True)]
 
 
-def _of_version(body: Any, domain: str, version: int) -> Any:
+def _of_version(body: onnx.FunctionProto, domain: str, version: int) -> onnx.FunctionProto:
     """Return a body of a schema whose nodes are those of an opset version; other domains count their own."""
     if not domain and not any(opset.domain == "" for opset in body.opset_import):
         body.opset_import.add(domain="", version=version)
@@ -82,12 +87,12 @@ def _type_bytes(value: AnyValue | None) -> bytes:
     return type_proto(value.kind).SerializeToString()
 
 
-def opsets(body: Any, outer: Mapping[str, int]) -> dict[str, int]:
+def opsets(body: onnx.FunctionProto, outer: Mapping[str, int]) -> dict[str, int]:
     """Return the opsets of a function's nodes: its own imports, completed by the caller's."""
     return {**outer, **opsets_of(body.opset_import)}
 
 
-def instantiate(body: Any, call: Any, present: Sequence[bool]) -> list[Any]:
+def instantiate(body: onnx.FunctionProto, call: onnx.NodeProto, present: Sequence[bool]) -> list[onnx.NodeProto]:
     """Return the nodes of a function, with the attributes of the call and without its missing inputs.
 
     An attribute that the call omits is omitted where the function passes it on: the operator there has a default.
@@ -102,7 +107,7 @@ def instantiate(body: Any, call: Any, present: Sequence[bool]) -> list[Any]:
     return [_instance(node, values, absent) for node in body.node]
 
 
-def _instance(node: Any, values: Mapping[str, Any], absent: set[str]) -> Any:
+def _instance(node: onnx.NodeProto, values: Mapping[str, onnx.AttributeProto], absent: set[str]) -> onnx.NodeProto:
     made = type(node)()
     made.CopyFrom(node)
     for i, name in enumerate(made.input):

@@ -18,14 +18,14 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import relax_op, type_of
 
-Rule = Callable[[Any, Any], Sequence[Any]]
+Rule = Callable[[ir.OpView, ir.Value], Sequence[ir.Value | None]]
 RULES: dict[str, Rule] = {}
 
 
-def gradients(y: Any, xs: Sequence[Any]) -> list[Any]:
+def gradients(y: ir.Value, xs: Sequence[ir.Value]) -> list[ir.Value]:
     """Return the gradient of the sum of y with respect to each of xs; zeros if y does not depend on it."""
     order = _between(y, xs)
-    found: dict[Any, Any] = {y: filled(type_of(y), 1)}
+    found: dict[ir.Value, ir.Value] = {y: filled(type_of(y), 1)}
     for op in reversed(order):
         upper = found.get(op.results[0])
         if upper is None:
@@ -36,12 +36,12 @@ def gradients(y: Any, xs: Sequence[Any]) -> list[Any]:
     return [found[x] if x in found else filled(type_of(x), 0) for x in xs]
 
 
-def _between(y: Any, xs: Sequence[Any]) -> list[Any]:
+def _between(y: ir.Value, xs: Sequence[ir.Value]) -> list[ir.OpView]:
     """Return the operations on paths from xs to y, in topological order."""
     stops = set(xs)
-    reaches: dict[Any, bool] = {}
-    order: list[Any] = []
-    stack: list[tuple[Any, bool]] = [(y, False)]
+    reaches: dict[ir.Value, bool] = {}
+    order: list[ir.OpView] = []
+    stack: list[tuple[ir.Value, bool]] = [(y, False)]
     while stack:
         value, is_done = stack.pop()
         if value in stops or not isinstance(value, ir.OpResult):
@@ -60,7 +60,7 @@ def _between(y: Any, xs: Sequence[Any]) -> list[Any]:
     return order
 
 
-def _rule_of(op: Any) -> Rule:
+def _rule_of(op: ir.OpView) -> Rule:
     found = RULES.get(op.name)
     if found is None:
         supported = ", ".join(sorted(name.removeprefix("relax.") for name in RULES))
@@ -78,21 +78,21 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def emit(name: str, *operands: Any, **attributes: Any) -> Any:
+def emit(name: str, *operands: ir.Value, **attributes: Any) -> ir.Value:
     return relax_op(name).make(*operands, **attributes)
 
 
-def filled(kind: TensorType, number: float) -> Any:
+def filled(kind: TensorType, number: float) -> ir.Value:
     return emit("full", shape=kind.shape, value=number, dtype=kind.dtype)
 
 
-def constant_like(value: Any, number: float) -> Any:
+def constant_like(value: ir.Value, number: float) -> ir.Value:
     kind = TensorType((), type_of(value).dtype)
     array = np.array(number).astype(kind.dtype.to_numpy())
     return relax_op("constant").make(value=dense_attribute(array, kind), result_types=[kind])
 
 
-def summed_to(gradient: Any, value: Any) -> Any:
+def summed_to(gradient: ir.Value, value: ir.Value) -> ir.Value:
     """Reduce the gradient of a broadcast result to the shape of the operand."""
     made, wanted = type_of(gradient), type_of(value)
     if made.shape == wanted.shape:
@@ -102,7 +102,7 @@ def summed_to(gradient: Any, value: Any) -> Any:
     return emit("reshape", emit("reduce_sum", gradient, axes=axes), shape=wanted.shape)
 
 
-def _unary(name: str, slope: Callable[[Any, Any], Any]) -> None:
+def _unary(name: str, slope: Callable[[ir.Value, ir.Value], ir.Value]) -> None:
     """Register a unary function with this derivative, a function of operand and result."""
     RULES[f"relax.{name}"] = lambda op, g: [
         emit("multiply", g, slope(op.operation.operands[0], op.operation.results[0]))
@@ -131,29 +131,29 @@ _unary(
 
 
 @rule("add")
-def _add(op: Any, g: Any) -> list[Any]:
+def _add(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     return [summed_to(g, op.lhs), summed_to(g, op.rhs)]
 
 
 @rule("subtract")
-def _subtract(op: Any, g: Any) -> list[Any]:
+def _subtract(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     return [summed_to(g, op.lhs), summed_to(emit("negative", g), op.rhs)]
 
 
 @rule("multiply")
-def _multiply(op: Any, g: Any) -> list[Any]:
+def _multiply(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     return [summed_to(emit("multiply", g, op.rhs), op.lhs), summed_to(emit("multiply", g, op.lhs), op.rhs)]
 
 
 @rule("divide")
-def _divide(op: Any, g: Any) -> list[Any]:
+def _divide(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     upper = emit("divide", g, op.rhs)
     lower = emit("negative", emit("multiply", upper, emit("divide", op.lhs, op.rhs)))
     return [summed_to(upper, op.lhs), summed_to(lower, op.rhs)]
 
 
 @rule("power")
-def _power(op: Any, g: Any) -> list[Any]:
+def _power(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     one, result = constant_like(op.lhs, 1), op.operation.results[0]
     base = emit("multiply", op.rhs, emit("power", op.lhs, emit("subtract", op.rhs, one)))
     is_positive = emit("greater", op.lhs, constant_like(op.lhs, 0))
@@ -162,7 +162,7 @@ def _power(op: Any, g: Any) -> list[Any]:
 
 
 @rule("maximum", "minimum")
-def _extreme(op: Any, g: Any) -> list[Any]:
+def _extreme(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     """Pass the gradient to the selected operand; to the first of equal ones."""
     first = "greater_equal" if op.operation.name == "relax.maximum" else "less_equal"
     is_first, zero = emit(first, op.lhs, op.rhs), constant_like(g, 0)
@@ -170,7 +170,7 @@ def _extreme(op: Any, g: Any) -> list[Any]:
 
 
 @rule("where")
-def _where(op: Any, g: Any) -> list[Any]:
+def _where(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     zero = constant_like(g, 0)
     return [
         None,
@@ -180,36 +180,36 @@ def _where(op: Any, g: Any) -> list[Any]:
 
 
 @rule("cast")
-def _cast(op: Any, g: Any) -> list[Any]:
+def _cast(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     kind = type_of(op.x).dtype
     return [emit("cast", g, dtype=kind) if kind.is_float else None]
 
 
 @rule("reshape", "squeeze", "expand_dims")
-def _reshape(op: Any, g: Any) -> list[Any]:
+def _reshape(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     return [emit("reshape", g, shape=type_of(op.x).shape)]
 
 
 @rule("expand")
-def _expand(op: Any, g: Any) -> list[Any]:
+def _expand(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     return [summed_to(g, op.x)]
 
 
 @rule("permute")
-def _permute(op: Any, g: Any) -> list[Any]:
+def _permute(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     rank = len(op.axes)
     return [emit("permute", g, axes=[[axis % rank for axis in op.axes].index(i) for i in range(rank)])]
 
 
 @rule("concat")
-def _concat(op: Any, g: Any) -> list[Any]:
+def _concat(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     sizes = [type_of(x).shape[op.axis] for x in op.xs]
-    parts = emit("split", g, axis=op.axis, sizes=sizes) if len(sizes) > 1 else (g,)
+    parts = relax_op("split").make(g, axis=op.axis, sizes=sizes) if len(sizes) > 1 else (g,)
     return list(parts)
 
 
 @rule("reduce_sum", "reduce_mean")
-def _reduce(op: Any, g: Any) -> list[Any]:
+def _reduce(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     x = type_of(op.x)
     axes = [axis % x.rank for axis in op.axes] if op.axes is not None else list(range(x.rank))
     kept = tuple(1 if i in axes else dim for i, dim in enumerate(x.shape))
@@ -223,20 +223,20 @@ def _reduce(op: Any, g: Any) -> list[Any]:
 
 
 @rule("softmax")
-def _softmax(op: Any, g: Any) -> list[Any]:
+def _softmax(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     y = op.operation.results[0]
     total = emit("reduce_sum", emit("multiply", g, y), axes=[op.axis], keepdims=True)
     return [emit("multiply", y, emit("subtract", g, total))]
 
 
 @rule("log_softmax")
-def _log_softmax(op: Any, g: Any) -> list[Any]:
+def _log_softmax(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     total = emit("reduce_sum", g, axes=[op.axis], keepdims=True)
     return [emit("subtract", g, emit("multiply", emit("exp", op.operation.results[0]), total))]
 
 
 @rule("matmul")
-def _matmul(op: Any, g: Any) -> list[Any]:
+def _matmul(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     lhs, rhs = type_of(op.lhs), type_of(op.rhs)
     if lhs.rank < 2 or rhs.rank < 2:
         raise NodeError(f"the gradient of a product with a vector is not supported: {lhs} and {rhs}; reshape it")
@@ -253,7 +253,7 @@ def _matmul(op: Any, g: Any) -> list[Any]:
 
 
 @rule("conv")
-def _conv(op: Any, g: Any) -> list[Any]:
+def _conv(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     """Differentiate with respect to data and weight.
 
     The first is a transposed convolution, the second a convolution with strides and dilations exchanged.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx.errors import OnnxImportError, list_names, nearest
+
+if TYPE_CHECKING:
+    import onnx
 
 _GRAPH, _GRAPHS = 5, 10
 
@@ -15,7 +18,7 @@ _GRAPH, _GRAPHS = 5, 10
 class NamedNode:
     """A node, with its name in messages."""
 
-    proto: Any
+    proto: onnx.NodeProto
     name: str
     index: int
 
@@ -25,7 +28,12 @@ class NamedNode:
 
 
 def steps(
-    nodes: Sequence[Any], own: Iterable[str], outer: Iterable[str], wanted: Sequence[str], model: str, prefix: str = ""
+    nodes: Sequence[onnx.NodeProto],
+    own: Iterable[str],
+    outer: Iterable[str],
+    wanted: Sequence[str],
+    model: str,
+    prefix: str = "",
 ) -> list[NamedNode]:
     """Return the nodes that the wanted values need, in topological order.
 
@@ -110,7 +118,7 @@ def _sorted(needed: Sequence[int], made: list[NamedNode], producer: dict[str, in
     return order
 
 
-def read_names(node: Any) -> list[str]:
+def read_names(node: onnx.NodeProto) -> list[str]:
     """Return the names that a node reads: its inputs, and what its subgraphs capture."""
     names = [name for name in node.input if name]
     for attribute in node.attribute:
@@ -121,7 +129,7 @@ def read_names(node: Any) -> list[str]:
     return names
 
 
-def captured(graph: Any) -> list[str]:
+def captured(graph: onnx.GraphProto) -> list[str]:
     """Return the names that a graph uses but does not define."""
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     own.update(output for node in graph.node for output in node.output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -14,6 +14,9 @@ from mirlo.frontends.onnx.errors import OnnxImportError, nearest
 from mirlo.frontends.onnx.kinds import STRING_CODE, kind_of_proto
 from mirlo.runtime.kinds import Kind
 
+if TYPE_CHECKING:
+    import onnx
+
 Shapes = Mapping[str, Sequence[int | str]]
 """Input name to shape: numbers, or names of symbols."""
 
@@ -21,7 +24,9 @@ MAX_DIGITS = 18
 """Digits that always fit 64 bits."""
 
 
-def input_types(inputs: Sequence[Any], shapes: Shapes | None, model: str) -> dict[str, TensorType | Kind]:
+def input_types(
+    inputs: Sequence[onnx.ValueInfoProto], shapes: Shapes | None, model: str
+) -> dict[str, TensorType | Kind]:
     """Return the type of each input of the main graph, or its kind if it is not a numeric tensor.
 
     If the caller fixes a symbol of one input, it is fixed in the others too.
@@ -53,15 +58,15 @@ def input_types(inputs: Sequence[Any], shapes: Shapes | None, model: str) -> dic
     return types
 
 
-def _is_object(value: Any) -> bool:
+def _is_object(value: onnx.ValueInfoProto) -> bool:
     kind = value.type.WhichOneof("value")
     return kind in ("sequence_type", "optional_type", "map_type") or (
         kind == "tensor_type" and value.type.tensor_type.elem_type == STRING_CODE
     )
 
 
-def _object_kind(value: Any, symbols: _Symbols, model: str) -> Kind:
-    def dim_of(dim: Any) -> Dim:
+def _object_kind(value: onnx.ValueInfoProto, symbols: _Symbols, model: str) -> Kind:
+    def dim_of(dim: onnx.TensorShapeProto.Dimension) -> Dim:
         return symbols.of(dim.dim_param) if dim.dim_param else symbols.fresh(f"{value.name}_dim")
 
     return kind_of_proto(value.type, f"{model}: input '{value.name}'", dim_of)
@@ -129,7 +134,7 @@ def identifier(text: str) -> str:
     return name if D.is_symbol_name(name) else f"d_{name}"
 
 
-def _declared(value: Any, symbols: _Symbols, model: str) -> TensorType:
+def _declared(value: onnx.ValueInfoProto, symbols: _Symbols, model: str) -> TensorType:
     what = f"{model}: input '{value.name}'"
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.core.dims import parse as parse_dim
@@ -12,6 +12,9 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dtypes import onnx_code, onnx_dtype, onnx_type_name
 from mirlo.frontends.onnx.errors import OnnxImportError
 from mirlo.runtime.kinds import KEYS, MAP, OPTIONAL, SEQUENCE, STRING, Kind, map_of, optional_of, sequence_of
+
+if TYPE_CHECKING:
+    import onnx
 
 STRING_CODE = 8
 
@@ -28,7 +31,9 @@ def tensor_type(kind: Kind) -> TensorType | None:
     return TensorType(dims, DTYPES[kind.name])
 
 
-def kind_of_proto(proto: Any, what: str, dim_of: Callable[[Any], Dim] | None = None) -> Kind:
+def kind_of_proto(
+    proto: onnx.TypeProto, what: str, dim_of: Callable[[onnx.TensorShapeProto.Dimension], Dim] | None = None
+) -> Kind:
     """Return the kind of a TypeProto; `dim_of` maps a Dimension that is not a number."""
     case = proto.WhichOneof("value")
     if case == "sequence_type":
@@ -59,7 +64,7 @@ def kind_of_proto(proto: Any, what: str, dim_of: Callable[[Any], Dim] | None = N
     return Kind(name, tuple(dim if isinstance(dim, int) else str(dim) for dim in dims))
 
 
-def _map_kind(proto: Any, what: str) -> Kind:
+def _map_kind(proto: onnx.TypeProto, what: str) -> Kind:
     """Return the kind of a TypeProto.Map: from strings or i64 to scalars."""
     key = _element_name(proto.key_type, f"the key type of {what}")
     if key not in KEYS:
@@ -85,7 +90,7 @@ def onnx_type_of(kind: Kind) -> str:
     return f"tensor({STRING if kind.name == STRING else onnx_type_name(DTYPES[kind.name])})"
 
 
-def type_proto(kind: Kind) -> Any:
+def type_proto(kind: Kind) -> onnx.TypeProto:
     """Return the TypeProto of a kind."""
     from onnx import helper
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,10 +17,13 @@ from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import join, kind_of_proto, tensor_kind, tensor_type, without_shapes
-from mirlo.frontends.onnx.node import relax_op, type_of
+from mirlo.frontends.onnx.node import RegionImporter, relax_op, type_of
 from mirlo.frontends.onnx.objects import object_of
 from mirlo.frontends.onnx.values import AnyValue, ObjectValue, TensorValue, constant
 from mirlo.runtime.kinds import Kind
+
+if TYPE_CHECKING:
+    import onnx
 
 ATTEMPTS = 8
 
@@ -32,17 +35,17 @@ class LoopIteration:
     make: Callable[[TensorValue, TensorValue, list[AnyValue]], tuple[AnyValue, list[AnyValue], list[AnyValue]]]
     """Map the iteration number, whether it is wanted, and the carried values to whether to continue, the next
     carried values, and the scan outputs."""
-    carried: Sequence[Any] = ()
+    carried: Sequence[onnx.ValueInfoProto] = ()
     """Declared types of the carried values, if any."""
-    collected: Sequence[Any] = ()
+    collected: Sequence[onnx.ValueInfoProto] = ()
     """Declared types of the scan outputs, if any."""
     backwards: Sequence[bool] = ()
     """For each scan output, whether its rows are in reverse order of iterations."""
-    graph: Any = None
+    graph: onnx.GraphProto | None = None
     """The body of ONNX's Loop, which may change the sizes of carried tensors; None for other loops."""
 
 
-def iteration_of_graph(body: Any, graph: Any, carried: int) -> LoopIteration:
+def iteration_of_graph(body: RegionImporter, graph: onnx.GraphProto, carried: int) -> LoopIteration:
     """Return the iteration that the body of ONNX's Loop defines."""
 
     def make(
@@ -55,7 +58,7 @@ def iteration_of_graph(body: Any, graph: Any, carried: int) -> LoopIteration:
 
 
 def repeat(
-    body: Any,
+    body: RegionImporter,
     round_: LoopIteration,
     limit: TensorValue | None,
     going: TensorValue | None,
@@ -105,12 +108,12 @@ def repeat(
     raise NodeError("what the loop carries changes its kind in every round")
 
 
-def _at(declared: Sequence[Any], index: int) -> Any:
+def _at(declared: Sequence[onnx.ValueInfoProto], index: int) -> onnx.ValueInfoProto | None:
     return declared[index] if index < len(declared) else None
 
 
 def _collected_types(
-    body: Any, round_: LoopIteration, inits: Sequence[ir.Value], kinds: list[Kind]
+    body: RegionImporter, round_: LoopIteration, inits: Sequence[ir.Value], kinds: list[Kind]
 ) -> tuple[list[Kind], list[TensorType]]:
     """Return the kinds to carry, and the types of the scan outputs: import the body once and discard it."""
     types = [value.type for value in inits]
@@ -137,7 +140,7 @@ def _collected_types(
     return carried, found
 
 
-def _as_declared(found: TensorType, declared: Any) -> TensorType:
+def _as_declared(found: TensorType, declared: onnx.ValueInfoProto | None) -> TensorType:
     """Return the declared type, if its dims are known only within an iteration."""
     if declared is None:
         return found
@@ -154,7 +157,7 @@ def _rows(room: Dim, row: TensorType) -> ir.Value:
 
 
 def _imported(
-    body: Any, round_: LoopIteration, block: ir.Block, kinds: list[Kind]
+    body: RegionImporter, round_: LoopIteration, block: ir.Block, kinds: list[Kind]
 ) -> tuple[TensorValue, list[AnyValue], list[AnyValue]]:
     """Import an iteration into its block: whether to continue, carried values, scan outputs."""
     arguments = list(block.arguments)
@@ -169,7 +172,12 @@ def _imported(
 
 
 def _import_iteration(
-    body: Any, round_: LoopIteration, loop: ir.Operation, block: ir.Block, kinds: list[Kind], room: Dim | None
+    body: RegionImporter,
+    round_: LoopIteration,
+    loop: ir.Operation,
+    block: ir.Block,
+    kinds: list[Kind],
+    room: Dim | None,
 ) -> list[Kind] | None:
     """Import an iteration into its block; return the kinds to carry instead if these do not fit."""
     with body.inside(loop, block):
@@ -183,7 +191,7 @@ def _import_iteration(
             kind = type_of(rows)
             made = _conformed(body, new, tensor_kind(kind.with_shape(kind.shape[1:])))
             row = relax_op("expand_dims").make(body.ssa(made), axes=[0])
-            place = block.arguments[0]
+            place: ir.Value = block.arguments[0]
             if _at(round_.backwards, i):
                 assert room is not None
                 place = from_the_end(room, place)
@@ -195,13 +203,15 @@ def _import_iteration(
     return None
 
 
-def from_the_end(length: Dim, number: Any) -> Any:
+def from_the_end(length: Dim, number: ir.Value) -> ir.Value:
     """Return length - 1 - number, of rank 0."""
     last = relax_op("reshape").make(relax_op("dims_tensor").make(dims=[length - 1]), shape=())
     return relax_op("subtract").make(last, number)
 
 
-def _carried(body: Any, round_: LoopIteration, index: int, new: AnyValue, kind: Kind) -> tuple[AnyValue, Kind]:
+def _carried(
+    body: RegionImporter, round_: LoopIteration, index: int, new: AnyValue, kind: Kind
+) -> tuple[AnyValue, Kind]:
     """Return the next carried value, conformed to a kind where it can be, and the kind of both."""
     wanted = tensor_type(kind)
     if wanted is None or not isinstance(new, TensorValue):
@@ -219,7 +229,7 @@ def _carried(body: Any, round_: LoopIteration, index: int, new: AnyValue, kind: 
     return conformed, tensor_kind(wanted.with_shape(joined))
 
 
-def _declared_dims(declared: Any, rank: int) -> list[int | None]:
+def _declared_dims(declared: onnx.ValueInfoProto | None, rank: int) -> list[int | None]:
     """Return the dims that a declaration of a tensor has as numbers."""
     shape = None if declared is None else declared.type.tensor_type.shape
     if shape is None or len(shape.dim) != rank:
@@ -227,7 +237,7 @@ def _declared_dims(declared: Any, rank: int) -> list[int | None]:
     return [dim.dim_value if dim.HasField("dim_value") else None for dim in shape.dim]
 
 
-def _conformed(body: Any, value: AnyValue, kind: Kind) -> AnyValue:
+def _conformed(body: RegionImporter, value: AnyValue, kind: Kind) -> AnyValue:
     """Return a tensor as one of a kind whose dims only the call can confirm, with a check."""
     wanted = tensor_type(kind)
     if wanted is None or not isinstance(value, TensorValue) or value.type == wanted or not _may_be(value.type, wanted):
@@ -282,7 +292,7 @@ def without_dims(kind: Kind, other: Kind) -> Kind | None:
     return tensor_kind(one.with_shape([a if a == b else UNKNOWN for a, b in zip(one.shape, two.shape, strict=True)]))
 
 
-def of_kind(body: Any, value: AnyValue, kind: Kind) -> ir.Value:
+def of_kind(body: RegionImporter, value: AnyValue, kind: Kind) -> ir.Value:
     """Return the SSA value for a wanted kind: a tensor, without the dims that the kind does not have, or an object."""
     wanted = tensor_type(kind)
     if wanted is None:
@@ -291,7 +301,7 @@ def of_kind(body: Any, value: AnyValue, kind: Kind) -> ir.Value:
     return relax_op("erase_dims").make(body.ssa(value), axes=axes) if axes else body.ssa(value)
 
 
-def scalar_of(body: Any, value: TensorValue, name: str) -> ir.Value:
+def scalar_of(body: RegionImporter, value: TensorValue, name: str) -> ir.Value:
     """Return a tensor of one element as rank 0; the call checks its size if necessary."""
     if value.type.elements != 1 and not (D.symbols_of(value.type.elements) and value.type.elements is not D.UNKNOWN):
         raise NodeError(f"'{name}' must have one element, got {value.type}")
@@ -299,7 +309,7 @@ def scalar_of(body: Any, value: TensorValue, name: str) -> ir.Value:
     return relax_op("reshape").make(found, shape=()) if value.type.rank else found
 
 
-def value_of(body: Any, made: ir.Value, kind: Kind, name: str = "carried") -> AnyValue:
+def value_of(body: RegionImporter, made: ir.Value, kind: Kind, name: str = "carried") -> AnyValue:
     """Wrap an SSA value of this kind; dims that the kind does not have get names."""
     found = tensor_type(kind)
     if found is None:
@@ -310,7 +320,7 @@ def value_of(body: Any, made: ir.Value, kind: Kind, name: str = "carried") -> An
     return TensorValue("", type_of(made), ir=made)
 
 
-def _carried_kind(value: AnyValue, graph_input: Any) -> Kind:
+def _carried_kind(value: AnyValue, graph_input: onnx.ValueInfoProto | None) -> Kind:
     """Return the kind of a carried value; the body's element types are used for sequences."""
     if isinstance(value, TensorValue):
         return value.kind

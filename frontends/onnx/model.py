@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from mirlo.frontends.onnx.text import with_plain_names
 from mirlo.frontends.onnx.weights import Weights, map_file
 from mirlo.frontends.onnx.wire import slim
 from mirlo.runtime.names import terminal
+
+if TYPE_CHECKING:
+    import onnx
 
 Source = Any
 """str | Path | bytes | onnx.ModelProto | LoadedModel; `onnx` is imported late, so its type cannot be named here."""
@@ -41,7 +44,7 @@ _SIGNATURES = {
 class LoadedModel:
     """A parsed model."""
 
-    proto: Any
+    proto: onnx.ModelProto
     """The ModelProto; from a file or bytes it lacks the data of large tensors."""
     weights: Weights
     name: str
@@ -56,7 +59,7 @@ class LoadedModel:
         return opsets_of(self.proto.opset_import)
 
     @cached_property
-    def functions(self) -> dict[tuple[str, str, str], Any]:
+    def functions(self) -> dict[tuple[str, str, str], onnx.FunctionProto]:
         """Return the model's own functions by domain, operator and overload."""
         return {
             ("" if body.domain == "ai.onnx" else body.domain, body.name, body.overload): body
@@ -82,7 +85,7 @@ def load(model: Source) -> LoadedModel:
     raise OnnxImportError(f"a model is a path, bytes or an onnx.ModelProto, got {type(model).__name__}")
 
 
-def load_shared(proto: Any, arrays: Mapping[str, np.ndarray]) -> LoadedModel:
+def load_shared(proto: onnx.ModelProto, arrays: Mapping[str, np.ndarray]) -> LoadedModel:
     """Open an `onnx.ModelProto` whose initializers of these names have their data in arrays, which are not copied."""
     import hashlib
 
@@ -128,11 +131,11 @@ def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
     return LoadedModel(proto, Weights(name, slimmed.data, folder), name, path)
 
 
-def _graph_name(proto: Any) -> str:
+def _graph_name(proto: onnx.ModelProto) -> str:
     return f"model '{terminal(proto.graph.name)}'" if proto.graph.name else "the model"
 
 
-def _checked(proto: Any, what: str) -> Any:
+def _checked(proto: onnx.ModelProto, what: str) -> onnx.ModelProto:
     """Return the model, converted to the oldest supported opset if it is older."""
     proto = with_plain_names(proto, what)
     if not proto.HasField("graph"):
@@ -150,7 +153,7 @@ def _checked(proto: Any, what: str) -> Any:
     return proto
 
 
-def _is_old(proto: Any) -> bool:
+def _is_old(proto: onnx.ModelProto) -> bool:
     version = opsets_of(proto.opset_import).get("")
     return version is not None and version < OLDEST_OPSET
 

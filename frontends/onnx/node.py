@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.errors import BroadcastDiffers
+from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import DIALECT
+from mirlo.dialects.relax.base import RelaxOp
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.errors import NodeError, nearest
 from mirlo.frontends.onnx.expansion import Expansion
 from mirlo.frontends.onnx.objects import call_host
 from mirlo.frontends.onnx.signature import Signature
-from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, OptionalValue, TensorValue, as_dim, constant
+from mirlo.frontends.onnx.values import (
+    AnyValue,
+    Converted,
+    ListValue,
+    ObjectValue,
+    OptionalValue,
+    TensorValue,
+    as_dim,
+    constant,
+)
 from mirlo.runtime.kinds import SEQUENCE, STRING, Kind
+
+if TYPE_CHECKING:
+    import onnx
+
+
+OperatorClass = type[DialectOp]
+"""`type[DialectOp]` under a name that the method `Node.type` does not shadow."""
 
 
 class NodeImporter(Protocol):
@@ -29,19 +49,19 @@ class NodeImporter(Protocol):
     expansion: Expansion
     """What was copied so far of functions and loops."""
 
-    def ssa(self, value: AnyValue) -> Any:
+    def ssa(self, value: AnyValue) -> ir.Value:
         """Return the SSA value of a tensor; a known one becomes a constant."""
 
-    def any_ssa(self, value: AnyValue) -> Any:
+    def any_ssa(self, value: AnyValue) -> ir.Value:
         """Return the SSA value of any value: a tensor or a run-time object."""
 
-    def array(self, tensor: Any) -> np.ndarray:
+    def array(self, tensor: onnx.TensorProto) -> np.ndarray:
         """Return the elements of a TensorProto."""
 
-    def strings(self, tensor: Any) -> np.ndarray:
+    def strings(self, tensor: onnx.TensorProto) -> np.ndarray:
         """Return the elements of a TensorProto of strings."""
 
-    def branch(self, graph: Any, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
+    def branch(self, graph: onnx.GraphProto, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         """Import a subgraph here, for these inputs; return the values of its outputs."""
 
     def evaluated(self, name: str, given: Mapping[str, AnyValue]) -> AnyValue:
@@ -65,7 +85,9 @@ class NodeImporter(Protocol):
     def is_bound_to_data(self, *dims: Dim) -> bool:
         """Return whether a solvable data-dependent size is part of one of these dims."""
 
-    def choose(self, condition: TensorValue, then_graph: Any, else_graph: Any) -> list[Any]:
+    def choose(
+        self, condition: TensorValue, then_graph: onnx.GraphProto, else_graph: onnx.GraphProto
+    ) -> list[AnyValue]:
         """Import two graphs as the branches of an scf.if; return its results."""
 
     def repeat(
@@ -80,6 +102,23 @@ class NodeImporter(Protocol):
 
         With room for so many iterations, scan outputs and the trip count follow.
         """
+
+
+class RegionImporter(NodeImporter, Protocol):
+    """The interface of an import that branches and loops use."""
+
+    bound: set[str]
+    """Symbols that are bound to run-time values."""
+
+    @property
+    def depth(self) -> int:
+        """The number of open regions."""
+
+    def bound_symbol(self, base: str) -> str:
+        """Return a unique symbol that is bound to a run-time value."""
+
+    def inside(self, op: ir.OpView | ir.Operation, block: ir.Block) -> AbstractContextManager[None]:
+        """Insert at the end of a block of an operation's region."""
 
 
 class Node:
@@ -141,11 +180,11 @@ class Node:
         found = self.inputs[index] if index < len(self.inputs) else None
         return found is not None and found.kind.name == STRING
 
-    def object(self, index: int) -> Any:
+    def object(self, index: int) -> ir.Value | None:
         """Return an input of any kind as an SSA value; None if the node omits it."""
         return self.builder.any_ssa(self.any_value(index)) if self.has(index) else None
 
-    def host(self, function: str, *values: ir.Value, results: Sequence[Kind], **options: Any) -> list[AnyValue]:
+    def host(self, function: str, *values: ir.Value | None, results: Sequence[Kind], **options: Any) -> list[AnyValue]:
         """Call a host function on SSA values; return its results, which have these kinds."""
         return call_host(function, values, results, **options)
 
@@ -217,7 +256,7 @@ class Node:
             return self.attr.ints(name)
         return self.ints(index) if self.has(index) else None
 
-    def emit(self, operator: Any, *operands: Any, **attributes: Any) -> Any:
+    def emit(self, operator: str | OperatorClass, *operands: Any, **attributes: Any) -> Any:
         """Make an operation, of relax by name or of a class; return its value or a tuple of values.
 
         Operands that may broadcast at run time are expanded.
@@ -232,7 +271,7 @@ class Node:
                     raise
                 operands = expanded
 
-    def constant(self, array: Any, like: TensorType | DType | str | None = None) -> Any:
+    def constant(self, array: npt.ArrayLike, like: TensorType | DType | str | None = None) -> ir.Value:
         """Return the SSA value of a constant with the element type of `like`."""
         if like is not None:
             element = like.dtype if isinstance(like, TensorType) else dtype(like)
@@ -284,12 +323,12 @@ def _expanded(node: Node, operand: Any, error: BroadcastDiffers, size: Dim) -> A
     return node.emit("expand", operand, shape=tuple(shape))
 
 
-def is_exact(number: Any) -> bool:
+def is_exact(number: float) -> bool:
     """Return whether an f64 represents this number exactly, as Float attributes require."""
     return isinstance(number, (bool, float)) or int(float(number)) == number
 
 
-def relax_op(name: str) -> Any:
+def relax_op(name: str) -> type[RelaxOp]:
     """Return the class of a relax operation."""
     found = DIALECT.operations.get(f"relax.{name}")
     if found is None:
@@ -304,10 +343,10 @@ def type_of(value: ir.Value) -> TensorType:
     return found
 
 
-def simple(operator: str, count: int = 1) -> Callable[[Node], Any]:
+def simple(operator: str, count: int = 1) -> Callable[[Node], Converted]:
     """Return a converter to one relax operation on the first `count` inputs, without attributes."""
 
-    def convert(node: Node) -> Any:
+    def convert(node: Node) -> Converted:
         return node.emit(operator, *(node[i] for i in range(count)))
 
     return convert

@@ -7,7 +7,7 @@ computation between the calls is compiled.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -19,7 +19,9 @@ from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, Tensor
 from mirlo.runtime.kinds import Kind
 
 
-def call_host(function: str, values: Sequence[ir.Value], results: Sequence[Kind], **options: Any) -> list[AnyValue]:
+def call_host(
+    function: str, values: Sequence[ir.Value | None], results: Sequence[Kind], **options: Any
+) -> list[AnyValue]:
     """Call a host function on SSA values; return the results as values of these kinds, without names."""
     types = [tensor_type(kind) for kind in results]
     mlir_types = [object_type() if found is None else found.to_mlir() for found in types]
@@ -41,7 +43,7 @@ def common_kind(values: Sequence[AnyValue], what: str) -> Kind:
     return found
 
 
-def object_of(value: AnyValue, ssa: Any) -> ir.Value:
+def object_of(value: AnyValue, ssa: Callable[[AnyValue], ir.Value]) -> ir.Value:
     """Return the SSA value of a value as an object; `ssa` makes that of a tensor or of an object."""
     if isinstance(value, ObjectValue):
         return ssa(value)
@@ -61,7 +63,7 @@ MAX_OPERAND_TYPES = 12
 """Operands of different types that a call can hold, in sequence."""
 
 
-def _built(items: list[Any], kind: Kind) -> Any:
+def _built(items: list[ir.Value], kind: Kind) -> ir.Value:
     """Return a sequence of elements, concatenated from pieces."""
     made = _single_result(call_host("mirlo.sequence.construct", items[:MAX_OPERAND_TYPES], [kind]))
     for start in range(MAX_OPERAND_TYPES, len(items), MAX_OPERAND_TYPES):
@@ -71,7 +73,7 @@ def _built(items: list[Any], kind: Kind) -> Any:
     return made
 
 
-def _single_result(values: Sequence[AnyValue]) -> Any:
+def _single_result(values: Sequence[AnyValue]) -> ir.Value:
     (value,) = values
-    assert isinstance(value, (TensorValue, ObjectValue))
+    assert isinstance(value, (TensorValue, ObjectValue)) and value.ir is not None
     return value.ir

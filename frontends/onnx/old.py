@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx.errors import OnnxImportError
 
+if TYPE_CHECKING:
+    import onnx
 
-def modernized(proto: Any, opset: int, what: str) -> Any:
+
+def modernized(proto: onnx.ModelProto, opset: int, what: str) -> onnx.ModelProto:
     """Return the model in a newer opset."""
     from onnx import checker, shape_inference
 
@@ -31,7 +34,7 @@ SIZES = (1009, 2003)
 """First numbers that stand for symbols; two runs must not differ in anything else."""
 
 
-def _converted(proto: Any, opset: int) -> Any:
+def _converted(proto: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     """Convert with numbers in place of symbols, which the version converter needs and which must leave no trace."""
     from onnx import version_converter
 
@@ -57,14 +60,14 @@ def _converted(proto: Any, opset: int) -> Any:
     return tried[0]
 
 
-def _open_dims(proto: Any) -> Iterator[Any]:
+def _open_dims(proto: onnx.ModelProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
     """Yield the dynamic dims of the inputs."""
     for value in proto.graph.input:
         if value.type.tensor_type.HasField("shape"):
             yield from (dim for dim in value.type.tensor_type.shape.dim if not dim.HasField("dim_value"))
 
 
-def _spread_slopes(graph: Any) -> None:
+def _spread_slopes(graph: onnx.GraphProto) -> None:
     """Add axes to PRelu's slope, which was per channel up to opset 6; the version converter does not know that."""
     from onnx import helper
 
@@ -72,7 +75,7 @@ def _spread_slopes(graph: Any) -> None:
     for value in (*graph.input, *graph.value_info):
         if value.type.tensor_type.HasField("shape"):
             ranks[value.name] = len(value.type.tensor_type.shape.dim)
-    nodes: list[Any] = []
+    nodes: list[onnx.NodeProto] = []
     for node in graph.node:
         if node.op_type == "PRelu":
             data, slope = node.input

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import require_table
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
@@ -14,7 +13,7 @@ from mirlo.frontends.onnx.node import Node, type_of
 PADS, VALUE = 1, 2
 
 
-def pad_of_run_time(node: Node, axes: list[int], shape: tuple[int, ...]) -> Any:
+def pad_of_run_time(node: Node, axes: list[int], shape: tuple[int, ...]) -> ir.Value:
     x, count = node.type(0), len(axes)
     if node.type(PADS).static_shape != (2 * count,) or len(shape) != x.rank:
         raise NodeError(f"pads must have {2 * count} numbers for {count} axes of {x}, got {node.type(PADS)}")
@@ -31,7 +30,7 @@ def pad_of_run_time(node: Node, axes: list[int], shape: tuple[int, ...]) -> Any:
     return required(node, node.emit("equal", ends, grown), "input 'pads' adds another number of elements", made)
 
 
-def _along(node: Node, x: Any, source: Any, axis: int, size: int, mode: str, value: Any) -> Any:
+def _along(node: Node, x: ir.Value, source: ir.Value, axis: int, size: int, mode: str, value: ir.Value) -> ir.Value:
     """Pad one dim: the element at each position of `source`, or the value that the mode defines outside."""
     if size == 0:
         raise NodeError(f"an empty dim of {node.type(0)} is padded by amounts that are known at run time only")

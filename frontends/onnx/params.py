@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx.errors import OnnxImportError
 from mirlo.frontends.onnx.model import LoadedModel, load
 from mirlo.runtime.errors import ParameterError
 from mirlo.runtime.params import ParameterStore, register_reader
 
+if TYPE_CHECKING:
+    import onnx
 
-def file_tensors(model: LoadedModel) -> Iterator[tuple[str, Any]]:
+
+def file_tensors(model: LoadedModel) -> Iterator[tuple[str, onnx.TensorProto]]:
     """Yield tensors of the main graph that become parameters under their own name: initializers, Constant nodes."""
     for tensor in model.proto.graph.initializer:
         yield tensor.name, tensor

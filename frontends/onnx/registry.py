@@ -5,39 +5,47 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic, TypeVar
+
+import numpy as np
 
 from mirlo.dialects.core.installed import import_modules
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.frontends.onnx.declared_names import DeclaredNames
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.values import Converted
 
-Converter = Callable[[Any], Any]
+Converter = Callable[[Node], Converted]
 """Takes a `Node` and returns its output value, a tuple of values, or NotImplemented to expand the operator's
 function body."""
+Folder = Callable[[Node], np.ndarray | list[np.ndarray]]
+"""Takes a `Node` of known inputs and returns the elements of its outputs."""
+F = TypeVar("F", Converter, Folder)
+C = TypeVar("C", bound=Converter)
 
 
-def _name(function: Converter | None) -> str:
+def _name(function: Converter | Folder | None) -> str:
     return f"{function.__module__}.{function.__qualname__}" if function is not None else "none"
 
 
-def _is_same(left: Converter | None, right: Converter | None) -> bool:
+def _is_same(left: Converter | Folder | None, right: Converter | Folder | None) -> bool:
     """Return whether both are the same definition."""
     return left is not None and right is not None and _name(left) == _name(right) and "<locals>" not in _name(left)
 
 
 @dataclass
-class _Versions:
+class _Versions(Generic[F]):
     since: list[int] = field(default_factory=list)
-    converters: list[Converter | None] = field(default_factory=list)
+    converters: list[F | None] = field(default_factory=list)
 
 
-class Registry:
+class Registry(Generic[F]):
     """Converters by (domain, operator), each valid from one version until the next."""
 
     def __init__(self) -> None:
-        self._table: dict[tuple[str, str], _Versions] = {}
+        self._table: dict[tuple[str, str], _Versions[F]] = {}
 
-    def add(self, domain: str, operator: str, since: int, function: Converter | None) -> None:
+    def add(self, domain: str, operator: str, since: int, function: F | None) -> None:
         versions = self._table.setdefault((domain, operator), _Versions())
         at = bisect_right(versions.since, since)
         if at and versions.since[at - 1] == since:
@@ -52,7 +60,7 @@ class Registry:
         versions.since.insert(at, since)
         versions.converters.insert(at, function)
 
-    def find(self, domain: str, operator: str, version: int) -> Converter | None:
+    def find(self, domain: str, operator: str, version: int) -> F | None:
         versions = self._table.get((domain, operator))
         at = bisect_right(versions.since, version) if versions else 0
         return versions.converters[at - 1] if versions and at else None
@@ -72,8 +80,8 @@ class Converters:
     """Mirlo's converters, preceded by those of users and followed by those that classes of operators declare."""
 
     def __init__(self) -> None:
-        self.built_in = Registry()
-        self.users = Registry()
+        self.built_in = Registry[Converter]()
+        self.users = Registry[Converter]()
         self.declared = DeclaredNames()
 
     def add(self, domain: str, operator: str, since: int, function: Converter | None) -> None:
@@ -98,20 +106,20 @@ class Converters:
 
 
 CONVERTERS = Converters()
-FOLDERS = Registry()
+FOLDERS = Registry[Folder]()
 """Operators that can be folded on known values; their functions return numpy arrays."""
 
 _BUILT_IN = f"{__package__}.ops."
 
 
-def converter(*operators: str, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:
+def converter(*operators: str, since: int = 1, domain: str = "") -> Callable[[C], C]:
     """Register a function as the converter of these operators, from opset `since` on.
 
     It takes a `Node` and returns the output value or a tuple of values. A user's converter is tried before Mirlo's
     own, which is used if it returns NotImplemented.
     """
 
-    def register(function: Converter) -> Converter:
+    def register(function: C) -> C:
         is_built_in = function.__module__.startswith(_BUILT_IN)
         registry = CONVERTERS.built_in if is_built_in else CONVERTERS.users
         for operator in operators:
@@ -126,10 +134,10 @@ def removed(operator: str, since: int) -> None:
     CONVERTERS.add("", operator, since, None)
 
 
-def folder(*operators: str) -> Callable[[Converter], Converter]:
+def folder(*operators: str) -> Callable[[Folder], Folder]:
     """Register a function that folds these operators on known values."""
 
-    def register(function: Converter) -> Converter:
+    def register(function: Folder) -> Folder:
         for operator in operators:
             FOLDERS.add("", operator, 1, function)
         return function

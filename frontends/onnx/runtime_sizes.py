@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial, reduce
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ MAX_SIZE = float(1 << 62)
 """Sizes from here on are invalid: sums of a few of them would overflow i64."""
 
 
-def bind_unknown(node: Node, values: Any, what: str, known: Sequence[Dim | None]) -> tuple[Dim, ...]:
+def bind_unknown(node: Node, values: ir.Value, what: str, known: Sequence[Dim | None]) -> tuple[Dim, ...]:
     """Return the elements of an i64 vector: those that are known, and symbols that the others are bound to."""
     unknown = [i for i, dim in enumerate(known) if dim is None]
     chosen = values if len(unknown) == len(known) else node.emit("gather", values, i64_constant(node, unknown), axis=0)
@@ -70,7 +69,7 @@ def bind(node: Node, values: ir.Value, what: str, bounds: Sequence[Dim] | None =
     return made
 
 
-def vector(node: Node, index: int) -> Any:
+def vector(node: Node, index: int) -> ir.Value:
     """Return an input that is a list of integers as an i64 vector."""
     found = node.type(index)
     value = node[index] if found.rank == 1 else node.emit("reshape", node[index], shape=(found.elements,))
@@ -104,12 +103,12 @@ def as_scalar(node: Node, dim: Dim) -> ir.Value:
     return node.emit("reshape", shape_vector(node, [dim]), shape=())
 
 
-def i64_constant(node: Node, values: int | list[int] | np.ndarray) -> ir.Value:
+def i64_constant(node: Node, values: int | Sequence[int] | np.ndarray) -> ir.Value:
     """Return integers as an i64 constant."""
     return node.constant(np.asarray(values, np.int64))
 
 
-def unless(node: Node, holds: Any, values: Any) -> Any:
+def unless(node: Node, holds: ir.Value, values: ir.Value) -> ir.Value:
     """Return the values if all of these conditions hold, else invalid sizes."""
     rank = type_of(holds).rank
     flag = node.emit("reduce_all", holds) if rank else holds
@@ -123,7 +122,7 @@ def as_sizes(node: Node, values: ir.Value) -> ir.Value:
     )
 
 
-def holds_sum(node: Node, *terms: Any) -> Any:
+def holds_sum(node: Node, *terms: ir.Value) -> ir.Value:
     """Return whether the sum of these integers fits i64."""
     wide = [node.emit("cast", term, dtype="f64") for term in terms]
     return _is_small(node, reduce(partial(node.emit, "add"), wide))
@@ -133,7 +132,7 @@ def _is_small(node: Node, values: ir.Value) -> ir.Value:
     return node.emit("less", node.emit("abs", values), node.constant(MAX_SIZE, "f64"))
 
 
-def by_axis(node: Node, values: Any, axes: Any, rank: int, default: int = 0) -> Any:
+def by_axis(node: Node, values: ir.Value, axes: ir.Value, rank: int, default: int = 0) -> ir.Value:
     """Return a number per axis of a tensor, from those for the axes that a vector lists, which may be negative."""
     (count,) = type_of(values).shape
     column = node.emit("reshape", axes, shape=(count, 1))
@@ -148,7 +147,7 @@ def by_axis(node: Node, values: Any, axes: Any, rank: int, default: int = 0) -> 
 
 
 def reshape_dims(
-    node: Node, x: TensorType, wanted: Any, allow_zero: bool, elements: Sequence[Dim | None] | None = None
+    node: Node, x: TensorType, wanted: ir.Value, allow_zero: bool, elements: Sequence[Dim | None] | None = None
 ) -> tuple[Dim, ...]:
     """Return the result dims of a Reshape to a run-time shape: 0 copies a dim, -1 is the rest.
 
@@ -193,7 +192,7 @@ WRONG_DIM = 0
 """Stands for a missing dim that should be copied: the element counts then match only for empty tensors."""
 
 
-def expand_dims(node: Node, x: TensorType, wanted: Any) -> tuple[Dim, ...]:
+def expand_dims(node: Node, x: TensorType, wanted: ir.Value) -> tuple[Dim, ...]:
     """Return the dims of x broadcast with a run-time shape, both ways."""
     (count,) = type_of(wanted).shape
     if not isinstance(count, int):
@@ -210,7 +209,7 @@ def expand_dims(node: Node, x: TensorType, wanted: Any) -> tuple[Dim, ...]:
     return (*own[: rank - count], *(new if old == 1 else old for old, new in zip(tail, bound, strict=True)))
 
 
-def slice_of_run_time(node: Node) -> Any:
+def slice_of_run_time(node: Node) -> ir.Value:
     """Convert Slice with run-time bounds: start and length are computed at run time."""
     x = node.type(0)
     if not x.rank or node.type(1).rank != 1:
@@ -270,7 +269,7 @@ def _elements(value: TensorValue) -> list[Dim | None]:
     return list(value.partial or ())
 
 
-def split_of_run_time(node: Node, axis: int) -> tuple[Any, ...]:
+def split_of_run_time(node: Node, axis: int) -> tuple[ir.Value, ...]:
     """Convert Split with run-time sizes."""
     x, sizes = node.type(0), vector(node, 1)
     total = node.emit("equal", node.emit("reduce_sum", sizes), shape_vector(node, x.shape[axis : axis + 1]))
@@ -298,7 +297,7 @@ def _sliced_axes(node: Node, rank: int) -> list[int]:
     return list(range(count if isinstance(count, int) else rank))
 
 
-def pad_of_any_size(node: Node) -> Any:
+def pad_of_any_size(node: Node) -> ir.Value:
     """Convert Pad with run-time amounts and axes."""
     x, mode = node.type(0), node.attr.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
     pads = vector(node, 1)
@@ -369,7 +368,7 @@ def steps_of_run_time(node: Node) -> ir.Value:
     return node.emit("steps", start, delta, shape=shape)
 
 
-def nonzero_of(node: Node, x: Any) -> Any:
+def nonzero_of(node: Node, x: ir.Value) -> ir.Value:
     """Return the indices of non-zero elements, as ONNX's NonZero: counted first."""
     found = type_of(x)
     flags = x if found.dtype.is_bool else node.emit("not_equal", x, node.constant(0, found))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx.errors import NodeError, nearest, plural
 from mirlo.frontends.onnx.schema_table import table
 from mirlo.frontends.onnx.signature import Formal, Signature
 from mirlo.frontends.onnx.values import AnyValue
+
+if TYPE_CHECKING:
+    import onnx
 
 
 @cache
@@ -38,7 +41,7 @@ def defined(domain: str, operator: str, version: int) -> Signature | None:
     )
 
 
-def schema_of(domain: str, operator: str, version: int) -> Any:
+def schema_of(domain: str, operator: str, version: int) -> onnx.defs.OpSchema | None:
     """Return the `onnx` package's own schema, or None."""
     import onnx
 
@@ -48,7 +51,7 @@ def schema_of(domain: str, operator: str, version: int) -> Any:
         return None
 
 
-def _formal(parameter: Any) -> Formal:
+def _formal(parameter: onnx.defs.OpSchema.FormalParameter) -> Formal:
     from onnx.defs import OpSchema
 
     option = OpSchema.FormalParameterOption

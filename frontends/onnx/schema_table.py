@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx.signature import Formal, Signature
+
+if TYPE_CHECKING:
+    import onnx
 
 FILE = Path(__file__).with_name("schemas.txt")
 _KINDS = {"Single": "1", "Optional": "?", "Variadic": "*"}
@@ -70,14 +73,14 @@ def table() -> SchemaTable | None:
     return found if found.version == version else None
 
 
-def written(schemas: Iterable[Any], version: str) -> str:
+def written(schemas: Iterable[onnx.defs.OpSchema], version: str) -> str:
     """Return the table's text for these schemas, those of `onnx.defs.get_all_schemas_with_history()`."""
     sets: dict[str, int] = {}
 
-    def formals(parameters: Iterable[Any]) -> str:
+    def formals(parameters: Iterable[onnx.defs.OpSchema.FormalParameter]) -> str:
         return " ".join(map(formal, parameters))
 
-    def formal(parameter: Any) -> str:
+    def formal(parameter: onnx.defs.OpSchema.FormalParameter) -> str:
         kind = _KINDS[parameter.option.name] + ("" if parameter.is_homogeneous else _MIXED)
         number = sets.setdefault("|".join(sorted(parameter.types)), len(sets))
         return f"{parameter.name}:{kind}:{parameter.type_str.replace(' ', '')}:{number}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.objects import call_host
 from mirlo.frontends.onnx.values import AnyValue, TensorValue, constant
@@ -24,7 +24,7 @@ Convert = Callable[[list["AnyValue | None"]], Sequence["AnyValue | None"]]
 
 
 def moved(
-    operator: str, inputs: Sequence[AnyValue | None], ssa: Callable[[AnyValue], Any], convert: Convert
+    operator: str, inputs: Sequence[AnyValue | None], ssa: Callable[[AnyValue], ir.Value], convert: Convert
 ) -> list[AnyValue | None]:
     """Return the outputs of a node on strings; `convert` makes those of the node on indices."""
     texts = [value for value in inputs if value is not None and value.kind.name == STRING]
@@ -36,7 +36,7 @@ def moved(
     return [None if value is None else _select_strings(ssa(pool), value, ssa) for value in results]
 
 
-def _string_indices(texts: Sequence[AnyValue], ssa: Callable[[AnyValue], Any]) -> Sequence[AnyValue]:
+def _string_indices(texts: Sequence[AnyValue], ssa: Callable[[AnyValue], ir.Value]) -> Sequence[AnyValue]:
     """Return indices for the strings of some tensors, in the order of the pool."""
     shapes = [value.kind.shape for value in texts]
     if all(shape is not None and all(isinstance(dim, int) for dim in shape) for shape in shapes):
@@ -51,6 +51,6 @@ def _string_indices(texts: Sequence[AnyValue], ssa: Callable[[AnyValue], Any]) -
     return call_host("mirlo.string.places", list(map(ssa, texts)), [Kind("i64", shape) for shape in shapes])
 
 
-def _select_strings(pool: Any, places: AnyValue, ssa: Callable[[AnyValue], Any]) -> AnyValue:
+def _select_strings(pool: ir.Value, places: AnyValue, ssa: Callable[[AnyValue], ir.Value]) -> AnyValue:
     assert isinstance(places, TensorValue)
     return call_host("mirlo.string.take", [pool, ssa(places)], [Kind(STRING, places.kind.shape)])[0]

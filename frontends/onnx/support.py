@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx import functions, schema
 from mirlo.frontends.onnx.errors import Unsupported
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.registry import CONVERTERS
+
+if TYPE_CHECKING:
+    import onnx
 
 
 def unsupported_nodes(model: LoadedModel) -> list[Unsupported]:
@@ -21,7 +24,7 @@ class _Search:
     def __init__(self, model: LoadedModel) -> None:
         self.model = model
         self.seen: set[tuple[str, str, str]] = set()
-        self.waiting: deque[tuple[Any, Mapping[str, int], str, int]] = deque()
+        self.waiting: deque[tuple[onnx.FunctionProto, Mapping[str, int], str, int]] = deque()
         """Nodes to visit of a graph or function, with opsets, name prefix, and function depth."""
         self.depth = 0
 
@@ -33,7 +36,7 @@ class _Search:
             if self.depth <= functions.EXPANSION_DEPTH:
                 yield from self.nodes(nodes, opsets, prefix)
 
-    def nodes(self, nodes: Sequence[Any], opsets: Mapping[str, int], prefix: str) -> Iterator[Unsupported]:
+    def nodes(self, nodes: Sequence[onnx.NodeProto], opsets: Mapping[str, int], prefix: str) -> Iterator[Unsupported]:
         for index, node in enumerate(nodes):
             name = prefix + (node.name or f"{node.op_type}_{index}")
             yield from self.node(node, name, opsets)
@@ -41,7 +44,7 @@ class _Search:
                 for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
                     yield from self.nodes(graph.node, opsets, f"{name}/")
 
-    def node(self, node: Any, name: str, opsets: Mapping[str, int]) -> Iterator[Unsupported]:
+    def node(self, node: onnx.NodeProto, name: str, opsets: Mapping[str, int]) -> Iterator[Unsupported]:
         domain = "" if node.domain == "ai.onnx" else node.domain
         operator, overload = node.op_type, node.overload
         body = functions.local(self.model, domain, operator, overload)
@@ -63,7 +66,7 @@ _BY_TYPE = object()
 """Marks a function body that depends on input types, which are not known yet."""
 
 
-def _schema_body(domain: str, operator: str, version: int) -> Any:
+def _schema_body(domain: str, operator: str, version: int) -> onnx.FunctionProto | None:
     found = schema.schema_of(domain, operator, version)
     if found is None or found.deprecated:
         return None

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx.errors import OnnxImportError
 from mirlo.runtime.names import is_printable, terminal
+
+if TYPE_CHECKING:
+    import onnx
+    from google.protobuf.message import Message
 
 _NOT_NAMES = frozenset({"doc_string", "metadata_props"})
 """Text fields that the import never reads; exporters write several lines to them."""
 
 
-def with_plain_names(model: Any, what: str) -> Any:
+def with_plain_names(model: onnx.ModelProto, what: str) -> onnx.ModelProto:
     r"""Return the ModelProto, or a copy in which every name that is not printable is replaced by an escaped one.
 
     Names reach messages, terminals, generated sources and pages: control characters, line breaks and direction marks
@@ -37,7 +41,7 @@ def with_plain_names(model: Any, what: str) -> Any:
     return copy
 
 
-def _escape(message: Any, made: dict[str, str], what: str) -> None:
+def _escape(message: Message, made: dict[str, str], what: str) -> None:
     """Escape the names of a message and of its submessages."""
     for field, value in message.ListFields():
         if field.name in _NOT_NAMES:
@@ -60,7 +64,7 @@ def _unique_name(text: str, made: dict[str, str]) -> str:
     return text if is_printable(text) else made.setdefault(text, terminal(text))
 
 
-def _model_names(model: Any) -> Iterator[str]:
+def _model_names(model: onnx.ModelProto) -> Iterator[str]:
     yield from (model.producer_name, model.producer_version, model.domain)
     yield from (entry.domain for entry in model.opset_import)
     yield from _graph_names(model.graph)
@@ -73,7 +77,7 @@ def _model_names(model: Any) -> Iterator[str]:
         yield from _value_names(function.value_info)
 
 
-def _graph_names(graph: Any) -> Iterator[str]:
+def _graph_names(graph: onnx.GraphProto) -> Iterator[str]:
     yield graph.name
     yield from _value_names(graph.input)
     yield from _value_names(graph.output)
@@ -84,13 +88,13 @@ def _graph_names(graph: Any) -> Iterator[str]:
     yield from _node_names(graph.node)
 
 
-def _value_names(values: Any) -> Iterator[str]:
+def _value_names(values: Iterable[onnx.ValueInfoProto]) -> Iterator[str]:
     for value in values:
         yield value.name
         yield from _type_names(value.type)
 
 
-def _type_names(kind: Any) -> Iterator[str]:
+def _type_names(kind: onnx.TypeProto) -> Iterator[str]:
     """Yield the messages with dim names of a tensor type or of a container."""
     which = kind.WhichOneof("value")
     if which == "tensor_type":
@@ -105,19 +109,19 @@ def _type_names(kind: Any) -> Iterator[str]:
         yield from _type_names(kind.map_type.value_type)
 
 
-def _tensor_names(tensors: Any) -> Iterator[str]:
+def _tensor_names(tensors: Iterable[onnx.TensorProto]) -> Iterator[str]:
     for tensor in tensors:
         yield tensor.name
         yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
 
 
-def _node_names(nodes: Any) -> Iterator[str]:
+def _node_names(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
     for node in nodes:
         yield from (node.name, node.op_type, node.domain, node.overload, *node.input, *node.output)
         yield from _attribute_names(node.attribute)
 
 
-def _attribute_names(attributes: Any) -> Iterator[str]:
+def _attribute_names(attributes: Iterable[onnx.AttributeProto]) -> Iterator[str]:
     for attribute in attributes:
         yield from (attribute.name, attribute.ref_attr_name)
         if attribute.HasField("g"):

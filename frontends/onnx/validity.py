@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx.dtypes import onnx_code
 from mirlo.frontends.onnx.values import AnyValue, TensorValue
+
+if TYPE_CHECKING:
+    import onnx
 
 MAX_SHAPE_ELEMENTS = 1024
 """Larger constants do not determine shapes."""
@@ -16,15 +19,15 @@ _GRAPHS = (5, 10)
 """Attribute types that hold graphs, which may capture values of the enclosing graphs."""
 
 
-def inference_error(node: Any, version: int, inputs: Sequence[AnyValue | None]) -> str | None:
+def inference_error(node: onnx.NodeProto, version: int, inputs: Sequence[AnyValue | None]) -> str | None:
     """Return why ONNX's shape inference refuses the node for these inputs; None if it does not."""
     import onnx
     from onnx import helper, numpy_helper
 
     if any(attribute.type in _GRAPHS for attribute in node.attribute):
         return None
-    given: dict[str, Any] = {}
-    constants: list[Any] = []
+    given: dict[str, onnx.ValueInfoProto] = {}
+    constants: list[onnx.TensorProto] = []
     for name, value in zip(node.input, inputs, strict=True):
         if value is None or name in given:
             continue

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.dtypes import OnnxDType, onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, plural
 from mirlo.frontends.onnx.values import INLINE_ELEMENTS
+
+if TYPE_CHECKING:
+    import onnx
 
 _EXTERNAL = 1
 """TensorProto.DataLocation.EXTERNAL."""
@@ -40,7 +43,7 @@ class Weights:
         """Return the files that were read for tensors, besides the model's own."""
         return tuple(self._files)
 
-    def array(self, tensor: Any, name: str | None = None) -> np.ndarray:
+    def array(self, tensor: onnx.TensorProto, name: str | None = None) -> np.ndarray:
         """Return the values of a TensorProto, in its shape and element type."""
         what = f"{self.model}: tensor '{name or tensor.name or 'without a name'}'"
         element, shape = onnx_dtype(tensor.data_type, what), _shape(tensor, what)
@@ -49,7 +52,7 @@ class Weights:
             return _from_values(getattr(tensor, element.field), element, shape, what)
         return _from_bytes(raw, element, shape, what)
 
-    def packed(self, tensor: Any) -> tuple[np.ndarray, DType] | None:
+    def packed(self, tensor: onnx.TensorProto) -> tuple[np.ndarray, DType] | None:
         """Return integers of 2 or 4 bits as bytes, packed along the last dim, and their type.
 
         None for tensors of other types, small ones, and those in which a byte holds elements of two rows.
@@ -69,7 +72,7 @@ class Weights:
             return None  # `array` says what is wrong
         return np.frombuffer(raw, np.uint8).reshape(*shape[:-1], shape[-1] // count), element.dtype
 
-    def _raw(self, tensor: Any, what: str) -> Any:
+    def _raw(self, tensor: onnx.TensorProto, what: str) -> bytes | memoryview | None:
         """Return the bytes of a tensor; None if its elements are in a typed field."""
         if tensor.HasField("segment"):
             raise OnnxImportError(f"{what} is stored in segments, which ONNX files no longer use; save the model again")
@@ -77,7 +80,7 @@ class Weights:
             return self._external(tensor, what)
         return self._data.get(tensor.raw_data, tensor.raw_data) if tensor.HasField("raw_data") else None
 
-    def strings(self, tensor: Any) -> np.ndarray:
+    def strings(self, tensor: onnx.TensorProto) -> np.ndarray:
         """Return the elements of a TensorProto of strings."""
         what = f"{self.model}: tensor '{tensor.name or 'without a name'}'"
         shape = tuple(tensor.dims)
@@ -91,7 +94,7 @@ class Weights:
         made[:] = words
         return made.reshape(shape)
 
-    def _external(self, tensor: Any, what: str) -> memoryview:
+    def _external(self, tensor: onnx.TensorProto, what: str) -> memoryview:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
         if not location:
@@ -128,7 +131,7 @@ class Weights:
         return self._files[path]
 
 
-def _shape(tensor: Any, what: str) -> tuple[int, ...]:
+def _shape(tensor: onnx.TensorProto, what: str) -> tuple[int, ...]:
     shape = tuple(tensor.dims)
     if any(dim < 0 for dim in shape):
         raise OnnxImportError(f"{what} has a negative dim: {list(shape)}")
@@ -158,7 +161,7 @@ def _count(text: str, key: str, what: str) -> int:
     return int(text)
 
 
-def _from_bytes(raw: bytes, element: OnnxDType, shape: tuple[int, ...], what: str) -> np.ndarray:
+def _from_bytes(raw: bytes | memoryview, element: OnnxDType, shape: tuple[int, ...], what: str) -> np.ndarray:
     count = math.prod(shape)
     bits = element.dtype.bits if not element.dtype.is_bool else 8
     expected = (count * bits + 7) // 8
@@ -172,7 +175,7 @@ def _from_bytes(raw: bytes, element: OnnxDType, shape: tuple[int, ...], what: st
     return array.reshape(shape)
 
 
-def _from_values(values: Any, element: OnnxDType, shape: tuple[int, ...], what: str) -> np.ndarray:
+def _from_values(values: Sequence[float], element: OnnxDType, shape: tuple[int, ...], what: str) -> np.ndarray:
     """Return the array of values stored in typed fields."""
     count = math.prod(shape)
     dtype = element.dtype

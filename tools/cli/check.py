@@ -51,14 +51,13 @@ def _refused(check: ModelCheck, target: str) -> list[LegalizationRecord]:
     targets = Targets.parse(target).or_host()
     host = targets.host_target.name
     divided = f"{targets.dividing()}," if targets.generators else ""
-    session = Session(check.params)
-    with check.module.context as context, ir.Location.unknown():
+    session, module = Session(check.params), check.module
+    assert module is not None
+    with module.context as context, ir.Location.unknown():
         # The records contain all that the diagnostics would.
         handler = context.attach_diagnostic_handler(lambda found: True)
         try:
-            Pipeline(f"builtin.module({divided}simplify,remove-dead,legalize{{target={host}}})").run(
-                check.module, session
-            )
+            Pipeline(f"builtin.module({divided}simplify,remove-dead,legalize{{target={host}}})").run(module, session)
         except PassFailed as failure:
             records = [note for note in session.notes if isinstance(note, LegalizationRecord) and note.rule is None]
             if not records:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.frontends.onnx.errors import NodeError
@@ -50,7 +48,7 @@ def clip(node: Node) -> Converted:
     return result
 
 
-def scalar_tensor(node: Node, index: int) -> Any:
+def scalar_tensor(node: Node, index: int) -> ir.Value:
     """Return an input of one element as a tensor of rank 0."""
     return node[index] if node.type(index).rank == 0 else node.emit("reshape", node[index], shape=())
 

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import require_table
+from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 
 _RADIUS = {"linear": 1.0, "cubic": 2.0}
 
 
-def resize_antialiased(node: Node, shape: tuple[Any, ...], scales: list[float], mode: str, coordinates: str) -> Any:
+def resize_antialiased(
+    node: Node, shape: tuple[Dim, ...], scales: list[float], mode: str, coordinates: str
+) -> ir.Value:
     """Convert a Resize with 'antialias': the kernel is as wide as the input range of one output element."""
     x = node.type(0)
     if mode not in _RADIUS or coordinates == "tf_crop_and_resize":
         raise NodeError(
             f"attribute 'antialias' = 1 is not supported with mode '{mode}' and coordinates '{coordinates}'"
         )
-    if not x.is_static or not all(isinstance(size, int) for size in shape):
+    sizes = [size for size in shape if isinstance(size, int)]
+    if not x.is_static or len(sizes) != len(shape):
         raise NodeError(f"attribute 'antialias' = 1 needs a known shape, got {x}")
     cubic_coeff = node.attr.float("cubic_coeff_a", -0.75)
     exclude_outside = node.attr.bool("exclude_outside", 0)
     node.attr.ignore("nearest_mode", "extrapolation_value")
     result = node[0]
-    for axis, (old, new) in enumerate(zip(x.static_shape, shape, strict=True)):
+    for axis, (old, new) in enumerate(zip(x.static_shape, sizes, strict=True)):
         if old == new and scales[axis] == 1:
             continue
         reach = _reach(min(scales[axis], 1.0), mode)
@@ -87,7 +91,7 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
 
 
-def _along(node: Node, x: Any, weights: Any, axis: int) -> Any:
+def _along(node: Node, x: ir.Value, weights: ir.Value, axis: int) -> ir.Value:
     """Multiply x with the weights along an axis."""
     rank = type_of(x).rank
     if axis == rank - 1:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.frontends.onnx.dimensions import quotient
@@ -46,14 +45,14 @@ def attention(node: Node) -> Converted:
     return result, key, value
 
 
-def bound_of(causal: bool, has_past: bool, query: Any) -> dict[str, bool]:
+def bound_of(causal: bool, has_past: bool, query: ir.Value) -> dict[str, bool]:
     """Return the causal attributes of attention; with a cache, the last query sees all keys."""
     if not causal or (has_past and type_of(query).shape[2] == 1):
         return {}
     return {"causal": True, "at_end": has_past}
 
 
-def _heads(node: Node, x: Any, attribute: str) -> Any:
+def _heads(node: Node, x: ir.Value, attribute: str) -> ir.Value:
     """Return [batch, heads, length, size], from that or from [batch, length, heads * size]."""
     found = type_of(x)
     if found.rank == 4:
@@ -64,7 +63,7 @@ def _heads(node: Node, x: Any, attribute: str) -> Any:
     return split_heads(node, x, node.attr.int(attribute), attribute)
 
 
-def split_heads(node: Node, x: Any, heads: int, attribute: str) -> Any:
+def split_heads(node: Node, x: ir.Value, heads: int, attribute: str) -> ir.Value:
     """Reshape [batch, length, heads * size] to [batch, heads, length, size]."""
     batch, length, hidden = type_of(x).shape
     size: Dim | None = quotient(hidden, heads)
@@ -90,7 +89,7 @@ def rotary_embedding(node: Node) -> Converted:
     return node.emit("reshape", node.emit("permute", result, axes=(0, 2, 1, 3)), shape=found.shape)
 
 
-def _angles(node: Node, index: int) -> Any:
+def _angles(node: Node, index: int) -> ir.Value:
     """Return the cache as [batch, 1, length, angles], with rows selected by 'position_ids' if given."""
     cache = node[index]
     if node.has(3):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.dtypes import onnx_code, onnx_dtype
 from mirlo.frontends.onnx.kinds import STRING_CODE
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.string import cast_strings
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.onnx.values import Converted, Output
 
 
 @converter("Cast")
@@ -34,7 +33,7 @@ def bit_cast(node: Node) -> Converted:
     return node.emit("bitcast", node[0], dtype=onnx_dtype(node.attr.int("to"), "attribute 'to'").dtype)
 
 
-def _cast(node: Node, wanted: DType) -> Any:
+def _cast(node: Node, wanted: DType) -> Output:
     saturate = node.attr.bool("saturate", 1)
     rounding = node.attr.choice("round_mode", "up", ("up", "down", "nearest"))
     if node.type(0).dtype is wanted:
@@ -44,10 +43,10 @@ def _cast(node: Node, wanted: DType) -> Any:
     return node.emit("cast", node[0], dtype=wanted, saturate=saturate)
 
 
-def _powers_of_two(node: Node, rounding: str, saturate: bool) -> Any:
+def _powers_of_two(node: Node, rounding: str, saturate: bool) -> ir.Value:
     """Cast to the exponent-only type: the exponent of the nearest f32, or of the next one."""
 
-    def number(value: int) -> Any:
+    def number(value: int) -> ir.Value:
         return node.constant(value, "u32")
 
     x = node.type(0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.expansion import TooManyIterations
 from mirlo.frontends.onnx.node import Node, type_of
@@ -18,9 +20,13 @@ from mirlo.frontends.onnx.values import (
     ListValue,
     ObjectValue,
     OptionalValue,
+    Output,
     TensorValue,
     constant,
 )
+
+if TYPE_CHECKING:
+    import onnx
 
 MAX_UNROLLED_ITERATIONS = 1024
 """Most iterations to unroll; more would take too long to compile."""
@@ -69,12 +75,12 @@ def loop(node: Node) -> Converted:
     return _compiled(node, body, limit, going, carried)
 
 
-def _restore(found: dict[int, Any], before: dict[int, Any]) -> None:
+def _restore(found: dict[int, onnx.GraphProto], before: dict[int, onnx.GraphProto]) -> None:
     found.clear()
     found.update(before)
 
 
-def _unrolled(node: Node, body: Any, carried: list[AnyValue]) -> list[Any] | None:
+def _unrolled(node: Node, body: onnx.GraphProto, carried: list[AnyValue]) -> list[Output] | None:
     """Unroll the iterations; return None if their number depends on data or is large."""
     limit = node.scalar(0) if node.has(0) else None
     going = bool(node.scalar(1, True))
@@ -103,8 +109,8 @@ def _unrolled(node: Node, body: Any, carried: list[AnyValue]) -> list[Any] | Non
 
 
 def _compiled(
-    node: Node, body: Any, limit: TensorValue | None, going: TensorValue | None, carried: Sequence[AnyValue]
-) -> list[TensorValue]:
+    node: Node, body: onnx.GraphProto, limit: TensorValue | None, going: TensorValue | None, carried: Sequence[AnyValue]
+) -> list[Output]:
     if len(body.output) == 1 + len(carried):
         return list(node.builder.repeat(body, limit, going, carried))
     if limit is None:
@@ -119,13 +125,13 @@ def _compiled(
     return [*made[: len(carried)], *(_first(node, rows, count) for rows in made[len(carried) :])]
 
 
-def _first(node: Node, rows: Any, count: Any) -> Any:
+def _first(node: Node, rows: ir.Value, count: Dim) -> ir.Value:
     found = type_of(rows)
     zeros, ones = [0] * found.rank, [1] * found.rank
     return node.emit("slice_dims", rows, begin=zeros, shape=(count, *found.shape[1:]), strides=ones)
 
 
-def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> Any:
+def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> ir.Value:
     """Stack scan outputs to one value."""
     if not sequence:
         raise NodeError("the loop has no rounds, so that the shape of what it collects is not known")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
@@ -65,7 +65,7 @@ def constant_of_shape(node: Node) -> Converted:
     return made if declared is None else required(node, equals(node, 0, declared), "input 'input' is another", made)
 
 
-def _filled(node: Node, value: np.ndarray, shape: Sequence[Dim]) -> Any:
+def _filled(node: Node, value: np.ndarray, shape: Sequence[Dim]) -> ir.Value:
     if any(isinstance(dim, int) and dim < 0 for dim in shape):
         raise NodeError(f"input 'input' must be sizes, got {list(shape)}")
     number = value.reshape(-1)[0].item()
@@ -93,7 +93,7 @@ def arange(node: Node) -> Converted:
     return steps_of_run_time(node)
 
 
-def _range_of_run_time(node: Node, count: int) -> Any:
+def _range_of_run_time(node: Node, count: int) -> ir.Value:
     start, limit, delta = (node.emit("reshape", node[i], shape=()) for i in range(3))
     require_table("the range", count)
     steps = node.constant(np.arange(count), node.type(0))
@@ -125,7 +125,7 @@ def trilu(node: Node) -> Converted:
     return node.emit("tri", node[0], k=int(node.scalar(1, 0)), upper=node.attr.bool("upper", 1))
 
 
-def _trilu_of_run_time(node: Node) -> Any:
+def _trilu_of_run_time(node: Node) -> ir.Value:
     """Convert Trilu with a run-time diagonal: compare it with each element's own."""
     rows, columns = node.type(0).shape[-2:]
     down = node.emit("reshape", positions(node, rows), shape=(rows, 1))

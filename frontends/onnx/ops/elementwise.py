@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
 
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
@@ -45,7 +46,7 @@ def power(node: Node) -> Converted:
     return node.emit("cast", result, dtype=base.dtype)
 
 
-def cast_to(node: Node, value: Any, found: Any, wanted: Any) -> Any:
+def cast_to(node: Node, value: ir.Value, found: DType, wanted: DType | str) -> ir.Value:
     return value if str(found) == str(wanted) else node.emit("cast", value, dtype=wanted)
 
 

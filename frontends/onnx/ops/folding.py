@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import SymbolicDim
+from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx import dimensions
 from mirlo.frontends.onnx.dimensions import Undecided
@@ -29,7 +28,7 @@ def _truncated(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 # operator: on numbers, on dims (None: only on numbers)
-_BINARY: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any] | None]] = {
+_BINARY: dict[str, tuple[Callable[..., np.ndarray], Callable[[Dim, Dim], Dim] | None]] = {
     "Add": (np.add, lambda a, b: a + b),
     "Sub": (np.subtract, lambda a, b: a - b),
     "Mul": (np.multiply, lambda a, b: a * b),
@@ -206,7 +205,7 @@ def _cast(node: Node, wanted: DType) -> np.ndarray:
     return data.astype(wanted.to_numpy())
 
 
-def _is_dim(element: Any) -> bool:
+def _is_dim(element: object) -> bool:
     """Return whether an element is a dim of an input, which fits 32 bits where its number of elements does."""
     return isinstance(element, SymbolicDim) and element.is_symbol
 
@@ -261,7 +260,7 @@ def nonzero(node: Node) -> np.ndarray:
     return np.array(np.nonzero(data), np.int64)
 
 
-def _limit(shape: Any) -> None:
+def _limit(shape: Sequence[int]) -> None:
     """Refuse large results, even if the model asks for them."""
     count = 1
     for dim in shape:

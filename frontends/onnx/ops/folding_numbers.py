@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ def static_elements(node: Node, index: int) -> np.ndarray:
     return array
 
 
-def _add_elementwise(operator: str, operation: Callable[..., Any]) -> None:
+def _add_elementwise(operator: str, operation: Callable[..., np.ndarray]) -> None:
     """Register an operator whose result has the element type of its first input."""
 
     def function(node: Node) -> np.ndarray:
@@ -40,11 +39,11 @@ def _power(base: np.ndarray, exponent: np.ndarray) -> np.ndarray:
     return result
 
 
-def _mean(*arrays: np.ndarray) -> Any:
+def _mean(*arrays: np.ndarray) -> np.ndarray:
     return sum(arrays[1:], start=arrays[0]) / np.asarray(len(arrays), arrays[0].dtype)
 
 
-_ELEMENTWISE: dict[str, Callable[..., Any]] = {
+_ELEMENTWISE: dict[str, Callable[..., np.ndarray]] = {
     "Neg": np.negative, "Abs": np.abs, "Not": np.logical_not, "Floor": np.floor, "Ceil": np.ceil, "Sqrt": np.sqrt,
     "Exp": np.exp, "Log": np.log, "Reciprocal": np.reciprocal, "Round": np.rint, "Sign": np.sign, "Pow": _power,
     "Xor": np.logical_xor, "Sum": lambda *arrays: sum(arrays[1:], start=arrays[0]), "Mean": _mean,
@@ -87,7 +86,7 @@ def flatten(node: Node) -> np.ndarray:
     return data.reshape(int(np.prod(data.shape[:axis], dtype=np.int64)), -1)
 
 
-_REDUCTIONS: dict[str, Callable[..., Any]] = {
+_REDUCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "ReduceProd": np.prod, "ReduceSum": np.sum, "ReduceMax": np.max, "ReduceMin": np.min, "ReduceMean": np.mean,
 }  # fmt: skip
 

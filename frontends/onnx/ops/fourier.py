@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_equal_dims
@@ -38,7 +38,7 @@ def dft(node: Node) -> Converted:
     return _dft_of_run_time(node)
 
 
-def _dft_of_run_time(node: Node) -> Any:
+def _dft_of_run_time(node: Node) -> ir.Value:
     """Convert DFT with a run-time axis: select among the axes that make the declared shape."""
     x, rank = node.type(0), node.type(0).rank
     declared: tuple[Dim, ...] | None = node.declared(0)
@@ -46,7 +46,7 @@ def _dft_of_run_time(node: Node) -> Any:
         declared = (*x.shape[:-1], 2)  # whichever axis it is
     if declared is None:
         raise NodeError("input 'axis' must be a constant, or the model must declare the shape of the result")
-    fitting: dict[int, Any] = {}
+    fitting: dict[int, ir.Value] = {}
     for axis in range(rank - 1):
         with suppress(NodeError):  # an axis that cannot be transformed is not a candidate
             made = _dft(node, axis)
@@ -56,19 +56,21 @@ def _dft_of_run_time(node: Node) -> Any:
         raise NodeError(f"no axis makes the shape {list(declared)} that is declared")
     given = scalar(node, 2)
 
-    def is_axis(axis: int) -> Any:
+    def is_axis(axis: int) -> ir.Value:
         names = [node.emit("equal", given, node.constant(number, type_of(given))) for number in (axis, axis - rank)]
         return node.emit("logical_or", *names)
 
     flags = {axis: is_axis(axis) for axis in fitting}
-    result, known = None, None
+    result: ir.Value | None = None
+    known: ir.Value | None = None
     for axis, value in fitting.items():
         result = value if result is None else node.emit("where", flags[axis], value, result)
         known = flags[axis] if known is None else node.emit("logical_or", known, flags[axis])
+    assert result is not None and known is not None
     return required(node, known, "input 'axis' is another", result)
 
 
-def _dft(node: Node, axis: int) -> Any:
+def _dft(node: Node, axis: int) -> ir.Value:
     """Transform along one axis of a tensor whose last dim holds the real and possibly the imaginary part."""
     x = node.type(0)
     if not -x.rank <= axis < x.rank or axis % x.rank == x.rank - 1 or x.shape[-1] not in (1, 2, *_open(x.shape[-1])):
@@ -112,6 +114,7 @@ def stft(node: Node) -> Converted:
     if not isinstance(x.shape[1], int) or (node.has(2) and not isinstance(node.type(2).shape[0], int)):
         return open_stft(node, onesided)
     window = node.type(2).shape[0] if node.has(2) else 0
+    assert isinstance(window, int)
     if node.value(1).is_constant and (not node.has(3) or node.value(3).is_constant):
         step, length = int(node.scalar(1)), int(node.scalar(3, 0)) or window
         if not isinstance(length, int) or not 0 < length <= x.shape[1] or step < 1:
@@ -122,7 +125,7 @@ def stft(node: Node) -> Converted:
     return _stft_of_run_time(node, x.shape[1], window, onesided)
 
 
-def _stft_of_run_time(node: Node, size: int, window: Any, onesided: bool) -> Any:
+def _stft_of_run_time(node: Node, size: int, window: int, onesided: bool) -> ir.Value:
     """Convert STFT with a run-time step or length: compute what makes the declared shape."""
     declared = node.declared(0)
     if declared is None or len(declared) != 4:
@@ -148,21 +151,21 @@ def _stft_of_run_time(node: Node, size: int, window: Any, onesided: bool) -> Any
         one = node.emit("logical_and", node.emit("equal", given, _whole(node, length)), _between(node, room, step))
         result = made if result is None else node.emit("where", one, made, result)
         fits = one if fits is None else node.emit("logical_or", fits, one)
-    if fits is None:
+    if fits is None or result is None:
         raise NodeError(f"no length of frames makes the shape {list(declared)} that is declared")
     return required(node, fits, "inputs 'frame_step' and 'frame_length' are others", result)
 
 
-def _whole(node: Node, number: int) -> Any:
+def _whole(node: Node, number: int) -> ir.Value:
     return node.constant(np.int64(number))
 
 
-def _between(node: Node, room: Any, step: Any) -> Any:
+def _between(node: Node, room: ir.Value, step: ir.Value) -> ir.Value:
     """Return whether the signal continues after the last frame, but by less than one step."""
     return node.emit("logical_and", node.emit("greater_equal", room, _whole(node, 0)), node.emit("less", room, step))
 
 
-def _frames(node: Node, starts: Any, count: int, length: int, onesided: bool) -> Any:
+def _frames(node: Node, starts: ir.Value, count: int, length: int, onesided: bool) -> ir.Value:
     """Return the transforms of frames that start at these positions."""
     if count * length > MAX_POSITIONS:
         raise NodeError(f"{count} frames of {length} elements are too many")
@@ -177,7 +180,7 @@ def _frames(node: Node, starts: Any, count: int, length: int, onesided: bool) ->
     return _transformed(node, frames, _matrix(length, parts, length, False, onesided), 2)
 
 
-def _transformed(node: Node, rows: Any, matrix: np.ndarray, parts: int) -> Any:
+def _transformed(node: Node, rows: ir.Value, matrix: np.ndarray, parts: int) -> ir.Value:
     """Multiply [..., size, parts] with a matrix [size * parts, length * parts]; return [..., length, parts]."""
     *outer, size, given = type_of(rows).shape
     flat = node.emit("reshape", rows, shape=(*outer, size * given))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, positions, scalar, unless
@@ -14,7 +13,7 @@ EXACT = "f64"
 """The type in which angles are computed, as at import."""
 
 
-def open_dft(node: Node, rows: Any, length: Dim, inverse: bool, onesided: bool) -> Any:
+def open_dft(node: Node, rows: ir.Value, length: Dim, inverse: bool, onesided: bool) -> ir.Value:
     """Transform rows [..., size, 1 or 2] to [..., bins, 2]; elements beyond `length` are cut off."""
     *outer, size, parts = type_of(rows).shape
     count = length // 2 + 1 if onesided else length
@@ -33,7 +32,7 @@ def open_dft(node: Node, rows: Any, length: Dim, inverse: bool, onesided: bool) 
     return _product(node, rows, matrix, (*outer, count, 2))
 
 
-def open_inverse_real(node: Node, rows: Any, length: Dim) -> Any:
+def open_inverse_real(node: Node, rows: ir.Value, length: Dim) -> ir.Value:
     """Transform half a spectrum, [..., size, 2], to its real signal, [..., length, 1]."""
     *outer, size, parts = type_of(rows).shape
     cos, sin = _angles(node, size, length, length)
@@ -49,7 +48,7 @@ def open_inverse_real(node: Node, rows: Any, length: Dim) -> Any:
     return _product(node, rows, matrix, (*outer, length, 1))
 
 
-def open_stft(node: Node, onesided: bool) -> Any:
+def open_stft(node: Node, onesided: bool) -> ir.Value:
     """Convert STFT of a signal of any length, with a size and step that may be run-time values."""
     size = node.type(0).shape[1]
     step, length = _frame_sizes(node, size)
@@ -89,7 +88,7 @@ def open_length(node: Node, index: int) -> Dim:
     return length
 
 
-def _angles(node: Node, size: Dim, count: Dim, length: Dim) -> tuple[Any, Any]:
+def _angles(node: Node, size: Dim, count: Dim, length: Dim) -> tuple[ir.Value, ir.Value]:
     """Return cos and sin of 2 pi n k / length, [size, count]; the product is reduced first, to keep precision."""
     products = node.emit("multiply", _column(node, size), positions(node, count))
     reduced = node.emit("cast", node.emit("mod", products, as_scalar(node, length)), dtype=EXACT)
@@ -98,15 +97,15 @@ def _angles(node: Node, size: Dim, count: Dim, length: Dim) -> tuple[Any, Any]:
     return node.emit("cos", angles), node.emit("sin", angles)
 
 
-def _column(node: Node, size: Dim) -> Any:
+def _column(node: Node, size: Dim) -> ir.Value:
     return node.emit("reshape", positions(node, size), shape=(size, 1))
 
 
-def _float(node: Node, dim: Dim) -> Any:
+def _float(node: Node, dim: Dim) -> ir.Value:
     return node.emit("cast", as_scalar(node, dim), dtype=EXACT)
 
 
-def _product(node: Node, rows: Any, matrix: Any, shape: tuple[Dim, ...]) -> Any:
+def _product(node: Node, rows: ir.Value, matrix: ir.Value, shape: tuple[Dim, ...]) -> ir.Value:
     *outer, size, parts = type_of(rows).shape
     flat = node.emit("reshape", rows, shape=(*outer, size * parts))
     made = node.emit("matmul", flat, node.emit("cast", matrix, dtype=type_of(rows).dtype))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
@@ -46,7 +46,7 @@ def upsample_input(node: Node) -> Converted:
     return _simple_resize(node, [float(scale) for scale in node.array(1)])
 
 
-def _upsample_of_run_time(node: Node) -> Any:
+def _upsample_of_run_time(node: Node) -> ir.Value:
     """Convert Upsample with run-time scales; those below 1 would round away from the origin, and are refused."""
     x = node.type(0)
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "bilinear"))]
@@ -58,7 +58,7 @@ def _upsample_of_run_time(node: Node) -> Any:
     return node.emit("resize_at", node[0], scales, shape=shape, mode=mode, coordinates="asymmetric", nearest="floor")
 
 
-def _simple_resize(node: Node, scales: Sequence[float]) -> Any:
+def _simple_resize(node: Node, scales: Sequence[float]) -> ir.Value:
     """Convert the operators before opset 11: coordinates are divided by the scale, without options."""
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "bilinear"))]
     target = _scaled(node, scales)
@@ -157,7 +157,7 @@ def _spread(node: Node, values: ir.Value, axes: list[int], default: float) -> ir
     return node.emit("gather", filled, i64_constant(node, chosen), axis=0)
 
 
-def _resize(node: Node, axes: list[int]) -> Any:
+def _resize(node: Node, axes: list[int]) -> ir.Value:
     target = _target(node, axes)
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "cubic"))]
     coordinates = node.attr.str("coordinate_transformation_mode", "half_pixel")
@@ -227,7 +227,7 @@ def _keeping_aspect(node: Node, axes: list[int], sizes: Sequence[Dim], policy: s
     return _Target(tuple(shape), tuple(scales))
 
 
-def _require_one_per_axis(what: str, given: Sequence[Any], axes: list[int]) -> None:
+def _require_one_per_axis(what: str, given: Sequence[float | Dim], axes: list[int]) -> None:
     if len(given) != len(axes):
         raise NodeError(f"input '{what}' must have {len(axes)} elements, one per axis, got {len(given)}")
 
@@ -240,7 +240,7 @@ def _scaled(node: Node, scales: Sequence[float]) -> _Target:
     return _Target(shape, tuple(scales))
 
 
-def _scaled_dim(dim: Dim, scale: float, x: Any) -> Dim:
+def _scaled_dim(dim: Dim, scale: float, x: TensorType) -> Dim:
     """Return floor(dim * scale)."""
     if isinstance(dim, int):
         return math.floor(dim * scale)

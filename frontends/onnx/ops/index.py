@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter, removed
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, nonzero_of, positions, scalar, vector
-from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.onnx.values import Converted, Output
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 
@@ -68,7 +67,7 @@ def one_hot(node: Node) -> Converted:
     return made if shape is None else required(node, equals(node, 1, depth), "input 'depth' is another", made)
 
 
-def _one_hot_of_run_time(node: Node, axis: int) -> Any:
+def _one_hot_of_run_time(node: Node, axis: int) -> Output:
     """Convert OneHot with a run-time depth: compare each position along the new axis."""
     indices = node[0] if node.type(0).dtype.name == "i64" else node.emit("cast", node[0], dtype="i64")
     found = node.type(0)
@@ -102,7 +101,7 @@ def top_k_attribute(node: Node) -> Converted:
     return _top_k(node, node.attr.int("k"))
 
 
-def _top_k(node: Node, count: Any) -> Any:
+def _top_k(node: Node, count: float) -> tuple[ir.Value, ir.Value]:
     return node.emit(
         "topk",
         node[0],
@@ -113,7 +112,7 @@ def _top_k(node: Node, count: Any) -> Any:
     )
 
 
-def _top_k_of_run_time(node: Node) -> Any:
+def _top_k_of_run_time(node: Node) -> tuple[ir.Value, ir.Value]:
     """Convert TopK with a run-time k: sort everything and take the first elements."""
     x, largest = node.type(0), node.attr.bool("largest", 1)
     axis = node.attr.int("axis", -1) % x.rank

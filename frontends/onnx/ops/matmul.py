@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, simple
 from mirlo.frontends.onnx.registry import CONVERTERS, converter
@@ -11,7 +12,7 @@ CONVERTERS.add("", "MatMul", 1, simple("matmul", 2))
 
 
 @converter("Gemm")
-def gemm(node: Node) -> Converted:
+def gemm(node: Node) -> ir.Value:
     """Convert to alpha * A' * B' + beta * C."""
     a, b = node.type(0), node.type(1)
     if a.rank != 2 or b.rank != 2:

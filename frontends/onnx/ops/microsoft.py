@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.onnx.values import Converted, Output
 
 DOMAIN = "com.microsoft"
 
@@ -74,12 +74,12 @@ def skip_simplified_layer_normalization(node: Node) -> Converted:
     return _with_sum(node, node.emit("rms_norm", total, node[2], axis=-1, epsilon=epsilon), total)
 
 
-def _skip_sum(node: Node, bias: int) -> Any:
+def _skip_sum(node: Node, bias: int) -> ir.Value:
     total = node.emit("add", node[0], node[1])
     return node.emit("add", total, node[bias]) if node.has(bias) else total
 
 
-def _with_sum(node: Node, result: Any, total: Any) -> Any:
+def _with_sum(node: Node, result: ir.Value, total: ir.Value) -> Sequence[Output]:
     if node.has_output(1) or node.has_output(2):
         raise NodeError("training is not supported: mean and deviation are outputs; export the model for inference")
     return result, None, None, total

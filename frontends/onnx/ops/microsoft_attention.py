@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
@@ -35,7 +35,7 @@ def fused_gemm(node: Node) -> Converted:
     return _activated(node, gemm(node))
 
 
-def _activated(node: Node, value: Any) -> Any:
+def _activated(node: Node, value: ir.Value) -> ir.Value:
     activation = node.attr.str("activation", "")
     params = node.attr.floats("activation_params", [])
     if activation == "LeakyRelu":
@@ -122,7 +122,9 @@ def attention(node: Node) -> Converted:
     return _attended(node, query, key, value, mask=3, bias=5, has_past=node.has(4)), present
 
 
-def _attended(node: Node, query: Any, key: Any, value: Any, mask: int, bias: int, has_past: bool) -> Any:
+def _attended(
+    node: Node, query: ir.Value, key: ir.Value, value: ir.Value, mask: int, bias: int, has_past: bool
+) -> ir.Value:
     """Return [batch, length, heads * size] from queries, keys and values [batch, heads, length, size]."""
     causal = node.attr.bool("unidirectional", 0)
     hidden = _hidden(node, mask, type_of(query), type_of(key).shape[2])
@@ -137,7 +139,7 @@ def _attended(node: Node, query: Any, key: Any, value: Any, mask: int, bias: int
     return node.emit("reshape", rows, shape=(batch, length, heads * size))
 
 
-def _hidden(node: Node, mask: int, query: Any, keys: Dim) -> Any:
+def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> ir.Value | None:
     """Return what is added to the scores: a large negative number where the mask [batch, (queries,) keys] is 0.
 
     A mask [batch] holds the number of visible keys per sequence.

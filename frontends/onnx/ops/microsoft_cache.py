@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.attention import split_heads
@@ -25,9 +27,9 @@ HIDDEN = -1e9
 class _TokenPositions:
     """Positions of the new tokens: as numbers [batch, 1] and [batch, length]."""
 
-    first: Any
-    each: Any
-    last: Any
+    first: ir.Value
+    each: ir.Value
+    last: ir.Value
     """The last position of each sequence after this step: [batch, 1]."""
 
 
@@ -64,8 +66,8 @@ def group_query_attention(node: Node) -> Converted:
     return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value
 
 
-def _projected(node: Node, heads: int, kv_heads: int) -> tuple[Any, Any, Any]:
-    parts = [node.optional(i) for i in range(3)]
+def _projected(node: Node, heads: int, kv_heads: int) -> tuple[ir.Value, ir.Value, ir.Value]:
+    parts: list[Any] = [node.optional(i) for i in range(3)]
     if parts[1] is None:
         width = node.type(0).shape[-1]
         if not isinstance(width, int) or width % (heads + 2 * kv_heads):
@@ -89,7 +91,7 @@ def _token_positions(node: Node, batch: Dim, length: Dim) -> _TokenPositions:
     return _TokenPositions(first, each, last)
 
 
-def _attended(node: Node, query: Any, key: Any, value: Any, mask: Any) -> Any:
+def _attended(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, mask: ir.Value) -> ir.Value:
     """Attend; with capped scores or sinks as products and a softmax over the scores."""
     scale, cap = node.attr.float("scale", 0.0), node.attr.float("softcap", 0.0)
     is_smooth = node.attr.int("smooth_softmax", 0) == 1
@@ -125,7 +127,7 @@ def _attended(node: Node, query: Any, key: Any, value: Any, mask: Any) -> Any:
     return node.emit("reshape", made, shape=(batch, heads, length, type_of(value).shape[3]))
 
 
-def _rotated(node: Node, x: Any, places: _TokenPositions) -> Any:
+def _rotated(node: Node, x: ir.Value, places: _TokenPositions) -> ir.Value:
     positions = node[POSITIONS] if node.has(POSITIONS) else places.each
     cos, sin = (node.emit("expand_dims", node.emit("gather", node[i], positions, axis=0), axes=[1]) for i in (COS, SIN))
     return node.emit("rotary_embedding", x, cos, sin, interleaved=node.attr.bool("rotary_interleaved", 0))
@@ -153,7 +155,7 @@ def _lengths(node: Node) -> tuple[Dim, Dim]:
     return D.maximum(before, total), total
 
 
-def _first_rows(node: Node, cache: Any, count: Dim) -> Any:
+def _first_rows(node: Node, cache: ir.Value, count: Dim) -> ir.Value:
     """Return the first rows of keys or values."""
     batch, heads, rows, size = type_of(cache).shape
     if count == rows:
@@ -162,13 +164,13 @@ def _first_rows(node: Node, cache: Any, count: Dim) -> Any:
     return node.emit("slice_dims", cache, begin=(0, 0, 0, 0), shape=shape, strides=(1, 1, 1, 1))
 
 
-def _written(node: Node, cache: Any, new: Any, places: _TokenPositions, room: Dim) -> Any:
+def _written(node: Node, cache: ir.Value, new: ir.Value, places: _TokenPositions, room: Dim) -> ir.Value:
     """Return the cache with the new keys or values at their positions."""
     batch, heads, _, size = type_of(new).shape
     return node.emit("cache_write", cache, new, places.each, shape=(batch, heads, room, size))
 
 
-def _mask(node: Node, places: _TokenPositions, keys: Dim, query: Any) -> Any:
+def _mask(node: Node, places: _TokenPositions, keys: Dim, query: TensorType) -> ir.Value:
     """Return what is added to the scores: [batch, 1, length, keys]."""
     column = node.emit("expand_dims", positions(node, keys), axes=[0, 1, 2])
     own = node.emit("expand_dims", places.each, axes=[1, 3])
@@ -184,5 +186,5 @@ def _mask(node: Node, places: _TokenPositions, keys: Dim, query: Any) -> Any:
     return node.emit("add", added, node[BIAS]) if node.has(BIAS) else added
 
 
-def _hidden(query: Any) -> float:
+def _hidden(query: TensorType) -> float:
     return -1e4 if query.dtype.bits < 32 else HIDDEN

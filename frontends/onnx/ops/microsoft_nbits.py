@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.errors import NodeError
@@ -58,16 +57,16 @@ def matmul_n_bits(node: Node) -> Converted:
     return _biased(node, node.emit("matmul", x, real, transpose_rhs=True, activations=ACTIVATIONS[level]))
 
 
-def _biased(node: Node, product: Any) -> Any:
+def _biased(node: Node, product: ir.Value) -> ir.Value:
     return node.emit("add", product, node[5]) if node.has(5) else product
 
 
-def unpacked(node: Node, packed: Any, bits: int) -> Any:
+def unpacked(node: Node, packed: ir.Value, bits: int) -> ir.Value:
     """Return values of a few bits, packed in bytes along the last dim, as unsigned integers."""
     return packed if bits == 8 else node.emit("unpack", packed, dtype=f"u{bits}")
 
 
-def _zero_points(node: Node, index: int, shape: tuple[int, int], bits: int, real: DType) -> Any:
+def _zero_points(node: Node, index: int, shape: tuple[int, int], bits: int, real: DType) -> ir.Value:
     """Return the zero points: packed integers, whose rows begin at a byte, or values of the type of the scales."""
     columns, blocks = shape
     if not node.has(index):
@@ -107,7 +106,7 @@ def _sorted(packed: np.ndarray, order: np.ndarray, columns: int, bits: int) -> n
     return np.bitwise_or.reduce(parts << np.arange(0, 8, bits, dtype=np.uint8), axis=-1).astype(np.uint8)
 
 
-def _grouped(node: Node, weights: Any, scales: Any, zeros: Any) -> Any:
+def _grouped(node: Node, weights: ir.Value, scales: ir.Value, zeros: ir.Value) -> ir.Value:
     """Dequantize weights each of whose rows of K names its group."""
     groups = node.constant(node.array(4).astype(np.int64))
     rows = type_of(groups).shape[0]
@@ -144,7 +143,7 @@ def gather_block_quantized(node: Node) -> Converted:
     return node.emit("dequantize", rows, scales, zeros, axis=at, block=block, dtype=type_of(scales).dtype)
 
 
-def _cut(node: Node, value: Any, shape: tuple[Dim, ...]) -> Any:
+def _cut(node: Node, value: ir.Value, shape: tuple[Dim, ...]) -> ir.Value:
     """Cut padding off the last dim."""
     last = shape[-1]
     if type_of(value).shape[-1] == last or not isinstance(last, int):

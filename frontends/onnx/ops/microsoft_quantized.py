@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import require_table
+from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.microsoft import quantized, real, scalar_input
@@ -52,8 +53,9 @@ def qlinear_softmax(node: Node) -> Converted:
     return quantized(node, made, 3, 4, x.dtype.name)
 
 
-def _two_dims(shape: tuple[Any, ...], axis: int) -> tuple[Any, Any]:
-    first, second = 1, 1
+def _two_dims(shape: tuple[Dim, ...], axis: int) -> tuple[Dim, Dim]:
+    first: Dim = 1
+    second: Dim = 1
     for i, dim in enumerate(shape):
         first, second = (first * dim, second) if i < axis else (first, second * dim)
     return first, second
@@ -80,7 +82,7 @@ def dynamic_quantize_matmul(node: Node) -> Converted:
     return node.emit("add", product, node[4]) if node.has(4) else product
 
 
-def dynamically_quantized(node: Node, x: Any) -> Any:
+def dynamically_quantized(node: Node, x: ir.Value) -> ir.Value:
     """Return the values that u8 codes of a tensor stand for, with the scale of its own range."""
     zero = node.constant(0, "f32")
     low = node.emit("minimum", node.emit("reduce_min", x), zero)
@@ -95,7 +97,7 @@ def dynamically_quantized(node: Node, x: Any) -> Any:
     return node.emit("dequantize", code, scale, node.emit("cast", point, dtype="u8"), dtype="f32")
 
 
-def _columns(node: Node, value: int, scale: int, zero: int) -> Any:
+def _columns(node: Node, value: int, scale: int, zero: int) -> ir.Value:
     """Dequantize a matrix with one scale, or one per column."""
     axis = node.type(value).rank - 1
     given = [node[scale], node.optional(zero)]
@@ -172,7 +174,7 @@ def group_norm(node: Node) -> Converted:
     return (made, total) if node.operator == "SkipGroupNorm" else made
 
 
-def _of_channels(node: Node, index: int, rank: int, is_last: bool) -> Any:
+def _of_channels(node: Node, index: int, rank: int, is_last: bool) -> ir.Value:
     """Reshape [C] or [N, C] to broadcast with images; leave full-rank tensors alone."""
     found = node.type(index)
     if found.rank == rank or is_last and found.rank == 1:

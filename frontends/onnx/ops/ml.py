@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import Converted, strings
+from mirlo.frontends.onnx.values import AnyValue, Converted, strings
 from mirlo.runtime.kinds import STRING, Kind
 
 DOMAIN = "ai.onnx.ml"
 
 
-def as_float(node: Node, index: int = 0) -> Any:
+def as_float(node: Node, index: int = 0) -> ir.Value:
     """Return an input as f32, in which most of these operators compute."""
     return node[index] if node.type(index).dtype.name == "f32" else node.emit("cast", node[index], dtype="f32")
 
@@ -43,7 +44,7 @@ def scaler(node: Node) -> Converted:
     return node.emit("multiply", shifted, _per_feature(node, "scale", node.attr.floats("scale", [1.0])))
 
 
-def _per_feature(node: Node, what: str, numbers: Sequence[float]) -> Any:
+def _per_feature(node: Node, what: str, numbers: Sequence[float]) -> ir.Value:
     features = node.type(0).shape[-1] if node.type(0).rank else 1
     if len(numbers) not in (1, features):
         raise NodeError(f"attribute '{what}' must have 1 or {features} numbers, got {len(numbers)}")
@@ -171,16 +172,16 @@ def _default(node: Node, values: np.ndarray) -> Any:
     return node.attr.int("default_int64", -1) if values.dtype.kind in "iu" else node.attr.float("default_float", -0.0)
 
 
-def indices_of_strings(node: Node, keys: Sequence[str]) -> Any:
+def indices_of_strings(node: Node, keys: Sequence[str]) -> ir.Value:
     kind = Kind("i64", node.any_value(0).kind.shape)
     return _ssa(node, node.host("mirlo.string.lookup", node.object(0), results=[kind], keys=list(keys), default=-1))
 
 
-def _ssa(node: Node, values: Sequence[Any]) -> Any:
+def _ssa(node: Node, values: Sequence[AnyValue]) -> ir.Value:
     return node.builder.ssa(values[0])
 
 
-def indices_of_values(node: Node, x: Any, keys: np.ndarray) -> Any:
+def indices_of_values(node: Node, x: ir.Value, keys: np.ndarray) -> ir.Value:
     """Return the last index of each element among the keys, or -1."""
     kept, last = np.unique(keys[::-1], return_index=True)
     found = node.emit("find_sorted", x, node.constant(kept, type_of(x)))
@@ -189,17 +190,17 @@ def indices_of_values(node: Node, x: Any, keys: np.ndarray) -> Any:
     return node.emit("gather", node.constant(places, "i64"), found, axis=0)
 
 
-def select_values(node: Node, places: Any, values: np.ndarray, default: Any) -> Any:
+def select_values(node: Node, places: ir.Value, values: np.ndarray, default: float) -> ir.Value:
     table = np.concatenate([values, np.array([default], values.dtype)])
     return node.emit("gather", node.constant(table), places, axis=0)
 
 
-def select_strings(node: Node, places: Any, words: Sequence[str], default: str | None) -> Any:
+def select_strings(node: Node, places: ir.Value, words: Sequence[str], default: str | None) -> list[AnyValue]:
     """Return the words at these indices; -1 is the default."""
     table = strings("", np.array([*words, *([] if default is None else [default])], dtype=object))
     kind = Kind(STRING, _shape_text(places))
     return node.host("mirlo.string.take", node.builder.any_ssa(table), places, results=[kind])
 
 
-def _shape_text(value: Any) -> tuple[int | str, ...]:
+def _shape_text(value: ir.Value) -> tuple[int | str, ...]:
     return tuple(dim if isinstance(dim, int) else str(dim) for dim in type_of(value).shape)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.ml import DOMAIN, as_float
@@ -17,7 +17,7 @@ from mirlo.frontends.onnx.values import Converted
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
-def rows_of(node: Node) -> Any:
+def rows_of(node: Node) -> ir.Value:
     """Return input X as f32 [N, features]."""
     found = node.type(0)
     if found.rank not in (1, 2) or not isinstance(found.shape[-1], int):
@@ -26,7 +26,9 @@ def rows_of(node: Node) -> Any:
     return x if found.rank == 2 else node.emit("reshape", x, shape=(1, found.shape[0]))
 
 
-def linear_scores(node: Node, x: Any, coefficients: Sequence[float], intercepts: Sequence[float], targets: int) -> Any:
+def linear_scores(
+    node: Node, x: ir.Value, coefficients: Sequence[float], intercepts: Sequence[float], targets: int
+) -> ir.Value:
     """Return the scores of rows, [N, targets]."""
     features = type_of(x).shape[1]
     assert isinstance(features, int)

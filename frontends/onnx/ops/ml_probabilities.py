@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.loops import LoopIteration
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.runtime_sizes import as_value
@@ -24,14 +24,14 @@ _MIN_PROBABILITY = 1e-7
 """No comparison is more certain than 1 less this."""
 
 
-def pair_probabilities(node: Node, scores: Any, a: Sequence[float], b: Sequence[float]) -> Any:
+def pair_probabilities(node: Node, scores: ir.Value, a: Sequence[float], b: Sequence[float]) -> ir.Value:
     """Return the probability that the first class of each pair wins, [N, pairs], from the scores of the pairs."""
     shifted = node.emit("add", node.emit("multiply", scores, node.constant(a, "f32")), node.constant(b, "f32"))
     probability = node.emit("sigmoid", node.emit("negative", shifted))
     return node.emit("clip", probability, min=_MIN_PROBABILITY, max=float(np.float32(1) - np.float32(_MIN_PROBABILITY)))
 
 
-def class_probabilities(node: Node, wins: Any, classes: int) -> Any:
+def class_probabilities(node: Node, wins: ir.Value, classes: int) -> ir.Value:
     """Return the probabilities of the classes, [N, classes], that fit those of the pairs best."""
     matrix = _matrix(node, wins, classes)
     rows = type_of(wins).shape[0]
@@ -58,7 +58,7 @@ def class_probabilities(node: Node, wins: Any, classes: int) -> Any:
     return node.builder.ssa(found)
 
 
-def _matrix(node: Node, wins: Any, classes: int) -> Any:
+def _matrix(node: Node, wins: ir.Value, classes: int) -> ir.Value:
     """Return Q of the quadratic form that is made least, [N, classes, classes]."""
     rows, pairs = type_of(wins).shape
     assert isinstance(pairs, int)
@@ -75,7 +75,7 @@ def _matrix(node: Node, wins: Any, classes: int) -> Any:
     return node.emit("add", outside, node.emit("multiply", diagonal, node.constant(np.eye(classes), "f32")))
 
 
-def _sweep(node: Node, matrix: Any, classes: int, p: Any, product: Any, form: Any) -> Any:
+def _sweep(node: Node, matrix: ir.Value, classes: int, p: ir.Value, product: ir.Value, form: ir.Value) -> ir.Value:
     """Return the probabilities after a step for each class in turn; `product` is Q p and `form` is p Q p."""
     one, two = node.constant(1, "f32"), node.constant(2, "f32")
     numbers = node.constant(np.arange(classes), "i64")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.ml import select_strings, select_values
+from mirlo.frontends.onnx.values import Output
 
 PROBIT_A, PROBIT_B = 0.147, 2 / (np.pi * 0.147)
 """Winitzki's approximation of the inverse of erf."""
 
 
-def transformed(node: Node, scores: Any, transform: str) -> Any:
+def transformed(node: Node, scores: ir.Value, transform: str) -> ir.Value:
     """Transform the scores [N, targets]."""
     if transform == "NONE":
         return scores
@@ -28,7 +29,7 @@ def transformed(node: Node, scores: Any, transform: str) -> Any:
     return _probit(node, scores)
 
 
-def _softmax_zero(node: Node, scores: Any) -> Any:
+def _softmax_zero(node: Node, scores: ir.Value) -> ir.Value:
     """Return the softmax of the scores that are not 0; where all are 0, there is none: NaN, as in ONNX Runtime."""
     kind = type_of(scores)
     largest = node.emit("reduce_max", scores, axes=[-1], keepdims=True)
@@ -40,10 +41,10 @@ def _softmax_zero(node: Node, scores: Any) -> Any:
     return node.emit("divide", node.emit("where", is_zero, kept, powers), total)
 
 
-def _probit(node: Node, scores: Any) -> Any:
+def _probit(node: Node, scores: ir.Value) -> ir.Value:
     kind = type_of(scores)
 
-    def number(value: float) -> Any:
+    def number(value: float) -> ir.Value:
         return node.constant(value, kind)
 
     x = node.emit("subtract", node.emit("multiply", scores, number(2)), number(1))
@@ -57,8 +58,13 @@ def _probit(node: Node, scores: Any) -> Any:
 
 
 def classified(
-    node: Node, scores: Any, labels: Sequence[int | str], transform: str, threshold: float, mirrored: bool | None = None
-) -> tuple[Any, Any]:
+    node: Node,
+    scores: ir.Value,
+    labels: Sequence[int | str],
+    transform: str,
+    threshold: float,
+    mirrored: bool | None = None,
+) -> tuple[Output, ir.Value]:
     """Return the label of the best class and the scores of all classes.
 
     If there is one score for two classes, a score above the threshold selects the second class. The first one's score
@@ -78,7 +84,7 @@ def classified(
     return labelled(node, places, labels), transformed(node, scores, transform)
 
 
-def _two(node: Node, scores: Any, transform: str, mirrored: bool) -> Any:
+def _two(node: Node, scores: ir.Value, transform: str, mirrored: bool) -> ir.Value:
     kind = type_of(scores)
     one = node.constant(1, kind)
     if transform == "PROBIT":
@@ -90,8 +96,8 @@ def _two(node: Node, scores: Any, transform: str, mirrored: bool) -> Any:
     return node.emit("concat", [first, scores], axis=1)  # which other transforms leave as it is
 
 
-def labelled(node: Node, places: Any, labels: Sequence[Any]) -> Any:
+def labelled(node: Node, places: ir.Value, labels: Sequence[int | str]) -> Output:
     """Return the labels of the classes at these places."""
     if isinstance(labels[0], str):
-        return select_strings(node, places, labels, None)[0]
+        return select_strings(node, places, list(map(str, labels)), None)[0]
     return select_values(node, places, np.array(labels, np.int64), labels[0])

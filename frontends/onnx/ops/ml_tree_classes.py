@@ -8,17 +8,18 @@ reaches no weight never wins.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.ml import DOMAIN
 from mirlo.frontends.onnx.ops.ml_scores import labelled, transformed
 from mirlo.frontends.onnx.ops.ml_trees import TRANSFORMS, base_values, columns, numbers_of, old_forest, tree_scores
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.onnx.values import Converted, Output
 
 
 @converter("TreeEnsembleClassifier", domain=DOMAIN)
@@ -48,8 +49,8 @@ def tree_ensemble_classifier(node: Node) -> Converted:
 
 
 def _one_class(
-    node: Node, scores: Any, labels: Sequence[Any], base: Sequence[float], transform: str
-) -> tuple[Any, Any]:
+    node: Node, scores: ir.Value, labels: Sequence[int | str], base: Sequence[float], transform: str
+) -> tuple[Output, ir.Value]:
     """Return as label whether the score is positive, 1 or 0, whatever number the class has."""
     kind = type_of(scores)
     if base:
@@ -65,8 +66,13 @@ def _one_class(
 
 
 def _many_classes(
-    node: Node, scores: Any, is_voted: Any, labels: Sequence[Any], base: Sequence[float], transform: str
-) -> tuple[Any, Any]:
+    node: Node,
+    scores: ir.Value,
+    is_voted: ir.Value | None,
+    labels: Sequence[int | str],
+    base: Sequence[float],
+    transform: str,
+) -> tuple[Output, ir.Value]:
     """Return the first class with the largest score, of those with a weight or a base value."""
     kind = type_of(scores)
     if base:
@@ -82,7 +88,13 @@ class _Pair:
     """Two classes: the label depends on one score, that of the second class where a row reaches a weight for it."""
 
     def __init__(
-        self, node: Node, scores: Any, is_voted: Any, voted: Sequence[int], base: Sequence[float], is_positive: bool
+        self,
+        node: Node,
+        scores: ir.Value,
+        is_voted: ir.Value | None,
+        voted: Sequence[int],
+        base: Sequence[float],
+        is_positive: bool,
     ):
         self.node = node
         self.kind = type_of(scores)
@@ -90,15 +102,15 @@ class _Pair:
         self.is_binary = len(voted) == 1
         self.is_positive = is_positive
         # Of each class: the score, and whether there is a weight, True and False if that holds for all rows.
-        self.sums: list[Any] = []
-        self.has: list[Any] = []
+        self.sums: list[ir.Value] = []
+        self.has: list[ir.Value | bool] = []
         for i in range(2):
             at = voted.index(i) if i in voted else None
             self.sums.append(self._number(0) if at is None else columns(node, scores, at, at + 1))
             some = is_voted is None or columns(node, is_voted, at or 0, (at or 0) + 1)
             self.has.append(at is not None and some)
 
-    def label(self, labels: Sequence[Any]) -> Any:
+    def label(self, labels: Sequence[int | str]) -> Output:
         """Return the labels of the rows."""
         decisive = self._choose(self.has[1], self._both()[1], self._first())
         threshold = 0.5 if self.is_binary and self.is_positive else 0.0
@@ -107,17 +119,17 @@ class _Pair:
         flat = self.node.emit("reshape", places, shape=(self._row_count(),))
         return labelled(self.node, flat, labels if self.is_binary or isinstance(labels[0], str) else [0, 1])
 
-    def scores(self, transform: str) -> Any:
+    def scores(self, transform: str) -> ir.Value:
         """Return the scores of both classes."""
         two = None if self.has[1] is False else self._transformed(self._both(), transform)
         one = None if self.has[1] is True else self._single(transform)
         return self._choose(self.has[1], two, one)
 
-    def _first(self) -> Any:
+    def _first(self) -> ir.Value:
         """Return the score of the first class; 0, without the base value, where there is no weight for it."""
         return self._choose(self.has[0], self._plus(self.sums[0], self.base[0] if self.base else 0), self._number(0))
 
-    def _both(self) -> tuple[Any, Any]:
+    def _both(self) -> tuple[ir.Value, ir.Value]:
         """Return the scores where there is a weight for the second class."""
         if len(self.base) < 2:
             return self._first(), self.sums[1]
@@ -125,7 +137,7 @@ class _Pair:
         second = self._plus(self.sums[0], self.base[1])
         return self._choose(self.has[0], self.node.emit("negative", second), self._number(0)), second
 
-    def _single(self, transform: str) -> Any:
+    def _single(self, transform: str) -> ir.Value:
         """Return the scores where there is no weight for the second class."""
         node, first = self.node, self._first()
         if len(self.base) == 2:
@@ -140,32 +152,34 @@ class _Pair:
             return self._pair(node.emit("subtract", self._number(1), first), first)
         return self._pair(node.emit("negative", first), first)
 
-    def _transformed(self, scores: tuple[Any, Any], transform: str) -> Any:
+    def _transformed(self, scores: tuple[ir.Value, ir.Value], transform: str) -> ir.Value:
         return transformed(self.node, self._pair(*scores), transform)
 
-    def _pair(self, first: Any, second: Any) -> Any:
+    def _pair(self, first: ir.Value, second: ir.Value) -> ir.Value:
         made = [self._f32(self._rows(value)) for value in (first, second)]
         return self.node.emit("concat", made, axis=1)
 
-    def _rows(self, value: Any) -> Any:
+    def _rows(self, value: ir.Value) -> ir.Value:
         """Return a value as one per row."""
         if type_of(value).rank == 2:
             return value
         return self.node.emit("expand", value, shape=(self._row_count(), 1))
 
-    def _row_count(self) -> Any:
+    def _row_count(self) -> Dim:
         return self.kind.shape[0]
 
-    def _number(self, value: float) -> Any:
+    def _number(self, value: float) -> ir.Value:
         return self.node.constant(value, self.kind)
 
-    def _plus(self, value: Any, base: float) -> Any:
+    def _plus(self, value: ir.Value, base: float) -> ir.Value:
         return self.node.emit("add", value, self._number(base)) if base else value
 
-    def _f32(self, value: Any) -> Any:
+    def _f32(self, value: ir.Value) -> ir.Value:
         return self.node.emit("cast", value, dtype="f32")
 
-    def _choose(self, condition: Any, yes: Any, no: Any) -> Any:
+    def _choose(self, condition: ir.Value | bool, yes: ir.Value | None, no: ir.Value | None) -> ir.Value:
         if isinstance(condition, bool):
-            return yes if condition else no
+            chosen = yes if condition else no
+            assert chosen is not None
+            return chosen
         return self.node.emit("where", condition, yes, no)

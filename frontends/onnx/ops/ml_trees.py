@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
@@ -106,7 +106,7 @@ def _target_count(node: Node) -> int:
 def _without_members(table: np.ndarray, splits: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rewrite membership tests to chains of equality tests; NaN ends the members of a node."""
     rows, bounds = list(map(list, table)), list(splits)
-    sets: list[list[Any]] = [[]]
+    sets: list[list[float]] = [[]]
     for value in members:
         if np.isnan(value):
             sets.append([])
@@ -161,7 +161,9 @@ def _checked(
     return Forest(thresholds, nodes, roots, weights, votes, below[roots].any(axis=0))
 
 
-def tree_scores(node: Node, forest: Forest, aggregate: str, needs_votes: bool = True) -> tuple[Any, Any]:
+def tree_scores(
+    node: Node, forest: Forest, aggregate: str, needs_votes: bool = True
+) -> tuple[ir.Value, ir.Value | None]:
     """Return the scores of each row and target; and whether it reached a weight, None where each row does.
 
     Without `needs_votes`, it is None too.
@@ -195,14 +197,14 @@ def tree_scores(node: Node, forest: Forest, aggregate: str, needs_votes: bool = 
     return columns(node, found, 0, count), node.emit(name, counts, node.constant(0, kind))
 
 
-def columns(node: Node, values: Any, begin: int, end: int) -> Any:
+def columns(node: Node, values: ir.Value, begin: int, end: int) -> ir.Value:
     """Return some of the columns of values [N, columns]."""
     if (begin, end) == (0, type_of(values).shape[1]):
         return values
     return node.emit("strided_slice", values, axes=[1], begin=[begin], end=[end], strides=[1])
 
 
-def _aggregated(node: Node, forest: Forest, aggregate: str, base: np.ndarray | None) -> Any:
+def _aggregated(node: Node, forest: Forest, aggregate: str, base: np.ndarray | None) -> ir.Value:
     """Return the scores of all targets with the base values; 0 without them where a row reaches no weight."""
     scores, is_voted = tree_scores(node, forest, aggregate, needs_votes=aggregate in ("MIN", "MAX") or base is not None)
     kind = type_of(scores)
@@ -238,7 +240,7 @@ def _breadth_first(
     return kept.astype(kind), thresholds[order], first.astype(kind)
 
 
-def _regressed(node: Node, scores: Any, transform: str) -> Any:
+def _regressed(node: Node, scores: ir.Value, transform: str) -> ir.Value:
     """Transform scores as ONNX Runtime does: in f32; of a single target, PROBIT is the only transform."""
     kind = type_of(scores)
     if transform == "NONE" or (kind.shape[1] == 1 and transform != "PROBIT"):
@@ -344,7 +346,7 @@ def _votes(
     return weights, votes
 
 
-def _same_length(count: int, **given: Any) -> None:
+def _same_length(count: int, **given: Sized) -> None:
     for name, values in given.items():
         if len(values) != count:
             raise NodeError(f"attribute '{name}' must have {count} elements, got {len(values)}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.ml import DOMAIN
@@ -20,12 +21,12 @@ from mirlo.frontends.onnx.values import Converted
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
-def _kernel(node: Node, x: Any, vectors: np.ndarray) -> Any:
+def _kernel(node: Node, x: ir.Value, vectors: np.ndarray) -> ir.Value:
     """Compute the kernel function of each row and each support vector: [N, vectors]."""
     name = node.attr.choice("kernel_type", "LINEAR", _KERNELS)
     gamma, shift, degree = (node.attr.floats("kernel_params", None) or [0.0, 0.0, 0.0])[:3]
 
-    def number(value: float) -> Any:
+    def number(value: float) -> ir.Value:
         return node.constant(value, "f32")
 
     if name == "RBF":
@@ -39,7 +40,7 @@ def _kernel(node: Node, x: Any, vectors: np.ndarray) -> Any:
     return node.emit("power", scaled, number(degree)) if name == "POLY" else node.emit("tanh", scaled)
 
 
-def _vectors(node: Node, count: int, features: Any) -> np.ndarray:
+def _vectors(node: Node, count: int, features: Dim) -> np.ndarray:
     vectors = np.array(node.attr.floats("support_vectors"), np.float32)
     if len(vectors) != count * features:
         raise NodeError(f"attribute 'support_vectors' must have {count} x {features} numbers, got {len(vectors)}")
@@ -101,11 +102,13 @@ def svm_classifier(node: Node) -> Converted:
     return chosen, both if is_softmax else transformed(node, both, transform)
 
 
-def _complement(node: Node, value: Any) -> Any:
+def _complement(node: Node, value: ir.Value) -> ir.Value:
     return node.emit("subtract", node.constant(1, type_of(value)), value)
 
 
-def _linear_classes(node: Node, x: Any, labels: Sequence[Any], transform: str, is_probability: bool) -> Any:
+def _linear_classes(
+    node: Node, x: ir.Value, labels: Sequence[int | str], transform: str, is_probability: bool
+) -> Converted:
     """Return labels and scores of a model without support vectors: one linear score per class."""
     node.attr.ignore("support_vectors", "kernel_type", "kernel_params")  # it is linear whatever they are
     coefficients, rho = node.attr.floats("coefficients"), node.attr.floats("rho")
@@ -123,7 +126,7 @@ def _linear_classes(node: Node, x: Any, labels: Sequence[Any], transform: str, i
     return labelled(node, best, labels), scores if is_one else transformed(node, scores, transform)
 
 
-def _pair_scores(node: Node, x: Any, sizes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> Any:
+def _pair_scores(node: Node, x: ir.Value, sizes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> ir.Value:
     """Return how far each comparison of two classes goes for the first of them: [N, pairs]."""
     count, classes = sum(sizes), len(sizes)
     near = _kernel(node, x, _vectors(node, count, type_of(x).shape[1]))
@@ -137,7 +140,7 @@ def _pair_scores(node: Node, x: Any, sizes: Sequence[int], pairs: Sequence[tuple
     return node.emit("add", node.emit("matmul", near, node.constant(matrix)), node.constant(rho, "f32"))
 
 
-def _vote(node: Node, scores: Any, pairs: Sequence[tuple[int, int]], classes: int) -> Any:
+def _vote(node: Node, scores: ir.Value, pairs: Sequence[tuple[int, int]], classes: int) -> ir.Value:
     """Return the index of the class that most comparisons are for."""
     firsts, seconds = (np.eye(classes, dtype=np.float32)[[pair[i] for pair in pairs]] for i in range(2))
     won = node.emit("cast", node.emit("greater", scores, node.constant(0, "f32")), dtype="f32")

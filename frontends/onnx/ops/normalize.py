@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.equations import multiple_of
@@ -60,7 +59,7 @@ def batch_normalization(node: Node) -> Converted:
     return node.emit("batch_norm", *(node[i] for i in range(5)), epsilon=node.attr.float("epsilon", 1e-5))
 
 
-def _batch_statistics(node: Node) -> list[Any]:
+def _batch_statistics(node: Node) -> list[ir.Value]:
     """Normalize with mean and variance of the batch, and update the running ones."""
     x, axes = node[0], [axis for axis in range(node.type(0).rank) if axis != 1]
     centred = node.emit("subtract", x, node.emit("reduce_mean", x, axes=axes, keepdims=True))
@@ -101,7 +100,7 @@ def group_normalization(node: Node) -> Converted:
     return node.emit("group_norm", node[0], node[1], node[2], groups=groups, epsilon=epsilon)
 
 
-def _groups(node: Node) -> tuple[int, Any]:
+def _groups(node: Node) -> tuple[int, Dim]:
     groups, x = node.attr.int("num_groups"), node.type(0)
     if x.rank < 2 or groups < 1 or D.apply("mod", x.shape[1], groups) != 0:
         text = f"attribute 'num_groups' is {groups}, which does not divide the channels of {x}"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.runtime_sizes import bind, by_axis, i64_constant, shape_vector, unless, vector
 
 
-def squeeze_of_run_time(node: Node) -> Any:
+def squeeze_of_run_time(node: Node) -> ir.Value:
     x, count = node.type(0), _count(node)
     left, dims = x.rank - count, shape_vector(node, node.type(0).shape)
     if left < 0:
@@ -23,7 +22,7 @@ def squeeze_of_run_time(node: Node) -> Any:
     return _reshaped(node, node.emit("logical_and", ones, once), shape, f"must name {count} dims of {x} that are 1")
 
 
-def unsqueeze_of_run_time(node: Node) -> Any:
+def unsqueeze_of_run_time(node: Node) -> ir.Value:
     x, count = node.type(0), _count(node)
     rank = x.rank + count
     kept, place, once = _kept_axes(node, rank)
@@ -42,7 +41,7 @@ def _count(node: Node) -> int:
     return count
 
 
-def _kept_axes(node: Node, rank: int) -> tuple[Any, Any, Any]:
+def _kept_axes(node: Node, rank: int) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Return, for each axis, whether it is not listed and its rank among those (0 if listed).
 
     The third result is whether the list has no duplicates.
@@ -57,7 +56,7 @@ def _kept_axes(node: Node, rank: int) -> tuple[Any, Any, Any]:
     return kept, place, node.emit("equal", named, i64_constant(node, count))
 
 
-def _reshaped(node: Node, fits: Any, shape: Any, what: str) -> Any:
+def _reshaped(node: Node, fits: ir.Value, shape: ir.Value, what: str) -> ir.Value:
     what = f"input 'axes' {what}"
     if type_of(shape).shape != (0,):
         return node.emit("reshape", node[0], shape=bind(node, unless(node, fits, shape), what))

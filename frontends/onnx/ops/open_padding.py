@@ -6,8 +6,8 @@ Otherwise padding is a list of integers, and kernels read past the edges.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.node import Node, type_of
@@ -25,7 +25,7 @@ def pads_at_run_time(node: Node) -> bool:
     return any(stride > 1 and not isinstance(size, int) for size, stride in zip(spatial, strides, strict=True))
 
 
-def padded_for_same(node: Node, x: Any, kernel: Sequence[Dim], value: float) -> Any:
+def padded_for_same(node: Node, x: ir.Value, kernel: Sequence[Dim], value: float) -> ir.Value:
     """Pad x [N, C, *spatial] so that ceil(size / stride) windows fit without further padding."""
     kind = type_of(x)
     spatial = kind.shape[2:]
@@ -46,7 +46,7 @@ def windows_inside(node: Node) -> dict[str, tuple[int, ...]]:
     return {"strides": per_dim(node, "strides", count), "dilations": per_dim(node, "dilations", count)}
 
 
-def cut_or_grown(node: Node, made: Any, wanted: Sequence[Dim], upper: bool) -> Any:
+def cut_or_grown(node: Node, made: ir.Value, wanted: Sequence[Dim], upper: bool) -> ir.Value:
     """Cut or extend the result of an unpadded transposed convolution, [N, C, *spatial], to one of these sizes.
 
     The excess is cut at both ends, with the odd element at the end if `upper`; missing elements are zeros at the
@@ -58,6 +58,6 @@ def cut_or_grown(node: Node, made: Any, wanted: Sequence[Dim], upper: bool) -> A
     return _padded(node, made, [begin * -1 for begin in cut], (*kind.shape[:2], *wanted), 0)
 
 
-def _padded(node: Node, x: Any, begins: Sequence[Dim], shape: Sequence[Dim], value: float) -> Any:
+def _padded(node: Node, x: ir.Value, begins: Sequence[Dim], shape: Sequence[Dim], value: float) -> ir.Value:
     amounts = shape_vector(node, [0, 0, *begins])
     return node.emit("pad_at", x, amounts, node.constant(value, type_of(x)), shape=tuple(shape))

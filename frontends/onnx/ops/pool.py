@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.open_padding import padded_for_same, pads_at_run_time, windows_inside
@@ -67,7 +66,7 @@ def lp_pool(node: Node) -> Converted:
     return node.emit("lp_pool", node[0], p=node.attr.int("p", 2), **pool_attributes(node))
 
 
-def _padded(node: Node, x: Any, value: Any) -> tuple[Any, dict[str, Any]]:
+def _padded(node: Node, x: ir.Value, value: float) -> tuple[ir.Value, dict[str, bool | str | tuple[int, ...]]]:
     """Return the operand with 'auto_pad' padding of dynamic size, and the attributes of windows over it."""
     kernel = kernel_shape(node)
     attributes = {"kernel": kernel, "ceil_mode": node.attr.bool("ceil_mode", 0), **windows_inside(node)}

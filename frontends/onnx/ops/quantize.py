@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
@@ -48,12 +47,12 @@ def _is_scalar(node: Node, index: int) -> bool:
     return node.type(index).rank <= 1 and node.type(index).elements == 1
 
 
-def _scale(node: Node) -> list[Any]:
+def _scale(node: Node) -> list[ir.Value]:
     scalar = _is_scalar(node, 1)
     return [_as_scalar(node, i) if scalar else node[i] for i in (1, 2) if node.has(i)]
 
 
-def _as_scalar(node: Node, index: int) -> Any:
+def _as_scalar(node: Node, index: int) -> ir.Value:
     return node[index] if node.type(index).rank == 0 else node.emit("reshape", node[index], shape=())
 
 
@@ -81,13 +80,13 @@ def qlinear_conv(node: Node) -> Converted:
     return _requantized(node, product, node.emit("multiply", _as_scalar(node, 1), per_channel))
 
 
-def _requantized(node: Node, product: Any, scale: Any) -> Any:
+def _requantized(node: Node, product: ir.Value, scale: ir.Value) -> ir.Value:
     """Requantize i32 accumulators to the output's scale (input 6) and zero point (input 7)."""
     real = node.emit("multiply", node.emit("cast", product, dtype=type_of(scale).dtype), scale)
     return node.emit("quantize", real, _as_scalar(node, 6), _as_scalar(node, 7), dtype=node.type(7).dtype)
 
 
-def _integer_matmul(node: Node, data: tuple[int, int], zero_points: tuple[int, int]) -> Any:
+def _integer_matmul(node: Node, data: tuple[int, int], zero_points: tuple[int, int]) -> ir.Value:
     lhs, rhs = data
     if _is_zero(node, zero_points[0]) and _is_zero(node, zero_points[1]):
         return node.emit("matmul", node[lhs], node[rhs], out_dtype=I32)
@@ -98,7 +97,7 @@ def _integer_matmul(node: Node, data: tuple[int, int], zero_points: tuple[int, i
     )
 
 
-def _integer_conv(node: Node, data: tuple[int, int], zero_points: tuple[int, int], bias: Any) -> Any:
+def _integer_conv(node: Node, data: tuple[int, int], zero_points: tuple[int, int], bias: ir.Value | None) -> ir.Value:
     x, weight = data
     attributes = conv_attributes(node, node.type(x), node.type(weight))
     if _is_zero(node, zero_points[0]) and _is_zero(node, zero_points[1]):
@@ -116,7 +115,7 @@ def _is_zero(node: Node, index: int) -> bool:
     return known is not None and not node.value(index).is_symbolic and not known.any()
 
 
-def _centred(node: Node, index: int, zero_point: int, axis: int) -> Any:
+def _centred(node: Node, index: int, zero_point: int, axis: int) -> ir.Value:
     """Return x - zero point, in i32."""
     wide = node.emit("cast", node[index], dtype=I32)
     if _is_zero(node, zero_point):
@@ -126,7 +125,7 @@ def _centred(node: Node, index: int, zero_point: int, axis: int) -> Any:
     )
 
 
-def _along(node: Node, index: int, rank: int, axis: int) -> Any:
+def _along(node: Node, index: int, rank: int, axis: int) -> ir.Value:
     """Reshape a scale or zero point to broadcast: a vector runs along `axis` of a tensor of this rank."""
     found = node.type(index)
     if found.rank == 0 or found.rank > 1:

@@ -7,10 +7,10 @@ it each run draws others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
@@ -43,7 +43,7 @@ def _dtype(node: Node) -> DType:
     return found
 
 
-def _random(node: Node, shape: Sequence[Dim], dtype: DType) -> Any:
+def _random(node: Node, shape: Sequence[Dim], dtype: DType) -> ir.Value:
     if not dtype.is_float:
         raise NodeError(f"random numbers must be of a floating point type: set attribute 'dtype', got {dtype}")
     if "Uniform" in node.operator:
@@ -53,7 +53,7 @@ def _random(node: Node, shape: Sequence[Dim], dtype: DType) -> Any:
     return node.emit("random_normal", seed(node), shape=shape, dtype=dtype, **spread)
 
 
-def seed(node: Node) -> Any:
+def seed(node: Node) -> ir.Value:
     """Return the seed of a node as a value: the attribute, or one from the run time."""
     if "seed" in node.attr:
         given = node.attr.plain("seed")

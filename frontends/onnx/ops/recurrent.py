@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -32,8 +31,8 @@ _ACTIVATIONS: dict[str, tuple[str, float | None, float | None]] = {
     "thresholdedrelu": ("thresholded_relu", 1.0, None),
     "hardsigmoid": ("hard_sigmoid", 0.2, 0.5),
 }
-Function = Callable[[Any], Any]
-States = tuple[Any, ...]
+Function = Callable[[ir.Value], ir.Value]
+States = tuple[ir.Value, ...]
 
 
 @dataclass
@@ -46,11 +45,11 @@ class _Direction:
     hidden: Dim
     recurrent: ir.Value
     """[gates * hidden, hidden]"""
-    recurrent_bias: Any
+    recurrent_bias: ir.Value | None
     """[gates * hidden], if it is not part of the input projection already; else None."""
     quantize: Function | None = None
     """What an operand goes through before it is multiplied with quantized weights, [size, gates * hidden]."""
-    peepholes: list[Any] = field(default_factory=list)
+    peepholes: list[ir.Value] = field(default_factory=list)
 
     def gate(self, index: int, value: ir.Value) -> ir.Value:
         """Clip, then apply the activation with this index."""
@@ -58,13 +57,13 @@ class _Direction:
             value = self.node.emit("clip", value, min=-self.clip, max=self.clip)
         return self.functions[index](value)
 
-    def add(self, *values: ir.Value) -> Any:
+    def add(self, *values: ir.Value) -> ir.Value:
         total = values[0]
         for value in values[1:]:
             total = self.node.emit("add", total, value)
         return total
 
-    def multiply(self, left: ir.Value, right: ir.Value) -> Any:
+    def multiply(self, left: ir.Value, right: ir.Value) -> ir.Value:
         return self.node.emit("multiply", left, right)
 
     def product(self, state: ir.Value, weights: ir.Value) -> ir.Value:
@@ -85,11 +84,11 @@ class QuantizedWeights:
 
     quantize: Function
     """What operands of products with the weights go through."""
-    pick: Callable[[int, int], Any]
+    pick: Callable[[int, int], ir.Value]
     """The weights of an input, of a direction, as real values."""
 
 
-Step = Callable[[_Direction, Any, States], States]
+Step = Callable[[_Direction, ir.Value, States], States]
 """The states after a step, from the projected input and the states before; the first state is the output."""
 
 
@@ -157,7 +156,7 @@ def _lstm_step(d: _Direction, x: ir.Value, states: States, coupled: bool = False
     return d.multiply(d.gate(0, o), d.functions[2](c)), c
 
 
-def _lstm_coupled_step(d: _Direction, x: Any, states: States) -> States:
+def _lstm_coupled_step(d: _Direction, x: ir.Value, states: States) -> States:
     return _lstm_step(d, x, states, coupled=True)
 
 
@@ -251,15 +250,15 @@ def _initial(node: Node, index: int, batch_first: bool, shape: tuple[Dim, ...]) 
 
 
 def _no_steps(
-    d: _Direction, projected: Any, states: States, step: Step, backwards: bool, lengths: Any
-) -> tuple[Any, States]:
+    d: _Direction, projected: ir.Value, states: States, step: Step, backwards: bool, lengths: ir.Value | None
+) -> tuple[ir.Value, States]:
     """Return the results for sequences of length 0: no outputs, and the initial states."""
     found = type_of(projected)
     return d.node.emit("full", shape=(0, found.shape[1], d.hidden), value=0.0, dtype=found.dtype), states
 
 
 def _unroll(
-    d: _Direction, projected: ir.Value, states: States, step: Step, backwards: bool, lengths: Any
+    d: _Direction, projected: ir.Value, states: States, step: Step, backwards: bool, lengths: ir.Value | None
 ) -> tuple[ir.Value, States]:
     """Return the outputs of all steps, [length, batch, hidden], and the last states."""
     node = d.node
@@ -267,7 +266,7 @@ def _unroll(
     assert isinstance(length, int)
     pieces = node.emit("split", projected, axis=0, sizes=(1,) * length) if length > 1 else projected
     inputs = [node.emit("squeeze", x, axes=[0]) for x in (pieces if isinstance(pieces, tuple) else (pieces,))]
-    outputs: list[Any] = [None] * length
+    outputs: list[ir.Value | None] = [None] * length
     for t in range(length)[:: -1 if backwards else 1]:
         number = None if lengths is None else node.constant(t, node.type(4))
         outputs[t], states = _stepped(d, inputs[t], states, step, number, lengths)
@@ -275,7 +274,7 @@ def _unroll(
 
 
 def _loop(
-    d: _Direction, projected: ir.Value, states: States, step: Step, backwards: bool, lengths: Any
+    d: _Direction, projected: ir.Value, states: States, step: Step, backwards: bool, lengths: ir.Value | None
 ) -> tuple[ir.Value, States]:
     """Return the same as `_unroll`, with a loop over the steps."""
     node = d.node
@@ -284,7 +283,9 @@ def _loop(
     def make(
         number: TensorValue, going: TensorValue, values: list[AnyValue]
     ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
-        at = from_the_end(length, number.ir) if backwards else number.ir
+        at = node.builder.ssa(number)
+        if backwards:
+            at = from_the_end(length, at)
         x = node.emit("gather", projected, at, axis=0)
         place = None if lengths is None else node.emit("cast", at, dtype=type_of(lengths).dtype)
         output, made = _stepped(d, x, tuple(map(node.builder.ssa, values)), step, place, lengths)
@@ -297,7 +298,7 @@ def _loop(
 
 
 def _stepped(
-    d: _Direction, x: ir.Value, states: States, step: Step, number: Any, lengths: ir.Value
+    d: _Direction, x: ir.Value, states: States, step: Step, number: ir.Value | None, lengths: ir.Value | None
 ) -> tuple[ir.Value, States]:
     """Return the output of a step and the states after it: a finished sequence keeps its states, with zero output.
 
@@ -322,7 +323,7 @@ def _functions(node: Node, defaults: Sequence[str], count: int) -> list[Function
     return [_function(node, name, alphas, betas) for name in names]
 
 
-def _function(node: Node, name: str, alphas: Any, betas: Any) -> Function:
+def _function(node: Node, name: str, alphas: Iterator[float], betas: Iterator[float]) -> Function:
     found = _ACTIVATIONS.get(name.lower())
     if found is None:
         known = ", ".join(_ACTIVATIONS)

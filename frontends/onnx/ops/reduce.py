@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.frontends.onnx.declared import (
     axes_as_bits,
@@ -21,7 +21,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import bind, by_axis, i64_constant, shape_vector, unless, vector
-from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.onnx.values import Converted, Output
 
 REDUCTIONS = {
     "ReduceSum": "reduce_sum", "ReduceMean": "reduce_mean", "ReduceProd": "reduce_prod", "ReduceL1": "reduce_l1",
@@ -58,11 +58,11 @@ def reduce(node: Node) -> Converted:
     return _reduced(node, axes, keepdims)
 
 
-def _reduced(node: Node, axes: Sequence[int] | None, keepdims: bool) -> Any:
+def _reduced(node: Node, axes: Sequence[int] | None, keepdims: bool) -> ir.Value:
     return _reduction(node, node[0], axes, keepdims)
 
 
-def _reduction(node: Node, x: Any, axes: Sequence[int] | None, keepdims: bool) -> Any:
+def _reduction(node: Node, x: ir.Value, axes: Sequence[int] | None, keepdims: bool) -> ir.Value:
     """Emit the reduction; of integers as ONNX's functions define it, in f64 and truncated."""
     dtype = type_of(x).dtype
     if dtype.is_bool:
@@ -79,7 +79,7 @@ def _reduction(node: Node, x: Any, axes: Sequence[int] | None, keepdims: bool) -
     return node.emit("cast", made, dtype=dtype)
 
 
-def _reduce_of_run_time(node: Node, shape: Sequence[int]) -> Any:
+def _reduce_of_run_time(node: Node, shape: Sequence[int]) -> ir.Value:
     """Reduce over each axis set that makes the declared shape, and select the requested one."""
     keepdims = node.attr.bool("keepdims", 1)
     node.attr.ignore("noop_with_empty_axes")
@@ -95,7 +95,7 @@ def _reduce_of_run_time(node: Node, shape: Sequence[int]) -> Any:
     return required(node, is_candidate(node, found, candidates), "input 'axes' names other axes", made)
 
 
-def _reduce_along(node: Node) -> Any:
+def _reduce_along(node: Node) -> ir.Value:
     """Reduce over run-time axes: each axis becomes two, of which one is 1, and the inner ones are reduced."""
     x, rank = node.type(0), node.type(0).rank
     node.attr.ignore("noop_with_empty_axes")
@@ -121,7 +121,7 @@ def _reduce_along(node: Node) -> Any:
     return made if keepdims else node.emit("reshape", made, shape=shape)
 
 
-def _elementwise(node: Node) -> Any:
+def _elementwise(node: Node) -> Output:
     """Reduce over no axis: apply the elementwise part only."""
     x = node[0]
     match node.operator:
@@ -156,12 +156,12 @@ def cumulative(node: Node) -> Converted:
     return _cumulative(node, axis)
 
 
-def _cumulative(node: Node, axis: int) -> Any:
+def _cumulative(node: Node, axis: int) -> ir.Value:
     is_exclusive, is_reversed = node.attr.bool("exclusive", 0), node.attr.bool("reverse", 0)
     return node.emit(node.operator.lower(), node[0], axis=axis, exclusive=is_exclusive, reverse=is_reversed)
 
 
-def _cumulative_of_run_time(node: Node, rank: int) -> Any:
+def _cumulative_of_run_time(node: Node, rank: int) -> ir.Value:
     """Accumulate along each axis and select the requested one; an invalid axis counts as the first."""
     if node.type(1).elements != 1:
         raise NodeError(f"input 'axis' must have one element, got {node.type(1)}")

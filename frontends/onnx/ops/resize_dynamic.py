@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_equal_dims
@@ -28,14 +28,14 @@ class _Axis:
     axis: int
     size: Dim
     count: Dim
-    scale: Any
-    start: Any = None
-    end: Any = None
+    scale: ir.Value
+    start: ir.Value | None = None
+    end: ir.Value | None = None
 
 
 def resize_of_run_time(
     node: Node, axes: Sequence[int], mode: str, coordinates: str, nearest: str, scales: int = SCALES
-) -> Any:
+) -> ir.Value:
     """Convert Resize; `scales` is the index of the input with scales, the second one before opset 11."""
     x = node.type(0)
     declared = node.declared(0)
@@ -43,7 +43,7 @@ def resize_of_run_time(
     roi = _numbers(node, ROI, 2 * len(axes)) if coordinates == "tf_crop_and_resize" else None
     node.ignore(*({ROI, SCALES, SIZES} - {scales}))
     made = node[0] if x.dtype.is_float or mode == "nearest" else node.emit("cast", node[0], dtype="f32")
-    outside: Any = None
+    outside: ir.Value | None = None
     for i, axis in enumerate(axes):
         start, end = (roi[i], roi[i + len(axes)]) if roi is not None else (None, None)
         found = _Axis(axis, x.shape[axis], counts[i], factors[i], start, end)
@@ -66,13 +66,13 @@ def resize_of_run_time(
     return required(node, node.emit("logical_not", wrong), "its scales or sizes are others", made)
 
 
-def _number(node: Node, value: float | Dim) -> Any:
+def _number(node: Node, value: float | Dim) -> ir.Value:
     if isinstance(value, (int, float)):
         return node.constant(value, WIDE)
     return node.emit("cast", as_scalar(node, value), dtype=WIDE)
 
 
-def _numbers(node: Node, index: int, count: int) -> list[Any]:
+def _numbers(node: Node, index: int, count: int) -> list[ir.Value]:
     """Return the elements of an input, as scalars."""
     if node.type(index).rank == 1:
         require_equal_dims(node.type(index).shape[0], count, f"the numbers of input '{node.input_name(index)}'")
@@ -84,7 +84,7 @@ def _numbers(node: Node, index: int, count: int) -> list[Any]:
 
 def _scales(
     node: Node, axes: Sequence[int], declared: tuple[int, ...] | None, index: int
-) -> tuple[list[Any], list[Dim], Any]:
+) -> tuple[list[ir.Value], list[Dim], ir.Value | None]:
     """Return scales and new sizes of the axes, and whether these differ from the declared ones."""
     sizes = [node.type(0).shape[axis] for axis in axes]
     if node.has(index) and node.type(index).elements != 0:
@@ -120,11 +120,11 @@ def _scales(
     return scales, list(bind(node, as_sizes(node, found), "the new sizes")), None
 
 
-def _coordinates(node: Node, axis: _Axis, kind: str) -> Any:
+def _coordinates(node: Node, axis: _Axis, kind: str) -> ir.Value:
     """Return the input coordinates of the result's elements: [count]."""
     i = node.emit("cast", positions(node, axis.count), dtype=WIDE)
 
-    def number(value: float | Dim) -> Any:
+    def number(value: float | Dim) -> ir.Value:
         return _number(node, value)
 
     half = number(0.5)
@@ -158,7 +158,7 @@ def _coordinates(node: Node, axis: _Axis, kind: str) -> Any:
     return made
 
 
-def _nearest(node: Node, at: Any, kind: str, size: Dim) -> Any:
+def _nearest(node: Node, at: ir.Value, kind: str, size: Dim) -> ir.Value:
     half = _number(node, 0.5)
     match kind:
         case "round_prefer_floor":
@@ -173,7 +173,7 @@ def _nearest(node: Node, at: Any, kind: str, size: Dim) -> Any:
     return node.emit("cast", inside, dtype="i64")
 
 
-def _weighted(node: Node, x: Any, axis: _Axis, at: Any, mode: str) -> Any:
+def _weighted(node: Node, x: ir.Value, axis: _Axis, at: ir.Value, mode: str) -> ir.Value:
     """Multiply an axis with a weight matrix that clamps at the edges."""
     blurs = node.attr.bool("antialias", 0)
     support = 2 if mode == "cubic" else 1
@@ -204,16 +204,16 @@ def _weighted(node: Node, x: Any, axis: _Axis, at: Any, mode: str) -> Any:
     return node.emit("permute", product, axes=back)
 
 
-def _linear(node: Node, distance: Any) -> Any:
+def _linear(node: Node, distance: ir.Value) -> ir.Value:
     return node.emit("maximum", node.emit("subtract", _number(node, 1), distance), _number(node, 0))
 
 
-def _cubic(node: Node, distance: Any) -> Any:
+def _cubic(node: Node, distance: ir.Value) -> ir.Value:
     """Return Keys' cubic kernel."""
     a = node.attr.float("cubic_coeff_a", -0.75)
 
-    def polynomial(*factors: float) -> Any:
-        made: Any = _number(node, factors[0])
+    def polynomial(*factors: float) -> ir.Value:
+        made: ir.Value = _number(node, factors[0])
         for factor in factors[1:]:
             made = node.emit("add", node.emit("multiply", made, distance), _number(node, factor))
         return made
@@ -223,11 +223,11 @@ def _cubic(node: Node, distance: Any) -> Any:
     return node.emit("where", node.emit("less_equal", distance, _number(node, 1)), near, is_far)
 
 
-def _outside(node: Node, at: Any, axis: _Axis, rank: int) -> Any:
+def _outside(node: Node, at: ir.Value, axis: _Axis, rank: int) -> ir.Value:
     low, high = node.emit("less", at, _number(node, 0)), node.emit("greater", at, _number(node, axis.size - 1))
     shape = tuple(axis.count if i == axis.axis else 1 for i in range(rank))
     return node.emit("reshape", node.emit("logical_or", low, high), shape=shape)
 
 
-def _or(node: Node, one: Any, other: Any) -> Any:
+def _or(node: Node, one: ir.Value | None, other: ir.Value) -> ir.Value:
     return other if one is None else node.emit("logical_or", one, other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,13 +19,16 @@ from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, vector
 from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
 
+if TYPE_CHECKING:
+    import onnx
+
 
 @dataclass(frozen=True)
 class _Sequence:
     """A scanned tensor: its slices along an axis, possibly in reverse."""
 
     node: Node
-    value: Any
+    value: ir.Value
     axis: int
     backwards: bool
 
@@ -33,7 +36,7 @@ class _Sequence:
     def length(self) -> Dim:
         return type_of(self.value).shape[self.axis]
 
-    def at(self, number: Any) -> TensorValue:
+    def at(self, number: ir.Value) -> TensorValue:
         """Return the slice of an iteration, whose number is a tensor of rank 0."""
         place = from_the_end(self.length, number) if self.backwards else number
         return as_value(self.node.emit("gather", self.value, place, axis=self.axis))
@@ -80,7 +83,7 @@ def scan(node: Node) -> Converted:
 
 def _rounds(
     node: Node,
-    body: Any,
+    body: onnx.GraphProto,
     carried: Sequence[AnyValue],
     sequences: Sequence[_Sequence],
     rounds: TensorValue,
@@ -92,7 +95,7 @@ def _rounds(
     def make(
         number: TensorValue, going: TensorValue, values: list[AnyValue]
     ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
-        made = node.builder.branch(body, [*values, *(sequence.at(number.ir) for sequence in sequences)])
+        made = node.builder.branch(body, [*values, *(sequence.at(node.builder.ssa(number)) for sequence in sequences)])
         return going, made[: len(carried)], made[len(carried) :]
 
     *made, _ = node.builder.repeat(
@@ -110,7 +113,7 @@ def _rounds(
     return made
 
 
-def _with_axis(node: Node, rows: Any, axis: int) -> Any:
+def _with_axis(node: Node, rows: ir.Value, axis: int) -> ir.Value:
     """Return rows as slices along another axis than the first."""
     rank = type_of(rows).rank
     if not -rank <= axis < rank:
@@ -121,7 +124,7 @@ def _with_axis(node: Node, rows: Any, axis: int) -> Any:
 
 
 @converter("Scan")
-def batched_scan(node: Node) -> list[ir.Value]:
+def batched_scan(node: Node) -> Converted:
     """Convert opset 8: every input has a batch dim first, and the sequences of a batch have their own lengths."""
     body, count = node.attr.graph("body"), node.attr.int("num_scan_inputs")
     states = _states(len(node.inputs) - 1, count, body)
@@ -171,7 +174,7 @@ def _lengths(node: Node, longest: Dim, batch: Dim) -> list[int] | None:
 
 
 def _one_of_batch(
-    node: Node, body: Any, index: int, states: int, slices: Sequence[Sequence[TensorValue]], length: int
+    node: Node, body: onnx.GraphProto, index: int, states: int, slices: Sequence[Sequence[TensorValue]], length: int
 ) -> list[Any]:
     """Return the final states, and the scan outputs padded with zeros."""
 
@@ -180,7 +183,7 @@ def _one_of_batch(
         return as_value(node.emit("gather", node.builder.ssa(value), position, axis=0))
 
     carried: list[AnyValue] = [own(node.value(1 + i)) for i in range(states)]
-    collected: list[list[Any]] = [[] for _ in body.output[states:]]
+    collected: list[list[ir.Value]] = [[] for _ in body.output[states:]]
     for step in range(length):
         made = node.builder.branch(body, [*carried, *(own(each[step]) for each in slices)], f"{index}/{step}/")
         carried = made[:states]
@@ -192,7 +195,7 @@ def _one_of_batch(
     return [*carried, *(node.emit("stack", rows, axis=0) for rows in collected)]
 
 
-def _states(inputs: int, count: int, body: Any) -> int:
+def _states(inputs: int, count: int, body: onnx.GraphProto) -> int:
     """Return how many of the inputs are carried between iterations."""
     states = inputs - count
     if count < 1 or states < 0 or len(body.input) != inputs or len(body.output) < states:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mirlo.dialects.core.dims import Dim
@@ -129,7 +127,7 @@ def _require_axis(axis: int, rank: int) -> None:
         raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {rank}")
 
 
-def _split_at_run_time(node: Node, found: AnyValue, axis: int, keepdims: bool) -> Any:
+def _split_at_run_time(node: Node, found: AnyValue, axis: int, keepdims: bool) -> Converted:
     shape = found.kind.shape
     element = Kind(found.kind.name)
     if shape is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -74,7 +73,7 @@ def reshape(node: Node) -> Converted:
     return node.emit("reshape", node[0], shape=dims)
 
 
-def _reshape_of_run_time(node: Node, shape: tuple[int, ...], allow_zero: bool) -> Any:
+def _reshape_of_run_time(node: Node, shape: tuple[int, ...], allow_zero: bool) -> ir.Value:
     x = node.type(0)
     fits = node.emit("logical_or", equals(node, 1, shape), equals(node, 1, [-1] * len(shape)))
     if not allow_zero:
@@ -140,7 +139,7 @@ def unsqueeze(node: Node) -> Converted:
     return node.emit("expand_dims", node[0], axes=axes)
 
 
-def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: tuple[int, ...]) -> Any:
+def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: tuple[int, ...]) -> ir.Value:
     """Add or remove unit dims at run-time axes: return the declared shape if the axes make it."""
     if not candidates:
         raise NodeError(f"no {node.type(1).elements} axes make the declared shape {list(shape)} of {node.type(0)}")
@@ -286,7 +285,7 @@ def slice_arguments(node: Node) -> tuple[Sequence[Dim], Sequence[Dim], list[int]
     return starts, ends, axes, steps
 
 
-def _dynamic_splits(node: Node, axis: int, count: int) -> tuple[Any, ...]:
+def _dynamic_splits(node: Node, axis: int, count: int) -> tuple[ir.Value, ...]:
     """Return parts of one size that depends on a symbol, the last ones smaller."""
     x = node.type(0)
     part = D.ceildiv(x.shape[axis], count)
@@ -341,7 +340,7 @@ def pad_attributes(node: Node) -> Converted:
     return _pad(node, node.attr.ints("pads"), list(range(node.type(0).rank)), node.attr.float("value", 0.0))
 
 
-def _pad(node: Node, pads: list[int], axes: list[int], value: Any) -> Any:
+def _pad(node: Node, pads: list[int], axes: list[int], value: float) -> ir.Value:
     rank = node.type(0).rank
     if len(pads) != 2 * len(axes):
         raise NodeError(f"pads must have {2 * len(axes)} numbers, begins then ends, got {pads}")

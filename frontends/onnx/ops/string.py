@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
@@ -109,7 +108,7 @@ def tokenizer(node: Node) -> Converted:
     return node.host("mirlo.string.tokenize", node.object(0), results=[kind], **options)
 
 
-def cast_strings(node: Node, code: int) -> Any:
+def cast_strings(node: Node, code: int) -> Converted:
     """Cast to or from strings."""
     node.attr.ignore("saturate", "round_mode")
     if code == STRING_CODE:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
@@ -30,7 +30,7 @@ def tf_idf(node: Node) -> Converted:
     return counts if x.rank == 2 else node.emit("squeeze", counts, axes=[0])
 
 
-def ngram_weights(node: Node, rows: Any, pool: np.ndarray) -> Any:
+def ngram_weights(node: Node, rows: ir.Value, pool: np.ndarray) -> ir.Value:
     """Return the output of a TfIdfVectorizer for rows of integers; `pool` are its n-grams."""
     mode = node.attr.choice("mode", None, ("TF", "IDF", "TFIDF"))
     columns = np.array(node.attr.ints("ngram_indexes"), np.int64)
@@ -58,7 +58,7 @@ def ngram_weights(node: Node, rows: Any, pool: np.ndarray) -> Any:
     return _weighted(node, node.emit("cast", total, dtype="f32"), mode, columns, size)
 
 
-def _is_short(length: Any, gram: int) -> bool:
+def _is_short(length: Dim, gram: int) -> bool:
     return isinstance(length, int) and length < gram
 
 
@@ -73,7 +73,7 @@ def _ngrams(node: Node, pool: np.ndarray) -> list[np.ndarray]:
     return found
 
 
-def _weighted(node: Node, counts: Any, mode: str, columns: np.ndarray, size: int) -> Any:
+def _weighted(node: Node, counts: ir.Value, mode: str, columns: np.ndarray, size: int) -> ir.Value:
     given = node.attr.floats("weights", None)
     if mode == "TF":
         return counts
@@ -113,7 +113,7 @@ def mel_weights(node: Node) -> Converted:
     return required(node, holds, "inputs 'num_mel_bins' and 'dft_length' are others", made)
 
 
-def _edges(number: Any, bins: int, low: float, high: float, length: int, rate: int) -> Any:
+def _edges(number: np.ndarray, bins: int, low: float, high: float, length: int, rate: int) -> np.ndarray:
     low, high = (2595 * np.log1p(edge / 700) / np.log(10) for edge in (low, high))
     step = (high - low) / (bins + 2)
     hertz = 700 * np.expm1((number * step + low) / 2595 * np.log(10))
@@ -125,7 +125,7 @@ def _mel_matrix(bins: int, length: int, rate: int, low: float, high: float) -> n
     return _triangles(np.arange(length // 2 + 1)[:, None], edges[None, :-2], edges[None, 1:-1], edges[None, 2:])
 
 
-def _triangles(row: Any, left: Any, center: Any, right: Any) -> Any:
+def _triangles(row: np.ndarray, left: np.ndarray, center: np.ndarray, right: np.ndarray) -> np.ndarray:
     rising = np.where(center > left, (row - left) / np.maximum(center - left, 1), 1.0)
     falling = np.where(right > center, (right - row) / np.maximum(right - center, 1), 0.0)
     up = (row >= left) & (row <= center)
@@ -142,27 +142,27 @@ def _mel_sizes(node: Node) -> tuple[Dim, ...]:
     return length // 2 + 1, bins
 
 
-def _integer(node: Node, index: int) -> Any:
+def _integer(node: Node, index: int) -> ir.Value:
     return node.emit("cast", scalar(node, index), dtype="i64")
 
 
-def _mel_of_run_time(node: Node, shape: tuple[Dim, ...], dtype: Any) -> Any:
+def _mel_of_run_time(node: Node, shape: tuple[Dim, ...], dtype: DType) -> ir.Value:
     """Compute the weights by operators at run time."""
     rows, bins = shape
 
-    def real(index: int) -> Any:
+    def real(index: int) -> ir.Value:
         return node.emit("cast", scalar(node, index), dtype="f64")
 
-    def count(dim: Dim) -> Any:
+    def count(dim: Dim) -> ir.Value:
         return node.emit("cast", as_scalar(node, dim), dtype="f64")
 
-    def index(dim: Dim) -> Any:
+    def index(dim: Dim) -> ir.Value:
         return node.emit("cast", positions(node, dim), dtype="f64")
 
-    def number(value: float) -> Any:
+    def number(value: float) -> ir.Value:
         return node.constant(value, "f64")
 
-    def mel(value: Any) -> Any:
+    def mel(value: ir.Value) -> ir.Value:
         unit = node.emit("log1p", node.emit("divide", value, number(700)))
         return node.emit("divide", node.emit("multiply", unit, number(2595)), number(float(np.log(10))))
 
@@ -177,7 +177,7 @@ def _mel_of_run_time(node: Node, shape: tuple[Dim, ...], dtype: Any) -> Any:
     left, center, right = (node.emit("slice_dims", edges, begin=[i], shape=(bins,), strides=[1]) for i in range(3))
     row = node.emit("reshape", index(rows), shape=(rows, 1))
 
-    def slope(over: Any, under: Any, flat: float) -> Any:
+    def slope(over: ir.Value, under: ir.Value, flat: float) -> ir.Value:
         ratio = node.emit("divide", over, node.emit("maximum", under, number(1)))
         return node.emit("where", node.emit("greater", under, number(0)), ratio, number(flat))
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
@@ -12,7 +11,7 @@ DOMAIN = "ai.onnx.preview.training"
 
 
 @converter("Adagrad", domain=DOMAIN)
-def adagrad(node: Node) -> list[Any]:
+def adagrad(node: Node) -> list[ir.Value]:
     rate, step = _rate_and_step(node)
     decay, epsilon = node.attr.float("decay_factor", 0.0), node.attr.float("epsilon", 1e-6)
     norm = node.attr.float("norm_coefficient", 0.0)
@@ -30,7 +29,7 @@ def adagrad(node: Node) -> list[Any]:
 
 
 @converter("Momentum", domain=DOMAIN)
-def momentum(node: Node) -> list[Any]:
+def momentum(node: Node) -> list[ir.Value]:
     rate, step = _rate_and_step(node)
     alpha, beta, norm = (node.attr.float(name) for name in ("alpha", "beta", "norm_coefficient"))
     is_nesterov = node.attr.choice("mode", None, ("standard", "nesterov")) == "nesterov"
@@ -47,7 +46,7 @@ def momentum(node: Node) -> list[Any]:
 
 
 @converter("Adam", domain=DOMAIN)
-def adam(node: Node) -> list[Any]:
+def adam(node: Node) -> list[ir.Value]:
     rate, step = _rate_and_step(node)
     alpha, beta = node.attr.float("alpha", 0.9), node.attr.float("beta", 0.999)
     norm, norm_after = (node.attr.float(f"norm_coefficient{suffix}", 0.0) for suffix in ("", "_post"))
@@ -72,7 +71,7 @@ def adam(node: Node) -> list[Any]:
     return [*weights, *means, *squares]
 
 
-def _rate_and_step(node: Node) -> tuple[Any, Any]:
+def _rate_and_step(node: Node) -> tuple[ir.Value, ir.Value]:
     """Return the learning rate, and the step number in its type."""
     for i, name in enumerate("RT"):
         if node.type(i).elements != 1:
@@ -81,7 +80,7 @@ def _rate_and_step(node: Node) -> tuple[Any, Any]:
     return rate, node.emit("cast", step, dtype=type_of(rate).dtype)
 
 
-def _groups(node: Node, count: int) -> list[tuple[Any, ...]]:
+def _groups(node: Node, count: int) -> list[tuple[ir.Value, ...]]:
     """Return the inputs after the first two, by tensor: all weights come first, then all gradients, and so on."""
     values = node.all(2)
     if len(values) % count:
@@ -90,13 +89,13 @@ def _groups(node: Node, count: int) -> list[tuple[Any, ...]]:
     return [tuple(values[i::tensors]) for i in range(tensors)]
 
 
-def _regularized(node: Node, x: Any, gradient: Any, norm: float) -> Any:
+def _regularized(node: Node, x: ir.Value, gradient: ir.Value, norm: float) -> ir.Value:
     return node.emit("add", _times(node, x, norm), gradient) if norm else gradient
 
 
-def _times(node: Node, value: Any, number: float) -> Any:
+def _times(node: Node, value: ir.Value, number: float) -> ir.Value:
     return node.emit("multiply", value, node.constant(number, type_of(value)))
 
 
-def _plus(node: Node, value: Any, number: float) -> Any:
+def _plus(node: Node, value: ir.Value, number: float) -> ir.Value:
     return node.emit("add", value, node.constant(number, type_of(value)))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
@@ -19,9 +19,9 @@ from mirlo.frontends.onnx.values import Converted
 class _Distinct:
     """For each distinct element its first position and count; for each element the index of its distinct one."""
 
-    first: Any
-    inverse: Any
-    counts: Any
+    first: ir.Value
+    inverse: ir.Value
+    counts: ir.Value
 
 
 @converter("Unique", since=11)
@@ -54,7 +54,7 @@ def unique(node: Node) -> Converted:
     return (values, found.inverse, found.counts) if of_microsoft else (values, found.first, found.inverse, found.counts)
 
 
-def _find_distinct(node: Node, ordered: Any, order: Any, count: Dim) -> _Distinct:
+def _find_distinct(node: Node, ordered: ir.Value, order: ir.Value, count: Dim) -> _Distinct:
     """Return the distinct elements, or rows, of sorted ones."""
     if count == 0:
         none = node.constant(np.zeros(0, np.int64))

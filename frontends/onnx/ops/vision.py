@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from operator import lt
-from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.infer import shape_text
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
@@ -38,7 +39,7 @@ def col2im(node: Node) -> Converted:
     return required(node, equals(node, 1, image), "input 'image_shape' is another", made)
 
 
-def _col2im_attributes(node: Node, count: int) -> dict[str, Any]:
+def _col2im_attributes(node: Node, count: int) -> dict[str, Sequence[int]]:
     return {
         "strides": per_dim(node, "strides", count),
         "dilations": per_dim(node, "dilations", count),
@@ -46,7 +47,7 @@ def _col2im_attributes(node: Node, count: int) -> dict[str, Any]:
     }
 
 
-def _col2im_of_any_size(node: Node) -> Any:
+def _col2im_of_any_size(node: Node) -> ir.Value:
     """Convert Col2Im with run-time sizes, which are checked against the operand's windows."""
     x, sizes = node.type(0), [vector(node, 1), vector(node, 2)]
     (count,), (other,) = (type_of(each).shape for each in sizes)
@@ -73,7 +74,7 @@ def _col2im_of_any_size(node: Node) -> Any:
     return node.emit("col2im", node[0], image=made[:count], window=made[count:], **attributes)
 
 
-def _col2im_of_run_time(node: Node, declared: Sequence[int], attributes: dict[str, Any]) -> Any:
+def _col2im_of_run_time(node: Node, declared: Sequence[int], attributes: dict[str, Sequence[int]]) -> ir.Value:
     """Convert Col2Im with windows of run-time size: as many elements as the declared channels leave."""
     made = node.emit("col2im", node[0], node[2], channels=declared[1], **attributes)
     elements = node.emit("reduce_prod", node[2])
@@ -196,7 +197,7 @@ def non_max_suppression(node: Node) -> Converted:
     return first_rows(node, found, used)
 
 
-def _scalar(node: Node, index: int, default: Any, like: Any) -> Any:
+def _scalar(node: Node, index: int, default: float | None, like: TensorType | str) -> ir.Value | None:
     if not node.has(index):
         return None if default is None else node.constant(default, like)
     found = node.type(index)
@@ -205,7 +206,7 @@ def _scalar(node: Node, index: int, default: Any, like: Any) -> Any:
     return node.emit("reshape", node[index], shape=()) if found.rank else node[index]
 
 
-def first_rows(node: Node, rows: Any, used: Any, output: int = 0) -> Any:
+def first_rows(node: Node, rows: ir.Value, used: ir.Value, output: int = 0) -> ir.Value:
     """Return the used rows: the declared number, which is checked, or a data-dependent one."""
     declared, kind = node.declared(output), type_of(rows)
     most = kind.shape[0]
