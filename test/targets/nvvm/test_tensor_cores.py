@@ -101,7 +101,7 @@ def test_images_are_copied_whole_pixels_at_a_time(strides: int, kernel: str) -> 
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="no ptxas: pip install nvidia-cuda-nvcc, or install CUDA")
-@pytest.mark.parametrize("chip", ["sm_80", "sm_100"])
+@pytest.mark.parametrize("chip", ["sm_80", "sm_86", "sm_100", "sm_120"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_large_products_use_the_matrix_units_without_spills(dtype: str, chip: str) -> None:
     kind = f"4096x4096x{dtype}"
