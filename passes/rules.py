@@ -21,6 +21,7 @@ import difflib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Any
@@ -200,8 +201,38 @@ class RuleError(MirloError, RuntimeError):
     """Raised for a rule that misbehaves, or a subject that every rule declined."""
 
 
+RuleObserver = Callable[[Rule, "tuple[Any, ...]", "bool | None"], None]
+"""Called with a rule and its arguments, with None before it runs, then with whether it accepted."""
+_observers: list[RuleObserver] = []
+
+
+@contextmanager
+def observed_rules(observer: RuleObserver) -> Iterator[None]:
+    """Let a function observe the rules of every kind that run in the block."""
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
+
+
+def note_rule(rule: Rule, arguments: tuple[Any, ...], accepted: bool | None) -> None:
+    """Tell observers that a rule runs, or whether it accepted."""
+    for observer in _observers:
+        observer(rule, arguments, accepted)
+
+
 def run_rule(rule: Rule, *arguments: Any, empty: bool = False) -> Any:
     """Call a rule and return its result; an exception in it, or None, becomes an error that names the rule."""
+    if _observers:
+        note_rule(rule, arguments, None)
+    outcome = _outcome(rule, arguments, empty)
+    if _observers:
+        note_rule(rule, arguments, not isinstance(outcome, Decline))
+    return outcome
+
+
+def _outcome(rule: Rule, arguments: tuple[Any, ...], empty: bool) -> Any:
     try:
         outcome = rule.function(*arguments)
     except (RuleError, MemoryError):

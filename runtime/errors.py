@@ -19,6 +19,10 @@ class NotForThisMachine(ArtifactError):
     """A model that was compiled for another kind of machine."""
 
 
+class NoDevice(ArtifactError):
+    """Raised where this machine lacks the device, or the driver, that a model runs on."""
+
+
 class OutOfMemoryError(ArtifactError, MemoryError):
     """A call or a model that needs more memory than is available."""
 

@@ -7,12 +7,16 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.errors import ArtifactError, NoDevice
 from mirlo.runtime.locks import make_recursive_lock
 
 
 class CudaError(ArtifactError):
     """No GPU can run the model, or the GPU failed."""
+
+
+class NoGpu(CudaError, NoDevice):
+    """This machine has no device for the model, or no driver of one."""
 
 
 @cache
@@ -21,18 +25,18 @@ def driver() -> Any:
     try:
         from cuda.bindings import driver as bindings
     except ImportError as error:
-        raise CudaError(
+        raise NoGpu(
             "target 'nvvm' runs through the package 'cuda-bindings', which is not installed: pip install 'mirlo[cuda]'"
         ) from error
     try:
         (status,) = bindings.cuInit(0)
     except RuntimeError as error:
-        raise CudaError(
+        raise NoGpu(
             "this machine has no CUDA driver: install that of its NVIDIA GPU, or compile for another target "
             "(spirv for other GPUs, llvm for the CPU)"
         ) from error
     if status != bindings.CUresult.CUDA_SUCCESS:
-        raise CudaError(f"the CUDA driver does not start: {status.name}")
+        raise NoGpu(f"the CUDA driver does not start: {status.name}")
     return bindings
 
 
@@ -57,7 +61,7 @@ class Gpu:
         self.cuda = driver()
         count = gpu_count()
         if not count:
-            raise CudaError("this machine has a CUDA driver, but no GPU that it may use")
+            raise NoGpu("this machine has a CUDA driver, but no GPU that it may use")
         if not 0 <= number < count:
             raise CudaError(f"there is no GPU {number}: this machine has {count}, counted from 0")
         self.number = number

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.errors import ArtifactError, NoDevice
 from mirlo.runtime.locks import make_recursive_lock
 
 WAIT = 2**64 - 1
@@ -19,17 +19,21 @@ class DeviceError(ArtifactError):
     """No device can run the model, or the device failed."""
 
 
+class NoVulkanDevice(DeviceError, NoDevice):
+    """This machine has no device for the model, or no driver of one."""
+
+
 @cache
 def api() -> Any:
     """Return the Vulkan loader of this machine."""
     try:
         import vulkan
     except ImportError as error:
-        raise DeviceError(
+        raise NoVulkanDevice(
             "target 'spirv' runs through the package 'vulkan', which is not installed: pip install 'mirlo[vulkan]'"
         ) from error
     except OSError as error:
-        raise DeviceError(
+        raise NoVulkanDevice(
             f"this machine has no Vulkan loader ({error}): install the driver of its GPU, or a software device "
             "(on Debian: apt install mesa-vulkan-drivers libvulkan1)"
         ) from error
@@ -58,7 +62,7 @@ class VulkanDevice:
         self._instance = self._make_instance(vk)
         devices = vk.vkEnumeratePhysicalDevices(self._instance)
         if not devices:
-            raise DeviceError("Vulkan has no device on this machine: install the driver of its GPU")
+            raise NoVulkanDevice("Vulkan has no device on this machine: install the driver of its GPU")
         if not 0 <= number < len(devices):
             raise DeviceError(f"there is no Vulkan device {number}: this machine has {len(devices)}, counted from 0")
         devices = sorted(devices, key=lambda d: _KINDS.get(vk.vkGetPhysicalDeviceProperties(d).deviceType, 9))

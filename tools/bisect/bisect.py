@@ -14,7 +14,7 @@ from mirlo.tools.bisect.amplify import Amplified, amplified
 from mirlo.tools.bisect.bundle import replays, write_bundle
 from mirlo.tools.bisect.nodes import DepartingNode, Tell, first_departing_node, stretch
 from mirlo.tools.bisect.oracles import ORACLES
-from mirlo.tools.bisect.passes import Culprit, first_departing_pass
+from mirlo.tools.bisect.passes import Culprit, failing_pass, first_departing_pass
 from mirlo.tools.bisect.submodel import cut, in_order
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
 
@@ -35,8 +35,7 @@ class Departure:
     how: str
     part: tuple[str, ...]
     """The nodes of the smallest submodel that departs."""
-    culprit: Culprit | None
-    """None if the submodel cannot be compiled: then the error replaces the search for a pass."""
+    culprit: Culprit
     bundle: Path
     replay: str
     replays: bool
@@ -85,7 +84,10 @@ def bisect(
         trial = try_submodel(rest, values, settings) if rest is not None and rest.outputs else Trial(None)
         if trial.departs is None:
             return _rounding(ordered, first)
-    culprit = None if found.trial.failed else first_departing_pass(found.part, values, settings, tell)
+    if found.trial.failed:
+        culprit = failing_pass(found.trial, settings)
+    else:
+        culprit = first_departing_pass(found.part, values, settings, tell)
     return _departure(ordered, found, culprit, values, settings, against, bundle)
 
 
@@ -97,7 +99,7 @@ def _rounding(model: Any, found: Amplified) -> Rounding:
 def _departure(
     model: Any,
     found: DepartingNode,
-    culprit: Culprit | None,
+    culprit: Culprit,
     values: Mapping[str, Any],
     settings: TrialOptions,
     against: str,

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.driver.save_code import CODE_FOLDER
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.names import file_name, shell_word
 from mirlo.tools.bisect.oracles import Oracle
@@ -35,7 +36,7 @@ def write_bundle(
     folder: Path,
     part: Submodel,
     expected: Mapping[str, Any],
-    culprit: Culprit | None,
+    culprit: Culprit,
     settings: TrialOptions,
     against: str,
     facts: Mapping[str, Any],
@@ -57,14 +58,14 @@ def write_bundle(
         + [f"--plugin {shell_word(_plugin(name))}" for name in settings.plugins]
         + given
     )
-    if culprit is not None:
-        _ir(folder, part, expected, culprit, settings)
+    _ir(folder, part, expected, culprit, settings)
     report = {
         **facts,
         "replay": replay,
-        "pass": culprit.name if culprit else None,
-        "pipeline": culprit.pipeline if culprit else None,
-        "rules": list(culprit.rules) if culprit else [],
+        "pass": culprit.name,
+        "fails": culprit.failed,
+        "pipeline": culprit.pipeline,
+        "rules": list(culprit.rules),
         "versions": {"python": platform.python_version(), "machine": platform.machine(), **_versions()},
     }
     (folder / REPORT).write_text(json.dumps(report, indent=2) + "\n")
@@ -121,11 +122,18 @@ def _paths(what: str, arrays: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _ir(folder: Path, part: Submodel, expected: Mapping[str, Any], culprit: Culprit, settings: TrialOptions) -> None:
-    """Write the IR before and after the pass, or of all stages if no single pass is to blame."""
+    """Write the IR before and after the pass, or of all stages if no single pass is to blame.
+
+    Where a pass fails, the last stage that was written is the IR before it.
+    """
     with tempfile.TemporaryDirectory() as stages:
-        try_submodel(part, expected, replace(settings, pipeline=culprit.pipeline), save_ir=stages)
-        files = sorted(Path(stages).glob("*.mlir"))
-        if culprit.name is None or len(files) <= culprit.position + 1:
+        pipeline = settings.pipeline if culprit.failed else culprit.pipeline
+        try_submodel(part, expected, replace(settings, pipeline=pipeline), save_ir=stages)
+        files = sorted(Path(stages).rglob("*.mlir") if culprit.failed else Path(stages).glob("*.mlir"))
+        files = [file for file in files if file.parent.name != CODE_FOLDER]
+        if culprit.failed:
+            chosen = {file: "before.mlir" for file in files[-1:]}
+        elif culprit.name is None or len(files) <= culprit.position + 1:
             chosen = {file: f"ir-{file.name}" for file in files}
         else:
             chosen = {files[culprit.position]: "before.mlir", files[culprit.position + 1]: "after.mlir"}

@@ -29,30 +29,41 @@ class Culprit:
     pipeline: str
     """A minimal pipeline that shows it."""
     rules: tuple[str, ...] = ()
-    """Rules that were applied."""
+    """Rules that were applied, of every kind."""
+    failed: bool = False
+    """Whether compilation fails there, or the process dies: `name` may then also be another step, such as `emit`."""
 
 
 def first_departing_pass(part: Submodel, expected: Mapping[str, Any], settings: TrialOptions, tell: Tell) -> Culprit:
     """Return the pass that makes a submodel depart; the submodel must depart."""
-    steps = _steps(settings)
+    steps = pipeline_steps(settings)
     optional = [i for i in range(len(steps)) if _works_without(steps, {i}, part, expected, settings)]
     dropped = _omit_passes(steps, optional, part, expected, settings)
     tell(f"{len(dropped)} of {len(steps)} passes can be left out")
     plain = [i for i in range(len(steps)) if i not in dropped]
-    if _departs(steps, plain, part, expected, settings):
-        return Culprit(None, -1, _text(steps, plain), _rules(part, settings))
+    trial = _try(steps, plain, part, expected, settings)
+    if trial.departs:
+        return Culprit(None, -1, _text(steps, plain), trial.rules)
     present = set(plain)
     for i in sorted(dropped):
         present.add(i)
         chosen = sorted(present)
-        departs = _departs(steps, chosen, part, expected, settings)
-        tell(f"with {steps[i]}: {departs or 'as expected'}")
-        if departs:
-            return Culprit(steps[i], chosen.index(i), _text(steps, chosen), _rules(part, settings))
-    return Culprit(None, -1, _text(steps, range(len(steps))), _rules(part, settings))
+        trial = _try(steps, chosen, part, expected, settings)
+        tell(f"with {steps[i]}: {trial.departs or 'as expected'}")
+        if trial.departs:
+            return Culprit(steps[i], chosen.index(i), _text(steps, chosen), trial.rules)
+    return Culprit(None, -1, _text(steps, range(len(steps))), trial.rules)
 
 
-def _steps(settings: TrialOptions) -> list[str]:
+def failing_pass(trial: Trial, settings: TrialOptions) -> Culprit:
+    """Return the step in which a submodel's compilation fails or the process dies."""
+    steps = pipeline_steps(settings)
+    named = [i for i, step in enumerate(steps) if step.partition("{")[0] == trial.step]
+    name = steps[named[0]] if named else trial.step
+    return Culprit(name, -1, _text(steps, range(len(steps))), trial.rules, failed=True)
+
+
+def pipeline_steps(settings: TrialOptions) -> list[str]:
     """Return the passes of the pipeline as text."""
     if settings.pipeline is not None:
         return [str(step) for step in Pipeline(settings.pipeline)]
@@ -88,33 +99,3 @@ def _omit_passes(
         if _works_without(steps, {*dropped, i}, part, expected, settings):
             dropped.add(i)
     return dropped
-
-
-def _departs(
-    steps: Sequence[str], chosen: Sequence[int], part: Submodel, expected: Mapping[str, Any], settings: TrialOptions
-) -> str | None:
-    return _try(steps, chosen, part, expected, settings).departs
-
-
-def _rules(part: Submodel, settings: TrialOptions) -> tuple[str, ...]:
-    """Return the legalization and schedule rules that a compilation of the submodel applies."""
-    from mirlo.runtime.errors import MirloError
-    from mirlo.tools.explain.model import explain_model
-    from mirlo.tools.explain.rules import short_position
-
-    try:
-        explanation = explain_model(part.model, settings.target, threads=settings.threads)
-    except MirloError:
-        return ()
-    found = [
-        f"{record.operator}: {record.rule.name} ({short_position(record.rule)})"
-        for node in explanation.nodes
-        for record in node.operators
-        if record.rule is not None
-    ]
-    found += [
-        f"@{kernel.name}: {kernel.schedule.rule.name} ({short_position(kernel.schedule.rule)})"
-        for kernel in explanation.kernels
-        if kernel.schedule is not None
-    ]
-    return tuple(dict.fromkeys(found))

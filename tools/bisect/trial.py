@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
+import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule, observed_rules
+from mirlo.runtime.errors import MirloError, NoDevice, NotForThisMachine
 from mirlo.tools.bisect.compare import Tolerance, difference
 from mirlo.tools.bisect.submodel import Submodel
 
 TIMEOUT = 300.0
 """Seconds after which a compilation or a run counts as hanging."""
+
+PRELOADED = ("mirlo", "llvmlite")
+"""Packages whose modules a trial leaves loaded for the next ones, which are forks: importing takes most of the time."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,14 @@ class Trial:
     failed: bool = False
     """Whether compilation failed or the process crashed, so that there are no values to compare."""
     values: dict[str, Any] = field(default_factory=dict)
+    step: str = ""
+    """Where compilation failed: a pass, `import`, `emit`, `load` or `run`."""
+    rules: tuple[str, ...] = ()
+    """The rules that made the code, of every kind; the one in which the process died comes last."""
+
+
+class CannotRun(MirloError):
+    """This machine cannot run what the target makes, so nothing can be compared."""
 
 
 def try_submodel(
@@ -52,42 +68,127 @@ def try_submodel(
     child = context.Process(target=_compute, args=(sender, part, settings, save_ir), daemon=True)  # type: ignore[attr-defined]
     child.start()
     sender.close()
-    try:
-        answer = receiver.recv() if receiver.poll(settings.timeout) else None
-    except EOFError:
-        answer = "crashed"
-    if answer is None:
+    heard = _Heard()
+    ended = heard.listen(receiver, settings.timeout)
+    if not ended:
         child.kill()
-        child.join()
-        return Trial(f"no result after {settings.timeout:.0f} s", failed=True)
     child.join()
-    if answer == "crashed":
-        return Trial(_death(child.exitcode), failed=True)
-    problem, values = answer
-    if problem is not None:
-        return Trial(problem, failed=True)
+    if heard.unable is not None:
+        raise CannotRun(f"this machine cannot run what target '{settings.target}' makes: {heard.unable}")
+    if heard.answer is None:
+        problem = _death(child.exitcode) if ended else f"no result after {settings.timeout:.0f} s"
+        return Trial(problem, failed=True, step=heard.step, rules=heard.all_rules())
+    failure, values = heard.answer
+    if failure is not None:
+        return Trial(failure, failed=True, step=heard.step, rules=heard.all_rules())
     for name in part.outputs:
         text = difference(values.get(name), expected[name], settings.tolerance)
         if text is not None:
-            return Trial(f"'{name}': {text}", values=values)
-    return Trial(None, values=values)
+            return Trial(f"'{name}': {text}", values=values, rules=tuple(heard.rules))
+    return Trial(None, values=values, rules=tuple(heard.rules))
+
+
+@dataclass
+class _Heard:
+    """What the child process said, as far as it came."""
+
+    step: str = ""
+    rules: dict[str, None] = field(default_factory=dict)
+    running: str = ""
+    """The rule that has not returned."""
+    answer: tuple[str | None, dict[str, Any]] | None = None
+    unable: str | None = None
+    """Why this machine cannot run the model."""
+
+    def take(self, kind: str, content: Any) -> None:
+        """Take one message."""
+        if kind == "step":
+            self.step, self.running = content, ""
+        elif kind == "running":
+            self.running = content
+        elif kind == "accepted":
+            self.rules[content] = None
+            self.running = ""
+        elif kind == "modules":
+            for name in content:
+                importlib.import_module(name)
+        elif kind == "unable":
+            self.unable = content
+        else:
+            self.answer = content
+
+    def listen(self, receiver: Any, seconds: float) -> bool:
+        """Read messages until the child ends; return whether it did in time."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                if not receiver.poll(max(0.0, end - time.monotonic())):
+                    return False
+                self.take(*receiver.recv())
+            except EOFError:
+                return True
+
+    def all_rules(self) -> tuple[str, ...]:
+        """Return the rules that accepted, and the one that was running in the end."""
+        unfinished = (f"{self.running}, in which it ended",) if self.running else ()
+        return (*self.rules, *unfinished)
+
+
+@dataclass
+class _RuleReport:
+    """Sends the rules that run to the parent process."""
+
+    sender: Any
+
+    def __call__(self, rule: Rule, arguments: tuple[Any, ...], accepted: bool | None) -> None:
+        text = "" if accepted is False else rule_text(rule, arguments)
+        self.sender.send(("accepted" if accepted else "running", text))
+
+
+def rule_text(rule: Rule, arguments: tuple[Any, ...]) -> str:
+    """Return a rule with what it was used for: `relax.relu: by_mask (my.py:4)`."""
+    from mirlo.tools.explain.rules import short_position
+
+    subject = rule.subject
+    if rule.kind == SCHEDULE.kind:
+        subject = f"@{arguments[0].view.name}"
+    elif rule.kind == INTRINSIC.kind and "." not in subject:
+        subject = f"tir.{subject}"
+    elif rule.kind != LEGALIZE.kind:
+        subject = f"{rule.kind} {subject}"
+    return f"{subject}: {rule.name} ({short_position(rule)})"
 
 
 def _compute(sender: Any, part: Submodel, settings: TrialOptions, save_ir: str | None) -> None:
-    """Send the values, or the error, from the child process."""
+    """Send the steps, the rules, and the values or the error from the child process."""
     from mirlo.driver.compile import compile as compile_model
+    from mirlo.runtime.unloaded import UnloadedModel
     from mirlo.tools.cli.errors import explain
 
     # The error that is sent contains MLIR's diagnostics; failing trials are part of the search.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+    def tell(step: str) -> None:
+        sender.send(("step", step))
+
     try:
-        executable = compile_model(
-            part.model, settings.target, threads=settings.threads, pipeline=settings.pipeline, save_ir=save_ir
-        )
+        with observed_rules(_RuleReport(sender)):
+            executable = compile_model(
+                part.model, settings.target, threads=settings.threads, pipeline=settings.pipeline, save_ir=save_ir,
+                cache=False, progress=tell,
+            )  # fmt: skip
+        tell("run")
+        if isinstance(executable, UnloadedModel):
+            sender.send(("unable", executable.reason))
+            return
         answer: tuple[str | None, dict[str, Any]] = (None, executable.run(part.feeds))
+    except (NotForThisMachine, NoDevice) as error:
+        sender.send(("unable", str(error)))
+        return
     except Exception as error:
         answer = (explain(error), {})
-    sender.send(answer)
+    sender.send(("modules", [name for name in sys.modules if name.split(".")[0] in PRELOADED]))
+    sender.send(("answer", answer))
     sender.close()
 
 

@@ -60,13 +60,22 @@ def execute(arguments: Arguments) -> None:
 
 
 def _culprit(culprit: Any) -> list[str]:
-    if culprit is None:
-        return []
-    if culprit.name is not None:
+    if culprit.failed:
+        lines = [f"it fails in {_step_text(culprit.name)}"]
+    elif culprit.name is not None:
         lines = [f"first pass that departs: {culprit.name}"]
     else:
         lines = ["it departs with the passes that are always needed:", f"  {culprit.pipeline}"]
     return lines + ["rules at work:", *(f"  {rule}" for rule in culprit.rules)] if culprit.rules else lines
+
+
+def _step_text(name: str) -> str:
+    """Return what a step is called in a sentence."""
+    others = {
+        "": "the start of the compilation", "import": "the import", "emit": "code generation, after all passes",
+        "load": "loading the code", "run": "the call of the compiled model",
+    }  # fmt: skip
+    return others.get(name, f"pass {name}")
 
 
 def _inputs(arguments: Arguments, given: dict[str, Any]) -> dict[str, Any]:

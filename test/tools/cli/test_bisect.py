@@ -11,6 +11,7 @@ import onnx
 import pytest
 from commands import mirlo
 from onnx import TensorProto, helper, numpy_helper, save
+from onnx_models import F32, make_model, node
 
 WEIGHT = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
 
@@ -113,6 +114,102 @@ def test_a_crash_is_found_like_a_wrong_result(model: Path) -> None:
     assert done.returncode == 1
     assert "first node that departs: 'left' (Tanh)" in done.stdout
     assert "killed by SIGABRT" in done.stdout
+    assert "it fails in pass legalize{target=llvm}" in done.stdout
+    bundle = model.parent / "m-bisect"
+    report = json.loads((bundle / "report.json").read_text())
+    assert (report["pass"], report["fails"]) == ("legalize{target=llvm}", True)
+    assert report["rules"] == ["relax.tanh: crash (plugin.py:5), in which it ended"]
+    # The IR before the pass that fails, which mirlo-opt runs again.
+    text = (bundle / "before.mlir").read_text()
+    assert "relax.tanh" in text and "legalize{target=llvm}" in text.split("\n")[0]
+
+
+WRONG_INTRINSIC = """
+from mirlo.extend import intrinsic
+
+@intrinsic("tanh", target="llvm", priority=10)
+def wrong(op, b):
+    return op.nums[0] * 2.0
+"""
+
+RAISING_SCHEDULE = """
+from mirlo.extend import schedule
+
+@schedule("any", target="llvm", priority=10_000)
+def raising(kernel, context):
+    raise ValueError("no luck")
+"""
+
+WRONG_REWRITE = """
+from mirlo.dialects.relax import DIALECT
+from mirlo.extend import is_op, rewriter, wildcard
+
+@rewriter(is_op("relax.sigmoid")(wildcard().named("x")), name="wrong-sigmoid")
+def wrong_sigmoid(match, b):
+    return b.emit(DIALECT.operations["relax.tanh"], match["x"].mlir)
+"""
+
+WRONG_UNIT = """
+from dataclasses import dataclass
+from mirlo import extend
+from mirlo.extend import CodeGenerator, Target, elementwise, is_op, legalize, wildcard
+
+@dataclass(frozen=True)
+class Unit(CodeGenerator):
+    name = "unit"
+    pipeline = "legalize{target=unit}"
+    def patterns(self):
+        return [("tanh", is_op("relax.tanh")(wildcard()))]
+
+extend.register_target(Target("unit", "a unit", codegen=Unit))
+
+@legalize("relax.tanh", target="unit")
+def wrong(op, b):
+    return elementwise(op, b, [op.x], lambda x: x * 0.5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "flags", "node", "step", "rule"),
+    [
+        (WRONG_INTRINSIC, [], "left", None, "tir.tanh: wrong (plugin.py:4)"),
+        (RAISING_SCHEDULE, [], "product", "schedule{target=llvm}", "@matmul: raising (plugin.py:4), in which it ended"),
+        (
+            WRONG_REWRITE,
+            ["--pipeline", "rewrite{rules=wrong-sigmoid},legalize,schedule,lower-intrinsics,plan-memory"],
+            "right", "rewrite{rules={wrong-sigmoid}}", "rewrite relax.sigmoid: wrong_sigmoid (plugin.py:5)",
+        ),
+        (WRONG_UNIT, ["--target", "unit,llvm"], "left", None, "relax.tanh: wrong (plugin.py:15)"),
+    ],
+    ids=["intrinsic", "schedule", "rewrite", "several targets"],
+)  # fmt: skip
+def test_rules_of_every_kind_are_told(
+    model: Path, plugin: str, flags: list[str], node: str, step: str | None, rule: str
+) -> None:
+    done = _bisect(model, plugin, *flags)
+    assert f"first node that departs: '{node}'" in done.stdout, done.stdout + done.stderr
+    report = json.loads((model.parent / "m-bisect" / "report.json").read_text())
+    assert report["pass"] == step and rule in report["rules"]
+
+
+def test_programs_of_several_parts(tmp_path: Path) -> None:
+    nodes = [
+        node("SplitToSequence", "x", "q", axis=0, name="split"),
+        node("ConcatFromSequence", "q", "c", axis=0, name="join"),
+        node("Tanh", "c", "y", name="left"),
+    ]  # fmt: skip
+    save(make_model(nodes, {"x": (F32, (2, 3))}, ["y"], output_types={"y": (F32, (2, 3))}), tmp_path / "m.onnx")
+    (tmp_path / "plugin.py").write_text(CRASH)
+    done = mirlo("bisect", "m.onnx", "--plugin", "plugin.py", cwd=tmp_path)
+    assert "first node that departs: 'left'" in done.stdout, done.stderr
+    assert "it fails in pass legalize{target=llvm}" in done.stdout
+
+
+def test_a_machine_without_the_device_is_told_so(model: Path) -> None:
+    """Each node would depart, for nothing runs."""
+    done = _bisect(model, "", "--target", "llvm{triple=riscv64-linux-gnu cpu=generic}")
+    assert done.returncode == 1
+    assert "this machine cannot run what target 'llvm{triple=riscv64-linux-gnu cpu=generic}' makes" in done.stderr
 
 
 def test_a_folder_of_others_is_left_alone(model: Path) -> None:
