@@ -59,30 +59,30 @@ class PrintIR(Instrument):
     _before: list[str] = field(default_factory=list)
     """The input IR of the running passes, from outer to nested ones."""
 
-    def before_pass(self, step: Leaf, op: Any) -> None:
+    def before_pass(self, step: Leaf, op: ir.OpView) -> None:
         if _selects(self.before, step):
             self._print("Before", step, op, self._text(op))
         if self.only_changes and _selects(self.after, step):
             self._before.append(self._text(op))
 
-    def after_pass(self, step: Leaf, op: Any) -> None:
+    def after_pass(self, step: Leaf, op: ir.OpView) -> None:
         if not _selects(self.after, step):
             return
         text = self._text(op)
         if not self.only_changes or text != self._before.pop():
             self._print("After", step, op, text)
 
-    def pass_failed(self, step: Leaf, op: Any, failure: PassFailed) -> None:
+    def pass_failed(self, step: Leaf, op: ir.OpView, failure: PassFailed) -> None:
         if self.failures or _selects(self.after, step):
             self._print("After", step, op, self._text(op), " Failed")
 
-    def _text(self, op: Any) -> str:
+    def _text(self, op: ir.OpView) -> str:
         printed = op.operation
         while self.module_scope and printed.parent is not None:
             printed = printed.parent.operation
         return str(printed.get_asm(enable_debug_info=self.debug_info))
 
-    def _print(self, when: str, step: Leaf, op: Any, text: str, suffix: str = "") -> None:
+    def _print(self, when: str, step: Leaf, op: ir.OpView, text: str, suffix: str = "") -> None:
         header = f"// -----// IR Dump {when} {step.name}{suffix}{_which(op)} //----- //"
         self.stream.write(f"{header}\n{text.rstrip()}\n\n")
 
@@ -100,12 +100,12 @@ class SaveIR(Instrument):
     _count: int = 0
     _last: str = "input"
 
-    def begin_stage(self, op: Any, remaining: Sequence[Step]) -> None:
+    def begin_stage(self, op: ir.OpView, remaining: Sequence[Step]) -> None:
         self._save(op)
         step = remaining[0]
         self._last = step.name if not hasattr(step, "steps") else f"{step.name}-{step.steps[0].name}"
 
-    def end_run(self, op: Any) -> None:
+    def end_run(self, op: ir.OpView) -> None:
         self._save(op)
 
     def _save(self, op: Any) -> None:
@@ -119,7 +119,7 @@ def _selects(names: Collection[str] | None, step: Leaf) -> bool:
     return names is None or step.name in names
 
 
-def _which(op: Any) -> str:
+def _which(op: ir.OpView) -> str:
     attributes = op.operation.attributes
     if "sym_name" not in attributes:
         return ""

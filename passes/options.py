@@ -46,7 +46,7 @@ class Option(NamedTuple):
     name: str
     field: str
     kind: OptionType
-    default: Any
+    default: float | str | tuple[int, ...] | None
     help: str
 
 

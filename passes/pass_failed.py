@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.locations import describe
@@ -21,7 +20,7 @@ class PassFailed(PassError):
         name: str,
         reason: str,
         location: ir.Location | None = None,
-        diagnostics: Sequence[Any] = (),
+        diagnostics: Sequence[ir.DiagnosticInfo] = (),
         internal: bool = False,
     ):
         super().__init__(f"pass '{name}' failed: {reason}", location)

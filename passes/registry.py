@@ -100,7 +100,7 @@ class Pass:
         return f"{self.name}{print_options(self)}"
 
 
-def option(default: Any, help: str) -> Any:
+def option(default: float | str | tuple[int, ...] | None, help: str) -> Any:
     """Declare a field of a pass as an option, with its default and one line of help."""
     return dataclasses.field(default=default, metadata={"help": help})
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.files import FileError, write_ir
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pipeline_parser import join_steps
@@ -48,7 +49,7 @@ class Reproducer(Instrument):
         write_ir(op, self.path, self.session, enable_debug_info=True, header=header)
         self.written = True
 
-    def end_run(self, op: Any) -> None:
+    def end_run(self, op: ir.OpView) -> None:
         if self.written:
             os.remove(self.path)
             self.written = False

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.locations import describe
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ Report = Callable[[str, str, "Any | None"], None]
 """Called with a severity ("warning", "remark"), a message, and a location or None."""
 
 
-def _print_to_stderr(severity: str, message: str, location: Any | None) -> None:
+def _print_to_stderr(severity: str, message: str, location: ir.Location | None) -> None:
     place = f"{describe(location)}: " if location is not None else ""
     print(f"{place}{severity}: {message}", file=sys.stderr)
 
@@ -60,6 +61,6 @@ class Session:
         """Warn about a possible mistake at a location in the user's model."""
         self.report("warning", message, location)
 
-    def remark(self, message: str, location: Any | None = None) -> None:
+    def remark(self, message: str, location: ir.Location | None = None) -> None:
         """Report a decision of the compiler and its reason."""
         self.report("remark", message, location)

@@ -6,8 +6,9 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.registry import Pass
 
@@ -39,17 +40,17 @@ class PassTiming(Instrument):
         finally:
             self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
 
-    def before_pass(self, step: Leaf, op: Any) -> None:
+    def before_pass(self, step: Leaf, op: ir.OpView) -> None:
         self._since = time.perf_counter()
 
-    def before_verify(self, step: Leaf, op: Any) -> None:
+    def before_verify(self, step: Leaf, op: ir.OpView) -> None:
         self._add(step)
         self._since = time.perf_counter()
 
-    def after_pass(self, step: Leaf, op: Any) -> None:
+    def after_pass(self, step: Leaf, op: ir.OpView) -> None:
         self._verify += time.perf_counter() - self._since
 
-    def pass_failed(self, step: Leaf, op: Any, failure: PassFailed) -> None:
+    def pass_failed(self, step: Leaf, op: ir.OpView, failure: PassFailed) -> None:
         self._add(step)
 
     def _add(self, step: Leaf) -> None:

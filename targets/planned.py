@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
@@ -31,7 +31,16 @@ def find_main(module: ir.Module) -> ir.Operation:
     raise PassError("the module has no function to compile")
 
 
-def signature_of(main: Any) -> dict[str, Any]:
+class ModelSignature(TypedDict):
+    """The tensors of a model and the bytes of its arena."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    params: tuple[TensorSpec, ...]
+    arena: int
+
+
+def signature_of(main: ir.Operation) -> ModelSignature:
     """Return the signature of the model: `inputs`, `outputs`, `params`, and the bytes of its `arena`."""
     inputs = ir.IntegerAttr(main.attributes["relax.inputs"]).value
     outputs = ir.IntegerAttr(main.attributes["relax.outputs"]).value

@@ -25,7 +25,7 @@ class Attribute:
 
     expected = "an attribute"
 
-    def __init__(self, default: Any = REQUIRED, doc: str = "", choices: Sequence[Any] | None = None):
+    def __init__(self, default: Any = REQUIRED, doc: str = "", choices: Sequence[int | str] | None = None):
         self.default = default if default is REQUIRED or default is None else self.normalize(default)
         self.doc = doc
         self.choices = choices
@@ -42,18 +42,18 @@ class Attribute:
             return None if self.default is REQUIRED else self.default
         return self.decode(attributes[self.name])
 
-    def normalize(self, value: ir.Attribute | str) -> Any:
+    def normalize(self, value: ir.Attribute | str) -> ir.Attribute | str:
         """Return the Python value in the form that `decode` returns; raise TypeError or ValueError for a wrong kind."""
         return value
 
-    def encode(self, value: Any) -> Any:
+    def encode(self, value: Any) -> ir.Attribute:
         """Return the MLIR attribute of a normalized value."""
         raise NotImplementedError
 
-    def decode(self, attribute: Any) -> Any:
+    def decode(self, attribute: ir.Attribute) -> Any:
         raise NotImplementedError
 
-    def accepts(self, attribute: Any) -> bool:
+    def accepts(self, attribute: ir.Attribute) -> bool:
         raise NotImplementedError
 
     def complaint(self, attribute: ir.Attribute) -> str | None:
@@ -73,7 +73,7 @@ class Int(Attribute):
     def normalize(self, value: Any) -> Any:
         return operator.index(value)
 
-    def encode(self, value: int) -> Any:
+    def encode(self, value: int) -> ir.IntegerAttr:
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
     def decode(self, attribute: ir.Attribute) -> int:
@@ -89,7 +89,7 @@ class Float(Attribute):
     def normalize(self, value: Any) -> Any:
         return float(value)
 
-    def encode(self, value: float) -> Any:
+    def encode(self, value: float) -> ir.FloatAttr:
         return ir.FloatAttr.get(ir.F64Type.get(), value)
 
     def decode(self, attribute: ir.Attribute) -> float:
@@ -105,7 +105,7 @@ class Bool(Attribute):
     def normalize(self, value: Any) -> Any:
         return bool(operator.index(value))
 
-    def encode(self, value: bool) -> Any:
+    def encode(self, value: bool) -> ir.BoolAttr:
         return ir.BoolAttr.get(value)
 
     def decode(self, attribute: ir.Attribute) -> bool:
@@ -123,7 +123,7 @@ class Str(Attribute):
             raise TypeError
         return value
 
-    def encode(self, value: str) -> Any:
+    def encode(self, value: str) -> ir.StringAttr:
         return ir.StringAttr.get(value)
 
     def decode(self, attribute: ir.Attribute) -> str:
@@ -139,7 +139,7 @@ class Ints(Attribute):
     def normalize(self, value: Any) -> Any:
         return tuple(map(operator.index, value))
 
-    def encode(self, value: tuple[int, ...]) -> Any:
+    def encode(self, value: tuple[int, ...]) -> ir.DenseI64ArrayAttr:
         return ir.DenseI64ArrayAttr.get(value)
 
     def decode(self, attribute: ir.Attribute) -> tuple[int, ...]:
@@ -155,13 +155,13 @@ class Floats(Attribute):
     def normalize(self, value: Any) -> Any:
         return tuple(map(float, value))
 
-    def encode(self, value: tuple[float, ...]) -> Any:
+    def encode(self, value: tuple[float, ...]) -> ir.DenseF64ArrayAttr:
         return ir.DenseF64ArrayAttr.get(value)
 
-    def decode(self, attribute: Any) -> Any:
+    def decode(self, attribute: ir.Attribute) -> Any:
         return tuple(ir.DenseF64ArrayAttr(attribute))
 
-    def accepts(self, attribute: Any) -> bool:
+    def accepts(self, attribute: ir.Attribute) -> bool:
         return isinstance(attribute, ir.DenseF64ArrayAttr)
 
 
@@ -171,7 +171,7 @@ class Strs(Attribute):
     def normalize(self, value: Any) -> Any:
         return tuple(value)
 
-    def encode(self, value: tuple[str, ...]) -> Any:
+    def encode(self, value: tuple[str, ...]) -> ir.ArrayAttr:
         return ir.ArrayAttr.get([ir.StringAttr.get(item) for item in value])
 
     def decode(self, attribute: ir.Attribute) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ class Dims(Attribute):
     def normalize(self, value: Any) -> Any:
         return tuple(map(as_dim, value))
 
-    def encode(self, value: tuple[Dim, ...]) -> Any:
+    def encode(self, value: tuple[Dim, ...]) -> ir.ArrayAttr:
         return dim_attributes(value)
 
     def decode(self, attribute: ir.Attribute) -> tuple[Dim, ...]:
@@ -215,10 +215,10 @@ class ElementType(Attribute):
     def normalize(self, value: Any) -> Any:
         return dtype(value)
 
-    def encode(self, value: DType) -> Any:
+    def encode(self, value: DType) -> ir.TypeAttr:
         return ir.TypeAttr.get(value.to_mlir())
 
-    def decode(self, attribute: ir.Attribute) -> Any:
+    def decode(self, attribute: ir.Attribute) -> DType | None:
         return dtype_of_mlir(ir.TypeAttr(attribute).value)
 
     def accepts(self, attribute: ir.Attribute) -> bool:
@@ -230,7 +230,7 @@ class Symbol(Attribute):
 
     expected = "a symbol such as @name"
 
-    def encode(self, value: str) -> Any:
+    def encode(self, value: str) -> ir.Attribute:
         names = value.split("::")
         return ir.FlatSymbolRefAttr.get(names[0]) if len(names) == 1 else ir.SymbolRefAttr.get(names)
 
@@ -251,7 +251,7 @@ class Raw(Attribute):
         self.kind = kind
         self.expected = f"a {kind}"
 
-    def encode(self, value: ir.Attribute) -> Any:
+    def encode(self, value: ir.Attribute) -> ir.Attribute:
         return value
 
     def decode(self, attribute: ir.Attribute) -> ir.Attribute:

@@ -67,11 +67,11 @@ class Dialect:
 
 class _NoEffects(ir.MemoryEffectsOpInterface):
     @staticmethod
-    def get_effects(op: ir.OpView, effects: Any) -> None:
+    def get_effects(op: ir.OpView, effects: ir.MemoryEffectInstancesList) -> None:
         """Report no effects: the operation is pure."""
 
 
 class _Speculatable(ir.ConditionallySpeculatable):
     @staticmethod
-    def get_speculatability(op: Any) -> Any:
+    def get_speculatability(op: ir.OpView) -> Any:
         return ir.Speculatability.Speculatable

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mirlo.dialects.core.dims import Dim
 
 
 def describe_raised(error: BaseException) -> str:
@@ -28,7 +32,7 @@ class OpMistake(OpError):
 class DimsDiffer(OpError):
     """Raised for two dims that must be equal and are not known to be; symbols may still be equal at run time."""
 
-    def __init__(self, text: str, left: Any, right: Any) -> None:
+    def __init__(self, text: str, left: Dim, right: Dim) -> None:
         super().__init__(text)
         self.left = left
         self.right = right
@@ -37,7 +41,9 @@ class DimsDiffer(OpError):
 class BroadcastDiffers(DimsDiffer):
     """Raised for two dims that must be equal or 1; run time may decide, where the operands are expanded."""
 
-    def __init__(self, text: str, left: Any, right: Any, axis: int, shapes: Any, target: Any = None) -> None:
+    def __init__(
+        self, text: str, left: Dim, right: Dim, axis: int, shapes: Sequence[tuple[Dim, ...]], target: Any = None
+    ) -> None:
         super().__init__(text, left, right)
         self.axis = axis
         """The axis, counted from the last one of the operands."""

@@ -198,7 +198,7 @@ class IndexExpr:
         return ValueRange(low, high, is_exact, is_exact and _leaves_no_gap(steps))
 
 
-def _leaves_no_gap(parts: Sequence[tuple[Any, ValueRange]]) -> bool:
+def _leaves_no_gap(parts: Sequence[tuple[Dim, ValueRange]]) -> bool:
     """Return whether a sum of multiples of independent ranges takes all values between its bounds."""
     reach = 0
     for step, part in sorted(((abs(step), part) for step, part in parts), key=lambda item: item[0]):
@@ -262,7 +262,7 @@ def modulo(value: IndexExpr, divisor: Any, extents: Extents | None = None) -> In
     return result
 
 
-def ceil_divide(value: IndexExpr, divisor: Any, extents: Extents | None = None) -> IndexExpr:
+def ceil_divide(value: IndexExpr, divisor: Dim, extents: Extents | None = None) -> IndexExpr:
     """Return `value ceildiv divisor`."""
     return floor_divide(value + (divisor - 1), divisor, extents)
 
@@ -301,7 +301,7 @@ def flatten(dims: Iterable[IndexExpr], strides: Iterable[Dim]) -> IndexExpr:
     return result
 
 
-def contiguous_strides(shape: Sequence[Dim]) -> tuple[Any, ...]:
+def contiguous_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     """Return the strides of a contiguous tensor, in elements."""
     strides: list[Dim] = [1] * len(shape)
     for i in range(len(shape) - 2, -1, -1):

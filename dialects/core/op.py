@@ -190,7 +190,7 @@ def _traits(cls: type[DialectOp]) -> frozenset[Trait]:
     return frozenset(found)
 
 
-def _types_of(value: Any) -> Any:
+def _types_of(value: ir.Value | list[ir.Value] | None) -> Any:
     if value is None:
         return None
     if isinstance(value, (list, tuple)):
@@ -272,7 +272,7 @@ def _infer(
     return listed
 
 
-def _require_tensors(field: ValueDeclaration, found: Any, value: Any) -> None:
+def _require_tensors(field: ValueDeclaration, found: TensorType | Sequence[TensorType] | None, value: Any) -> None:
     if value is None:
         if field.kind == "single":
             raise OpError(f"operand '{field.name}' is missing")
@@ -312,7 +312,7 @@ def _verify(cls: type[DialectOp], op: ir.OpView) -> bool:
     return True
 
 
-def _run_check(check: Any, view: Any) -> None:
+def _run_check(check: Any, view: ir.OpView) -> None:
     try:
         check(view)
     except _DELIBERATE:
@@ -347,7 +347,7 @@ def _verify_attributes(cls: type[DialectOp], view: ir.OpView) -> None:
             raise OpError(f"needs the attribute '{name}', {declared.expected}")
 
 
-def _verify_types(cls: type[DialectOp], view: Any) -> None:
+def _verify_types(cls: type[DialectOp], view: ir.OpView) -> None:
     given = [getattr(view, field.name) for field in cls._operand_layout.fields]
     inferred = _infer(cls, given, view.attribute_values())
     declared = view.operation.results

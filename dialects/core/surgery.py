@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mirlo.dialects.bindings import ir
 
 
 class SurgeryError(ValueError):
@@ -37,7 +40,7 @@ def erase_op(op: Any) -> None:
     op.operation.erase()
 
 
-def erase_dead(block: Any, is_pure: Any) -> int:
+def erase_dead(block: ir.Block, is_pure: Any) -> int:
     """Erase the pure operations of a block that have no users, last first; return how many."""
     count = 0
     for op in reversed([o.operation for o in block.operations]):

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirlo.dialects.bindings import ir
 
 
 class Trait(str, Enum):
@@ -95,7 +98,7 @@ class OnnxName:
     """Whether the export writes it without an exporter of its own."""
 
 
-def traits_of(op: Any) -> frozenset[Trait]:
+def traits_of(op: ir.Operation | ir.OpView | type[ir.OpView]) -> frozenset[Trait]:
     """Return the traits of an operation, or of a class of operations; none for one of upstream's."""
     cls = op if isinstance(op, type) else type(op.operation.opview)
     return getattr(cls, "TRAITS", frozenset())

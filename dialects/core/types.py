@@ -93,7 +93,7 @@ def _dim_of(attribute: ir.Attribute) -> Dim:
     return D.parse(ir.StringAttr(attribute).value)
 
 
-def _dims_encoding(encoding: Any) -> Any:
+def _dims_encoding(encoding: ir.Attribute | None) -> ir.DynamicAttr | None:
     """Return the encoding of a tensor type if it is `#relax.dims`, else None."""
     try:
         dynamic = None if encoding is None else ir.DynamicAttr(encoding)
@@ -139,7 +139,7 @@ def _require_elements(shape: Sequence[Dim]) -> None:
         raise OpError(f"a tensor of shape [{listed}] is beyond any memory: it has {prod(known)} elements or more")
 
 
-def dim_attributes(shape: tuple[Dim, ...]) -> Any:
+def dim_attributes(shape: tuple[Dim, ...]) -> ir.ArrayAttr:
     """Return an array attribute of dims: integers, and strings for symbolic ones."""
     _require_sizes(shape)
     i64 = ir.IntegerType.get_signless(64)

@@ -59,7 +59,7 @@ def result(doc: str = "") -> Any:
     return ValueDeclaration("single", True, doc)
 
 
-def results(doc: str = "", runs: int = RESULT_RUNS) -> Any:
+def results(doc: str = "", runs: int = RESULT_RUNS) -> ValueDeclaration:
     """Declare any number of results, in at most `runs` runs of equal types."""
     return ValueDeclaration("variadic", True, doc, runs)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mirlo.dialects.core.attributes import Float, Int, Str
@@ -25,7 +23,7 @@ class Activation(RelaxOp):
     x = operand()
 
     @classmethod
-    def infer(cls, x: TensorType, **parameters: Any) -> TensorType:
+    def infer(cls, x: TensorType, **parameters: float | str | None) -> TensorType:
         require_kind(x, cls.KINDS, "operand")
         return x
 

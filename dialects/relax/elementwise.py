@@ -29,6 +29,7 @@ from mirlo.dialects.relax.infer import (
     same_dtype,
 )
 from mirlo.dialects.tir.compute import call, select
+from mirlo.dialects.tir.compute.expr import Expr
 
 
 class Elementwise(RelaxOp):
@@ -84,7 +85,7 @@ class ElementwiseOp:
     is_activation: bool = False
     neutral: float | None = None
 
-    def members(self, infer: Callable[[tuple[str, ...]], Any]) -> dict[str, Any]:
+    def members(self, infer: Callable[[tuple[str, ...]], Callable[..., TensorType]]) -> dict[str, Any]:
         """Return the members of the operator's class."""
         made: dict[str, Any] = {"KINDS": self.kinds, "infer": staticmethod(infer(self.kinds)), "__module__": __name__}
         made |= {"meaning": staticmethod(self.meaning), "PRECISION": self.precision, "DOMAIN": self.domain}
@@ -99,8 +100,8 @@ class ElementwiseOp:
         return tuple(trait for trait, has in flags.items() if has)
 
 
-def _call(name: str) -> Callable[..., Any]:
-    def scalar(*xs: Any) -> Any:
+def _call(name: str) -> Callable[..., Expr]:
+    def scalar(*xs: Expr) -> Expr:
         return call(name, *xs)
 
     return scalar
@@ -187,7 +188,7 @@ COMPARE = {
 }
 
 
-def _infer_unary(kinds: tuple[str, ...]) -> Any:
+def _infer_unary(kinds: tuple[str, ...]) -> Callable[[TensorType], TensorType]:
     def infer(x: TensorType) -> TensorType:
         require_kind(x, kinds, "operand")
         return x
@@ -195,7 +196,7 @@ def _infer_unary(kinds: tuple[str, ...]) -> Any:
     return infer
 
 
-def _infer_to_bool(kinds: tuple[str, ...]) -> Any:
+def _infer_to_bool(kinds: tuple[str, ...]) -> Callable[[TensorType], TensorType]:
     def infer(x: TensorType) -> TensorType:
         require_kind(x, kinds, "operand")
         return x.with_dtype("bool")
@@ -203,7 +204,7 @@ def _infer_to_bool(kinds: tuple[str, ...]) -> Any:
     return infer
 
 
-def _infer_binary(kinds: tuple[str, ...]) -> Any:
+def _infer_binary(kinds: tuple[str, ...]) -> Callable[[TensorType, TensorType], TensorType]:
     def infer(lhs: TensorType, rhs: TensorType) -> TensorType:
         same_dtype("operands", lhs, rhs)
         require_kind(lhs, kinds, "operands")
@@ -212,7 +213,7 @@ def _infer_binary(kinds: tuple[str, ...]) -> Any:
     return infer
 
 
-def _infer_compare(kinds: tuple[str, ...]) -> Any:
+def _infer_compare(kinds: tuple[str, ...]) -> Callable[[TensorType, TensorType], TensorType]:
     def infer(lhs: TensorType, rhs: TensorType) -> TensorType:
         result: TensorType = _infer_binary(kinds)(lhs, rhs).with_dtype("bool")
         return result
@@ -220,7 +221,9 @@ def _infer_compare(kinds: tuple[str, ...]) -> Any:
     return infer
 
 
-def _define(table: Mapping[str, ElementwiseOp], base: type, infer: Callable[[tuple[str, ...]], Any]) -> None:
+def _define(
+    table: Mapping[str, ElementwiseOp], base: type, infer: Callable[[tuple[str, ...]], Callable[..., TensorType]]
+) -> None:
     for name, row in table.items():
         globals()[class_name(name)] = type(class_name(name), (base,), row.members(infer), name=name)
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from mirlo.dialects.core.dtypes import DType
 
 Array = Any
 choose: Any = np.where
@@ -163,7 +166,9 @@ def gather(x: Array, indices: Array, *, axis: int) -> Array:
     return np.take(x, choose(indices < 0, indices + size, indices), axis=axis, mode="clip")
 
 
-def matmul(x: Array, y: Array, *, transpose_lhs: bool, transpose_rhs: bool, out_dtype: Any, activations: str) -> Any:
+def matmul(
+    x: Array, y: Array, *, transpose_lhs: bool, transpose_rhs: bool, out_dtype: DType | None, activations: str
+) -> Any:
     if out_dtype is not None:
         return None
     left = x.swapaxes(-1, -2) if transpose_lhs else x
@@ -185,7 +190,9 @@ def split(x: Array, *, axis: int, sizes: Sequence[int]) -> tuple[Array, ...]:
     return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
 
 
-def dequantize(x: Array, scale: Array, zero_point: Array | None, *, axis: int, block: int, dtype: Any) -> Array | None:
+def dequantize(
+    x: Array, scale: Array, zero_point: Array | None, *, axis: int, block: int, dtype: DType
+) -> Array | None:
     is_real = zero_point is not None and is_float(zero_point)
     if is_float(x) or dtype.name != "f32" or scale.dtype != np.float32 or is_real:
         return None

@@ -41,7 +41,7 @@ class Pool(RelaxOp):
     data_layout = Str(CHANNELS_FIRST, choices=DATA_LAYOUTS)
 
     @classmethod
-    def infer(cls, x: TensorType, *, data_layout: str, **window: Any) -> TensorType:
+    def infer(cls, x: TensorType, *, data_layout: str, **window: int | tuple[int, ...]) -> TensorType:
         require_kind(x, cls.KINDS, "operand")
         return _pooled(x, data_layout, window)
 
@@ -93,7 +93,7 @@ class MaxPoolWithIndices(RelaxOp, name="max_pool_with_indices"):
     storage_order = Int(0, choices=(0, 1))
 
     @staticmethod
-    def infer(x: TensorType, **window: Any) -> tuple[TensorType, TensorType]:
+    def infer(x: TensorType, **window: int | tuple[int, ...]) -> tuple[TensorType, TensorType]:
         require_kind(x, NUMBER, "operand")
         values = _pooled(x, CHANNELS_FIRST, window)
         return values, values.with_dtype("i64")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from mirlo.dialects.tir.compute import Expr, abs_, call, constant, erf, exp, maximum, minimum, select, sigmoid, tanh
 
@@ -108,7 +107,7 @@ def celu(x: Expr, *, alpha: float) -> Expr:
     return maximum(x, 0.0) + minimum(alpha * _exp_minus_1(x / alpha), 0.0)
 
 
-def gelu(x: Expr, *, approximate: str) -> Any:
+def gelu(x: Expr, *, approximate: str) -> Expr:
     if approximate == "tanh":
         # (1 + tanh(u)) / 2 = 1 / (1 + 2^(-2u log2 e)), which keeps precision where tanh(u) is near -1.
         scale = -2.0 * math.sqrt(2.0 / math.pi) / math.log(2.0)
@@ -116,15 +115,15 @@ def gelu(x: Expr, *, approximate: str) -> Any:
     return 0.5 * x * (1.0 + erf(x * math.sqrt(0.5)))
 
 
-def logistic(x: Expr) -> Any:
+def logistic(x: Expr) -> Expr:
     return sigmoid(x)
 
 
-def silu(x: Expr) -> Any:
+def silu(x: Expr) -> Expr:
     return x * sigmoid(x)
 
 
-def mish(x: Expr) -> Any:
+def mish(x: Expr) -> Expr:
     return x * tanh(softplus(x))
 
 

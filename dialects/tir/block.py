@@ -27,6 +27,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import Dims, Raw, Str, Strs
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operands, results
 from mirlo.dialects.tir.affine import affine_range
 from mirlo.dialects.tir.base import TirOp
@@ -123,7 +124,7 @@ class Block(TirOp, name="block"):
             raise OpError(f"the body must yield {what}, got ({_listed(yielded)})")
 
 
-def _check_map(what: str, attribute: ir.Attribute, value_type: ir.Type, domain: tuple[Any, ...], padded: bool) -> None:
+def _check_map(what: str, attribute: ir.Attribute, value_type: ir.Type, domain: tuple[Dim, ...], padded: bool) -> None:
     shape = value_type.shape
     if not isinstance(attribute, ir.AffineMapAttr):
         raise OpError(f"{what} must be an affine map or unit, got {attribute}")

@@ -60,7 +60,7 @@ def size_of(dim: Dim) -> ir.Value:
 class SizeEmitter:
     """Emitter of dims as arithmetic on the values of symbols, each distinct dim once."""
 
-    def __init__(self, symbols: Mapping[str, Any]):
+    def __init__(self, symbols: Mapping[str, ir.Value]):
         self.symbols = symbols
         self._known: dict[Any, Any] = {}
 
@@ -112,7 +112,7 @@ def sizes_in(function: ir.OpView) -> list[ir.Operation]:
     """Return the `tir.size` operations of a function."""
     found: list[ir.Operation] = []
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "tir.size":
             found.append(op)
         return ir.WalkResult.ADVANCE

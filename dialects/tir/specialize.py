@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -15,12 +14,12 @@ def with_dims(function: ir.Operation, dims: Mapping[str, Dim]) -> ir.Operation:
     """Return a copy of a prim function in tensor form, before it, in which symbols are these dims."""
     made = function.clone(ip=ir.InsertionPoint(function))
 
-    def retype(value: Any) -> None:
+    def retype(value: ir.Value) -> None:
         found = TensorType.from_mlir(value.type)
         if found is not None:
             value.set_type(found.with_shape([D.substitute(dim, dims) for dim in found.shape]).to_mlir())
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         for result in op.results:
             retype(result)
         for region in op.regions:

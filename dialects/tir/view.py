@@ -47,7 +47,7 @@ class OperandView:
 class BlockView:
     """A decomposed `tir.block`."""
 
-    def __init__(self, op: Any):
+    def __init__(self, op: ir.Operation | ir.OpView):
         self.op = op.operation
         view = op.operation.opview
         self.name: str = view.name
@@ -89,7 +89,7 @@ class BlockView:
         return [op.operation for op in self.body.operations][:-1]
 
     @property
-    def yielded(self) -> list[Any]:
+    def yielded(self) -> list[ir.Value]:
         return list(list(self.body.operations)[-1].operation.operands)
 
     @property
@@ -112,7 +112,7 @@ class BlockView:
 class PrimView:
     """A prim function in tensor form: its blocks in order, and the returned values."""
 
-    def __init__(self, function: Any):
+    def __init__(self, function: ir.Operation | ir.OpView):
         self.op = function.operation
         self.name: str = ir.StringAttr(self.op.attributes["sym_name"]).value
         self.entry = self.op.regions[0].blocks[0]

@@ -37,7 +37,7 @@ def print_tensor_form(function: Any, name: str) -> list[str]:
     view = PrimView(function)
     if view.others or not view.blocks:
         raise NotPrintable("there are operations outside of blocks")
-    names = {argument: f"x{i}" for i, argument in enumerate(view.arguments)}
+    names: dict[ir.Value, str] = {argument: f"x{i}" for i, argument in enumerate(view.arguments)}
     made_here = {output.value for block in view.blocks for output in block.outputs}
     for i, value in enumerate(view.returned):
         if value not in made_here or value in names:

@@ -7,7 +7,6 @@ relax.external_artifacts = {
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.runtime.external import ExternalArtifact
@@ -66,7 +65,7 @@ def _entries(module: ir.Module | ir.Operation) -> dict[str, ir.Attribute]:
     return dict(_items(ir.DictAttr(attributes[ARTIFACTS]))) if ARTIFACTS in attributes else {}
 
 
-def _items(dictionary: Any) -> list[tuple[str, ir.Attribute]]:
+def _items(dictionary: ir.DictAttr) -> list[tuple[str, ir.Attribute]]:
     return [(named.name, named.attr) for named in (dictionary[i] for i in range(len(dictionary)))]
 
 

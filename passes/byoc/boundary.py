@@ -16,6 +16,7 @@ from mirlo.passes.graph.requested_layouts import FORCED, NOTHING
 from mirlo.passes.graph.rewrite import Rewriter, rewrite
 from mirlo.passes.graph.rules.layout import MARK, inverse, permuted
 from mirlo.passes.rules import LAYOUT
+from mirlo.passes.session import Session
 
 Axes = list[int]
 
@@ -84,7 +85,7 @@ def strip(function: ir.OpView | ir.Operation, edge: Edge) -> None:
     erase_dead(block, is_pure_relax)
 
 
-def push(function: Any, parameters: dict[int, tuple[Axes, ir.Type]], session: Any) -> None:
+def push(function: Any, parameters: dict[int, tuple[Axes, ir.Type]], session: Session) -> None:
     """Make a function take parameters of the type before a permute, and permute them itself."""
     block = function.operation.regions[0].blocks[0]
     for i, (axes, kind) in parameters.items():
@@ -106,7 +107,7 @@ def set_type(function: ir.OpView | ir.Operation) -> None:
 
 
 def rebuild_call(
-    call: ir.Operation, operands: Sequence[ir.Value], function: ir.Operation, edge: Edge, session: Any
+    call: ir.Operation, operands: Sequence[ir.Value], function: ir.Operation, edge: Edge, session: Session
 ) -> ir.Operation:
     """Rebuild a call for a function's new type: operands unpermuted, results permuted at the call."""
     types = [value.type for value in operations(function)[-1].operands]
@@ -122,7 +123,7 @@ def rebuild_call(
     return made
 
 
-def hoist(function: ir.Operation, calls: Sequence[ir.Operation], session: Any) -> Edge:
+def hoist(function: ir.Operation, calls: Sequence[ir.Operation], session: Session) -> Edge:
     """Move the permutes at the edge of a function to its calls; returns what was moved."""
     edge = edge_of(function)
     if edge:
@@ -132,7 +133,7 @@ def hoist(function: ir.Operation, calls: Sequence[ir.Operation], session: Any) -
     return edge
 
 
-def _permuted_operands(call: ir.Operation, edge: Edge, session: Any) -> list[ir.Value]:
+def _permuted_operands(call: ir.Operation, edge: Edge, session: Session) -> list[ir.Value]:
     """Return the operands of a call, permuted as its function did."""
     return [
         permuted_for(value, edge.parameters[i], call, session) if i in edge.parameters else value
@@ -140,7 +141,7 @@ def _permuted_operands(call: ir.Operation, edge: Edge, session: Any) -> list[ir.
     ]
 
 
-def permuted_for(value: ir.Value, axes: Axes, reader: ir.Operation, session: Any) -> ir.Value:
+def permuted_for(value: ir.Value, axes: Axes, reader: ir.Operation, session: Session) -> ir.Value:
     """Return a value permuted before its reader; reuses an existing permute or cancels an inverse one."""
     made_by = marked_permute(value)
     if made_by is not None and list(made_by.axes) == inverse(axes):
@@ -158,7 +159,7 @@ def find_permute(value: ir.Value, axes: Axes, reader: ir.Operation) -> ir.Value 
     return None
 
 
-def sink(function: ir.Operation, call: ir.Operation, session: Any) -> bool:
+def sink(function: ir.Operation, call: ir.Operation, session: Session) -> bool:
     """Sink permutes of a single call's operands through the function where that leaves fewer of them.
 
     The rewrite is tried on a copy: permutes that neither vanish nor come out as permuted results stay.
@@ -186,7 +187,7 @@ def sink(function: ir.Operation, call: ir.Operation, session: Any) -> bool:
     return bool(moved)
 
 
-def force(function: ir.Operation, call: ir.Operation, session: Any) -> bool:
+def force(function: ir.Operation, call: ir.Operation, session: Session) -> bool:
     """Move permutes inside a function to its edge, even if parameters must be permuted, where that pays.
 
     Such a permute is free where the caller has it already or cancels it; a permuted result is free where all readers

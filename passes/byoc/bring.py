@@ -15,15 +15,15 @@ class Bring:
 
     module: Any
     symbols: ir.SymbolTable
-    moved: dict[tuple[Any, str], str] = field(default_factory=dict)
+    moved: dict[tuple[ir.Operation, str], str] = field(default_factory=dict)
     """The new name by source module and name there."""
-    _known: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    _known: dict[ir.Operation, dict[str, ir.Operation]] = field(default_factory=dict)
 
     def for_operation(self, op: ir.OpView | ir.Operation, source: ir.Operation) -> None:
         """Redirect the references of an operation from another module to copies of what they named."""
         named = self._members(source)
 
-        def visit(inner: ir.Operation) -> Any:
+        def visit(inner: ir.Operation) -> ir.WalkResult:
             for name, attribute in _symbol_attributes(inner):
                 member = named.get(attribute.value)
                 if member is not None:
@@ -38,7 +38,7 @@ class Bring:
             self._known[source] = {symbol_name(m): m for m in members if "sym_name" in m.attributes}
         return self._known[source]
 
-    def _brought(self, member: Any, source: Any) -> str:
+    def _brought(self, member: ir.Operation, source: ir.Operation) -> str:
         key = source, symbol_name(member)
         if key not in self.moved:
             copy = member.clone(ip=ir.InsertionPoint(self.module.regions[0].blocks[0]))
@@ -51,7 +51,7 @@ class Bring:
         return self.moved[key]
 
 
-def _symbol_attributes(op: ir.Operation) -> list[tuple[str, Any]]:
+def _symbol_attributes(op: ir.Operation) -> list[tuple[str, ir.FlatSymbolRefAttr]]:
     found = [(op.attributes[i].name, op.attributes[i].attr) for i in range(len(op.attributes))]
     return [(name, attribute) for name, attribute in found if isinstance(attribute, ir.FlatSymbolRefAttr)]
 
@@ -66,10 +66,10 @@ def drop_unused_prims(module: ir.Operation, names: set[str]) -> None:
                 break
 
 
-def _is_named(function: Any, members: list[Any]) -> bool:
+def _is_named(function: ir.Operation, members: list[ir.Operation]) -> bool:
     name, found = symbol_name(function), False
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         nonlocal found
         found = any(attribute.value == name for _, attribute in _symbol_attributes(op))
         return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE

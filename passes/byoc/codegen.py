@@ -122,7 +122,7 @@ def generator_of(target: str, options: str = "") -> CodeGenerator:
         raise TargetError(str(error)) from error
 
 
-def _class_of(declared: Any, who: str) -> type[CodeGenerator]:
+def _class_of(declared: str | type[CodeGenerator], who: str) -> type[CodeGenerator]:
     if isinstance(declared, str):
         module, _, attribute = declared.partition(":")
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -83,7 +82,7 @@ def _calls_into(module: ir.Operation, nested: ir.Operation) -> dict[str, list[ir
     prefix = f"{_symbol(nested)}::"
     found: dict[str, list[ir.Operation]] = {}
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "relax.call_external" and op.opview.callee.startswith(prefix):
             found.setdefault(op.opview.callee[len(prefix) :], []).append(op)
         return ir.WalkResult.ADVANCE
@@ -126,7 +125,7 @@ def _products_in(nested: ir.Operation, name: str) -> list[tuple[Dim, ...]]:
     """
     found: list[tuple[Dim, ...]] = []
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         for tensor in map(TensorType.from_mlir, (value.type for value in op.results)):
             if tensor is not None and not any(dim is D.UNKNOWN for dim in tensor.shape):
                 found.append((*tensor.shape, tensor.dtype.bytes))

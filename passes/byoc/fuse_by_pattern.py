@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks, erase_dead
@@ -18,6 +18,9 @@ from mirlo.passes.byoc.select import Choice, Decide, Selector
 from mirlo.passes.byoc.tables import PatternEntry, entries_of
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 
 @register_pass
@@ -40,7 +43,7 @@ class FuseByPattern(Pass):
     functions: tuple[str, ...] = option((), "functions to look at; all when none is named")
     explain: bool = option(False, "tell for each operator that patterns name why it was not taken")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: Any, session: Session) -> None:
         if not self.target:
             raise PassError("'fuse-by-pattern' needs the option 'target': whose patterns to match")
         placement = Placement((self.target,))
@@ -53,7 +56,7 @@ class FuseByPattern(Pass):
             explain(placement, locations, session)
 
 
-def explain(placement: Placement, locations: Sequence[Any], session: Any) -> None:
+def explain(placement: Placement, locations: Sequence[ir.Location], session: Session) -> None:
     """Emit a remark for every node that a target's patterns name but the target did not take."""
     for node, location in zip(placement.nodes, locations, strict=True):
         for target in placement.targets:
@@ -66,7 +69,7 @@ def explain(placement: Placement, locations: Sequence[Any], session: Any) -> Non
 def fuse(
     module: ir.Operation,
     tables: dict[str, list[PatternEntry]],
-    session: Any,
+    session: Session,
     placement: Placement,
     bind_constants: bool = True,
     only: tuple[str, ...] = (),

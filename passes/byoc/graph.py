@@ -106,7 +106,7 @@ class BlockNode:
 class BlockGraph:
     """The nodes of a block in program order, with reachability masks in which bit i is node i."""
 
-    def __init__(self, block: Any, session: Any = None, is_pure: Callable[[Any], bool] = is_pure_relax):
+    def __init__(self, block: ir.Block, session: Any = None, is_pure: Callable[[Any], bool] = is_pure_relax):
         self.block = block
         self.session = session
         self.nodes: list[BlockNode] = []
@@ -135,7 +135,7 @@ class BlockGraph:
                 if value.mlir in others and end not in value.users:
                     value.users.append(end)
 
-    def _add(self, op: Any) -> None:
+    def _add(self, op: ir.Operation) -> None:
         read = dict.fromkeys(op.operands) if len(op.regions) else None
         if read is not None:
             read.update(dict.fromkeys(captured(op)))
@@ -221,7 +221,7 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-def read_in(block: Any) -> Iterator[Any]:
+def read_in(block: ir.Block) -> Iterator[Any]:
     """Return the values that the operations of a block read, including nested ones."""
     for op in block.operations:
         yield from op.operation.operands

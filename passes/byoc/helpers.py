@@ -95,7 +95,7 @@ def _labels(pattern: Pattern) -> set[str]:
     return {part.label for part in walk(pattern) if part.label is not None}
 
 
-def _renamed(pattern: Pattern, names: Mapping[str, str], stop: Pattern) -> Any:
+def _renamed(pattern: Pattern, names: Mapping[str, str], stop: Pattern) -> Pattern:
     if pattern is stop or not names:
         return pattern
     made = pattern.with_parts([_renamed(part, names, stop) for part in pattern.parts()])

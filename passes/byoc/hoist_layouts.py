@@ -15,6 +15,7 @@ from mirlo.passes.graph.requested_layouts import NOTHING
 from mirlo.passes.graph.rewrite import rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import LAYOUT
+from mirlo.passes.session import Session
 
 MAX_ROUNDS = 512
 """Upper bound of iterations; permutes move one call further in each."""
@@ -52,7 +53,7 @@ class HoistLayouts(Pass):
     target: str = option("", "target whose regions are concerned; all when none is named")
     explain: bool = option(False, "tell how many permutes there were, and how many are left")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         import_modules("mirlo.passes.graph.rules")
         module = op.operation
         require_target(module, self.target)
@@ -80,7 +81,7 @@ class HoistLayouts(Pass):
 class _Hoister:
     module: Any
     nested: dict[str, ir.Operation]
-    session: Any
+    session: Session
     concerns: Any
     hoisted: int = 0
     _tried: set[tuple[str, str, str]] = field(default_factory=set)

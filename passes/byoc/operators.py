@@ -168,7 +168,7 @@ def is_const(value: float | None = None) -> Pattern:
     if value is None:
         return made
 
-    def all_are(found: BlockValue) -> Any:
+    def all_are(found: BlockValue) -> bool | str:
         array = found.array()
         if array is None:
             return "the elements of the constant are not known here"
@@ -183,7 +183,7 @@ def is_var(name: str = "") -> Pattern:
     if not name:
         return made
 
-    def is_called(found: BlockValue) -> Any:
+    def is_called(found: BlockValue) -> bool | str:
         called = argument_name(found)
         return True if called == name else f"expected the argument '{name}', found '{called}'"
 

@@ -44,7 +44,9 @@ class GroupOutliner:
             user.index < end and not mask >> user.index & 1 for node in self.graph.members(mask) for user in node.users
         )
 
-    def outline(self, mask: int, name: str, attributes: Mapping[str, Any], bind_constants: bool = True) -> Any:
+    def outline(
+        self, mask: int, name: str, attributes: Mapping[str, ir.StringAttr], bind_constants: bool = True
+    ) -> ir.Operation:
         """Move a group to a new private function; returns the call that replaces it."""
         nodes = self.graph.members(mask)
         inside = {value for node in nodes for value in node.results}
@@ -104,7 +106,7 @@ def free_name(base: str, symbols: ir.SymbolTable) -> str:
     return next(name for i in itertools.count() if (name := f"{base}_{i}") not in symbols)
 
 
-def copy_op(op: Any, env: Mapping[Any, Any]) -> ir.Operation:
+def copy_op(op: ir.Operation, env: Mapping[Any, Any]) -> ir.Operation:
     """Copy an operation to the insertion point with other operands."""
     operation = op.operation
     if len(operation.regions):

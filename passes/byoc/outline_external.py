@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks, replace_op
@@ -24,6 +24,9 @@ from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.regions import single_regions
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
+
 
 @register_pass
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class OutlineExternal(Pass):
     contained = True
     target: str = option("", "target whose regions are moved; all when none is named")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         module = op.operation
         require_target(module, self.target)
         for target in (self.target,) if self.target else _targets(module):

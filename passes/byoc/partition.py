@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.fuse_by_pattern import explain, fuse
@@ -17,6 +17,9 @@ from mirlo.passes.byoc.select import Decide
 from mirlo.passes.byoc.tables import CALL_TIR, PatternEntry, entries_of, is_host, split_options
 from mirlo.passes.byoc.work import total
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 
 @dataclass(frozen=True)
@@ -42,13 +45,13 @@ class Partitioner:
     """A partitioner of one module; the tables of targets are in order of priority."""
 
     module: Any
-    session: Any
+    session: Session
     tables: dict[str, list[PatternEntry]]
     limits: RegionLimits = field(default_factory=RegionLimits)
     bind_constants: bool = True
     functions: tuple[str, ...] = ()
     decide: Decide | None = None
-    locations: list[Any] = field(default_factory=list)
+    locations: list[ir.Location] = field(default_factory=list)
     """The locations of the placement's nodes, after a run."""
 
     def run(self) -> Placement:
@@ -120,7 +123,7 @@ class Partition(Pass):
     nodes: tuple[str, ...] = option((), "the nodes that targets may have, by their numbers: one=0-3+7,two=4; else all")
     explain: bool = option(False, "tell for each operator that patterns name why a target did not take it")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         limits = RegionLimits(self.max_nodes, self.max_regions, self.min_nodes, self.min_flops)
         tables = tables_of(self.targets)
         decide = restriction(self.nodes, tables) if self.nodes else None

@@ -18,6 +18,7 @@ from typing import Any, TypeGuard
 from mirlo.passes.byoc.graph import BlockValue
 from mirlo.passes.byoc.predicates import value_has_dtype, value_has_rank, value_has_shape
 from mirlo.passes.byoc.search import Predicate, Search, State
+from mirlo.passes.rules import Decline
 
 
 class Pattern:
@@ -29,7 +30,7 @@ class Pattern:
 
     # ------------------------------------------------------------------------------------------------------ writing
 
-    def named(self, label: str) -> Any:
+    def named(self, label: str) -> Pattern:
         """Label this part: the match is indexed by labels, and parts with equal labels match the same value."""
         return self._with(label=label)
 
@@ -44,15 +45,15 @@ class Pattern:
         """
         return self._with(predicates=(*self.predicates, Predicate.of(predicate, name)))
 
-    def has_dtype(self, *names: str) -> Any:
+    def has_dtype(self, *names: str) -> Pattern:
         """Require one of these element types."""
         return self._on_value(value_has_dtype(names), "has_dtype")
 
-    def has_shape(self, shape: Sequence[Any]) -> Any:
+    def has_shape(self, shape: Sequence[int | str | None]) -> LeafPattern:
         """Require a shape: integers, symbolic dims as text, None for any, or predicates of a dim."""
         return self._on_value(value_has_shape(tuple(shape)), "has_shape")
 
-    def has_rank(self, *ranks: int) -> Any:
+    def has_rank(self, *ranks: int) -> Pattern:
         """Require one of these ranks."""
         return self._on_value(value_has_rank(ranks), "has_rank")
 
@@ -154,7 +155,7 @@ class Pattern:
         vars(made).pop("_labels", None)
         return made
 
-    def _on_value(self, function: Callable[[BlockValue], Any], name: str) -> Any:
+    def _on_value(self, function: Callable[[BlockValue], bool | Decline], name: str) -> Any:
         return self._with(predicates=(*self.predicates, Predicate(name, function)))
 
 

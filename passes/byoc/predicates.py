@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import SymbolicDim
+from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import as_dim
 from mirlo.passes.byoc.search import PatternError, Predicate
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from mirlo.passes.byoc.search import Match
 
 
-def value_has_dtype(names: Sequence[str]) -> Callable[[BlockValue], Any]:
-    def ask(value: BlockValue) -> Any:
+def value_has_dtype(names: Sequence[str]) -> Callable[[BlockValue], bool | Decline]:
+    def ask(value: BlockValue) -> bool | Decline:
         found = "no tensor" if value.type is None else value.type.dtype.name
         return True if found in names else decline(f"expected element type {' or '.join(names)}", found=found)
 
     return ask
 
 
-def value_has_rank(ranks: Sequence[int]) -> Callable[[BlockValue], Any]:
-    def ask(value: BlockValue) -> Any:
+def value_has_rank(ranks: Sequence[int]) -> Callable[[BlockValue], bool | Decline]:
+    def ask(value: BlockValue) -> bool | Decline:
         found = None if value.type is None else value.type.rank
         return True if found in ranks else decline(f"expected rank {' or '.join(map(str, ranks))}", found=found)
 
     return ask
 
 
-def value_has_shape(shape: tuple[Any, ...]) -> Callable[[BlockValue], Any]:
-    def ask(value: BlockValue) -> Any:
+def value_has_shape(shape: tuple[int | str | None, ...]) -> Callable[[BlockValue], bool | Decline]:
+    def ask(value: BlockValue) -> bool | Decline:
         found = () if value.type is None else value.type.shape
         if value.type is None or len(found) != len(shape):
             return decline(f"expected the shape {_text(shape)}", found=_text(found))
@@ -48,7 +48,7 @@ def value_has_shape(shape: tuple[Any, ...]) -> Callable[[BlockValue], Any]:
     return ask
 
 
-def _dim_is(wanted: Any, dim: Any) -> str | None:
+def _dim_is(wanted: int | str | None, dim: Dim) -> str | None:
     if wanted is None:
         return None
     if callable(wanted):
@@ -57,7 +57,7 @@ def _dim_is(wanted: Any, dim: Any) -> str | None:
     return None if as_dim(wanted) == dim else f"not {wanted}"
 
 
-def _text(shape: Sequence[Any]) -> str:
+def _text(shape: Sequence[Dim | str | None]) -> str:
     return "[" + ", ".join("?" if d is None else getattr(d, "__name__", str(d)) for d in shape) + "]"
 
 
@@ -91,8 +91,8 @@ def _normalize(value: Any) -> Any:
     return str(value) if isinstance(value, SymbolicDim) else value
 
 
-def same_shape(labels: Sequence[str]) -> Callable[[Match], Any]:
-    def ask(match: Match) -> Any:
+def same_shape(labels: Sequence[str]) -> Callable[[Match], bool | Decline]:
+    def ask(match: Match) -> bool | Decline:
         shapes = {label: match[label].type for label in labels if label in match}
         first = next(iter(shapes.values()), None)
         for label, kind in shapes.items():

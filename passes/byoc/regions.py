@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks
@@ -26,6 +26,9 @@ from mirlo.passes.byoc.records import MergeRecord, Placement, RegionRecord
 from mirlo.passes.byoc.work import total
 from mirlo.passes.graph.dce import is_pure_relax
 
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
+
 FACTS = (COMPOSITE, EXTERNAL, "relax.primitive")
 """Attributes of functions whose calls are pure: their bodies are pieces of the graph."""
 
@@ -36,7 +39,7 @@ def pure_calls(functions: dict[str, ir.Operation]) -> Callable[[Any], bool]:
     return lambda op: is_pure_relax(op) or callee_of(op) in known
 
 
-def targets_of(module: Any) -> list[str]:
+def targets_of(module: ir.Operation) -> list[str]:
     """Return the targets of the composites in a module, in program order."""
     found = (string_fact(function, TARGET) for function in functions_of(module).values())
     return list(dict.fromkeys(target for target in found if target is not None))
@@ -54,7 +57,7 @@ class Merger:
     alone: bool = False
     """Whether each composite becomes a region of its own."""
 
-    def run(self, session: Any) -> list[ir.OpView]:
+    def run(self, session: Session) -> list[ir.OpView]:
         """Merge composites; returns the functions of the regions."""
         functions = functions_of(self.module)
         symbols = ir.SymbolTable(self.module)
@@ -148,6 +151,6 @@ def _constants(function: ir.Operation) -> int:
     return sum(op.operation.name == "relax.constant" for op in function.regions[0].blocks[0].operations)
 
 
-def single_regions(module: ir.Operation, target: str, placement: Placement, session: Any) -> None:
+def single_regions(module: ir.Operation, target: str, placement: Placement, session: Session) -> None:
     """Make each composite of a target that the graph calls a region of its own."""
     Merger(module, target, placement, alone=True).run(session)

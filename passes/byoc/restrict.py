@@ -8,9 +8,10 @@ The numbers are the node ids in the records of the same pass without `nodes`: in
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
+from mirlo.passes.byoc.search import Match
 from mirlo.passes.byoc.select import Decide
+from mirlo.passes.byoc.tables import PatternEntry
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Decline, decline, nearest
 
@@ -41,7 +42,7 @@ def restriction(texts: Iterable[str], targets: Collection[str]) -> Decide:
             raise PassError(f"'partition': nodes: no code generator of the list is '{target.strip()}'{hint}: {listed}")
         allowed[target.strip()] = frozenset(_node_ids(numbers, text))
 
-    def assigned(entry: Any, match: Any, nodes: tuple[int, ...]) -> bool | Decline:
+    def assigned(entry: PatternEntry, match: Match, nodes: tuple[int, ...]) -> bool | Decline:
         others = [node for node in nodes if node not in allowed.get(entry.target, ())]
         return decline("it costs less elsewhere", node=others[0]) if others else True
 

@@ -110,7 +110,7 @@ def rewrite(
 class MatchBuilder(Rewriter):
     """A builder of operators and constants behind the root of a match, whose value they may read."""
 
-    def __init__(self, root: Any, session: Any):
+    def __init__(self, root: Any, session: Session):
         super().__init__(root, session)
         self.behind = next_operation(root)
         self.made: list[Any] = []
@@ -211,7 +211,7 @@ class RewriteByPattern(Pass):
     rules: tuple[str, ...] = option((), "names of the rules, in the order in which they are tried")
     limit: int = option(MAX_REWRITES, "most replacements in a function")
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: Any, session: Session) -> None:
         if not self.rules:
             raise PassError("'rewrite' needs the option 'rules': names of rules")
         found = []

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.outline import EXTERNAL, require_target, string_fact
 from mirlo.passes.byoc.outline_external import external_modules
 from mirlo.passes.registry import Pass, option, register_pass
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 
 @register_pass
@@ -36,7 +39,7 @@ class RunOnExternal(Pass):
 
         return all(step.is_contained() for step in Pipeline(self.pipeline))
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         from mirlo.passes.pipeline import Pipeline
 
         require_target(op.operation, self.target)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
 from mirlo.passes.byoc.records import join_alternatives
 from mirlo.passes.rules import Decline
@@ -104,7 +105,7 @@ class Search:
     """The deepest failures."""
     muted: bool = False
     """Whether failures are ignored, as inside a negated pattern."""
-    hopeless: set[Any] = field(default_factory=set)
+    hopeless: set[tuple[int, int, tuple[tuple[str, int], ...]]] = field(default_factory=set)
     """Parts of patterns that cannot match a value under the bound labels."""
     steps: int = 0
     answers: dict[Any, Any] = field(default_factory=dict)
@@ -143,7 +144,9 @@ class Search:
         """Record a mismatch with an expected value."""
         self.fail(state, value, f"expected {expected}, found {value.node or value.name}", expected)
 
-    def holds(self, predicates: Iterable[Predicate], argument: Any, state: State, value: BlockValue) -> bool:
+    def holds(
+        self, predicates: Iterable[Predicate], argument: ir.OpView | BlockValue | None, state: State, value: BlockValue
+    ) -> bool:
         for predicate in predicates:
             reason = predicate.ask(argument)
             if reason is not None:

@@ -17,7 +17,7 @@ from typing import Any
 from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.search import Match, PatternError, Predicate
 from mirlo.passes.byoc.structure import check_pattern, operators
-from mirlo.passes.rules import nearest
+from mirlo.passes.rules import Decline, nearest
 from mirlo.passes.targets import find_target, register_partial, target_names
 
 Table = Callable[[], Sequence[Any]]
@@ -122,7 +122,7 @@ def entry_of(target: str, row: Any) -> PatternEntry:
     return entry
 
 
-def check_failure(entry: PatternEntry, match: Match) -> tuple[Any, str] | None:
+def check_failure(entry: PatternEntry, match: Match) -> tuple[Decline, str] | None:
     """Return why the entry's check rejects a match, and the name of the check, or None."""
     if entry.check is None:
         return None

@@ -177,7 +177,7 @@ def contraction(
     return PrimPattern("a contraction", accept, (lhs, rhs))
 
 
-def _argument(view: PrimView, value: Any) -> int | None:
+def _argument(view: PrimView, value: ir.Value) -> int | None:
     return next((i for i, argument in enumerate(view.arguments) if argument == value), None)
 
 
@@ -187,8 +187,8 @@ def _fits(
     places: list[int],
     order: Sequence[int],
     wanted: str | None,
-    axes: Any,
-    dtype: Any,
+    axes: str | None,
+    dtype: str | None,
 ) -> Decline | None:
     if dtype is not None:
         names = [name.strip() for name in dtype.split(",")] * (1 if "," in dtype else 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dims import Dim
@@ -14,6 +14,9 @@ from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.fuse.groups import MAX_INPUTS, FusionNode, Groups
 from mirlo.passes.fuse.kinds import FusionKind, has_several_contractions, is_move, kind_of
 from mirlo.passes.registry import Pass, option, register_pass
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 PRIMITIVE = "relax.primitive"
 """Attribute of a function whose body is one group of calls; `fuse-tir` merges it into a prim function."""
@@ -34,7 +37,7 @@ class FuseOps(Pass):
     trusted = True
     max_inputs: int = option(MAX_INPUTS, "most tensors that a fused function may read")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         body = op.regions[0].blocks[0]
         functions = [f for f in body.operations if f.operation.name == "func.func"]
         prims = _Prims(

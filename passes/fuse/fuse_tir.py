@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dtypes import dtype_of_mlir
@@ -15,6 +15,9 @@ from mirlo.passes.fuse.fuse_ops import PRIMITIVE
 from mirlo.passes.fuse.inline import inline_blocks
 from mirlo.passes.fuse.kinds import KIND, analyze
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 
 @register_pass
@@ -30,7 +33,7 @@ class FuseTir(Pass):
     trusted = True
     inline: bool = option(True, "inline elementwise blocks into their readers")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         body = op.regions[0].blocks[0]
         functions = {_name(f): f for f in body.operations if f.operation.name == "func.func"}
         groups = {name: f for name, f in functions.items() if PRIMITIVE in f.operation.attributes}
@@ -108,7 +111,7 @@ def _fuse(function: Any, functions: dict[str, Any]) -> Any:
     return made
 
 
-def _inlined(callee: Any, arguments: list[Any], call: Any) -> list[Any]:
+def _inlined(callee: Any, arguments: list[Any], call: ir.OpView) -> list[Any]:
     env = dict(zip(callee.arguments, arguments, strict=True))
     operations = [o.operation for o in callee.operations]
     for op in operations[:-1]:
@@ -143,7 +146,7 @@ def _remove_unused(module: ir.OpView) -> None:
     """Remove prim functions that no call names."""
     used: set[str] = set()
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if "callee" in op.attributes and isinstance(op.attributes["callee"], ir.FlatSymbolRefAttr):
             used.add(op.attributes["callee"].value)
         return ir.WalkResult.ADVANCE

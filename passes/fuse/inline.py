@@ -189,7 +189,7 @@ _BINARY = {
 }
 
 
-def emit_affine(expr: Any, indices: list[Any]) -> ir.Value:
+def emit_affine(expr: ir.AffineExpr, indices: list[ir.Value]) -> ir.Value:
     """Emit an affine expression of non-negative index values as arithmetic that vectorizes."""
     index = ir.IndexType.get()
     if isinstance(expr, ir.AffineDimExpr):
@@ -205,7 +205,7 @@ def emit_affine(expr: Any, indices: list[Any]) -> ir.Value:
     return result
 
 
-def _may_be_negative(expr: Any) -> bool:
+def _may_be_negative(expr: ir.AffineExpr) -> bool:
     if isinstance(expr, ir.AffineConstantExpr):
         return bool(expr.value < 0)
     if isinstance(expr, (ir.AffineDimExpr, ir.AffineModExpr)):

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.view import BlockView, PrimView, is_tensor_form, prim_functions
+from mirlo.dialects.tir.view import BlockView, OperandView, PrimView, is_tensor_form, prim_functions
 from mirlo.passes.registry import Pass, PassError, register_pass
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 KIND = "tir.kind"
 
@@ -34,7 +37,7 @@ class FusionKind(IntEnum):
         return self.name.lower()
 
 
-def kind_of(function: Any) -> FusionKind:
+def kind_of(function: ir.OpView) -> FusionKind:
     """Return the annotated kind of a function, or analyze it; loops over buffers are opaque."""
     attributes = function.operation.attributes
     if KIND not in attributes or not is_tensor_form(function):
@@ -46,7 +49,7 @@ def kind_of(function: Any) -> FusionKind:
     return labels[found.value]
 
 
-def analyze(function: Any) -> FusionKind:
+def analyze(function: ir.OpView) -> FusionKind:
     """Return the kind of a prim function; one in buffer form is opaque."""
     if not is_tensor_form(function):
         return FusionKind.OPAQUE
@@ -68,7 +71,7 @@ def analyze(function: Any) -> FusionKind:
     return kind
 
 
-def is_move(function: Any) -> bool:
+def is_move(function: ir.OpView) -> bool:
     """Return whether the function only permutes and slices dims other than the innermost: it moves whole rows."""
     if not is_tensor_form(function):
         return False
@@ -93,14 +96,14 @@ def is_pure_move(block: BlockView) -> bool:
     return sorted(d for d in order if d is not None) == list(range(block.rank)) and order[-1] == block.rank - 1
 
 
-def _moved_dim(expr: Any) -> int | None:
+def _moved_dim(expr: ir.AffineExpr) -> int | None:
     """Return the axis of an index that is an axis, or an axis plus a constant."""
     if isinstance(expr, ir.AffineAddExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
         expr = expr.lhs
     return expr.position if isinstance(expr, ir.AffineDimExpr) else None
 
 
-def has_several_contractions(function: Any) -> bool:
+def has_several_contractions(function: ir.OpView) -> bool:
     """Return whether the function has several products with other work between them: attention."""
     return is_tensor_form(function) and sum(is_multiply_add(block) for block in PrimView(function).blocks) > 1
 
@@ -119,7 +122,7 @@ def block_kind(block: BlockView) -> FusionKind:
     return found
 
 
-def _access_kind(operand: Any, output: Any) -> FusionKind:
+def _access_kind(operand: OperandView, output: Any) -> FusionKind:
     if operand.is_opaque or operand.outside is not None:
         return FusionKind.INJECTIVE
     if operand.map == output:
@@ -182,7 +185,7 @@ class AnnotateKinds(Pass):
     contained = True
     trusted = True
 
-    def run(self, op: Any, session: Any) -> None:
+    def run(self, op: Any, session: Session) -> None:
         for function in prim_functions(op):
             if KIND not in function.operation.attributes:
                 function.operation.attributes[KIND] = ir.StringAttr.get(analyze(function).label)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from mirlo.dialects.core.dense import dense_attribute, read_dense
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
 from mirlo.runtime.dtypes import element_type_of
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 INLINE_ELEMENTS = 16
 """Most elements of a constant in the IR; larger ones are parameters."""
@@ -24,7 +27,7 @@ def is_constant(value: ir.Value) -> bool:
     return isinstance(value, ir.OpResult) and value.owner.name == "relax.constant"
 
 
-def constant_value(value: Any, session: Any) -> np.ndarray | None:
+def constant_value(value: ir.Value, session: Session) -> np.ndarray | None:
     """Return the array of a value that is a constant, else None."""
     if not is_constant(value):
         return None
@@ -36,7 +39,7 @@ def constant_value(value: Any, session: Any) -> np.ndarray | None:
     return read_dense(op.value, kind)
 
 
-def is_available(value: ir.Value, session: Any) -> bool:
+def is_available(value: ir.Value, session: Session) -> bool:
     """Return whether a value is a constant whose array is available."""
     if not is_constant(value):
         return False
@@ -44,7 +47,7 @@ def is_available(value: ir.Value, session: Any) -> bool:
     return name is None or name in session.params
 
 
-def constant_reader(value: Any, session: Any) -> Callable[[], np.ndarray]:
+def constant_reader(value: ir.Value, session: Session) -> Callable[[], np.ndarray]:
     """Return a reader of the array of an available constant, in any layout, valid even if it is discarded later."""
     name = value.owner.opview.param
     if name is not None:
@@ -56,7 +59,7 @@ def constant_reader(value: Any, session: Any) -> Callable[[], np.ndarray]:
 
 
 def emit_deferred_constant(
-    make: Callable[[], np.ndarray], kind: TensorType, session: Any, name: str, loose: Any = None
+    make: Callable[[], np.ndarray], kind: TensorType, session: Session, name: str, loose: Any = None
 ) -> ir.Value:
     """Emit a constant whose array is computed while kernels are compiled, or on first use."""
     element = element_type_of(kind.dtype.to_numpy())
@@ -81,7 +84,7 @@ def _is_transposed(array: np.ndarray) -> bool:
     return not array.flags.c_contiguous and span == array.nbytes and min(array.strides) > 0
 
 
-def constant_name(value: Any) -> str:
+def constant_name(value: ir.Value) -> str:
     """Return the parameter name of a constant, for naming values computed from it."""
     op = value.owner.opview
     return op.param if op.param is not None else "constant"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.surgery import blocks, erase_dead
 from mirlo.passes.registry import Pass, register_pass
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 
 def is_pure_relax(op: Any) -> bool:
@@ -28,6 +31,6 @@ class RemoveDead(Pass):
     trusted = True
     anchor = "func.func"
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         for block in reversed(blocks(op)):
             erase_dead(block, is_pure_relax)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.relax.meanings import widened
 from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
 from mirlo.passes.registry import Pass, option, register_pass
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 
 @register_pass
@@ -34,7 +37,7 @@ class FoldConstant(Pass):
     anchor = "func.func"
     grow: int = option(1 << 20, "bytes by which a result may exceed its operands")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         found = blocks(op)
         before = _params(found)
         folder = _Folder(session, self.grow, FOLDED_BYTES + FOLDINGS * _constant_bytes(found))
@@ -66,7 +69,7 @@ def _constant_bytes(found: list[ir.Block]) -> int:
 
 @dataclass
 class _Folder:
-    session: Any
+    session: Session
     grow: int
     left: int
     """Bytes that may yet be made."""

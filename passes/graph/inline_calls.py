@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, callee_of, functions_of, inline_call, symbol_name
 from mirlo.passes.registry import Pass, PassError, register_pass
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 CALL = "func.call"
 
@@ -26,7 +29,7 @@ class InlineCalls(Pass):
     trusted = True
     contained = True
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         inline_calls(op.operation)
 
 

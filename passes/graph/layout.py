@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.installed import import_modules
@@ -17,6 +17,9 @@ from mirlo.passes.graph.requested_layouts import (
 from mirlo.passes.graph.rewrite import rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import LAYOUT, SIMPLIFY
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 _MOVES = ("relax.permute", "relax.reshape")
 
@@ -40,14 +43,14 @@ class ConvertLayout(Pass):
     anchor = "func.func"
     layouts: tuple[str, ...] = option((), "layouts by operator, relax.conv=N*C:O*I")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         if not len(op.operation.regions[0].blocks):
             return
         import_modules("mirlo.passes.graph.rules")
         rewrite(op, LAYOUT, session, given=self._desired(op, session))
         rewrite(op, SIMPLIFY, session, only=_MOVES)
 
-    def _desired(self, function: ir.OpView, session: Any) -> RequestedLayouts:
+    def _desired(self, function: ir.OpView, session: Session) -> RequestedLayouts:
         if self.layouts:
             return parse_layouts(self.layouts)
         if session.options.get(CALLBACK) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.locations import names_of
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import nearest
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 F32 = DTYPES["f32"]
 LOW_PRECISION_TYPES = ("bf16", "f16")
@@ -48,7 +51,7 @@ class ToMixedPrecision(Pass):
     dtype: str = option("bf16", "the narrow type: bf16 or f16")
     keep: tuple[str, ...] = option((), "operators or nodes that stay in f32: relax.conv, node:/head/MatMul")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         if self.dtype not in LOW_PRECISION_TYPES:
             raise PassError(f"dtype must be {' or '.join(LOW_PRECISION_TYPES)}, got '{self.dtype}'")
         if "tir.prim_func" in op.operation.attributes or not len(op.operation.regions[0].blocks):
@@ -83,7 +86,7 @@ class _PrecisionVersions:
 class _Converter:
     """Converter of operations, one by one, that tracks both versions of each value."""
 
-    def __init__(self, dtype: DType, keep: frozenset[str], session: Any):
+    def __init__(self, dtype: DType, keep: frozenset[str], session: Session):
         self.dtype = dtype
         self.keep = keep
         self.session = session
@@ -125,7 +128,7 @@ class _Converter:
         made = self._remake(op, values, out_dtype=F32)
         self._remember(op, [_PrecisionVersions(value, None, True) for value in made])
 
-    def _narrow(self, op: Any) -> None:
+    def _narrow(self, op: ir.Operation) -> None:
         mask = op.opview.mask if op.name == "relax.attention" else None
         values = [self._bounded(v) if mask is not None and v == mask else v for v in op.operands]
         made = self._remake(op, [self._narrowed(value) for value in values])
@@ -149,7 +152,7 @@ class _Converter:
             is_stored = versions is not None and versions.is_narrow and isinstance(op.opview, DialectOp)
             op.operands[i] = self._widened(value) if is_stored else self._wide(value)
 
-    def _remake(self, op: Any, values: Sequence[Any], **changed: Any) -> list[Any]:
+    def _remake(self, op: Any, values: Sequence[Any], **changed: DType) -> list[Any]:
         """Rebuild an operation with other operands and attributes; return its results."""
         view = op.opview
         layout = type(view)._operand_layout
@@ -173,7 +176,7 @@ class _Converter:
     def _may_be_narrow(self, value: ir.Value) -> bool:
         return self._prefers_narrow(value) or (is_constant(value) and self._fits(value))
 
-    def _fits(self, constant: Any) -> bool:
+    def _fits(self, constant: ir.Value) -> bool:
         """Return whether no element of a constant overflows to infinity."""
         array = constant_value(constant, self.session)
         if array is None or not array.size:
@@ -207,7 +210,7 @@ class _Converter:
             versions.stored = _cast(self._narrowed(value), F32)
         return versions.stored
 
-    def _bounded(self, mask: Any) -> Any:
+    def _bounded(self, mask: ir.Value) -> ir.Value:
         """Bound a mask that is added to scores: a row of -infinity results in NaN, the lowest finite value does not."""
         if not _is_f32(mask):
             return mask

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.rules import DEFAULT, RuleBook, try_rules
+
+if TYPE_CHECKING:
+    from mirlo.passes.graph.requested_layouts import RequestedLayouts
+    from mirlo.passes.session import Session
 
 MAX_SWEEPS = 32
 
@@ -21,13 +26,13 @@ MAX_SWEEPS = 32
 class Rewriter:
     """What a rule builds with: operators and constants, inserted before the operator that it rewrites."""
 
-    def __init__(self, op: Any, session: Any, given: Any = None):
+    def __init__(self, op: Any, session: Session, given: RequestedLayouts | None = None):
         self.op = op
         self.session = session
         self.given = given
         """Data that the pass provides to its rules."""
 
-    def emit(self, operator: Any, *values: Any, **attributes: Any) -> Any:
+    def emit(self, operator: Any, *values: ir.Value | list[ir.Value] | None, **attributes: Any) -> Any:
         """Emit an operator and return its result value."""
         with ir.InsertionPoint(self.op), self.op.location:
             return operator.make(*values, **attributes)
@@ -55,7 +60,7 @@ class Rewriter:
         return constant_name(value) if is_constant(value) else "constant"
 
 
-def remade(op: Any, values: Iterable[Any], b: Rewriter, **changed: Any) -> Any:
+def remade(op: Any, values: Iterable[ir.Value], b: Rewriter, **changed: int | str | Sequence[float]) -> ir.Value:
     """Emit an operator of one result again, with other operands in the order of the operation, and attributes."""
     fields = type(op)._operand_layout
     flat = list(values)
@@ -70,7 +75,7 @@ def defining(value: ir.Value, name: str) -> ir.OpView | None:
     return None
 
 
-def without_unit_dims(value: Any) -> Any:
+def without_unit_dims(value: ir.Value) -> ir.Value:
     """Return the value behind reshapes that only insert or remove dims of 1."""
     while True:
         shaped = defining(value, "relax.reshape")
@@ -79,7 +84,7 @@ def without_unit_dims(value: Any) -> Any:
         value = shaped.x
 
 
-def _larger(value: Any) -> list[Any]:
+def _larger(value: ir.Value) -> list[Dim]:
     return [dim for dim in kind_of(value).shape if dim != 1]
 
 
@@ -105,9 +110,9 @@ def kind_of(value: Any) -> TensorType:
 def rewrite(
     function: ir.OpView | ir.Operation,
     book: RuleBook,
-    session: Any,
+    session: Session,
     only: Iterable[str] | None = None,
-    given: Any = None,
+    given: RequestedLayouts | None = None,
 ) -> int:
     """Apply the rules of a book to a function to a fixed point; return the number of rewrites."""
     covers = cache(book.covers if only is None else set(only).__contains__)
@@ -124,7 +129,7 @@ def rewrite(
     return total
 
 
-def explain(function: Any, book: RuleBook, session: Any) -> None:
+def explain(function: ir.OpView, book: RuleBook, session: Session) -> None:
     """Record for each operator with rules in a book why none of them accepts."""
     for block in blocks(function):
         for op in [op.operation for op in block.operations if book.covers(op.operation.name)]:
@@ -135,7 +140,7 @@ def explain(function: Any, book: RuleBook, session: Any) -> None:
         erase_dead(block, is_pure_relax)
 
 
-def _rewrite_op(op: ir.Operation, book: RuleBook, session: Any, given: Any) -> bool:
+def _rewrite_op(op: ir.Operation, book: RuleBook, session: Session, given: RequestedLayouts | None) -> bool:
     if all(next(iter(r.uses), None) is None for r in op.results):
         return False
     made, rule, _ = try_rules(book.candidates(op.name, (DEFAULT,)), op.opview, Rewriter(op, session, given))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.installed import import_modules
 from mirlo.passes.graph.rewrite import explain, rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import RECOGNIZE, SIMPLIFY
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 
 @register_pass
@@ -27,7 +30,7 @@ class Simplify(Pass):
     anchor = "func.func"
     explain: bool = option(False, "tell why rules of recognition left operators as they are")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         if not len(op.operation.regions[0].blocks):
             return
         import_modules("mirlo.passes.graph.rules")

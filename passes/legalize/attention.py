@@ -6,7 +6,7 @@ The results are divided by the sums instead of the weights: there are fewer of t
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -15,8 +15,11 @@ from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, exp, select
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
 from mirlo.passes.rules import Decline, decline
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
-def fused_attention(op: ir.OpView, b: Any) -> Any:
+
+def fused_attention(op: ir.OpView, b: LegalizeBuilder) -> Any:
     """Emit scores, softmax and the product with the values in one prim function."""
     sizes = _heads_of(op)
     if isinstance(sizes, Decline):

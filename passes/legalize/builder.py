@@ -44,7 +44,7 @@ class SharedFunction(NamedTuple):
 class PrimFunctions:
     """The prim functions created by one run of the pass, so that equal operators share one."""
 
-    def __init__(self, module: Any):
+    def __init__(self, module: ir.OpView):
         self.module = module
         self.symbols = ir.SymbolTable(module.operation)
         self.known: dict[Any, list[SharedFunction]] = {}
@@ -95,7 +95,7 @@ class LegalizeBuilder:
 
     def __init__(
         self,
-        op: Any,
+        op: ir.OpView,
         operands: Sequence[ir.Value],
         ip: ir.InsertionPoint,
         prims: PrimFunctions,
@@ -208,7 +208,7 @@ class LegalizeBuilder:
         with self.ip, self.loc:
             return operator.make(*(self._now(v) for v in values), **attributes)
 
-    def call_packed(self, function: str, *values: Any, results: Sequence[TensorType] | None = None) -> Any:
+    def call_packed(self, function: str, *values: ir.Value, results: Sequence[TensorType] | None = None) -> Any:
         """Call a run-time function by name with the values and then the results, which it writes."""
         given = [self.value(v) for v in values]
         outputs = [tensor_type(v) for v in self.op.operation.results] if results is None else list(results)
@@ -229,7 +229,7 @@ class LegalizeBuilder:
         self,
         given: Sequence[ir.Value],
         types: Sequence[TensorType],
-        build: Callable[[], Any],
+        build: Callable[[], tuple[ir.OpView, list[TensorType]]],
         presence: tuple[Any, ...],
     ) -> Any:
         """Emit a call of the function that `build` creates, or of the one created for an equal operator."""
@@ -241,7 +241,9 @@ class LegalizeBuilder:
             made = CallTir.build(given, result_types=shared.outputs, callee=shared.symbol).operation.results
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _shared(self, known: list[SharedFunction], build: Callable[[], Any]) -> SharedFunction:
+    def _shared(
+        self, known: list[SharedFunction], build: Callable[[], tuple[ir.OpView, list[TensorType]]]
+    ) -> SharedFunction:
         """Return the function of an equal operator, or build one.
 
         A rule of a user may read more than operators that count as equal have in common, such as the names of their

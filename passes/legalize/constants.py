@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
 def dense(values: Any, element: str | DType) -> ir.Attribute:
@@ -20,7 +23,7 @@ def dense(values: Any, element: str | DType) -> ir.Attribute:
     return dense_attribute(array, TensorType(array.shape, kind))
 
 
-def tensor_of(b: Any, values: Any, element: str | DType) -> ir.Value:
+def tensor_of(b: LegalizeBuilder, values: Any, element: str | DType) -> ir.Value:
     """Emit a `relax.constant` of these values, for use in prim functions."""
     attribute = dense(values, element)
     return b.emit(Constant, value=attribute, result_types=[attribute.type])

@@ -57,7 +57,7 @@ class Conversion:
 
     def __init__(
         self,
-        module: Any,
+        module: ir.OpView,
         targets: tuple[str, ...],
         custom: Given,
         is_pending: Callable[[str], bool],
@@ -105,9 +105,9 @@ class Conversion:
     def pending(self) -> list[ir.Operation]:
         """Return operators that are not legal yet, outside prim functions and regions of code generators."""
         found: list[ir.Operation] = []
-        given_away: list[Any] = []
+        given_away: list[ir.Operation] = []
 
-        def visit(op: ir.Operation) -> Any:
+        def visit(op: ir.Operation) -> ir.WalkResult:
             name = op.name
             if self.is_pending(name):
                 found.append(op)
@@ -129,7 +129,7 @@ class Conversion:
     def _pending_in(self, op: Any) -> list[Any]:
         found: list[Any] = []
 
-        def visit(inner: Any) -> Any:
+        def visit(inner: ir.OpView) -> ir.WalkResult:
             if self.is_pending(inner.name):
                 found.append(inner)
             return ir.WalkResult.ADVANCE
@@ -189,7 +189,7 @@ class Conversion:
                 choices[op] = name
         return choices
 
-    def _convert(self, op: ir.OpView, adaptor: Any, converter: Any, rewriter: Any) -> Any:
+    def _convert(self, op: ir.OpView, adaptor: ir.OpAdaptor, converter: Any, rewriter: Any) -> bool | None:
         """Convert one operator (the pattern of all operators); True keeps it unchanged."""
         operation = op.operation
         if operation in self._given_away:

@@ -10,6 +10,8 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Expr, TensorExpr, clamp, constant, select
+from mirlo.dialects.tir.compute.builder import PrimBuilder
+from mirlo.dialects.tir.compute.expr import Axis
 from mirlo.dialects.tir.compute.narrow import largest
 
 
@@ -64,7 +66,7 @@ def aligned(tensor: TensorExpr, axes: Sequence[Any]) -> Expr:
     return tensor.at(*aligned_indices(tensor.shape, axes))
 
 
-def aligned_indices(shape: Sequence[Dim], axes: Sequence[Any]) -> list[Any]:
+def aligned_indices(shape: Sequence[Dim], axes: Sequence[Axis]) -> list[int | Axis]:
     """Return indices into a tensor of this shape, broadcast against trailing output axes."""
     own = axes[len(axes) - len(shape) :] if shape else ()
     return [0 if dim == 1 else axis for dim, axis in zip(shape, own, strict=True)]
@@ -96,7 +98,7 @@ def split_axes(axes: Sequence[Any], dims: Sequence[int], rank: int) -> list[Any]
     return [reduced[i] if i in reduced else next(kept) for i in range(rank)]
 
 
-def dims_vector(p: Any, dims: Sequence[Dim]) -> TensorExpr:
+def dims_vector(p: PrimBuilder, dims: Sequence[Dim]) -> TensorExpr:
     """Return a vector of i64 of these dims."""
 
     def element(axis: Expr) -> Expr:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.dialects.core.budget import fits_table, require_table
+
+if TYPE_CHECKING:
+    from mirlo.dialects.bindings import ir
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ def is_affordable(op: Any, counts: Sequence[int]) -> bool:
     return all(fits_table(*_table_shape(op, count)) for count in counts)
 
 
-def _table_shape(op: Any, count: int) -> tuple[int, ...]:
+def _table_shape(op: ir.OpView, count: int) -> tuple[int, ...]:
     return count, {"nearest": 1, "cubic": 4}.get(op.mode, 2)
 
 
@@ -84,7 +87,7 @@ def _single(table: AxisTable) -> AxisTable:
     return AxisTable(chosen, np.ones_like(chosen, dtype=np.float32), table.outside)
 
 
-def _coordinates(op: Any, axis: int, size: int, count: int, scale: float) -> np.ndarray:
+def _coordinates(op: ir.OpView, axis: int, size: int, count: int, scale: float) -> np.ndarray:
     """Return the coordinates of the output elements in the operand."""
     i = np.arange(count, dtype=np.float64)
     kind = op.coordinates

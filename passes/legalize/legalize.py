@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects import relax
 from mirlo.dialects.bindings import ir
@@ -17,6 +17,9 @@ from mirlo.passes.legalize.strategies import STRATEGIES, chooser
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import LEGALIZE, Given, Rule, functions_of, nearest
 from mirlo.passes.targets import chain, check_rule_targets, rules_target
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 __all__ = ["LegalizationRecord", "Legalize", "load_default_rules", "operator_names"]
 
@@ -61,7 +64,7 @@ class Legalize(Pass):
     skip: tuple[str, ...] = option((), "operators to leave alone")
     partial: bool = option(False, "leave operators that no rule takes, instead of failing")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         load_default_rules()
         targets = chain(rules_target(self.target, op))
         custom = session.options.get(CUSTOM_RULES) or {}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.legalize.conversion import Choose
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Rule, nearest
@@ -32,7 +33,7 @@ def chooser(wanted: Mapping[str, Selector] | Choose | None, operators: set[str])
         if operator not in operators:
             raise PassError(f"a strategy is given for '{operator}', which is no operator{nearest(operator, operators)}")
 
-    def choose(op: Any, rules: Sequence[Rule]) -> str | None:
+    def choose(op: ir.OpView, rules: Sequence[Rule]) -> str | None:
         selector = wanted.get(op.operation.name)
         return selector(op) if callable(selector) else selector
 
@@ -42,7 +43,7 @@ def chooser(wanted: Mapping[str, Selector] | Choose | None, operators: set[str])
 def _checked(choose: Choose) -> Choose:
     """Reject unknown strategies, which must not be ignored."""
 
-    def checked(op: Any, rules: Sequence[Rule]) -> str | None:
+    def checked(op: ir.OpView, rules: Sequence[Rule]) -> str | None:
         name = choose(op, rules)
         names = list(dict.fromkeys(rule.name for rule in rules))
         if name is not None and name not in names:

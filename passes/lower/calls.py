@@ -25,7 +25,7 @@ def lower_found_calls(root: Any, calls: list[Any]) -> None:
         _lower_call(call, block, declared, call.opview.function in mixed)
 
 
-def _mixed_buffers(calls: list[Any]) -> set[str]:
+def _mixed_buffers(calls: list[ir.OpView]) -> set[str]:
     """Return functions that are called with buffers of several types: they take buffers as pointers."""
     types: dict[str, list[Any]] = {}
     mixed = set()
@@ -38,7 +38,7 @@ def _mixed_buffers(calls: list[Any]) -> set[str]:
     return mixed
 
 
-def find(root: ir.Module | ir.OpView | ir.Operation, name: str) -> list[Any]:
+def find(root: ir.Module | ir.OpView | ir.Operation, name: str) -> list[ir.Operation]:
     """Return the operations of a name in another one, in pre-order."""
     return find_all(root, name)[name]
 
@@ -47,7 +47,7 @@ def find_all(root: ir.Module | ir.OpView | ir.Operation, *names: str) -> dict[st
     """Return the operations of several names in another one, in pre-order: walking all operations is slow."""
     found: dict[str, list[ir.Operation]] = {name: [] for name in names}
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         same = found.get(op.name)
         if same is not None:
             same.append(op)
@@ -57,7 +57,7 @@ def find_all(root: ir.Module | ir.OpView | ir.Operation, *names: str) -> dict[st
     return found
 
 
-def _lower_call(op: Any, block: Any, declared: dict[str, Any], as_pointers: bool) -> None:
+def _lower_call(op: ir.OpView, block: ir.Block, declared: dict[str, ir.FunctionType], as_pointers: bool) -> None:
     view = op.opview
     operands = list(op.operands)
     if as_pointers:
@@ -75,7 +75,7 @@ def _lower_call(op: Any, block: Any, declared: dict[str, Any], as_pointers: bool
     replace_op(op, list(call.results))
 
 
-def _pointer(buffer: Any) -> Any:
+def _pointer(buffer: ir.Value) -> ir.Value:
     """Return the address of a buffer's first element."""
     i64 = ir.IntegerType.get_signless(64)
     address = arith.IndexCastOp(i64, memref.ExtractAlignedPointerAsIndexOp(buffer).result).result

@@ -17,7 +17,7 @@ _READING = ("affine.apply", "memref.load", "vector.load", "vector.maskedload", "
 """Operations that, besides arithmetic, may precede the inner loop: they are repeated in each of its iterations."""
 
 
-def coalesce(loop: Any, most: int) -> Any:
+def coalesce(loop: Any, most: int) -> ir.OpView:
     """Coalesce a loop with the parallel loops inside of it while it has fewer than `most` iterations."""
     while True:
         inner = _only_loop(loop)
@@ -30,13 +30,13 @@ def coalesce(loop: Any, most: int) -> Any:
         loop = _fuse_loops(loop, inner, outer_range, inner_range)
 
 
-def constant_range(loop: Any) -> range | None:
+def constant_range(loop: ir.OpView) -> range | None:
     """Return the values that a loop's index takes if its bounds are constants."""
     low, high, step = (constant_index(value) for value in list(loop.operands)[:3])
     return None if low is None or high is None or step is None else range(low, high, step)
 
 
-def constant_index(value: Any) -> int | None:
+def constant_index(value: ir.Value) -> int | None:
     """Return the value of a constant index, else None."""
     is_constant = isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
     return ir.IntegerAttr(value.owner.attributes["value"]).value if is_constant else None
@@ -53,7 +53,7 @@ def _only_loop(loop: Any) -> Any | None:
     return inner if is_plain else None
 
 
-def _fuse_loops(outer: Any, inner: Any, outer_range: range, inner_range: range) -> Any:
+def _fuse_loops(outer: ir.OpView, inner: ir.OpView, outer_range: range, inner_range: range) -> ir.Operation:
     kind = ir.IndexType.get()
     with ir.InsertionPoint(outer), outer.location:
         made = scf.ForOp(index(0), index(len(outer_range) * len(inner_range)), index(1))

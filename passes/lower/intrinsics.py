@@ -58,7 +58,7 @@ class IntrinsicCall:
         return isinstance(self.type, ir.VectorType)
 
     @property
-    def location(self) -> Any:
+    def location(self) -> ir.Location:
         return self.operation.location
 
 
@@ -168,7 +168,9 @@ class Lowering:
         message = f"the rules of '{self.targets[0]}' form a cycle: {after}"
         raise PassError(message, left[0].location)
 
-    def lower(self, operation: ir.Operation, constants: dict[Any, Any]) -> None:
+    def lower(
+        self, operation: ir.Operation, constants: dict[tuple[str, tuple[int, ...] | None, int | bytes], ir.Value]
+    ) -> None:
         """Lower one operation."""
         name = operation.name.removeprefix("tir.")
         result = operation.results[0] if len(operation.results) else None
@@ -241,7 +243,7 @@ def _intrinsics_in(root: ir.Operation) -> tuple[list[ir.Operation], list[Any]]:
     found: list[ir.Operation] = []
     calls: list[Any] = []
 
-    def visit(operation: ir.Operation) -> Any:
+    def visit(operation: ir.Operation) -> ir.WalkResult:
         name = operation.name
         if name.startswith("tir."):
             if name[4:] in INTRINSICS:

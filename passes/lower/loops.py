@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager, scf
 from mirlo.dialects.core.surgery import erase_op
@@ -12,6 +12,9 @@ from mirlo.passes.lower.calls import CALL, find, find_all, lower_found_calls
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.passes.schedule.loops import PARALLEL, index
 from mirlo.passes.schedule.nest import emit_buffer_block
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 MAX_UNROLL = 256
 ALLOCA = "memref.alloca"
@@ -31,7 +34,7 @@ class LowerLoops(Pass):
     contained = True
     trusted = True
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         unrolled = False
         found = find_all(op, "tir.block", "tir.for", CALL, ALLOCA)
         blocks = [block for block in found["tir.block"] if not len(block.results)]
@@ -50,13 +53,13 @@ class LowerLoops(Pass):
             passmanager.PassManager.parse("builtin.module(canonicalize)").run(op.operation)
 
 
-def _lower_block(op: Any) -> None:
+def _lower_block(op: ir.Operation) -> None:
     with ir.InsertionPoint(op), op.location:
         emit_buffer_block(BlockView(op))
     erase_op(op)
 
 
-def _lower_for(op: Any) -> bool:
+def _lower_for(op: ir.Operation) -> bool:
     """Replace one loop; return whether it was unrolled."""
     view = op.opview
     if view.kind == "bound":
@@ -81,7 +84,7 @@ def _lower_for(op: Any) -> bool:
     return unroll
 
 
-def _unroll(loop: Any, view: Any) -> None:
+def _unroll(loop: ir.OpView, view: ir.OpView) -> None:
     """Copy the loop once per iteration, with a trip count of one; folding leaves the bodies."""
     low, high = _constant_bound(view.lower), _constant_bound(view.upper)
     if low is None or high is None:
@@ -98,7 +101,7 @@ def _unroll(loop: Any, view: Any) -> None:
     loop.operation.erase()
 
 
-def _constant_bound(value: Any) -> int | None:
+def _constant_bound(value: ir.Value) -> int | None:
     if isinstance(value, ir.OpResult) and value.owner.name == "arith.constant":
         return ir.IntegerAttr(value.owner.attributes["value"]).value
     return None

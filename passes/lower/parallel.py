@@ -12,7 +12,7 @@ The target provides the body of the fork, which passes the region to its thread 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import func, ir, memref, scf
 from mirlo.dialects.tir.buffers import ALIGNMENT, SHARED, buffer_bytes
@@ -23,6 +23,9 @@ from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import PARALLEL
 from mirlo.passes.schedule.schedule import FLOPS
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 CHUNKS_PER_THREAD = 4
 """Several chunks per thread balance threads that start late or are slower."""
@@ -57,7 +60,7 @@ class OutlineParallel(Pass):
     threads: int = option(1, "threads that a kernel may use; 1 leaves all loops as they are")
     work: int = option(400_000, "least floating-point operations of a kernel (a byte moved counts as four)")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         if self.threads < 2:
             return
         body = op.regions[0].blocks[0]
@@ -66,7 +69,7 @@ class OutlineParallel(Pass):
             if is_prim_func(function) and len(function.operation.regions[0].blocks):
                 session.notes.append(self._outline_all(function, symbols, body))
 
-    def _outline_all(self, function: Any, symbols: Any, module_body: Any) -> ParallelRecord:
+    def _outline_all(self, function: Any, symbols: ir.SymbolTable, module_body: ir.Block) -> ParallelRecord:
         name = ir.StringAttr(function.operation.attributes["sym_name"]).value
         loops = _parallel_loops(function)
         work = _work(function)
@@ -106,7 +109,7 @@ def _parallel_loops(function: Any) -> list[Any]:
     """Return the outermost parallel loops."""
     found: list[Any] = []
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.OpView) -> ir.WalkResult:
         if op.name == "scf.for" and PARALLEL in op.attributes:
             found.append(op)
             return ir.WalkResult.SKIP
@@ -152,12 +155,12 @@ class _Outliner:
             return step, None
         return step, -(-(high - low) // step)
 
-    def _captured(self) -> list[Any]:
+    def _captured(self) -> list[ir.Value]:
         """Return values from outside that the body uses, in order of first use."""
         inside: set[Any] = set()
         used: dict[Any, None] = {}
 
-        def visit(op: Any) -> Any:
+        def visit(op: ir.Operation) -> ir.WalkResult:
             for region in op.regions:
                 for block in region.blocks:
                     inside.update(block.arguments)
@@ -169,7 +172,7 @@ class _Outliner:
         self.loop.walk(visit, ir.WalkOrder.PRE_ORDER)
         return [v for v in used if v not in inside]
 
-    def _is_private_scratch(self, value: Any) -> bool:
+    def _is_private_scratch(self, value: ir.Value) -> bool:
         """Return whether scratch memory is private to this loop: no iteration reads what another one writes."""
         if not isinstance(value, ir.OpResult) or value.owner.name not in ("memref.alloca", "memref.view"):
             return False
@@ -184,7 +187,9 @@ class _Outliner:
             parent = parent.operation if parent is not None else None
         return parent is not None
 
-    def _make_region(self, step: int, passed: list[Any], constants: list[Any], private: list[Any]) -> str:
+    def _make_region(
+        self, step: int, passed: list[ir.Value], constants: list[ir.Value], private: list[ir.Value]
+    ) -> str:
         index = ir.IndexType.get()
         types = [index, index, *(v.type for v in passed)]
         with self.loop.location:
@@ -212,7 +217,7 @@ class _Outliner:
         _replace_inside(made.operation, env)
         return name
 
-    def _make_fork(self, region: str, step: int, trips: int | None, passed: list[Any]) -> None:
+    def _make_fork(self, region: str, step: int, trips: int | None, passed: list[ir.Value]) -> None:
         i64 = ir.IntegerType.get_signless(64)
         index = ir.IndexType.get()
         chunks = self.threads * CHUNKS_PER_THREAD
@@ -239,15 +244,15 @@ class _Outliner:
         self.loop.erase()
 
 
-def _stack_buffer(kind: Any) -> Any:
+def _stack_buffer(kind: ir.Type) -> ir.Value:
     alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT)
     return memref.AllocaOp(kind, [], [], alignment=alignment).result
 
 
-def _replace_inside(root: Any, env: dict[Any, Any]) -> None:
+def _replace_inside(root: ir.Operation, env: dict[ir.Value, ir.Value]) -> None:
     """Replace uses of the original function's values inside by the region's own."""
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         for i, value in enumerate(op.operands):
             if value in env:
                 op.operands[i] = env[value]
@@ -256,11 +261,11 @@ def _replace_inside(root: Any, env: dict[Any, Any]) -> None:
     root.walk(visit, ir.WalkOrder.PRE_ORDER)
 
 
-def _is_constant(value: Any) -> bool:
+def _is_constant(value: ir.Value) -> bool:
     return isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
 
 
-def _passes_by_pointer(kind: Any) -> bool:
+def _passes_by_pointer(kind: ir.Type) -> bool:
     """Return whether a value is passed as is: an index, or a buffer that its pointer fully describes."""
     if isinstance(kind, ir.MemRefType):
         return kind.has_static_shape and ir.AffineMap.get_identity(len(kind.shape)) == kind.affine_map

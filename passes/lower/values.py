@@ -33,7 +33,7 @@ from mirlo.passes.rules import nearest
 class IndexValue:
     """A scalar of type index."""
 
-    def __init__(self, value: Any):
+    def __init__(self, value: ir.Value):
         self.value = value
 
     def __floordiv__(self, divisor: int) -> IndexValue:
@@ -42,7 +42,7 @@ class IndexValue:
         return IndexValue(_create("arith.divsi", index, self.value, by))
 
 
-def _create(op: str, result: ir.Type, *operands: ir.Value, **attributes: Any) -> ir.Value:
+def _create(op: str, result: ir.Type, *operands: ir.Value, **attributes: ir.Attribute) -> ir.Value:
     return ir.Operation.create(op, results=[result], operands=operands, attributes=attributes).results[0]
 
 
@@ -56,9 +56,13 @@ class ValueBuilder:
     `constants` may be shared by builders whose insertion points follow each other in one block.
     """
 
-    def __init__(self, shape: tuple[int, ...] | None, constants: dict[Any, Any] | None = None):
+    def __init__(
+        self,
+        shape: tuple[int, ...] | None,
+        constants: dict[tuple[str, tuple[int, ...] | None, int | bytes], ir.Value] | None = None,
+    ):
         self.shape = shape
-        self._types: dict[str, Any] = {}
+        self._types: dict[str, ir.Type] = {}
         self._constants = {} if constants is None else constants
 
     @property

@@ -152,7 +152,7 @@ class PlannedFunction:
                 self.slots.resize(target, self.size(bytes_of(tensor)), [self.size(dims[i]) for i in target.erased])
             self.copy(source, self._buffer_in(target, tensor), tensor)
 
-    def copy(self, source: ir.Value, target: ir.Value, tensor: Any) -> None:
+    def copy(self, source: ir.Value, target: ir.Value, tensor: ir.Type) -> None:
         """Copy all elements of a tensor of this type from one buffer to another."""
         dims = dims_of(tensor)
         if all(isinstance(dim, int) for dim in dims):
@@ -360,7 +360,7 @@ def i8() -> ir.Type:
     return ir.IntegerType.get_signless(8)
 
 
-def reshaped(buffer: ir.Value, wanted: ir.Type) -> Any:
+def reshaped(buffer: ir.Value, wanted: ir.Type) -> ir.Value:
     """View a contiguous buffer in another shape."""
     if buffer.type == wanted:
         return buffer

@@ -17,7 +17,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dim_algebra import terms_of
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.value import compare, create, emit_constant, select
+from mirlo.dialects.core.value import Value, compare, create, emit_constant, select
 from mirlo.dialects.tir.extents import MAX_BYTES, MAX_ITERATIONS
 from mirlo.dialects.tir.sizes import SizeEmitter
 
@@ -56,7 +56,7 @@ def emit_excess(products: Sequence[SizeProduct], numbers: Sequence[int], values:
     """
     index = ir.IndexType.get()
     number: Any = emit_constant(0, index)
-    excess: Any = values.constant(0.0)
+    excess: ir.Value = values.constant(0.0)
     for product, own in reversed(list(zip(products, numbers, strict=True))):
         value = product.emit(values)
         is_above = compare("gt", value, values.constant(float(product.limit)))
@@ -84,8 +84,8 @@ class FloatSizes:
 
     def __init__(self, sizes: SizeEmitter) -> None:
         self.sizes = sizes
-        self._known: dict[str, Any] = {}
-        self._constants: dict[float, Any] = {}
+        self._known: dict[str, Value] = {}
+        self._constants: dict[float, ir.Value] = {}
 
     def constant(self, number: float) -> Any:
         """Return a constant, emitted once."""

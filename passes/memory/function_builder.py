@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.memory.timeline import TimelineBlock
 
 
@@ -17,7 +18,7 @@ class FunctionBuilder(Protocol):
     def buffer(self, value: Any) -> Any:
         """Return the buffer of a tensor."""
 
-    def copy(self, source: Any, target: Any, tensor: Any) -> None:
+    def copy(self, source: Any, target: Any, tensor: ir.Type) -> None:
         """Copy all elements of a tensor of this type from one buffer to another."""
 
     def emit_body(self, body: TimelineBlock) -> None:

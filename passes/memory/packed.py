@@ -34,7 +34,7 @@ class PackedCalls:
     record_words: int = RECORD_WORDS
     declared: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
-    def argument_types(self) -> list[Any]:
+    def argument_types(self) -> list[ir.MemRefType]:
         """Return the types of the pointers, if functions are called, and of the record, if it is used."""
         i64 = ir.IntegerType.get_signless(64)
         pointers = [ir.MemRefType.get([len(self.names)], i64)] if self.names else []

@@ -15,7 +15,7 @@ import difflib
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import UNKNOWN, Dim, is_nonnegative, maximum, product, symbols_of
@@ -40,6 +40,9 @@ from mirlo.passes.memory.symbols import FunctionSymbols, SizeCheck
 from mirlo.passes.memory.timeline import Timeline, TimelineBlock, is_tensor
 from mirlo.passes.memory.views import view_text
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 EXTERNAL_CALLS = ("relax.call_external", "func.call")
 """Calls of parts of the model that belong to code generators and are not compiled yet."""
@@ -81,7 +84,7 @@ class PlanMemory(Pass):
     trusted = True
     aliases: bool = option(False, "let outputs have the memory of inputs that they overwrite")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         inline_calls(op.operation)
         functions = {ir.StringAttr(f.operation.attributes["sym_name"]).value: f for f in _functions(op)}
         for name, function in functions.items():

@@ -20,7 +20,9 @@ from mirlo.passes.memory.timeline import Timeline, TimelineBlock, is_tensor
 class Requirements:
     """Collector of the products and the dims of a function, and of the kernels that it calls."""
 
-    def __init__(self, timeline: Timeline, symbols: FunctionSymbols, callee: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, timeline: Timeline, symbols: FunctionSymbols, callee: Callable[[ir.Operation], ir.OpView]
+    ) -> None:
         self.symbols = symbols
         self.callee = callee
         self.products = SizeProducts(symbols.is_early)

@@ -16,7 +16,7 @@ from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, SLOT
 UNLIMITED = (1 << 63) - 1
 
 
-def allocate(module: Any, record: Any, number: int, size: ir.Value) -> ir.Value:
+def allocate(module: ir.OpView, record: Any, number: int, size: ir.Value) -> ir.Value:
     """Allocate bytes that live until the call's results are returned; `number` is that of an output, or -1."""
     index = ir.IndexType.get()
     _declare(module, ALLOCATE, [record.type, index, index], [_memory()])
@@ -24,7 +24,7 @@ def allocate(module: Any, record: Any, number: int, size: ir.Value) -> ir.Value:
     return func.CallOp([_memory()], ir.FlatSymbolRefAttr.get(ALLOCATE), arguments).results[0]
 
 
-def grow(module: Any, record: Any, slot: ir.Value, size: ir.Value) -> ir.Value:
+def grow(module: ir.OpView, record: Any, slot: ir.Value, size: ir.Value) -> ir.Value:
     """Return the memory of a slot, replaced by larger memory if it has fewer bytes; the content is then lost.
 
     It grows at least twofold, so that all memory that a slot ever had is less than four times the most it needed.
@@ -34,7 +34,7 @@ def grow(module: Any, record: Any, slot: ir.Value, size: ir.Value) -> ir.Value:
     return func.CallOp([_memory()], ir.FlatSymbolRefAttr.get(GROW), [record, slot, size]).results[0]
 
 
-def slot_memory(module: Any, slot: ir.Value) -> ir.Value:
+def slot_memory(module: ir.OpView, slot: ir.Value) -> ir.Value:
     """Return the memory of a slot, which has some."""
     _declare(module, SLOT, [slot.type], [_memory()])
     return func.CallOp([_memory()], ir.FlatSymbolRefAttr.get(SLOT), [slot]).results[0]

@@ -60,7 +60,7 @@ def _loaded(stored: ir.Value, wanted: ir.Type) -> ir.Value:
     return compare("ne", stored, zero)
 
 
-def _store_all(planned: FunctionBuilder, op: Any) -> None:
+def _store_all(planned: FunctionBuilder, op: ir.OpView) -> None:
     buffer = planned.buffer(op.results[0])
     for value, place in zip(op.operands, itertools.product(*map(range, buffer.type.shape)), strict=True):
         scalar = planned.scalars[value]
@@ -69,7 +69,7 @@ def _store_all(planned: FunctionBuilder, op: Any) -> None:
         memref.StoreOp(scalar, buffer, [index(i) for i in place])
 
 
-def _select(planned: FunctionBuilder, op: Any) -> None:
+def _select(planned: FunctionBuilder, op: ir.OpView) -> None:
     """Copy one of two tensors. Simplification creates this from branches that compute nothing."""
     condition, *values = op.operands
     target = planned.buffer(op.results[0])

@@ -7,7 +7,6 @@ the tensor in it that its type does not have.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import arith, ir, memref
 from mirlo.passes.memory import runtime_calls
@@ -19,7 +18,7 @@ from mirlo.passes.schedule.loops import index
 class Slots:
     """The slots of a function, which are created where it begins, after `anchor`."""
 
-    def __init__(self, module: Any, record: Any, anchor: ir.Operation) -> None:
+    def __init__(self, module: ir.OpView, record: ir.Value | None, anchor: ir.Operation) -> None:
         self._module = module
         self._record = record
         self._anchor = anchor
@@ -54,7 +53,7 @@ class Slots:
             self._sizes[storage.slot] = self._words(len(storage.erased))
         return self._sizes[storage.slot]
 
-    def _words(self, count: int) -> Any:
+    def _words(self, count: int) -> ir.Value:
         """Return words of the stack, which are 0 when the function begins."""
         i64 = ir.IntegerType.get_signless(64)
         with ir.InsertionPoint(self._anchor), self._anchor.location:

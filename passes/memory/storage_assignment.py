@@ -62,7 +62,7 @@ class TensorStorage:
 class TensorCopy:
     """A required copy of a tensor, through temporary memory if its source is overwritten first."""
 
-    source: Any
+    source: ir.Value
     target: TensorStorage
     through: TensorStorage | None = None
 
@@ -76,7 +76,9 @@ class StorageAssignment:
     with erased dims has a slot, to which it is copied.
     """
 
-    def __init__(self, timeline: Timeline, callee: Callable[[Any], Any], takes_aliases: bool = False) -> None:
+    def __init__(
+        self, timeline: Timeline, callee: Callable[[ir.Operation], ir.OpView], takes_aliases: bool = False
+    ) -> None:
         self.timeline = timeline
         self.callee = callee
         self.takes_aliases = takes_aliases
@@ -127,7 +129,7 @@ class StorageAssignment:
         for number, values, targets in self._wanted:
             self.moves[number] = self._moves(number, values, targets)
 
-    def root(self, value: ir.Value) -> Any:
+    def root(self, value: ir.Value) -> ir.Value:
         return self._roots.get(value, value)
 
     def intervals(self) -> list[Interval]:
@@ -205,7 +207,9 @@ class StorageAssignment:
         for storage, before in kept:
             storage.free_after = before
 
-    def _claim(self, value: ir.Value, storage: TensorStorage, body: TimelineBlock, readers: Sequence[Any] = ()) -> bool:
+    def _claim(
+        self, value: ir.Value, storage: TensorStorage, body: TimelineBlock, readers: Sequence[ir.Value] = ()
+    ) -> bool:
         """Let a value be computed in a storage, if this body computes it and the old content is not read any more."""
         root = self.root(value)
         step = self._made.get(root)
@@ -332,7 +336,7 @@ def has_erased_dims(value: ir.Value) -> bool:
     return is_tensor(value) and D.UNKNOWN in dims_of(value.type)
 
 
-def with_dims(value: ir.Value) -> Any:
+def with_dims(value: ir.Value) -> ir.Value:
     """Return a tensor as it was before its dims were erased."""
     while isinstance(value, ir.OpResult) and value.owner.name == ERASE:
         value = value.owner.operands[0]

@@ -201,7 +201,7 @@ class FunctionSymbols:
                 func.ReturnOp([])
 
 
-def load_or_emit(symbols: FunctionSymbols, sizes: SizeEmitter, record: Any, dim: Dim) -> Any:
+def load_or_emit(symbols: FunctionSymbols, sizes: SizeEmitter, record: ir.Value, dim: Dim) -> ir.Value:
     """Return the value of an input's dim: loaded from the record, not computed."""
     return load_word(record, symbols.slot(dim)) if str(dim) in symbols.inputs else sizes.emit(dim)
 

@@ -45,7 +45,7 @@ class TimelineStep:
 class Timeline:
     """The numbered steps of a block and the blocks in it."""
 
-    def __init__(self, block: Any) -> None:
+    def __init__(self, block: ir.Block) -> None:
         self._clock = 0
         self.body = self._body(block)
 
@@ -72,7 +72,7 @@ class Timeline:
     def operations(self) -> list[Any]:
         return [step.op for step in self.steps()]
 
-    def last_uses(self, root: Callable[[Any], Any]) -> dict[ir.Value, int]:
+    def last_uses(self, root: Callable[[ir.Value], ir.Value]) -> dict[ir.Value, int]:
         """Return the last step that needs each root. Roots are the tensors that others are views of."""
         last: dict[ir.Value, int] = {}
         depth: dict[ir.Value, int] = {}

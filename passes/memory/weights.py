@@ -7,10 +7,13 @@ targets may name arrays in their own form: if there are any, all arrays are kept
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.artifacts import params_of_artifacts
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 RELEASE = "release"
 """The session option that allows releasing."""
@@ -21,7 +24,7 @@ def named_arrays(root: ir.Operation) -> Counter[str] | None:
     found: Counter[str] = Counter()
     foreign = False
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         nonlocal foreign
         if op.name == "builtin.module" and op != root:
             foreign = True
@@ -36,7 +39,7 @@ def named_arrays(root: ir.Operation) -> Counter[str] | None:
     return None if foreign else found
 
 
-def release_unnamed(op: ir.OpView, session: Any) -> None:
+def release_unnamed(op: ir.OpView, session: Session) -> None:
     """Release every array that passes created and that no constant of the module names."""
     root = op.operation
     while root.parent is not None:
@@ -52,7 +55,7 @@ def release_unnamed(op: ir.OpView, session: Any) -> None:
 class ConstantReleaser:
     """Eraser of constants, one by one, that releases their arrays at once."""
 
-    def __init__(self, module: Any, session: Any) -> None:
+    def __init__(self, module: ir.OpView, session: Session) -> None:
         self.params = session.params
         self.named = named_arrays(module.operation) if session.options.get(RELEASE) else None
 

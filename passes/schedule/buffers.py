@@ -175,7 +175,7 @@ def _is_constant(value: ir.Value) -> bool:
 def schedule_attribute(schedule: dict[str, int | list[int] | str]) -> ir.Attribute:
     """Return a dictionary attribute of strings, integers and lists of integers."""
 
-    def encode(value: Any) -> Any:
+    def encode(value: Any) -> ir.Attribute:
         if isinstance(value, str):
             return ir.StringAttr.get(value)
         if isinstance(value, bool):

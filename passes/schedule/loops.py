@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import le, lt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import affine, ir, memref, scf
 from mirlo.dialects.core import dims as D
@@ -16,6 +16,9 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.sizes import buffer_indices, size_of
 
+if TYPE_CHECKING:
+    from mirlo.dialects.tir.view import BlockView
+
 
 def index(value: Dim) -> Any:
     """Return an index constant, or the value of a symbolic dim."""
@@ -24,7 +27,7 @@ def index(value: Dim) -> Any:
 
 def for_loop(
     lower: Dim | ir.Value,
-    upper: Any,
+    upper: ir.Value | Dim,
     step: int,
     body: Callable[..., Any],
     carried: Sequence[ir.Value] = (),
@@ -101,7 +104,7 @@ def all_inside(indices: Sequence[ir.Value], shape: Sequence[Dim], ranges: Sequen
     return condition
 
 
-def clone_body(block: Any, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+def clone_body(block: BlockView, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
     """Emit a block's body as scalars with its arguments replaced; return the yielded values."""
     env = dict(values)
     for op in block.body_ops:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.affine import read_map
-from mirlo.dialects.tir.view import BlockView
+from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import schedule
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import (
@@ -20,9 +21,12 @@ from mirlo.passes.schedule.loops import (
     store,
 )
 
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+
 
 @schedule("any")
-def scalar_nest(kernel: Any, context: Any) -> ir.OpView:
+def scalar_nest(kernel: Kernel, context: ScheduleContext) -> ir.OpView:
     """Schedule loops in the order of the axes, one element at a time."""
     buffers = BufferFunction(kernel.view)
 
@@ -83,7 +87,7 @@ def _reduce(block: BlockView, spatial: list[ir.Value], inputs: list[ir.Value], s
 
 
 def _environment(
-    block: BlockView, indices: list[ir.Value], inputs: list[ir.Value], carried: Any
+    block: BlockView, indices: list[ir.Value], inputs: list[ir.Value], carried: Sequence[ir.Value]
 ) -> dict[ir.Value, ir.Value]:
     values = dict(zip(block.index_arguments, indices, strict=True))
     for argument, operand, buffer in zip(block.input_arguments, block.inputs, inputs, strict=True):
@@ -92,7 +96,7 @@ def _environment(
     return values
 
 
-def _read(operand: Any, buffer: ir.Value, indices: list[ir.Value], domain: tuple[int, ...]) -> ir.Value:
+def _read(operand: OperandView, buffer: ir.Value, indices: list[ir.Value], domain: tuple[int, ...]) -> ir.Value:
     where = apply_map(operand.map, indices)
     if operand.outside is None:
         return load(buffer, operand.shape, where)

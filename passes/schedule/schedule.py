@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -18,6 +18,9 @@ from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Rule, nearest, try_rules
 from mirlo.passes.targets import chain, check_rule_targets, rules_target
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 SCHEDULES = "schedules"
 """Session option: schedules given by the user, by the name of the prim function."""
@@ -53,7 +56,7 @@ class ScheduleContext:
     options: dict[str, Any]
 
 
-def _user_schedule(kernel: Any, context: Any) -> None:
+def _user_schedule(kernel: Kernel, context: ScheduleContext) -> None:
     """Stand for the schedule that the user gave for this function."""
 
 
@@ -61,7 +64,7 @@ USER_SCHEDULE = Rule("schedule", ANY, DEFAULT, _user_schedule, name="given")
 """The rule that records name for a schedule given by the user."""
 
 
-def check_given(session: Any) -> None:
+def check_given(session: Session) -> None:
     """Reject schedules of the caller for prim functions that were never scheduled: their names are wrong."""
     records = [note for note in session.notes if isinstance(note, ScheduleRecord)]
     by_hand = {record.function for record in records if record.rule is USER_SCHEDULE}
@@ -99,10 +102,10 @@ class SchedulePrims(Pass):
     def is_contained(self) -> bool:
         return not self.given  # schedule files
 
-    def is_trusted(self, session: Any) -> bool:
+    def is_trusted(self, session: Session) -> bool:
         return not self.given and not session.options.get(SCHEDULES) and SCHEDULE.foreign() is None
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         importlib.import_module("mirlo.passes.schedule.nest")
         target = rules_target(self.target, op)
         targets = chain(target)
@@ -141,7 +144,7 @@ class SchedulePrims(Pass):
     def _files(self) -> dict[str, str]:
         return dict(entry.split("=", 1) for entry in self.given.split(";") if "=" in entry)
 
-    def _by_hand(self, function: ir.OpView, name: str, session: Any) -> bool:
+    def _by_hand(self, function: ir.OpView, name: str, session: Session) -> bool:
         """Apply the schedule that the user gave for this function, if there is one."""
         given = self._files().get(name) or session.options.get(SCHEDULES, {}).get(name)
         if given is None:

@@ -38,7 +38,7 @@ def calls_of(module: Any) -> dict[str, list[ir.Operation]]:
     """Return the calls of each prim function."""
     found: dict[str, list[ir.Operation]] = defaultdict(list)
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.operation.name == "relax.call_tir":
             found[op.operation.opview.callee].append(op.operation)
         return ir.WalkResult.ADVANCE
@@ -72,7 +72,7 @@ def retype(view: PrimView, stored: Stored) -> None:
     argument = view.arguments[stored.argument]
     block = next(b for b in view.blocks if b.is_reduction)
     argument.set_type(ir.RankedTensorType.get(stored.shape, argument.type.element_type))
-    maps = _replaced(block.op.attributes["maps"], stored.position, ir.AffineMapAttr.get(stored.map))
+    maps = _replaced(ir.ArrayAttr(block.op.attributes["maps"]), stored.position, ir.AffineMapAttr.get(stored.map))
     block.op.attributes["maps"] = ir.ArrayAttr.get(maps)
     _count_runs(block.op)
     entry = [a.type for a in view.entry.arguments]

@@ -12,13 +12,16 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import is_tensor_form, prim_functions
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.registry import Pass, option, register_pass
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 TUNED = "tir.tuned"
 """Attribute: integers by name, which rules use instead of their own choices."""
@@ -62,7 +65,7 @@ class ApplyTuning(Pass):
     operators: str = option("", "operators to tell instead of prim functions, with spaces between")
     target_options: str = option("", "options of the target, which name the machine that code is for")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         database: Lookup | None = session.options.get(TUNING)
         if database is None:
             return
@@ -77,7 +80,7 @@ class ApplyTuning(Pass):
                 set_tuned(function, values)
                 session.notes.append(TuningRecord(name_of(function), dict(values)))
 
-    def _tell_operators(self, module: Any, database: Lookup, session: Any) -> None:
+    def _tell_operators(self, module: ir.OpView, database: Lookup, session: Session) -> None:
         for op in operations_named(module, self.operators.split()):
             values = self._find(database, op)
             if values:
@@ -85,7 +88,7 @@ class ApplyTuning(Pass):
                 nodes = tuple(names_of(op.location)) or (describe(op.location),)
                 session.notes.append(TuningRecord(op.name, dict(values), nodes))
 
-    def _find(self, database: Lookup, op: Any) -> Values | None:
+    def _find(self, database: Lookup, op: ir.Operation | ir.OpView) -> Values | None:
         for threads in sorted({1, self.threads}, reverse=True):
             found = database.find(tuning_key(op, self.target, threads, self.target_options))
             if found is not None:
@@ -97,7 +100,7 @@ def operations_named(module: Any, names: Collection[str]) -> list[ir.Operation]:
     """Return the operations with these names in a module."""
     found: list[ir.Operation] = []
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name in names:
             found.append(op)
         return ir.WalkResult.ADVANCE
@@ -106,12 +109,12 @@ def operations_named(module: Any, names: Collection[str]) -> list[ir.Operation]:
     return found
 
 
-def name_of(function: Any) -> str:
+def name_of(function: ir.Operation | ir.OpView) -> str:
     name: str = ir.StringAttr(function.operation.attributes["sym_name"]).value
     return name
 
 
-def set_tuned(function: Any, values: Values) -> None:
+def set_tuned(function: ir.Operation | ir.OpView, values: Values) -> None:
     i64 = ir.IntegerType.get_signless(64)
     numbers = {name: ir.IntegerAttr.get(i64, value) for name, value in values.items()}
     function.operation.attributes[TUNED] = ir.DictAttr.get(numbers)
@@ -134,7 +137,7 @@ def pop_choices(op: ir.Operation) -> dict[str, int]:
     return found
 
 
-def tuning_key(op: Any, target: str, threads: int = 1, target_options: str = "") -> str:
+def tuning_key(op: ir.Operation | ir.OpView, target: str, threads: int = 1, target_options: str = "") -> str:
     """Return a key of what a prim function or operator computes, independent of its name and origin."""
     from mirlo.passes.targets import find_target
 
@@ -151,7 +154,7 @@ def tuning_key(op: Any, target: str, threads: int = 1, target_options: str = "")
     return hashlib.sha256(f"{target}\n{machine}\n{text}".encode()).hexdigest()[:32]
 
 
-def _operator_text(op: Any) -> str:
+def _operator_text(op: ir.Operation | ir.OpView) -> str:
     """Return the text of an operator without value names: attributes, types, which operands are constants."""
     attributes = sorted(
         f"{named.name} = {named.attr}" for named in map(op.attributes.__getitem__, range(len(op.attributes)))

@@ -31,7 +31,7 @@ def lane_indices(first: ir.Value, lanes: int) -> ir.Value:
     return create("arith.addi", index_vector, splat(first, lanes), create("vector.step", index_vector))
 
 
-def flat(buffer: ir.Value) -> Any:
+def flat(buffer: ir.Value) -> ir.Value:
     """Emit a one-dimensional view of a contiguous buffer."""
     kind = buffer.type
     if len(kind.shape) == 1:
@@ -120,7 +120,7 @@ EXTREMES = ("arith.maximumf", "arith.minimumf")
 """Operations for which the sign of a zero result is unspecified: to respect it costs two more operations."""
 
 
-def vector_op(op: ir.Operation, operands: list[ir.Value], lanes: int) -> list[Any]:
+def vector_op(op: ir.Operation, operands: list[ir.Value], lanes: int) -> list[ir.Value]:
     """Emit an operation of a body on these operands, over vectors if one of them is a vector."""
     attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
     if op.name in EXTREMES:

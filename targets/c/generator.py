@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
@@ -70,7 +71,7 @@ class CGenerator(CodeGenerator):
         return {**found, f"{artifact.target}_params.bin": blob} if blob else found
 
 
-def accepts(op: Any) -> bool | Decline:
+def accepts(op: ir.OpView) -> bool | Decline:
     """Decline an operator that C cannot express on these operands."""
     for value in (*op.operation.operands, *op.operation.results):
         kind = TensorType.from_mlir(value.type)
@@ -90,7 +91,7 @@ def accepts(op: Any) -> bool | Decline:
     return True if check is None else check(op)
 
 
-def _symbols(values: Any) -> set[str]:
+def _symbols(values: ir.OpResultList | ir.OpOperandList) -> set[str]:
     """Return the symbols in the shapes of values, which C reads from the tensors it is called with."""
     shapes = [TensorType.from_mlir(value.type).shape for value in values]  # type: ignore[union-attr]
     return {symbol for shape in shapes for dim in shape for symbol in D.symbols_of(dim)}

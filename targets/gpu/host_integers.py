@@ -48,7 +48,7 @@ class HostIntegers:
         name = self.name(value)
         self.steps.append(HostInstruction(kind, {"name": name, **fields}))
 
-    def take(self, op: Any) -> bool:
+    def take(self, op: ir.OpView) -> bool:
         """Compute the result of an integer operation; return False if it is not one."""
         if op.name == "arith.constant":
             value = op.attributes["value"]

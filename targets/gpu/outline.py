@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir, passmanager, scf
 from mirlo.dialects.tir.intrinsics import INTRINSICS
@@ -14,6 +14,9 @@ from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.copies import hoist_copies
 from mirlo.targets.gpu.schedule.launch import Ids, launch, launch_points, less
 from mirlo.targets.gpu.threads import parallel_nest
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 WARP = 32
 VIEWS = ("memref.view", "memref.collapse_shape", "memref.expand_shape", "memref.reinterpret_cast", "memref.cast")
@@ -49,7 +52,7 @@ class OutlineKernels(Pass):
     name = "outline-kernels"
     contained = True
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         operations = list(op.regions[0].blocks[0].operations)
         known = {ir.StringAttr(f.attributes["sym_name"]).value for f in operations if ON_DEVICE in f.attributes}
         for function in operations:

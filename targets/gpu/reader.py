@@ -273,7 +273,9 @@ class _Reader:
     def _writes(self, kernel: str) -> tuple[bool, ...]:
         if not self.kernels:
             for function in find(self.module, "gpu.func"):
-                own = ir.StringAttr(function.parent.attributes["sym_name"]).value
+                holder = function.parent
+                assert holder is not None
+                own = ir.StringAttr(holder.attributes["sym_name"]).value
                 name = f"{own}::{ir.StringAttr(function.attributes['sym_name']).value}"
                 self.kernels[name] = tuple(map(_is_written, function.regions[0].blocks[0].arguments))
         return self.kernels[kernel]

@@ -16,7 +16,9 @@ _LEADING = 2
 """Operands of a call before its buffers: the function pointers and the call record."""
 
 
-def packed_call(op: Any, callee: Any, env: Mapping[Any, Range], numbers: HostIntegers, row: int) -> HostInstruction:
+def packed_call(
+    op: ir.OpView, callee: Any, env: Mapping[Any, Range], numbers: HostIntegers, row: int
+) -> HostInstruction:
     """Return the instruction for a call of a declared function."""
     types = [TensorType.from_mlir(ir.TypeAttr(entry).value) for entry in ir.ArrayAttr(callee.attributes[TYPES])]
     operands = list(op.operands)[_LEADING:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, LoopBuilder, constant, select
@@ -11,12 +11,15 @@ from mirlo.passes.legalize.helpers import shape_of, short_name
 from mirlo.passes.legalize.rules.sort import order
 from mirlo.passes.rules import Decline, decline, legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 LONGEST = 1 << 16
 """Longest row: the number of comparisons is quadratic."""
 
 
 @legalize("relax.sort", "relax.argsort", target="gpu")
-def sort(op: ir.OpView, b: Any) -> Decline | ir.Value:
+def sort(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
     """Sort with a thread per element; stable."""
     shape = shape_of(op.x)
     axis = op.axis % len(shape)

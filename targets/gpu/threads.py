@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import gpu, ir, memref, scf
 from mirlo.dialects.core.surgery import erase_op
@@ -13,6 +13,9 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.passes.schedule.loops import PARALLEL
 from mirlo.targets.gpu.schedule.launch import SHARED, barrier, less
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 AXES = {f"{kind}Idx.{dim}": (kind, i) for kind in ("block", "thread") for i, dim in enumerate("xyz")}
 """Hardware axes, as `T.thread_binding` names them."""
@@ -31,7 +34,7 @@ class MapThreads(Pass):
     name = "map-threads"
     contained = True
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         for function in list(op.regions[0].blocks[0].operations):
             if is_prim_func(function) and not is_tensor_form(function):
                 loops = [loop for loop in find(function, "tir.for") if loop.opview.kind == "bound"]

@@ -11,6 +11,7 @@ from mirlo.passes.targets import CompileOptions, Target
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
+    from mirlo.runtime.artifact import Artifact
 
 
 def _pipeline(options: CompileOptions | None = None) -> str:
@@ -19,7 +20,7 @@ def _pipeline(options: CompileOptions | None = None) -> str:
     return compile_pipeline(options)
 
 
-def _emit(module: ir.Module, options: CompileOptions) -> Any:
+def _emit(module: ir.Module, options: CompileOptions) -> Artifact:
     from mirlo.targets.llvm.emit import emit
 
     return emit(module, options)
@@ -54,13 +55,13 @@ def _prepare(options: CompileOptions) -> None:
     prepare(options.jobs)
 
 
-def _space(function: Any, options: Any) -> Any:
+def _space(function: ir.Operation | ir.OpView, options: CompileOptions) -> Any:
     from mirlo.targets.llvm.tuning import space
 
     return space(function, options)
 
 
-def _expected(function: Any, values: Mapping[str, int], options: Any) -> float | None:
+def _expected(function: ir.Operation | ir.OpView, values: Mapping[str, int], options: CompileOptions) -> float | None:
     from mirlo.targets.llvm.tuning import expected
 
     return expected(function, values, options)

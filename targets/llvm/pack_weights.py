@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from mirlo.runtime.container import empty_aligned
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan, plan_of
 from mirlo.targets.llvm.tuned_machine import tuned_machine
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 
 @register_pass
@@ -37,7 +40,7 @@ class PackWeights(Pass):
     trusted = True
     machine: str = option("", "machine whose register tiles the panels fit; default: the one that is scheduled for")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         machine = find_machine(self.machine or session.options.get("machine"))
         calls = calls_of(op)
         packed: dict[tuple[str, Order], str] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.passes.options import quote
@@ -10,6 +10,9 @@ from mirlo.targets.llvm.bfloat16 import expand_bf16, move_bf16_as_integers, uses
 from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.options import planning_options, threads_of
 from mirlo.targets.llvm.processor import Processor
+
+if TYPE_CHECKING:
+    from mirlo.passes.targets import CompileOptions
 
 GRAPH = ("canonicalize", "cse")
 
@@ -31,7 +34,7 @@ TO_LLVM = (
 """Upstream passes from loops and vectors to the LLVM dialect."""
 
 
-def compile_pipeline(options: Any = None) -> str:
+def compile_pipeline(options: CompileOptions | None = None) -> str:
     """Return the pipeline from relax to buffers, the input of `emit`."""
     threads = f"threads={threads_of(options)}"
     described = planning_options(getattr(options, "target_options", ""))

@@ -8,8 +8,9 @@ unroll factor in vectors.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.rules import Decline
@@ -31,6 +32,10 @@ from mirlo.targets.llvm.tuned_machine import (
     VECTORS,
     with_choices,
 )
+
+if TYPE_CHECKING:
+    from mirlo.passes.targets import CompileOptions
+    from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
 
 CONV = "relax.conv"
 """The operator with several strategies."""
@@ -66,7 +71,11 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
     return [{UNROLL: count} for count in UNROLLS]
 
 
-def expected(function: Any, values: Mapping[str, int], options: Any = None) -> float | None:
+def expected(
+    function: ir.Operation | ir.OpView,
+    values: Mapping[str, int],
+    options: CompileOptions | tuple[str, ...] | None = None,
+) -> float | None:
     """Estimate the cycles of a contraction with these choices by the machine model; None if it does not cover it."""
     from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
 
@@ -79,7 +88,7 @@ def expected(function: Any, values: Mapping[str, int], options: Any = None) -> f
     return None if isinstance(plan, Decline) else expected_cycles(plan)
 
 
-def _of_convolutions(op: Any, machine: Machine) -> list[dict[str, int]]:
+def _of_convolutions(op: ir.Operation | ir.OpView, machine: Machine) -> list[dict[str, int]]:
     """Return the tile sizes of Winograd's algorithm that apply, and 0 for direct convolution."""
     from mirlo.targets.llvm.winograd.convert import WINOGRAD, find_strategies
 
@@ -89,7 +98,7 @@ def _of_convolutions(op: Any, machine: Machine) -> list[dict[str, int]]:
     return [{WINOGRAD: way.m} for way in found.ordered if way.m != found.own.m]
 
 
-def _cycles_of_convolution(op: Any, values: Mapping[str, int], machine: Machine) -> float | None:
+def _cycles_of_convolution(op: ir.Operation | ir.OpView, values: Mapping[str, int], machine: Machine) -> float | None:
     from mirlo.targets.llvm.winograd.convert import WINOGRAD, find_strategies
 
     found = find_strategies(op.opview, machine)
@@ -111,7 +120,7 @@ def _constants(view: PrimView) -> list[Any]:
     return [argument for argument, is_one in zip(view.arguments, constant, strict=True) if is_one and sites]
 
 
-def _of_products(plan: Any, machine: Machine, threads: int) -> list[dict[str, int]]:
+def _of_products(plan: RegisterTilePlan, machine: Machine, threads: int) -> list[dict[str, int]]:
     dot = [{DOT: int(not plan.dot)}] if plan.may_dot and count_of_rows(plan) <= MAX_DOT_ROWS else []
     if plan.dot:
         return dot
@@ -122,14 +131,14 @@ def _of_products(plan: Any, machine: Machine, threads: int) -> list[dict[str, in
     return packing + leads + dot + shares + _orders(plan) + _tiles(plan, machine)
 
 
-def count_of_rows(plan: Any) -> int:
+def count_of_rows(plan: RegisterTilePlan) -> int:
     """Return the number of rows that read the same columns."""
     from mirlo.targets.llvm.schedule.contraction.choices import count_of
 
     return count_of(plan.row_loops) * plan.question.rows
 
 
-def _orders(plan: Any) -> list[dict[str, int]]:
+def _orders(plan: RegisterTilePlan) -> list[dict[str, int]]:
     """Return the loop orders, with the tile of the plan."""
     free = plan.free
     found = [{OUTSIDE: 1}] if free.swap else []
@@ -143,7 +152,7 @@ def _orders(plan: Any) -> list[dict[str, int]]:
     return found
 
 
-def _tiles(plan: Any, machine: Machine) -> list[dict[str, int]]:
+def _tiles(plan: RegisterTilePlan, machine: Machine) -> list[dict[str, int]]:
     """Return register tiles, the fastest by the machine model first."""
     from mirlo.targets.llvm.schedule.contraction.tiles import VECTOR_COUNTS, register_need, tile_cycles
 

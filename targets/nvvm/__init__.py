@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mirlo.passes.code_forms import CodeForm
@@ -68,7 +69,7 @@ def _fingerprint(options: str) -> str:
     return f"{chosen.chip.name} {chosen.chip.units}{digest}"
 
 
-def _space(function: Any, options: Any) -> Any:
+def _space(function: Any, options: Mapping[str, int | str | set[str]]) -> Any:
     from mirlo.targets.nvvm.tuning import space
 
     return space(function, options)

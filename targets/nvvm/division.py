@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, register_pass
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 _TYPES = (ir.F32Type, ir.F16Type, ir.BF16Type)
 _LOOPS = ("scf.for", "scf.while", "scf.parallel")
@@ -33,7 +36,7 @@ class ShareReciprocals(Pass):
     name = "share-reciprocals"
     contained = True
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         for kernel in find(op, "gpu.func"):
             _share_all(kernel)
 

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import arith, func, ir
 from mirlo.passes.lower.calls import find
@@ -18,6 +18,9 @@ from mirlo.passes.lower.intrinsics import CUSTOM_RULES
 from mirlo.passes.registry import Pass, register_pass
 from mirlo.targets.gpu.outline import ON_DEVICE
 from mirlo.targets.nvvm.chips import ChipError
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 PREFIX = "__nv_"
 _SEARCH_PATHS = ("/usr/local/cuda/nvvm/libdevice", "/usr/lib/cuda/nvvm/libdevice", "/opt/cuda/nvvm/libdevice")
@@ -41,7 +44,7 @@ class CallLibdevice(Pass):
     name = "call-libdevice"
     contained = True
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         own = {name.removeprefix("tir.") for name in session.options.get(CUSTOM_RULES) or {}}
         body = op.operation.regions[0].blocks[0]
         declared: set[str] = set()

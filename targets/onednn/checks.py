@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from mirlo.dialects.core.dim_algebra import SymbolicDim
 from mirlo.passes.byoc.graph import BlockNode, BlockValue
 from mirlo.passes.byoc.search import Match
-from mirlo.passes.rules import decline
+from mirlo.passes.rules import Decline, decline
 from mirlo.targets.onednn.post_ops import BINARY
 
 Check = Callable[[BlockNode], Any]
@@ -20,11 +21,11 @@ LightOperators = Mapping[str, tuple[Check, int]]
 
 
 def light_operator(
-    ask: Callable[[Match], Any], heavy: Collection[str], light: LightOperators
-) -> Callable[[Match], Any]:
+    ask: Callable[[Match], bool | Decline], heavy: Collection[str], light: LightOperators
+) -> Callable[[Match], bool | Decline]:
     """Return a check of light operators: they are taken between, before or after heavy ones."""
 
-    def ask_first(match: Match) -> Any:
+    def ask_first(match: Match) -> bool | Decline:
         said = ask(match)
         if said is True and not _reaches_heavy(match, heavy, light):
             return decline("no operator that is worth the library is near: compiled kernels do it better")
@@ -53,10 +54,10 @@ def _reaches_heavy(match: Match, heavy: Collection[str], light: LightOperators) 
     return False
 
 
-def single_operation(check: Check, operands: int = MAX_OPERANDS) -> Callable[[Match], Any]:
+def single_operation(check: Check, operands: int = MAX_OPERANDS) -> Callable[[Match], bool | Decline]:
     """Return a check of a match of one operation with at most so many computed operands."""
 
-    def ask(match: Match) -> Any:
+    def ask(match: Match) -> bool | Decline:
         node = match.nodes[0]
         return _first_no(_tensors(node, operands), lambda: check(node))
 
@@ -64,10 +65,10 @@ def single_operation(check: Check, operands: int = MAX_OPERANDS) -> Callable[[Ma
     return ask
 
 
-def chain(check: Check) -> Callable[[Match], Any]:
+def chain(check: Check) -> Callable[[Match], bool | Decline]:
     """Return a check of a match of an operation and its epilogue."""
 
-    def ask(match: Match) -> Any:
+    def ask(match: Match) -> bool | Decline:
         first, *rest = match.nodes
         said = _first_no(_tensors(first), lambda: check(first))
         value = first.results[0]
@@ -82,7 +83,7 @@ def chain(check: Check) -> Callable[[Match], Any]:
     return ask
 
 
-def any_match(node: BlockNode) -> Any:
+def any_match(node: BlockNode) -> bool:
     """Accept any match."""
     return True
 
@@ -215,7 +216,7 @@ def _window_rank(node: BlockNode) -> Any:
     return True if 3 <= rank <= 5 else decline("windows of 1 to 3 dims are known", rank=rank)
 
 
-def _follows(node: BlockNode, value: BlockValue, match: Match) -> Any:
+def _follows(node: BlockNode, value: BlockValue, match: Match) -> bool | Decline:
     """Return whether an elementwise operator can be applied to a result before it is stored."""
     if node.name not in BINARY:
         return True
@@ -232,7 +233,7 @@ def _follows(node: BlockNode, value: BlockValue, match: Match) -> Any:
     return True
 
 
-def _tensors(node: BlockNode, operands: int = MAX_OPERANDS) -> Any:
+def _tensors(node: BlockNode, operands: int = MAX_OPERANDS) -> bool | Decline:
     """Return whether the library computes on the types of a node's tensors."""
     for value in (*node.operands[:operands], *node.results):
         kind = value.type
@@ -249,7 +250,7 @@ def _tensors(node: BlockNode, operands: int = MAX_OPERANDS) -> Any:
     return True
 
 
-def _first_no(said: Any, more: Callable[[], Any]) -> Any:
+def _first_no(said: bool | Decline, more: Callable[[], Any]) -> bool | Decline:
     return more() if said is True else said
 
 
@@ -258,7 +259,7 @@ def _shape(value: BlockValue) -> tuple[Any, ...]:
     return tuple(value.type.shape)
 
 
-def _is_polynomial(dim: Any) -> bool:
+def _is_polynomial(dim: SymbolicDim) -> bool:
     text = str(dim)
     return text != "?" and "(" not in text
 

@@ -35,7 +35,9 @@ def split_large(module: Any, limit: int = LIMIT) -> dict[str, list[SplitParamete
         large = [argument for argument in block.arguments if _bytes(argument.type) > limit]
         if not large:
             continue
-        own = ir.StringAttr(function.parent.attributes["sym_name"]).value
+        holder = function.parent
+        assert holder is not None
+        own = ir.StringAttr(holder.attributes["sym_name"]).value
         name = f"{own}::{ir.StringAttr(function.attributes['sym_name']).value}"
         found[name] = [SplitParameter(argument.arg_number, _split(block, argument, limit)) for argument in large]
         for split in found[name][::-1]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.runtime.errors import ArtifactError, NoDevice
 from mirlo.runtime.locks import make_recursive_lock
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 WAIT = 2**64 - 1
 _KINDS = {2: 0, 1: 1, 3: 2, 4: 3, 0: 4}
@@ -24,7 +27,7 @@ class NoVulkanDevice(DeviceError, NoDevice):
 
 
 @cache
-def api() -> Any:
+def api() -> ModuleType:
     """Return the Vulkan loader of this machine."""
     try:
         import vulkan
@@ -86,7 +89,7 @@ class VulkanDevice:
         self._memory = vk.vkGetPhysicalDeviceMemoryProperties(self.physical)
 
     @staticmethod
-    def _make_instance(vk: Any) -> Any:
+    def _make_instance(vk: ModuleType) -> Any:
         application = vk.VkApplicationInfo(
             pApplicationName="mirlo", applicationVersion=1, pEngineName="mirlo", engineVersion=1,
             apiVersion=vk.VK_MAKE_VERSION(1, 2, 0),
@@ -99,7 +102,7 @@ class VulkanDevice:
                 "(on Debian: apt install mesa-vulkan-drivers)"
             ) from error
 
-    def _make_device(self, vk: Any) -> Any:
+    def _make_device(self, vk: ModuleType) -> Any:
         core = vk.VkPhysicalDeviceFeatures(
             shaderFloat64="Float64" in self.features, shaderInt64="Int64" in self.features,
             shaderInt16="Int16" in self.features,
@@ -212,7 +215,7 @@ class VulkanDevice:
             api().vkFreeCommandBuffers(self.handle, self._pool, len(commands), commands)
 
 
-def _features(vk: Any, physical: Any) -> frozenset[str]:
+def _features(vk: ModuleType, physical: Any) -> frozenset[str]:
     """Return the SPIR-V capabilities of the device among those that kernels use."""
     subgroup = vk.VkPhysicalDeviceSubgroupProperties()
     properties = vk.VkPhysicalDeviceProperties2(pNext=subgroup)

@@ -46,7 +46,7 @@ class TensorExpr:
     def dtype(self) -> DType:
         return self.type.dtype
 
-    def __getitem__(self, indices: Any) -> Expr:
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Expr:
         return self.at(*(indices if isinstance(indices, tuple) else (indices,)))
 
     def at(self, *indices: ExprLike, outside: float | int | None = None) -> Expr:

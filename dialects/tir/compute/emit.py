@@ -34,7 +34,7 @@ class BodyEmitter:
     `leaf` returns the values of axes, loads and accumulators.
     """
 
-    def __init__(self, leaf: Callable[[Expr, BodyEmitter], Any]):
+    def __init__(self, leaf: Callable[[Expr, BodyEmitter], ir.Value]):
         self.leaf = leaf
         self.numbers: dict[Any, int] = {}
         self.known: dict[int, tuple[Expr, int]] = {}
@@ -133,7 +133,7 @@ class BodyEmitter:
         return result
 
 
-def convert(value: ir.Value, source: DType, target: DType) -> Any:
+def convert(value: ir.Value, source: DType, target: DType) -> ir.Value:
     """Convert a scalar to another element type."""
     result = scalar_type(target)
     if target is BOOL:

@@ -7,7 +7,7 @@ Python operators build them; every expression has an element type. Index variabl
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Union
 
 from mirlo.dialects.core import dims as D
@@ -225,7 +225,7 @@ def call(name: str, *args: ExprLike) -> Expr:
     return Expr("intrinsic", lifted, BOOL if row.result == "bool" else first.dtype, name)
 
 
-def _unary(name: str) -> Any:
+def _unary(name: str) -> Callable[[Expr], Expr]:
     def function(x: Expr) -> Expr:
         return call(name, x)
 

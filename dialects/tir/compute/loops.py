@@ -63,11 +63,11 @@ class Buffer:
     def rank(self) -> int:
         return len(self.shape)
 
-    def __getitem__(self, indices: Any) -> Expr:
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Expr:
         loaded = memref.LoadOp(self.value, self._indices(indices)).result
         return held(from_storage(loaded, self.dtype), self.dtype)
 
-    def __setitem__(self, indices: Any, value: ExprLike) -> None:
+    def __setitem__(self, indices: ExprLike | tuple[ExprLike, ...], value: ExprLike) -> None:
         scalar = lift(value, self.dtype)
         if scalar.dtype is not self.dtype:
             raise TypeError(f"a buffer of {self.dtype} cannot hold {scalar.dtype}: cast the value")
@@ -100,7 +100,7 @@ class LoopBuilder:
     def __init__(self, function: LoopFunction | None):
         """Make the builder of a function, which owns scratch memory; None for a builder without any."""
         self._owner = function
-        self._last_if: Any = None
+        self._last_if: ir.Operation | None = None
 
     @property
     def _function(self) -> LoopFunction:
@@ -187,7 +187,9 @@ class LoopBuilder:
         """Allocate memory per thread ("local"), on the stack, or per thread block ("shared")."""
         return self._function.alloca(tuple(shape), dtype(element), scope)
 
-    def call_extern(self, function: str, *arguments: Buffer | ExprLike, returns: str | DType | None = None) -> Any:
+    def call_extern(
+        self, function: str, *arguments: Buffer | ExprLike, returns: str | DType | None = None
+    ) -> Expr | None:
         """Call a C function with scalars and buffers (as pointers to their first elements); it may return a scalar."""
         values = [a.value if isinstance(a, Buffer) else emit(_scalar(a)) for a in arguments]
         if returns is None:
@@ -272,7 +274,7 @@ def element_of_scalar(mlir_type: ir.Type) -> DType | None:
 
 
 def _make_serial(function: ir.Operation) -> None:
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if PARALLEL in op.attributes:
             del op.attributes[PARALLEL]
         return ir.WalkResult.ADVANCE
@@ -292,7 +294,7 @@ class LoopFunction:
         self.loc = loc
         self._stack_bytes = 0
         self._workspace_bytes: Dim = 0
-        self._workspace: Any = None
+        self._workspace: ir.Value | None = None
         types = [_memref(t.shape, t.dtype) for t in (*inputs, *outputs)]
         with loc:
             self.function = func.FuncOp(name, ir.FunctionType.get(types, []), visibility="private", ip=False)

@@ -8,12 +8,12 @@ as_scalar_function(meaning)(expression, beta=0.5)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from mirlo.dialects.tir.compute.expr import Expr, abs_, call, clamp, constant, lift, maximum, minimum, select
+from mirlo.dialects.tir.compute.expr import Expr, ExprLike, abs_, call, clamp, constant, lift, maximum, minimum, select
 
 _RENAMED = {"power": "pow", "rint": "roundeven", "arctan2": "atan2"}
 _RENAMED |= {f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
@@ -28,7 +28,7 @@ class NumpyScalar:
     def __init__(self, expr: Expr):
         self.expr = expr
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *values: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Any, method: str, *values: float | NumpyScalar, **options: Any) -> NumpyScalar:
         if method != "__call__" or options:
             raise TypeError(f"np.{ufunc.__name__} with options is not defined on the elements of a kernel")
         name = ufunc.__name__
@@ -37,7 +37,9 @@ class NumpyScalar:
         function = _FUNCTIONS.get(name)
         return NumpyScalar(call(_RENAMED.get(name, name), *exprs) if function is None else function(*exprs))
 
-    def __array_function__(self, function: Any, types: Any, values: Any, options: Any) -> Any:
+    def __array_function__(
+        self, function: Any, types: Sequence[type], values: Sequence[Any], options: Any
+    ) -> NumpyScalar:
         if function is np.where and len(values) == 3 and not options:
             condition, yes, no = (value.expr if isinstance(value, NumpyScalar) else value for value in values)
             return NumpyScalar(_select(condition, yes, no))
@@ -73,7 +75,7 @@ for _name, _ufunc in {
     _operators(_name, _ufunc)
 
 
-def _select(condition: Any, yes: Any, no: Any) -> Expr:
+def _select(condition: Any, yes: Any, no: ExprLike) -> Expr:
     if not isinstance(condition, Expr):
         raise TypeError("np.where on the elements of a kernel needs a condition that depends on them")
     if not isinstance(yes, Expr) and not isinstance(no, Expr):
@@ -81,7 +83,7 @@ def _select(condition: Any, yes: Any, no: Any) -> Expr:
     return select(condition, yes, no)
 
 
-def _expression(value: Any, like: Expr) -> Expr:
+def _expression(value: float | NumpyScalar, like: Expr) -> Expr:
     if isinstance(value, NumpyScalar):
         return value.expr
     return lift(value.item() if isinstance(value, np.generic) else value, like.dtype)
@@ -104,7 +106,7 @@ _FUNCTIONS: dict[str, Callable[..., Expr]] = {
 def as_scalar_function(function: Callable[..., Any]) -> Callable[..., Expr]:
     """Return a function on arrays as one on scalar expressions."""
 
-    def apply(*xs: Expr, **attributes: Any) -> Expr:
+    def apply(*xs: Expr, **attributes: float) -> Expr:
         made = function(*map(NumpyScalar, xs), **attributes)
         if isinstance(made, NumpyScalar):
             return made.expr

@@ -33,7 +33,7 @@ def simplified(op: str, left: Any, right: Any) -> Any | None:
     return left if op == "mul" and a == 0 else None
 
 
-def _of_bool(op: str, left: Any, right: Any, a: Any, b: bool | None) -> Any | None:
+def _of_bool(op: str, left: Any, right: Any, a: bool | None, b: bool | None) -> Any | None:
     if op not in ("and", "or"):
         return None
     neutral = op == "and"

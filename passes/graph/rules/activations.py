@@ -9,14 +9,14 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of
-from mirlo.passes.rules import decline, recognize
+from mirlo.passes.rules import Decline, decline, recognize
 
 _CLOSE = 1e-3
 """Tolerance for constants in models that were stored as 16-bit floats."""
 
 
 @recognize("relax.divide", "relax.reciprocal")
-def sigmoid(op: ir.OpView, b: Rewriter) -> Any:
+def sigmoid(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace 1 / (1 + exp(-x)) by sigmoid; with numerator x by SiLU."""
     is_quotient = op.operation.name == "relax.divide"
     x = _logistic(op.rhs if is_quotient else op.x, b)
@@ -28,7 +28,7 @@ def sigmoid(op: ir.OpView, b: Rewriter) -> Any:
 
 
 @recognize("relax.multiply")
-def silu(op: ir.OpView, b: Rewriter) -> Any:
+def silu(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace x * sigmoid(x) by SiLU."""
     for x, gate in _orders(op):
         found = defining(gate, "relax.sigmoid")
@@ -38,7 +38,7 @@ def silu(op: ir.OpView, b: Rewriter) -> Any:
 
 
 @recognize("relax.multiply")
-def mish(op: ir.OpView, b: Rewriter) -> Any:
+def mish(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace x * tanh(softplus(x)) by Mish."""
     for x, gate in _orders(op):
         tanh = defining(gate, "relax.tanh")
@@ -49,7 +49,7 @@ def mish(op: ir.OpView, b: Rewriter) -> Any:
 
 
 @recognize("relax.divide", "relax.multiply")
-def hard_sigmoid(op: ir.OpView, b: Rewriter) -> Any:
+def hard_sigmoid(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace clip(x + 3, 0, 6) / 6 by hard sigmoid."""
     for value, number in _scaled(op, b):
         x = _shifted_clip(value, b)
@@ -59,7 +59,7 @@ def hard_sigmoid(op: ir.OpView, b: Rewriter) -> Any:
 
 
 @recognize("relax.multiply", "relax.divide")
-def hard_swish(op: ir.OpView, b: Rewriter) -> Any:
+def hard_swish(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace x * hard_sigmoid(x), and x * clip(x + 3, 0, 6) / 6 in any order, by hard swish."""
     if op.operation.name == "relax.multiply":
         for x, gate in _orders(op):
@@ -95,7 +95,7 @@ def _scaled(op: Any, b: Rewriter) -> Iterator[tuple[ir.Value, float]]:
             yield value, number
 
 
-def _shifted_clip(value: ir.Value, b: Rewriter) -> Any | None:
+def _shifted_clip(value: ir.Value, b: Rewriter) -> ir.Value | None:
     """Return the x of clip(x + 3, 0, 6)."""
     clip = defining(value, "relax.clip")
     if clip is None or (clip.min, clip.max) != (0, 6) or not beside(value, b):
@@ -109,7 +109,7 @@ def _shifted_clip(value: ir.Value, b: Rewriter) -> Any | None:
     return None
 
 
-def _logistic(value: ir.Value, b: Rewriter) -> Any | None:
+def _logistic(value: ir.Value, b: Rewriter) -> ir.Value | None:
     """Return the x of 1 + exp(-x)."""
     total = defining(value, "relax.add")
     if total is None or not beside(value, b) or not kind_of(value).dtype.is_float:

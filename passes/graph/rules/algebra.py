@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ _HOLDS = {("bf16", "f32"), ("f16", "f32"), ("bf16", "f64"), ("f16", "f64"), ("f3
 
 
 @simplify(Trait.NEUTRAL)
-def neutral_element(op: Any, b: Rewriter) -> Any:
+def neutral_element(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Remove neutral elements: x + 0, x - 0, x * 1, x / 1."""
     lhs, rhs = op.operation.operands
     if b.splat(rhs) == op.NEUTRAL and lhs.type == op.operation.results[0].type:
@@ -29,7 +28,7 @@ def neutral_element(op: Any, b: Rewriter) -> Any:
 
 
 @simplify("relax.divide")
-def exact_reciprocal(op: ir.OpView, b: Rewriter) -> Any:
+def exact_reciprocal(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace x / c by x * (1 / c) where the reciprocal is exact: c is a power of two."""
     divisor = b.splat(op.rhs)
     kind = kind_of(op.rhs)
@@ -62,7 +61,7 @@ def small_power(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 
 @simplify("relax.where")
-def constant_condition(op: ir.OpView, b: Rewriter) -> Any:
+def constant_condition(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace `where` with a splat condition by the selected operand."""
     array = b.array(op.condition)
     if array is None:
@@ -82,7 +81,7 @@ def identity_cast(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 
 @simplify("relax.cast")
-def widened_and_back(op: ir.OpView, b: Rewriter) -> Any:
+def widened_and_back(op: ir.OpView, b: Rewriter) -> Decline:
     """Remove a cast to a wider float and back."""
     inner = defining(op.x, "relax.cast")
     if inner is None or inner.x.type != op.output.type:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
@@ -30,11 +32,11 @@ class _Scores:
     """A matrix of scores: the product of two operands, a scale, and the added masks."""
 
     query: Any
-    keys: Any
+    keys: ir.Value
     """[..., T, D] where `transposed`, else [..., D, T]."""
     transposed: bool
     scale: float = 1.0
-    masks: list[Any] = field(default_factory=list)
+    masks: list[ir.Value] = field(default_factory=list)
     is_expanded: bool = False
     """Whether the product is expanded in the dims of the batch before the masks are added."""
 
@@ -78,7 +80,7 @@ def attention(op: ir.OpView, b: Rewriter) -> Any:
 
 
 @recognize("relax.attention")
-def grouped_heads(op: ir.OpView, b: Rewriter) -> Any:
+def grouped_heads(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Read keys and values that are repeated for groups of query heads once per group."""
     key, value = _unrepeated(op.key), _unrepeated(op.value)
     if key is None or value is None:
@@ -88,7 +90,7 @@ def grouped_heads(op: ir.OpView, b: Rewriter) -> Any:
     return b.emit(OPS["attention"], op.query, key, value, op.mask, **op.attribute_values())
 
 
-def _weights(value: ir.Value, b: Rewriter) -> Any | Decline:
+def _weights(value: ir.Value, b: Rewriter) -> ir.Value | Decline | Decline:
     """Return the scores of which a value is the softmax along the last axis."""
     guarded = defining(value, "relax.where")
     if guarded is not None and only_use(value):
@@ -114,7 +116,7 @@ def _weights(value: ir.Value, b: Rewriter) -> Any | Decline:
 
 def _scores(value: Any, b: Rewriter) -> _Scores | Decline:
     """Decompose scores from the last operation up to the product."""
-    masks: list[Any] = []
+    masks: list[ir.Value] = []
     scale, shape, is_expanded = 1.0, kind_of(value).shape, False
     while True:
         if not only_use(value) or not beside(value, b):
@@ -146,7 +148,7 @@ def _scores(value: Any, b: Rewriter) -> _Scores | Decline:
         masks.append(mask)
 
 
-def _expanded_batch(value: Any) -> Any | None:
+def _expanded_batch(value: ir.Value) -> ir.Value | None:
     """Return the matrices of which a value is the expansion in the dims of the batch."""
     expand = defining(value, "relax.expand")
     if expand is None:
@@ -155,7 +157,7 @@ def _expanded_batch(value: Any) -> Any | None:
     return expand.x if len(source) == len(target) and source[-2:] == target[-2:] else None
 
 
-def _split_scale(value: Any, b: Rewriter) -> tuple[Any, float] | None:
+def _split_scale(value: ir.Value, b: Rewriter) -> tuple[ir.Value, float] | None:
     """Return a value as another one times a constant."""
     product, quotient = defining(value, "relax.multiply"), defining(value, "relax.divide")
     if product is not None:
@@ -169,7 +171,7 @@ def _split_scale(value: Any, b: Rewriter) -> tuple[Any, float] | None:
     return None
 
 
-def _masked(value: Any, shape: Any, b: Rewriter) -> tuple[Any, Any] | None:
+def _masked(value: Any, shape: tuple[Dim, ...], b: Rewriter) -> tuple[ir.Value, ir.Value] | None:
     """Return a value as scores and the mask that is added to them."""
     total = defining(value, "relax.add")
     if total is not None:
@@ -190,7 +192,7 @@ def _masked(value: Any, shape: Any, b: Rewriter) -> tuple[Any, Any] | None:
     return None
 
 
-def _leads_to_product(value: Any, depth: int = 0) -> bool:
+def _leads_to_product(value: ir.Value, depth: int = 0) -> bool:
     """Return whether a value is a matrix product up to scales and masks, to tell scores from masks in a sum."""
     if defining(value, "relax.matmul") is not None:
         return True
@@ -203,7 +205,7 @@ def _leads_to_product(value: Any, depth: int = 0) -> bool:
     return len(operands) > 1 and any(_leads_to_product(v, depth + 1) for v in operands if v.type == value.type)
 
 
-def _move_scale(value: Any, scores: _Scores, b: Rewriter) -> Any:
+def _move_scale(value: ir.Value, scores: _Scores, b: Rewriter) -> ir.Value:
     """Return an operand of the product without its scale, which moves to the scale of the scores."""
     swapped = defining(value, "relax.permute")
     inner = swapped.x if swapped is not None else value
@@ -214,7 +216,7 @@ def _move_scale(value: Any, scores: _Scores, b: Rewriter) -> Any:
     return step[0] if swapped is None else b.emit(OPS["permute"], step[0], axes=swapped.axes)
 
 
-def _swapped(value: Any, b: Rewriter) -> Any:
+def _swapped(value: ir.Value, b: Rewriter) -> ir.Value:
     """Return a matrix transposed; an existing permute is merged."""
     rank = kind_of(value).rank
     axes = [*range(rank - 2), rank - 1, rank - 2]
@@ -225,7 +227,7 @@ def _swapped(value: Any, b: Rewriter) -> Any:
     return inner.x if joined == list(range(rank)) else b.emit(OPS["permute"], inner.x, axes=joined)
 
 
-def _joined(masks: list[Any], dtype: Any, b: Rewriter) -> Any | Decline | None:
+def _joined(masks: list[ir.Value], dtype: DType, b: Rewriter) -> ir.Value | Decline | None:
     """Return all masks combined into one."""
     if any(kind_of(mask).dtype is not dtype for mask in masks):
         return decline("a mask has another type than the scores")
@@ -237,7 +239,7 @@ def _joined(masks: list[Any], dtype: Any, b: Rewriter) -> Any | Decline | None:
     return made
 
 
-def _causal_bound(mask: Any, shape: Any, b: Rewriter) -> dict[str, bool]:
+def _causal_bound(mask: ir.Value, shape: tuple[Dim, ...], b: Rewriter) -> dict[str, bool]:
     """Return attributes of attention for a constant mask that hides exactly the keys after each query; else empty."""
     array = b.array(mask)
     if array is None or array.ndim < 2 or any(dim != 1 for dim in array.shape[:-2]) or array.shape[-2:] != shape[-2:]:
@@ -251,13 +253,13 @@ def _causal_bound(mask: Any, shape: Any, b: Rewriter) -> dict[str, bool]:
     return {}
 
 
-def _raised(value: Any, b: Rewriter) -> Any:
+def _raised(value: ir.Value, b: Rewriter) -> ir.Value:
     """Add a heads dim to a tensor of rank 3, or to a mask of lower rank."""
     shape = kind_of(value).shape
     return b.emit(OPS["reshape"], value, shape=((1,) * (4 - len(shape)) + tuple(shape)))
 
 
-def _unrepeated(value: ir.Value) -> Any | None:
+def _unrepeated(value: ir.Value) -> ir.Value | None:
     """Return [B, KV, T, D] for a value [B, KV * G, T, D] that repeats each of its heads G times in a row."""
     flat = defining(value, "relax.reshape")
     if flat is None or kind_of(flat.x).rank != 5:
@@ -277,5 +279,5 @@ def _unrepeated(value: ir.Value) -> Any | None:
     return inner.x if kind_of(value).shape == wanted else None
 
 
-def _name(value: Any) -> str:
+def _name(value: ir.Value) -> str:
     return str(value.owner.name) if isinstance(value, ir.OpResult) else "none"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.infer_windows import padding_pairs, spatial_axes
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
-from mirlo.passes.rules import decline, simplify
+from mirlo.passes.rules import Decline, decline, simplify
 
 
 @simplify("relax.conv")
-def pad_into_conv(op: ir.OpView, b: Rewriter) -> Any:
+def pad_into_conv(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Merge zero padding into the convolution's own padding."""
     inner = defining(op.x, "relax.pad")
     if inner is None or inner.mode != "constant" or inner.value != 0:

@@ -10,7 +10,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining
-from mirlo.passes.rules import decline, recognize
+from mirlo.passes.rules import Decline, decline, recognize
 
 _CLOSE = 1e-3
 """Tolerance for constants in models that were stored as 16-bit floats."""
@@ -30,7 +30,7 @@ class _Product:
 
 
 @recognize("relax.multiply")
-def gelu(op: ir.OpView, b: Rewriter) -> Any:
+def gelu(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace x * 0.5 * (1 + erf(x / sqrt 2)), in any order, and its tanh approximation, by GELU."""
     for term in _product(op.output, None, b).others:
         for x, approximate in _arguments(term, b):
@@ -57,7 +57,7 @@ def _arguments(term: ir.Value, b: Rewriter) -> Iterator[tuple[Any, str]]:
             yield from ((x, "tanh") for x in _cubic(tanh.x, b))
 
 
-def _cubic(value: Any, b: Rewriter) -> Iterator[Any]:
+def _cubic(value: ir.Value, b: Rewriter) -> Iterator[Any]:
     """Yield the x of sqrt(2 / pi) * (x + 0.044715 * x^3)."""
     scaled = _product(value, None, b)
     if not scaled.is_(math.sqrt(2 / math.pi), 0, 1):
@@ -69,7 +69,7 @@ def _cubic(value: Any, b: Rewriter) -> Iterator[Any]:
                 yield x
 
 
-def _product(value: ir.Value, x: Any, b: Rewriter, depth: int = 0) -> _Product:
+def _product(value: ir.Value, x: ir.Value | None, b: Rewriter, depth: int = 0) -> _Product:
     """Decompose a value into the operands of a product; x is not decomposed."""
     if x is not None and value == x:
         return _Product(power=1)

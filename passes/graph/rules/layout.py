@@ -32,7 +32,7 @@ def inverse(axes: list[int]) -> list[int]:
     return made
 
 
-def permuted(value: ir.Value, axes: list[int], b: Rewriter) -> Any:
+def permuted(value: ir.Value, axes: list[int], b: Rewriter) -> ir.Value:
     """Return a marked permute of a value."""
     made = b.emit(OPS["permute"], value, axes=axes)
     made.owner.attributes[MARK] = ir.UnitAttr.get()

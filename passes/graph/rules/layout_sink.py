@@ -143,7 +143,7 @@ def _permute_remaining(made: ir.Value, inner: ir.OpView, reduced: list[int], kee
 
 
 @layout("relax.reshape")
-def sink_through_flatten(op: ir.OpView, b: Rewriter) -> Any:
+def sink_through_flatten(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Sink below a reshape that merges the pixels of an image: they merge equally well before the channels."""
     inner = layout_permute(op.x, b)
     if inner is None:

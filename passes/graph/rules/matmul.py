@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
@@ -24,7 +23,7 @@ def transposed_weight(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 
 @simplify("relax.matmul")
-def permuted_operand(op: ir.OpView, b: Rewriter) -> Any:
+def permuted_operand(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Merge a permute that swaps the last two dims into a transposed read."""
     attributes = op.attribute_values()
     operands = [op.lhs, op.rhs]
@@ -55,7 +54,7 @@ def batch_as_rows(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 
 @simplify("relax.permute")
-def permuted_product(op: ir.OpView, b: Rewriter) -> Any:
+def permuted_product(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Swap the operands of a product whose rows become the last dim: its columns then stay where they are."""
     product = defining(op.x, "relax.matmul")
     rank = len(op.axes)

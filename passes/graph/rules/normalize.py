@@ -21,7 +21,7 @@ class _Deviation(NamedTuple):
 
 
 @recognize("relax.divide", "relax.multiply")
-def normalization(op: ir.OpView, b: Rewriter) -> Any:
+def normalization(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace (x - mean(x)) / sqrt(variance + epsilon) by layer norm; x / sqrt(mean(x^2) + epsilon) by RMS norm."""
     is_quotient = op.operation.name == "relax.divide"
     for x, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
@@ -75,7 +75,7 @@ def scale_of_norm(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 
 @recognize("relax.add")
-def bias_of_norm(op: ir.OpView, b: Rewriter) -> Any:
+def bias_of_norm(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Merge a bias per element of the normalized rows into the norm."""
     for x, addend in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         norm = defining(x, "relax.layer_norm")
@@ -211,7 +211,7 @@ def _same(a: ir.Value, b: ir.Value) -> bool:
     return left is not None and right is not None and left.lhs == right.lhs and _same_mean(left.rhs, right.rhs)
 
 
-def _same_mean(a: Any, b: Any) -> bool:
+def _same_mean(a: ir.Value, b: Any) -> bool:
     left, right = defining(a, "relax.reduce_mean"), defining(b, "relax.reduce_mean")
     if a == b or left is None or right is None:
         return bool(a == b)

@@ -61,7 +61,7 @@ def quantized_matmul(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 
 @recognize("relax.conv")
-def quantized_conv(op: ir.OpView, b: Rewriter) -> Any:
+def quantized_conv(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Convolve data and weights that were dequantized, or whose zero points were subtracted, as int8."""
     found = _operands(op, b)
     if isinstance(found, Decline):
@@ -176,7 +176,7 @@ def _matmul_i32(op: ir.OpView, left: QuantizedValue, right: QuantizedValue, b: R
     return total
 
 
-def _conv_i32(op: Any, data: QuantizedValue, weight: QuantizedValue, b: Rewriter) -> Any:
+def _conv_i32(op: ir.OpView, data: QuantizedValue, weight: QuantizedValue, b: Rewriter) -> Any:
     """Return the sums of products in i32, plus the bias if it is i32 too."""
     zero, array, weight_zero = (
         _scalar_zero_point(data.zero),
@@ -213,7 +213,7 @@ def _conv_i32(op: Any, data: QuantizedValue, weight: QuantizedValue, b: Rewriter
     return b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _zero_point_value(weight_zero, b)))
 
 
-def _bordered(op: Any, x: Any, zero: Any, b: Rewriter) -> Any:
+def _bordered(op: ir.OpView, x: ir.Value, zero: np.generic, b: Rewriter) -> ir.Value:
     """Pad images with the zero point: then every window contains all weights, and their sum is constant."""
     rank = kind_of(x).rank
     axes, pads = spatial_axes(op.data_layout, rank), [0] * (2 * rank)
@@ -237,7 +237,7 @@ def _sum_i32(value: ir.Value, axis: int, kept: int, b: Rewriter) -> ir.Value:
     return b.emit(OPS["reshape"], summed, shape=tuple(shape))
 
 
-def _scalar_zero_point(zero: Any) -> Any:
+def _scalar_zero_point(zero: np.ndarray | None) -> Any:
     """Return a zero point of a whole tensor: None, a number, or a value."""
     if not isinstance(zero, np.ndarray):
         return zero
@@ -251,7 +251,7 @@ def _zero_point_value(zero: Any, b: Rewriter) -> ir.Value:
     return zero
 
 
-def _scaled(total: ir.Value, scale: np.ndarray, b: Rewriter, conv: Any = None) -> ir.Value:
+def _scaled(total: ir.Value, scale: np.ndarray, b: Rewriter, conv: ir.OpView | None = None) -> ir.Value:
     """Return accumulators times their scale: one, or one per column or channel."""
     shape: tuple[int, ...] = ()
     if scale.size > 1:
@@ -260,7 +260,7 @@ def _scaled(total: ir.Value, scale: np.ndarray, b: Rewriter, conv: Any = None) -
     return b.emit(OPS["multiply"], b.emit(OPS["cast"], total, dtype=F32), made)
 
 
-def _channel_shape(op: Any, channels: Any) -> tuple[Any, ...]:
+def _channel_shape(op: ir.OpView, channels: Any) -> tuple[Any, ...]:
     rank = kind_of(op.x).rank
     return tuple(channels if i == channel_axis(op.data_layout, rank) else 1 for i in range(rank))
 

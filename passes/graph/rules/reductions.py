@@ -12,7 +12,7 @@ from mirlo.passes.rules import Decline, decline, recognize, simplify
 
 
 @recognize("relax.divide", "relax.multiply")
-def mean_of_sum(op: ir.OpView, b: Rewriter) -> Any:
+def mean_of_sum(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace a sum over its number of elements by a mean."""
     is_quotient = op.operation.name == "relax.divide"
     for x, number in [(op.lhs, op.rhs)] if is_quotient else [(op.lhs, op.rhs), (op.rhs, op.lhs)]:
@@ -32,7 +32,7 @@ def mean_of_sum(op: ir.OpView, b: Rewriter) -> Any:
 
 
 @recognize("relax.maximum", "relax.minimum")
-def bound_without_effect(op: ir.OpView, b: Rewriter) -> Any:
+def bound_without_effect(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Remove a bound that nothing exceeds: max(x, -inf), min(x, inf)."""
     bound = -math.inf if op.operation.name == "relax.maximum" else math.inf
     for x, number in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
@@ -42,7 +42,7 @@ def bound_without_effect(op: ir.OpView, b: Rewriter) -> Any:
 
 
 @simplify("relax.reshape")
-def kept_dims(op: ir.OpView, b: Rewriter) -> Any:
+def kept_dims(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Keep the axes of a reduction as dims of 1 in place of a reshape that inserts them."""
     inner: Any = op.x.owner.opview if isinstance(op.x, ir.OpResult) else None
     if not hasattr(type(inner), "axes") or not hasattr(type(inner), "keepdims") or inner.keepdims:

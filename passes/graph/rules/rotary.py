@@ -11,13 +11,13 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of
-from mirlo.passes.rules import decline, recognize
+from mirlo.passes.rules import Decline, decline, recognize
 
 _DEEPEST = 12
 
 
 @recognize("relax.add")
-def rotary_embedding(op: ir.OpView, b: Rewriter) -> Any:
+def rotary_embedding(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace x * cos + concat(-second half of x, first half of x) * sin with tables of two equal halves."""
     for straight, crossed in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         for turned, sin in _match_rotation(crossed):
@@ -45,7 +45,7 @@ def _match_rotation(value: ir.Value) -> Iterator[tuple[ir.Value, ir.Value]]:
         yield product.rhs, product.lhs
 
 
-def _rotated(value: ir.Value) -> Any | None:
+def _rotated(value: ir.Value) -> ir.Value | None:
     """Return the x of concat(-second half of x, first half of x)."""
     joined = defining(value, "relax.concat")
     if joined is None:
@@ -64,7 +64,7 @@ def _rotated(value: ir.Value) -> Any | None:
     return first[0]
 
 
-def _sliced(value: Any) -> tuple[Any, tuple[int, int]] | None:
+def _sliced(value: ir.Value) -> tuple[ir.Value, tuple[int, int]] | None:
     """Return a value as a range of the last axis of another one."""
     cut = defining(value, "relax.strided_slice")
     if cut is not None:
@@ -86,7 +86,7 @@ def _sliced(value: Any) -> tuple[Any, tuple[int, int]] | None:
     return parts.x, (begin, begin + parts.sizes[place])
 
 
-def _has_equal_halves(value: Any, b: Rewriter, depth: int = 0) -> bool:
+def _has_equal_halves(value: ir.Value, b: Rewriter, depth: int = 0) -> bool:
     """Return whether the two halves of a value's last axis are equal."""
     array = b.array(value)
     if array is not None:
@@ -117,7 +117,7 @@ def _has_equal_halves(value: Any, b: Rewriter, depth: int = 0) -> bool:
     return False
 
 
-def _half(table: Any, shape: Any, b: Rewriter) -> Any | None:
+def _half(table: ir.Value, shape: Any, b: Rewriter) -> ir.Value | None:
     """Return the first half of a table that is the same for all heads, else None."""
     kind = kind_of(table)
     batch, _, length, size = shape

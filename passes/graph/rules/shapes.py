@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
@@ -23,7 +21,7 @@ def identity_reshape(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 
 @simplify("relax.reshape")
-def reshape_of_reshape(op: ir.OpView, b: Rewriter) -> Any:
+def reshape_of_reshape(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Keep the last of two consecutive reshapes."""
     inner = defining(op.x, "relax.reshape")
     if inner is None:
@@ -32,13 +30,13 @@ def reshape_of_reshape(op: ir.OpView, b: Rewriter) -> Any:
 
 
 @simplify("relax.permute")
-def identity_permute(op: ir.OpView, b: Rewriter) -> Any:
+def identity_permute(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Remove an identity permute."""
     return op.x if tuple(op.axes) == tuple(range(len(op.axes))) else decline("the order changes")
 
 
 @simplify("relax.permute")
-def permute_of_permute(op: ir.OpView, b: Rewriter) -> Any:
+def permute_of_permute(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Merge two consecutive permutes."""
     inner = defining(op.x, "relax.permute")
     if inner is None:
@@ -82,7 +80,7 @@ def split_as_slices(op: ir.OpView, b: Rewriter) -> Decline | list[ir.Value]:
 
 
 @simplify("relax.reshape")
-def reshape_of_slice(op: ir.OpView, b: Rewriter) -> Any:
+def reshape_of_slice(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Slice after a reshape that divides the sliced axis, if whole parts are sliced: that reshape is free."""
     inner = defining(op.x, "relax.strided_slice")
     if inner is None or len(inner.axes) != 1 or tuple(inner.strides) != (1,):

@@ -7,8 +7,6 @@ free. Each step lowers the rank of an operator, so the rewrite terminates.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -22,7 +20,7 @@ Shape = tuple[Dim, ...]
 
 
 @simplify(Trait.ELEMENTWISE)
-def sink_through_unary(op: ir.OpView, b: Rewriter) -> Any:
+def sink_through_unary(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Sink a reshape that raises the rank below an elementwise operator of one operand."""
     if len(op.operation.operands) != 1:
         return decline("it has several operands")
@@ -56,7 +54,7 @@ def sink_through_binary(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 
 @simplify(Trait.LAST_AXIS)
-def sink_through_last_axis(op: ir.OpView, b: Rewriter) -> Any:
+def sink_through_last_axis(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Sink below a row operation if the last axis stays the same."""
     inner = raising(op.x)
     if inner is None:

@@ -146,7 +146,7 @@ def _scaled_product(
     return b.emit(OPS["add"], made, b.constant(shift.astype(kind.dtype.to_numpy()), kind.with_shape(shift.shape), name))
 
 
-def _times(weight: ir.Value, factor: np.ndarray, b: Rewriter) -> Any:
+def _times(weight: ir.Value, factor: np.ndarray, b: Rewriter) -> ir.Value:
     kind = kind_of(weight)
     scaled = np.asarray(b.array(weight), np.float64) * factor
     return b.constant(scaled.astype(kind.dtype.to_numpy()), kind, f"{b.name_of(weight)}.scaled")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, rsqrt, select
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
 from mirlo.passes.legalize.rules.softmax import softmax_blocks
 from mirlo.passes.rules import legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
 @legalize("relax.attention")
@@ -32,7 +36,7 @@ def attention(op: Any, b: Any) -> Any:
 
     past = context - length if op.at_end else 0
 
-    def weights_of(p: Any, scores: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
+    def weights_of(p: PrimBuilder, scores: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
         factor = scale()
 
         def element(*axes: Expr) -> Expr:
@@ -55,12 +59,12 @@ def attention(op: Any, b: Any) -> Any:
     return _reshape(b, b.emit(Matmul, weights, op.value), (batch, heads, length, value_size))
 
 
-def _reshape(b: Any, value: Any, shape: tuple[int, ...]) -> Any:
+def _reshape(b: LegalizeBuilder, value: Any, shape: tuple[int, ...]) -> Any:
     return b.value(value) if shape_of(value) == shape else b.emit(Reshape, value, shape=shape)
 
 
 @legalize("relax.cache_write")
-def cache_write(op: Any, b: Any) -> Any:
+def cache_write(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Legalize to loops that work in place if the memory plan lets cache and result alias."""
     rows = op.shape[2]
 
@@ -78,7 +82,7 @@ def cache_write(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.rotary_embedding")
-def rotary_embedding(op: ir.OpView, b: Any) -> ir.Value:
+def rotary_embedding(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     def body(p: Any, x: TensorExpr, cos: TensorExpr, sin: TensorExpr) -> TensorExpr:
         half = cos.shape[-1]
 

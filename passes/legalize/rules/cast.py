@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.tir.compute import Expr, is_coded
 from mirlo.passes.legalize.helpers import elementwise, saturated
 from mirlo.passes.rules import Decline, decline, legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
 @legalize("relax.cast")
@@ -23,7 +26,7 @@ def cast(op: ir.OpView, b: Any) -> Any:
 
 
 @legalize("relax.bitcast")
-def bitcast(op: ir.OpView, b: Any) -> Decline | ir.Value:
+def bitcast(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
     source, target = dtype_of_mlir(op.x.type.element_type), op.dtype
     if any(found is None or is_coded(found) for found in (source, target)):
         return decline("floats of 8 bits are numbers in the loops, not codes")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.relax.infer_windows import data_shape, kernel_axes
 from mirlo.dialects.tir.compute import Expr, TensorExpr
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import tensor_type, wide_dtype
 from mirlo.passes.legalize.windows import SlidingWindows
 from mirlo.passes.rules import legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 
 @legalize("relax.conv")
-def conv(op: ir.OpView, b: Any) -> Any:
+def conv(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     output = tensor_type(op.output)
 
     def body(p: Any, x: TensorExpr, weight: TensorExpr, bias: TensorExpr | None) -> TensorExpr:
@@ -51,7 +55,13 @@ def convolve(
 
 
 def contract(
-    p: Any, x: TensorExpr, weight: TensorExpr, windows: SlidingWindows, groups: int, kernel_layout: str, sum_type: DType
+    p: PrimBuilder,
+    x: TensorExpr,
+    weight: TensorExpr,
+    windows: SlidingWindows,
+    groups: int,
+    kernel_layout: str,
+    sum_type: DType,
 ) -> TensorExpr:
     """Emit the reduction block of a convolution with accumulators of type `sum_type`."""
     rank = len(weight.shape)

@@ -9,18 +9,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.infer_windows import kernel_axes
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, TensorExpr
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import tensor_type
 from mirlo.passes.legalize.windows import SlidingWindows
 from mirlo.passes.rules import decline, legalize
 
 
 @legalize("relax.conv", priority=-10, name="im2col")
-def im2col(op: Any, b: Any) -> Any:
+def im2col(op: ir.OpView, b: Any) -> Any:
     """Multiply a matrix of all windows by the weight."""
     x, output = tensor_type(op.x), tensor_type(op.output)
     weight = tensor_type(op.weight)
@@ -51,7 +53,9 @@ def im2col(op: Any, b: Any) -> Any:
     return b.emit(Reshape, made, shape=output.shape)
 
 
-def _columns(p: Any, x: TensorExpr, windows: SlidingWindows, channels_first: bool, channels_last: bool) -> TensorExpr:
+def _columns(
+    p: PrimBuilder, x: TensorExpr, windows: SlidingWindows, channels_first: bool, channels_last: bool
+) -> TensorExpr:
     """Return [batch, *element of the window, *position of the window]; positions come first if channels are last."""
     channel_axis = -1 if channels_last else 1
     channels = x.shape[channel_axis]

@@ -10,21 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.relax.conv import Conv
 from mirlo.dialects.relax.infer_windows import per_dim
 from mirlo.dialects.tir.compute import Expr, TensorExpr, all_of, constant, select
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import shape_of, tensor_type
 from mirlo.passes.legalize.rules.conv import convolve
 from mirlo.passes.legalize.windows import SlidingWindows
 from mirlo.passes.rules import legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 
 @legalize("relax.conv_transpose")
-def conv_transpose(op: ir.OpView, b: Any) -> ir.Value:
+def conv_transpose(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape, output = shape_of(op.x), shape_of(op.output)
     windows = SlidingWindows.of(op, shape, shape_of(op.weight)[2:], output, op.data_layout)
     strided, dilated = max(windows.strides) > 1, max(windows.dilations) > 1
@@ -70,7 +74,7 @@ class _Phases:
         return _Phases(taps, first, (*begins, *known)) if len(known) == len(ends) else None
 
 
-def _in_phases(op: ir.OpView, b: Any, windows: SlidingWindows, phases: _Phases) -> ir.Value:
+def _in_phases(op: ir.OpView, b: LegalizeBuilder, windows: SlidingWindows, phases: _Phases) -> ir.Value:
     """Emit three prim functions, as the convolution in the middle has its own schedules."""
     strides, taps, first = windows.strides, phases.taps, phases.first
     weight = b.call_prim(lambda p, w: _weight_of_phases(p, w, op.groups, strides, taps), op.weight, name="phases")
@@ -99,7 +103,7 @@ def _interleaved(
 
 
 def _weight_of_phases(
-    p: Any, weight: TensorExpr, groups: int, strides: Sequence[int], taps: Sequence[int]
+    p: PrimBuilder, weight: TensorExpr, groups: int, strides: Sequence[int], taps: Sequence[int]
 ) -> TensorExpr:
     """Rearrange (in, out / groups, *window) to (out * phases, in / groups, *taps reversed); zero beyond the window."""
     group_in = weight.shape[0] // groups
@@ -125,7 +129,9 @@ def _channels(weight: TensorExpr, groups: int, oc: Expr, ic: Expr) -> list[Expr]
     return [(oc // group_out) * group_in + ic, oc % group_out]
 
 
-def _spread_out(op: Any, p: Any, x: TensorExpr, windows: SlidingWindows) -> tuple[TensorExpr, SlidingWindows]:
+def _spread_out(
+    op: ir.OpView, p: PrimBuilder, x: TensorExpr, windows: SlidingWindows
+) -> tuple[TensorExpr, SlidingWindows]:
     """Insert stride - 1 zeros between the elements of x; return it with the windows of the convolution over it."""
     strides = windows.strides
     sizes = tuple((n - 1) * s + 1 for n, s in zip(windows.sizes, strides, strict=True))
@@ -152,7 +158,7 @@ def _spread_out(op: Any, p: Any, x: TensorExpr, windows: SlidingWindows) -> tupl
     return p.compute(windows.join(x.shape[0], channels, sizes), element, name="spread"), forward
 
 
-def _flip(p: Any, weight: TensorExpr, groups: int) -> TensorExpr:
+def _flip(p: PrimBuilder, weight: TensorExpr, groups: int) -> TensorExpr:
     """Rearrange (in, out / groups, *window) to (out, in / groups, *window reversed)."""
     channels, group_out, *kernel = weight.shape
 

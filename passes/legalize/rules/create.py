@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, select
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.rules import legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 
 @legalize("relax.full")
-def full(op: ir.OpView, b: Any) -> Any:
+def full(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.output)
     return b.call_prim(lambda p: p.compute(shape, lambda *_: constant(op.value, op.dtype), name="full"))
 
 
 @legalize("relax.arange")
-def arange(op: ir.OpView, b: Any) -> Any:
+def arange(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.output)
 
     def element(i: Expr) -> Expr:
@@ -30,7 +33,7 @@ def arange(op: ir.OpView, b: Any) -> Any:
 
 
 @legalize("relax.eye")
-def eye(op: ir.OpView, b: Any) -> ir.Value:
+def eye(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.output)
 
     def element(i: Expr, j: Expr) -> Expr:
@@ -40,7 +43,7 @@ def eye(op: ir.OpView, b: Any) -> ir.Value:
 
 
 @legalize("relax.tri")
-def tri(op: ir.OpView, b: Any) -> ir.Value:
+def tri(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     def body(p: Any, x: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             row, column = axes[-2:]

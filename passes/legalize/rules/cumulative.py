@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import lift
 from mirlo.passes.legalize.helpers import shape_of, short_name, wide_dtype
 from mirlo.passes.rules import legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 
 @legalize("relax.cumsum", "relax.cumprod")
-def cumulative(op: ir.OpView, b: Any) -> ir.Value:
+def cumulative(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.x)
     axis = op.axis % len(shape)
     is_sum = short_name(op) == "cumsum"

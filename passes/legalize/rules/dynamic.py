@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, clamp, constant, maximum, minimum, select
@@ -10,16 +10,19 @@ from mirlo.passes.legalize.helpers import dims_vector, shape_of
 from mirlo.passes.legalize.rules.slice import inside
 from mirlo.passes.rules import legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 BEGIN, STEP = 0, 2
 
 
 @legalize("relax.dims_tensor")
-def dims_tensor(op: ir.OpView, b: Any) -> ir.Value:
+def dims_tensor(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     return b.call_prim(lambda p: dims_vector(p, op.dims))
 
 
 @legalize("relax.steps")
-def steps(op: ir.OpView, b: Any) -> Any:
+def steps(op: ir.OpView, b: LegalizeBuilder) -> Any:
     shape = shape_of(op.output)
 
     def body(p: Any, start: TensorExpr, delta: TensorExpr) -> TensorExpr:
@@ -34,7 +37,7 @@ def steps(op: ir.OpView, b: Any) -> Any:
 
 
 @legalize("relax.nonzero")
-def nonzero(op: ir.OpView, b: Any) -> ir.Value:
+def nonzero(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.x)
 
     def body(loops: Any, x: Any, output: Any) -> None:
@@ -52,7 +55,7 @@ _LONGEST_STEP = 1 << 61
 
 
 @legalize("relax.slice_bounds")
-def slice_bounds(op: Any, b: Any) -> Any:
+def slice_bounds(op: Any, b: LegalizeBuilder) -> Any:
     (rank,), (count,) = shape_of(op.shape), shape_of(op.starts)
 
     def body(loops: Any, shape: Any, starts: Any, ends: Any, axes: Any, steps: Any, output: Any) -> None:
@@ -86,7 +89,7 @@ def slice_bounds(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.slice_at")
-def slice_at(op: Any, b: Any) -> Any:
+def slice_at(op: ir.OpView, b: LegalizeBuilder) -> Any:
     shape = shape_of(op.output)
 
     def body(p: Any, x: TensorExpr, bounds: TensorExpr) -> TensorExpr:
@@ -99,7 +102,7 @@ def slice_at(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.slice_dims")
-def slice_dims(op: ir.OpView, b: Any) -> ir.Value:
+def slice_dims(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.output)
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
@@ -114,7 +117,7 @@ def slice_dims(op: ir.OpView, b: Any) -> ir.Value:
 
 
 @legalize("relax.pad_at")
-def pad_at(op: Any, b: Any) -> Any:
+def pad_at(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.output)
 
     def body(p: Any, x: TensorExpr, begins: TensorExpr, value: TensorExpr | None) -> TensorExpr:
@@ -136,7 +139,7 @@ def pad_at(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.spread_axes")
-def spread_axes(op: ir.OpView, b: Any) -> ir.Value:
+def spread_axes(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.output)
     rank = len(shape) // 2
 

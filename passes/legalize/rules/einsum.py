@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.relax.matmul import einsum_terms
 from mirlo.dialects.tir.compute import Expr, TensorExpr
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import shape_of, wide
 from mirlo.passes.rules import legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 Term = tuple[TensorExpr, list[str]]
 
 
 @legalize("relax.einsum")
-def einsum(op: Any, b: Any) -> Any:
+def einsum(op: Any, b: LegalizeBuilder) -> Any:
     xs = list(op.xs)
     shapes = [shape_of(x) for x in xs]
     inputs, output = einsum_terms(op.equation, [len(shape) for shape in shapes])
@@ -45,7 +49,7 @@ def _cheapest(terms: Sequence[Term], sizes: dict[str, int]) -> tuple[int, int]:
     return min(pairs, key=lambda pair: math.prod(sizes[label] for label in {*terms[pair[0]][1], *terms[pair[1]][1]}))
 
 
-def _contract(p: Any, terms: Sequence[Term], output: Sequence[str], sizes: dict[str, int]) -> TensorExpr:
+def _contract(p: PrimBuilder, terms: Sequence[Term], output: Sequence[str], sizes: dict[str, int]) -> TensorExpr:
     """Emit the product of the operands, summed over the labels that are not in the output."""
     summed = [label for label in dict.fromkeys(label for _, labels in terms for label in labels) if label not in output]
 

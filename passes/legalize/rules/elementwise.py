@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.traits import Trait
@@ -10,9 +10,12 @@ from mirlo.dialects.tir.compute.numpy_functions import as_scalar_function
 from mirlo.passes.legalize.helpers import elementwise, tensor_type, wide
 from mirlo.passes.rules import legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 
 @legalize(Trait.SCALAR)
-def each_element(op: Any, b: Any) -> ir.Value:
+def each_element(op: Any, b: LegalizeBuilder) -> ir.Value:
     """Apply the operator's `scalar`, or its `meaning` in numpy, to the broadcast elements."""
     cls, values, attributes = type(op), list(op.operation.operands), op.attribute_values()
     function = cls.scalar if cls.scalar is not None else as_scalar_function(cls.meaning)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import (
@@ -24,14 +24,18 @@ from mirlo.dialects.tir.compute import (
     roundeven,
     select,
 )
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.constants import tensor_of
 from mirlo.passes.legalize.helpers import shape_of, wide
 from mirlo.passes.legalize.interpolation import AxisTable, axis_table, is_affordable
 from mirlo.passes.rules import decline, legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 
 @legalize("relax.resize")
-def resize(op: Any, b: Any) -> Any:
+def resize(op: Any, b: LegalizeBuilder) -> Any:
     shape, output = shape_of(op.x), shape_of(op.output)
     if 0 in shape:
         return decline("an empty tensor has nothing to interpolate", shape=shape)
@@ -70,7 +74,7 @@ def resize(op: Any, b: Any) -> Any:
     return b.call_prim(body, op.x, *constants)
 
 
-def _constants(b: Any, table: AxisTable) -> list[Any]:
+def _constants(b: LegalizeBuilder, table: AxisTable) -> list[Any]:
     """Return the values of a table that a prim function reads."""
     made = [] if table.affine else [tensor_of(b, table.indices, "i32")]
     made += [tensor_of(b, table.weights, "f32")] if table.taps > 1 else []
@@ -96,7 +100,7 @@ class TableReader:
         scaled = i * factor + offset
         return scaled // divisor if divisor > 1 else scaled
 
-    def interpolated(self, p: Any, x: TensorExpr) -> TensorExpr:
+    def interpolated(self, p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         """Return x with this axis resized."""
         shape = list(x.shape)
         shape[self.axis] = len(self.table.indices)
@@ -121,7 +125,7 @@ CUBIC = -0.75
 
 
 @legalize("relax.grid_sample")
-def grid_sample(op: Any, b: Any) -> Any:
+def grid_sample(op: ir.OpView, b: LegalizeBuilder) -> Any:
     shape, output = shape_of(op.x), shape_of(op.output)
     spatial = shape[2:]
     if 0 in shape:

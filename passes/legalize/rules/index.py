@@ -6,12 +6,15 @@ any data: a gather reads the nearest element inside, a scatter writes nothing.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, all_of, clamp, maximum, minimum, select
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.rules import Decline, decline, legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
 def from_end(index: Expr, size: int) -> Expr:
@@ -27,7 +30,7 @@ def safe(index: Expr, size: int) -> Expr:
 
 
 @legalize("relax.gather")
-def gather(op: ir.OpView, b: Any) -> Decline | ir.Value:
+def gather(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
     shape, output = shape_of(op.x), shape_of(op.output)
     axis = op.axis % len(shape)
     if 0 in shape and 0 not in output:
@@ -44,7 +47,7 @@ def gather(op: ir.OpView, b: Any) -> Decline | ir.Value:
 
 
 @legalize("relax.gather_elements")
-def gather_elements(op: ir.OpView, b: Any) -> Decline | ir.Value:
+def gather_elements(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
     shape, output = shape_of(op.x), shape_of(op.output)
     axis = op.axis % len(shape)
     if 0 in shape and 0 not in output:
@@ -60,7 +63,7 @@ def gather_elements(op: ir.OpView, b: Any) -> Decline | ir.Value:
 
 
 @legalize("relax.gather_nd")
-def gather_nd(op: ir.OpView, b: Any) -> Decline | ir.Value:
+def gather_nd(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
     shape, output = shape_of(op.x), shape_of(op.output)
     if 0 in shape and 0 not in output:
         return decline("an empty tensor has nothing to gather", shape=shape)
@@ -80,7 +83,7 @@ def gather_nd(op: ir.OpView, b: Any) -> Decline | ir.Value:
 
 
 @legalize("relax.one_hot")
-def one_hot(op: Any, b: Any) -> Any:
+def one_hot(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     output = shape_of(op.output)
     axis = op.axis % len(output)
 
@@ -105,7 +108,7 @@ COMBINE = {
 
 
 @legalize("relax.scatter_elements")
-def scatter_elements(op: ir.OpView, b: Any) -> ir.Value:
+def scatter_elements(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.x)
     axis = op.axis % len(shape)
     combine = COMBINE[op.reduction]
@@ -122,7 +125,7 @@ def scatter_elements(op: ir.OpView, b: Any) -> ir.Value:
 
 
 @legalize("relax.scatter_nd")
-def scatter_nd(op: Any, b: Any) -> Any:
+def scatter_nd(op: Any, b: LegalizeBuilder) -> Any:
     shape = shape_of(op.x)
     combine = COMBINE[op.reduction]
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.tir.compute import Expr, LoopBuilder, abs_, constant, select
 from mirlo.passes.legalize.helpers import shape_of, wide, wide_dtype
 from mirlo.passes.rules import legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
 class Elimination:
     """Rows of a matrix in scratch memory, from which columns are eliminated."""
 
-    def __init__(self, loops: LoopBuilder, rows: Dim, columns: Dim, element: Any):
+    def __init__(self, loops: LoopBuilder, rows: Dim, columns: Dim, element: DType):
         self.loops, self.rows, self.columns = loops, rows, columns
         self.matrix = loops.scratch((D.maximum(rows, 1), D.maximum(columns, 1)), element)
 
@@ -42,7 +46,7 @@ class Elimination:
 
 
 @legalize("relax.det")
-def det(op: ir.OpView, b: Any) -> ir.Value:
+def det(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Compute the product of the pivots of an elimination with partial pivoting."""
     *batch, size, _ = shape_of(op.x)
 
@@ -67,7 +71,7 @@ def det(op: ir.OpView, b: Any) -> ir.Value:
 
 
 @legalize("relax.inverse")
-def inverse(op: ir.OpView, b: Any) -> ir.Value:
+def inverse(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Eliminate above and below the diagonal of the matrix augmented by the identity."""
     *batch, size, _ = shape_of(op.x)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, TensorExpr
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.rules import legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
 def _batch(tensor: TensorExpr, axes: Sequence[Expr]) -> list[Any]:
@@ -19,7 +22,7 @@ def _batch(tensor: TensorExpr, axes: Sequence[Expr]) -> list[Any]:
 
 
 @legalize("relax.matmul")
-def matmul(op: ir.OpView, b: Any) -> Any:
+def matmul(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     left_transposed, right_transposed = op.transpose_lhs, op.transpose_rhs
     shape = shape_of(op.output)
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, call, select, sqrt
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
 from mirlo.passes.legalize.rules.softmax import SoftmaxRows
 from mirlo.passes.rules import legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 Read = Callable[[Sequence[Expr]], Expr]
 """Returns an element of a statistic's row: takes the axes of the row, then the reduction axes."""
 
 
 def moments(
-    p: Any, rows: Sequence[int], extents: Sequence[int], read: Read, epsilon: float
+    p: PrimBuilder, rows: Sequence[int], extents: Sequence[int], read: Read, epsilon: float
 ) -> tuple[TensorExpr, TensorExpr]:
     """Return mean and 1 / sqrt(variance + epsilon) of each row."""
     count = math.prod(extents)
@@ -35,7 +39,7 @@ def moments(
 
 
 @legalize("relax.layer_norm")
-def layer_norm(op: ir.OpView, b: Any) -> Any:
+def layer_norm(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     first = op.axis % len(shape_of(op.x))
 
     def body(p: Any, x: TensorExpr, scale: TensorExpr | None, bias: TensorExpr | None) -> TensorExpr:
@@ -58,7 +62,7 @@ def _affine(value: Expr, scale: TensorExpr | None, bias: TensorExpr | None, axes
 
 
 @legalize("relax.rms_norm")
-def rms_norm(op: ir.OpView, b: Any) -> ir.Value:
+def rms_norm(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     first = op.axis % len(shape_of(op.x))
 
     def body(p: Any, x: TensorExpr, scale: TensorExpr | None) -> TensorExpr:
@@ -78,7 +82,7 @@ def rms_norm(op: ir.OpView, b: Any) -> ir.Value:
 
 
 @legalize("relax.batch_norm")
-def batch_norm(op: ir.OpView, b: Any) -> ir.Value:
+def batch_norm(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     channel = op.axis % len(shape_of(op.x))
 
     def body(
@@ -96,16 +100,16 @@ def batch_norm(op: ir.OpView, b: Any) -> ir.Value:
 
 
 @legalize("relax.instance_norm")
-def instance_norm(op: Any, b: Any) -> Any:
+def instance_norm(op: Any, b: LegalizeBuilder) -> Any:
     return _grouped(op, b, shape_of(op.x)[1], "instance_norm")
 
 
 @legalize("relax.group_norm")
-def group_norm(op: ir.OpView, b: Any) -> ir.Value:
+def group_norm(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     return _grouped(op, b, op.groups, "group_norm")
 
 
-def _grouped(op: Any, b: Any, groups: int, name: str) -> Any:
+def _grouped(op: Any, b: LegalizeBuilder, groups: int, name: str) -> Any:
     """Emit a normalization with statistics over the spatial dims and the channels of each group."""
 
     def body(p: Any, x: TensorExpr, scale: TensorExpr, bias: TensorExpr) -> TensorExpr:
@@ -132,7 +136,7 @@ def _grouped(op: Any, b: Any, groups: int, name: str) -> Any:
 
 
 @legalize("relax.lrn")
-def lrn(op: ir.OpView, b: Any) -> ir.Value:
+def lrn(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     def body(p: Any, x: TensorExpr) -> TensorExpr:
         def squared(n: Expr, c: Expr, *rest: Expr) -> Expr:
             *at, k = rest
@@ -151,7 +155,7 @@ def lrn(op: ir.OpView, b: Any) -> ir.Value:
 
 
 @legalize("relax.lp_normalize")
-def lp_normalize(op: ir.OpView, b: Any) -> ir.Value:
+def lp_normalize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     axis = op.axis % len(shape_of(op.x))
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:

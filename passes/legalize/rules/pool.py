@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -13,6 +13,9 @@ from mirlo.passes.legalize.helpers import shape_of, short_name, wide
 from mirlo.passes.legalize.rules.reduce import more_extreme
 from mirlo.passes.legalize.windows import SlidingWindows
 from mirlo.passes.rules import legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 LONG_WINDOW = 32
 """Elements along one dim from which a window of a dynamic dim is worth bounding: its loop stays a loop either way."""
@@ -47,7 +50,7 @@ def _reached(windows: SlidingWindows, i: int, size: int) -> Dim:
 
 
 @legalize("relax.max_pool")
-def max_pool(op: Any, b: Any) -> Any:
+def max_pool(op: Any, b: LegalizeBuilder) -> Any:
     output = shape_of(op.output)
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
@@ -59,7 +62,7 @@ def max_pool(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.avg_pool")
-def avg_pool(op: Any, b: Any) -> Any:
+def avg_pool(op: Any, b: LegalizeBuilder) -> Any:
     output = shape_of(op.output)
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
@@ -78,7 +81,7 @@ def avg_pool(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.lp_pool")
-def lp_pool(op: Any, b: Any) -> Any:
+def lp_pool(op: Any, b: LegalizeBuilder) -> Any:
     output = shape_of(op.output)
 
     def power(value: Expr) -> Expr:
@@ -102,7 +105,7 @@ def lp_pool(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.max_pool_with_indices")
-def max_pool_with_indices(op: Any, b: Any) -> Any:
+def max_pool_with_indices(op: Any, b: LegalizeBuilder) -> Any:
     output = shape_of(op.values)
 
     def body(p: Any, x: TensorExpr) -> tuple[TensorExpr, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
@@ -11,9 +11,12 @@ from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, clamp, constant, 
 from mirlo.passes.legalize.helpers import saturated, shape_of
 from mirlo.passes.rules import legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 
 @legalize("relax.quantize")
-def quantize(op: ir.OpView, b: Any) -> ir.Value:
+def quantize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     target = op.dtype
 
     def body(p: Any, x: TensorExpr, scale: TensorExpr, zero_point: TensorExpr | None) -> TensorExpr:
@@ -37,7 +40,7 @@ def quantize(op: ir.OpView, b: Any) -> ir.Value:
 
 
 @legalize("relax.dequantize")
-def dequantize(op: ir.OpView, b: Any) -> ir.Value:
+def dequantize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
     def body(p: Any, x: TensorExpr, scale: TensorExpr, zero_point: TensorExpr | None) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
@@ -57,7 +60,7 @@ def dequantize(op: ir.OpView, b: Any) -> ir.Value:
 
 
 @legalize("relax.unpack")
-def unpack(op: Any, b: Any) -> Any:
+def unpack(op: ir.OpView, b: LegalizeBuilder) -> Any:
     bits = op.dtype.bits
     count = 8 // bits
 
@@ -74,7 +77,7 @@ def unpack(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.quantize_rows")
-def quantize_rows(op: Any, b: Any) -> Any:
+def quantize_rows(op: ir.OpView, b: LegalizeBuilder) -> Any:
     block, digits = op.block, op.digits
     _, blocks, rows, _ = shape_of(op.codes)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, LoopBuilder, Variable, constant, log, select, sqrt
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.rules import legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 STATE, MIDDLE = 624, 397
 UPPER, LOWER = 0x80000000, 0x7FFFFFFF
@@ -56,7 +59,7 @@ class MersenneTwister:
 
 
 @legalize("relax.random_uniform")
-def random_uniform(op: ir.OpView, b: Any) -> ir.Value:
+def random_uniform(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     def body(loops: LoopBuilder, seed: Any, output: Any) -> None:
         twister = MersenneTwister(loops, seed[()])
         for at in loops.nest(shape_of(op.output)):
@@ -70,7 +73,7 @@ def _is_outside(square: Variable) -> Expr:
 
 
 @legalize("relax.random_normal")
-def random_normal(op: ir.OpView, b: Any) -> ir.Value:
+def random_normal(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Use the polar method: a point in the unit circle produces two values; the second is cached."""
 
     def body(loops: LoopBuilder, seed: Any, output: Any) -> None:

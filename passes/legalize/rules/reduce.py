@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -13,11 +13,14 @@ from mirlo.dialects.tir.compute import Expr, TensorExpr, call, constant, exp, lo
 from mirlo.passes.legalize.helpers import shape_of, short_name, split_axes, wide
 from mirlo.passes.rules import decline, legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 OF_BOOL = {"max": "or", "min": "and"}
 
 
 @legalize(Trait.REDUCTION)
-def reduction(op: Any, b: Any) -> Any:
+def reduction(op: ir.OpView, b: LegalizeBuilder) -> Any:
     row = op.COMBINE
     if row is None:
         return decline("it declares no COMBINE")
@@ -37,7 +40,7 @@ def reduction(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.reduce_log_sum_exp")
-def log_sum_exp(op: ir.OpView, b: Any) -> ir.Value:
+def log_sum_exp(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     def body(p: Any, x: TensorExpr) -> TensorExpr:
         over = ReductionIndices(x, op.axes, op.keepdims)
         peak = p.reduce("max", over.shape, over.extents, lambda *axes: wide(x.at(*over.source(axes))))

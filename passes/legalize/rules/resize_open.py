@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute import BOOL, INDEX, Expr, TensorExpr, abs_, ceil, clamp, constant, floor, select
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import shape_of, wide
-from mirlo.passes.rules import decline, legalize
+from mirlo.passes.rules import Decline, decline, legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 F64 = "f64"
 
@@ -91,7 +96,7 @@ def _keys(d: Expr, a: float) -> Expr:
 
 
 @legalize("relax.resize", priority=-20)
-def resize_open(op: Any, b: Any) -> Any:
+def resize_open(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     shape = shape_of(op.x)
     if 0 in shape:
         return decline("an empty tensor has nothing to interpolate", shape=shape)
@@ -99,11 +104,13 @@ def resize_open(op: Any, b: Any) -> Any:
 
 
 @legalize("relax.resize_at")
-def resize_at(op: ir.OpView, b: Any) -> ir.Value:
+def resize_at(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     return b.call_prim(lambda p, x, scales, roi: _resize(op, p, x, scales, roi), op.x, op.scales, op.roi)
 
 
-def _resize(op: ir.OpView, p: Any, x: TensorExpr, scales: TensorExpr | None, roi: TensorExpr | None) -> TensorExpr:
+def _resize(
+    op: ir.OpView, p: PrimBuilder, x: TensorExpr, scales: TensorExpr | None, roi: TensorExpr | None
+) -> TensorExpr:
     output = shape_of(op.output)
     axes = _axes(op, x, output, scales, roi)
     made = x
@@ -129,7 +136,7 @@ def _resize(op: ir.OpView, p: Any, x: TensorExpr, scales: TensorExpr | None, roi
 
 
 def _axes(
-    op: ir.OpView, x: TensorExpr, output: tuple[Any, ...], scales: TensorExpr | None, roi: TensorExpr | None
+    op: ir.OpView, x: TensorExpr, output: tuple[Dim, ...], scales: TensorExpr | None, roi: TensorExpr | None
 ) -> dict[int, _ResizeAxis]:
     """Return the axes whose size may change."""
     rank = x.rank
@@ -159,7 +166,7 @@ def _axes(
     }
 
 
-def _interpolated(p: Any, x: TensorExpr, i: int, axis: _ResizeAxis, count: Any) -> TensorExpr:
+def _interpolated(p: PrimBuilder, x: TensorExpr, i: int, axis: _ResizeAxis, count: Any) -> TensorExpr:
     """Return x with one axis resized."""
 
     def element(*at: Expr) -> Expr:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -15,11 +15,14 @@ from mirlo.passes.legalize.constants import tensor_of
 from mirlo.passes.legalize.helpers import dims_vector, shape_of, short_name
 from mirlo.passes.rules import legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 Where = Callable[[tuple[int, ...], Sequence[Expr]], Sequence[Any]]
 """Maps the operand's shape and the axes of the result to indices of the operand."""
 
 
-def moved(op: ir.OpView, b: Any, where: Where) -> ir.Value:
+def moved(op: ir.OpView, b: LegalizeBuilder, where: Where) -> ir.Value:
     """Call a prim function that reads the operand at mapped positions."""
     output, name = shape_of(op.output), short_name(op)
 
@@ -30,19 +33,19 @@ def moved(op: ir.OpView, b: Any, where: Where) -> ir.Value:
 
 
 @legalize("relax.expand_dims", "relax.squeeze")
-def as_reshape(op: Any, b: Any) -> Any:
+def as_reshape(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Keep a reshape: it is free, as the memory plan makes it a view."""
     return b.emit(Reshape, op.x, shape=shape_of(op.output))
 
 
 @legalize("relax.permute")
-def permute(op: ir.OpView, b: Any) -> Any:
+def permute(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     order = [axis % len(op.axes) for axis in op.axes]
     return moved(op, b, lambda shape, axes: [axes[order.index(i)] for i in range(len(shape))])
 
 
 @legalize("relax.expand")
-def expand(op: ir.OpView, b: Any) -> ir.Value:
+def expand(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Read a dim that is 1 or the result's with a stride of 0 or 1, through a view of the required shape."""
     output, source = shape_of(op.output), shape_of(op.x)
     pairs = list(zip(source, output[len(output) - len(source) :], strict=True))
@@ -82,7 +85,7 @@ def stretch(dim: Dim, target: Dim, any_size: bool = False) -> Dim:
 
 
 @legalize("relax.tile")
-def tile(op: ir.OpView, b: Any) -> Any:
+def tile(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     def where(shape: tuple[int, ...], axes: Sequence[Expr]) -> list[Any]:
         rows = zip(shape, op.repeats, axes, strict=True)
         return [0 if dim == 1 else axis if times == 1 else axis % dim for dim, times, axis in rows]
@@ -91,7 +94,7 @@ def tile(op: ir.OpView, b: Any) -> Any:
 
 
 @legalize("relax.reverse")
-def reverse(op: ir.OpView, b: Any) -> Any:
+def reverse(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     def where(shape: tuple[int, ...], axes: Sequence[Expr]) -> list[Any]:
         turned = {axis % len(shape) for axis in op.axes}
         return [(dim - 1) - axes[i] if i in turned else axes[i] for i, dim in enumerate(shape)]
@@ -100,7 +103,7 @@ def reverse(op: ir.OpView, b: Any) -> Any:
 
 
 @legalize("relax.depth_to_space")
-def depth_to_space(op: ir.OpView, b: Any) -> ir.Value:
+def depth_to_space(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     size = op.block
 
     def where(shape: tuple[int, ...], axes: Sequence[Expr]) -> list[Any]:
@@ -114,7 +117,7 @@ def depth_to_space(op: ir.OpView, b: Any) -> ir.Value:
 
 
 @legalize("relax.space_to_depth")
-def space_to_depth(op: ir.OpView, b: Any) -> ir.Value:
+def space_to_depth(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     size = op.block
 
     def where(shape: tuple[int, ...], axes: Sequence[Expr]) -> list[Any]:
@@ -126,7 +129,7 @@ def space_to_depth(op: ir.OpView, b: Any) -> ir.Value:
 
 
 @legalize("relax.shape_of")
-def shape_of_operand(op: ir.OpView, b: Any) -> ir.Value:
+def shape_of_operand(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.x)
     if all(isinstance(dim, int) for dim in shape):
         return tensor_of(b, shape, "i64")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -14,12 +14,15 @@ from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.legalize.rules.shape import moved
 from mirlo.passes.rules import legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 MAX_SELECT_OPERANDS = 4
 """Most operands that are joined by selects in one block, which fuses; more are copied one after the other."""
 
 
 @legalize("relax.strided_slice")
-def strided_slice(op: ir.OpView, b: Any) -> ir.Value:
+def strided_slice(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.x)
     axes = require_distinct_axes(op.axes, len(shape))
     starts = {
@@ -38,7 +41,7 @@ def strided_slice(op: ir.OpView, b: Any) -> ir.Value:
 
 
 @legalize("relax.pad")
-def pad(op: ir.OpView, b: Any) -> ir.Value:
+def pad(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape, output = shape_of(op.x), shape_of(op.output)
     begins, ends = op.pads[: len(shape)], op.pads[len(shape) :]
     widens = any(amount > 0 for amount in op.pads)
@@ -85,7 +88,7 @@ def _clamp_to_one(size: Dim) -> Expr:
 
 
 @legalize("relax.concat")
-def concat(op: ir.OpView, b: Any) -> Any:
+def concat(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     output = shape_of(op.output)
     axis = op.axis % len(output)
     xs = [x for x in op.xs if shape_of(x)[axis] != 0] or op.xs[:1]
@@ -109,7 +112,7 @@ def concat(op: ir.OpView, b: Any) -> Any:
 
 
 @legalize("relax.stack")
-def stack(op: ir.OpView, b: Any) -> ir.Value:
+def stack(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     output = shape_of(op.output)
     axis = op.axis % len(output)
     xs = list(op.xs)
@@ -138,7 +141,9 @@ def _choose(position: Expr, starts: Sequence[int], values: Sequence[Expr]) -> Ex
     return chosen
 
 
-def _copied(op: Any, b: Any, xs: Sequence[Any], axis: int, starts: Sequence[int], new_axis: bool = False) -> Any:
+def _copied(
+    op: ir.OpView, b: LegalizeBuilder, xs: Sequence[Any], axis: int, starts: Sequence[int], new_axis: bool = False
+) -> Any:
     """Copy the operands to their positions in the result, one after the other."""
 
     def body(loops: Any, *buffers: Any) -> None:

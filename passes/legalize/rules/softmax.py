@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, exp, log, select
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import shape_of, split_axes, wide
 from mirlo.passes.legalize.rules.reduce import arg_extreme
 from mirlo.passes.rules import legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
 class SoftmaxRows:
     """The rows of a tensor along one axis: reductions return one element per row."""
 
-    def __init__(self, p: Any, x: TensorExpr, axis: int):
+    def __init__(self, p: PrimBuilder, x: TensorExpr, axis: int):
         self.p = p
         self.shape = x.shape
         self.axis = axis
@@ -44,13 +48,13 @@ class SoftmaxRows:
 
 
 @legalize("relax.softmax")
-def softmax(op: ir.OpView, b: Any) -> ir.Value:
+def softmax(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     axis = op.axis % len(shape_of(op.x))
 
     return b.call_prim(lambda p, x: softmax_blocks(p, x, axis, x.dtype), op.x)
 
 
-def softmax_blocks(p: Any, x: TensorExpr, axis: int, result: DType, guarded: bool = False) -> TensorExpr:
+def softmax_blocks(p: PrimBuilder, x: TensorExpr, axis: int, result: DType, guarded: bool = False) -> TensorExpr:
     """Emit the softmax along an axis. With `guarded`, a row of only -inf results in zeros instead of NaN."""
     rows = SoftmaxRows(p, x, axis)
     peak = rows.reduce("max", lambda at: wide(x.at(*at)), "softmax_max")
@@ -64,7 +68,7 @@ def softmax_blocks(p: Any, x: TensorExpr, axis: int, result: DType, guarded: boo
 
 
 @legalize("relax.log_softmax")
-def log_softmax(op: ir.OpView, b: Any) -> ir.Value:
+def log_softmax(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     axis = op.axis % len(shape_of(op.x))
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:
@@ -81,7 +85,7 @@ def log_softmax(op: ir.OpView, b: Any) -> ir.Value:
 
 
 @legalize("relax.hardmax")
-def hardmax(op: ir.OpView, b: Any) -> ir.Value:
+def hardmax(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     axis = op.axis % len(shape_of(op.x))
 
     def body(p: Any, x: TensorExpr) -> TensorExpr:

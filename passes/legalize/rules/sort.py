@@ -6,11 +6,15 @@ NaN is larger than every other value, so that the order is total.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, ExprLike, LoopBuilder, all_of, constant, minimum, select
 from mirlo.passes.legalize.helpers import shape_of, short_name
 from mirlo.passes.rules import legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 SCANNED = 16
 """Elements that are compared with the worst of the k best at once, by vectors; most do not come before it."""
@@ -92,7 +96,7 @@ def _merge(
 
 
 @legalize("relax.topk")
-def topk(op: Any, b: Any) -> Any:
+def topk(op: ir.OpView, b: LegalizeBuilder) -> Any:
     shape = shape_of(op.x)
     axis = op.axis % len(shape)
     before = order(op.largest)
@@ -151,7 +155,7 @@ class Heap:
         tie = ~self.before(left, right) & (self.kept.places[i] > self.kept.places[j])
         return self.before(right, left) | tie
 
-    def sink(self, start: Any, size: Any) -> None:
+    def sink(self, start: ExprLike, size: ExprLike) -> None:
         """Sift down the element at `start` in a heap of `size` elements."""
         loops = self.loops
         at = loops.variable(start, "index")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, TensorExpr, all_of, constant, minimum, select
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.rules import legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 
 @legalize("relax.count_ngrams")
-def count_ngrams(op: Any, b: Any) -> Any:
+def count_ngrams(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     length = shape_of(op.grams)[1]
     steps = shape_of(op.x)[1]
     # A gram of one element has no gaps.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -13,9 +13,12 @@ from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, TensorExpr, Var
 from mirlo.passes.legalize.helpers import shape_of, tensor_type
 from mirlo.passes.rules import legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 
 @legalize("relax.find_sorted")
-def find_sorted(op: Any, b: Any) -> Any:
+def find_sorted(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Search without branches: each step advances by a power of two if the key there is not larger."""
     (count,) = shape_of(op.keys)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import Decline, decline, intrinsic
+
+if TYPE_CHECKING:
+    from mirlo.passes.lower.intrinsics import IntrinsicCall
 
 INFINITY = math.inf
 NAN = math.nan
@@ -20,7 +23,7 @@ def elementary(name: str, *kinds: str) -> Callable[[Any], Any]:
 
     def register(function: Callable[..., Num]) -> Callable[..., Num]:
         @functools.wraps(function)
-        def rule(op: Any, b: ValueBuilder) -> Decline | Num:
+        def rule(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
             if op.dtype not in accepted:
                 return decline(f"only for {' and '.join(accepted)}", dtype=op.dtype)
             return function(b, *op.nums)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import Decline, decline, intrinsic
+
+if TYPE_CHECKING:
+    from mirlo.passes.lower.intrinsics import IntrinsicCall
 
 COUNTS = {"popcount": "math.ctpop", "clz": "math.ctlz", "ctz": "math.cttz"}
 """Intrinsics that are one upstream operation, which every LLVM back end supports without a call."""
@@ -16,14 +19,14 @@ WORD = "i64"
 
 
 @intrinsic(*COUNTS)
-def count_bits(op: Any, b: ValueBuilder) -> Decline | Num:
+def count_bits(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     return b.emit(COUNTS[op.name], op.dtype, *op.nums)
 
 
 @intrinsic("sat_addu", "sat_subu")
-def saturate_unsigned(op: Any, b: ValueBuilder) -> Decline | Num:
+def saturate_unsigned(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     x, y = op.nums
@@ -34,7 +37,7 @@ def saturate_unsigned(op: Any, b: ValueBuilder) -> Decline | Num:
 
 
 @intrinsic("sat_adds", "sat_subs")
-def saturate_signed(op: Any, b: ValueBuilder) -> Decline | Num:
+def saturate_signed(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     x, y = op.nums
@@ -46,7 +49,7 @@ def saturate_signed(op: Any, b: ValueBuilder) -> Decline | Num:
 
 
 @intrinsic(*COUNTS, *SATURATING, "fixed_mul", "shl", "shrs", "shru", priority=-1)
-def index_as_word(op: Any, b: ValueBuilder) -> Any:
+def index_as_word(op: IntrinsicCall, b: ValueBuilder) -> Any:
     if op.dtype != "index":
         return decline("only for index", dtype=op.dtype)
     words = [b.emit("arith.index_cast", WORD, x) for x in op.nums]
@@ -58,7 +61,7 @@ def _bits(x: Num) -> int:
 
 
 @intrinsic("shl", "shru")
-def shift_in_zeros(op: Any, b: ValueBuilder) -> Decline | Num:
+def shift_in_zeros(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     x, count = op.nums
@@ -68,7 +71,7 @@ def shift_in_zeros(op: Any, b: ValueBuilder) -> Decline | Num:
 
 
 @intrinsic("shrs")
-def shift_in_signs(op: Any, b: ValueBuilder) -> Decline | Num:
+def shift_in_signs(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     x, count = op.nums
@@ -77,7 +80,7 @@ def shift_in_signs(op: Any, b: ValueBuilder) -> Decline | Num:
 
 
 @intrinsic("fixed_mul")
-def fixed_mul(op: Any, b: ValueBuilder) -> Decline | Num:
+def fixed_mul(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     x, y, shift = op.nums

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.passes.lower.expansions.elementary import INFINITY, elementary
 from mirlo.passes.lower.expansions.exponential import scale
@@ -10,6 +10,9 @@ from mirlo.passes.lower.expansions.logarithm import split_power
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import Decline, decline, intrinsic
+
+if TYPE_CHECKING:
+    from mirlo.passes.lower.intrinsics import IntrinsicCall
 
 
 @elementary("abs", *FORMATS)
@@ -39,7 +42,7 @@ def nextafter(b: ValueBuilder, x: Num, y: Num) -> Num:
 
 
 @intrinsic("ldexp")
-def ldexp(op: Any, b: ValueBuilder) -> Decline | Num:
+def ldexp(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
     if op.dtype not in ("f32", "f64"):
         return decline("only for f32 and f64", dtype=op.dtype)
     x, n = op.nums

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.passes.lower.expansions.elementary import elementary
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import Decline, decline, intrinsic
+
+if TYPE_CHECKING:
+    from mirlo.passes.lower.intrinsics import IntrinsicCall
 
 NATIVE = {
     "floor": "math.floor",
@@ -20,7 +23,7 @@ NATIVE = {
 
 
 @intrinsic(*NATIVE)
-def native(op: Any, b: ValueBuilder) -> Decline | Num:
+def native(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
     if op.dtype not in ("f32", "f64"):
         return decline("only for f32 and f64", dtype=op.dtype)
     return b.emit(NATIVE[op.name], op.dtype, *op.nums)

@@ -116,7 +116,9 @@ def write(point: LanePoint, value: ir.Value, buffer: ir.Value, where: IndexExpr,
     ir.Operation.create("vector.maskedstore", operands=[buffer, first, lane_mask(point.lanes, point.active), full])
 
 
-def _read_scalar(point: LanePoint, buffer: ir.Value, where: IndexExpr, tests: Sequence[Test], outside: Any) -> ir.Value:
+def _read_scalar(
+    point: LanePoint, buffer: ir.Value, where: IndexExpr, tests: Sequence[Test], outside: ir.Attribute | None
+) -> ir.Value:
     condition = None
     for dim, size in tests:
         condition = _both(condition, _inside(point, dim, size))
@@ -178,7 +180,7 @@ def _gather(
     return create("vector.gather", kind, buffer, base, offsets, enabled, _filler(kind, filler))
 
 
-def _filler(kind: ir.Type, value: Any) -> ir.Value:
+def _filler(kind: ir.Type, value: ir.Value | None) -> ir.Value:
     return splat(emit_constant(0, kind.element_type) if value is None else value, kind.shape[0])
 
 

@@ -53,11 +53,11 @@ class AttentionBlocks:
     """The tensor of scores: the result of the first contraction."""
     mask: tuple[BlockInstance, ...]
     """Elementwise blocks on the scores, in order."""
-    masked: Any
+    masked: ir.Value
     """The scores after the mask."""
     total: Any
     """The sum of the weights of each row."""
-    weighted: Any
+    weighted: ir.Value
     """The result of the second contraction."""
     after: tuple[BlockInstance, ...]
     """Elementwise blocks on that result: the epilogue."""
@@ -123,7 +123,7 @@ class AttentionBlocks:
         return not all(isinstance(extent, int) for extent in self.extents)
 
     @property
-    def sum_type(self) -> Any:
+    def sum_type(self) -> ir.F32Type:
         """Return the type of the accumulators."""
         return self.scores.type.element_type
 

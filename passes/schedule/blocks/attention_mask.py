@@ -19,7 +19,7 @@ _LESS, _AT_MOST = 2, 3
 class Bound:
     """A condition key ≤ limit of the mask; other keys have a score of minus infinity."""
 
-    condition: Any
+    condition: ir.Value
     """The value in the body that is true for every key within the limit."""
     limit: IndexExpr
     """The limit, over the row loops."""

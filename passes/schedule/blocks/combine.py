@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.view import BlockView
@@ -83,14 +84,14 @@ class Combiner:
         flags = {"fastmath": ir.Attribute.parse(self.kind.flags)} if self.kind.flags else {}
         return create(self.kind.op, kind, a, b, **flags)
 
-    def horizontal(self, vector: Any) -> Any:
+    def horizontal(self, vector: ir.Value) -> Value:
         """Reduce all lanes to one scalar."""
         attributes = {"kind": ir.Attribute.parse(f"#vector.kind<{self.kind.vector}>")}
         if self.kind.flags:
             attributes["fastmath"] = ir.Attribute.parse(self.kind.flags)
         return create("vector.reduction", self.element, vector, **attributes)
 
-    def finish(self, scalar: ir.Value) -> Any:
+    def finish(self, scalar: ir.Value) -> ir.Value:
         """Return the element of the output: combined with the initial value, in the storage type."""
         start = attribute_constant(self.init)
         if self.is_bool:
@@ -115,11 +116,11 @@ class Reducer:
         """Combine two lists of partial results, scalars or vectors."""
         return [combiner.combine(x, y) for combiner, x, y in zip(self.combiners, a, b, strict=True)]
 
-    def horizontal(self, vectors: Sequence[Any]) -> list[Any]:
+    def horizontal(self, vectors: Sequence[Any]) -> list[ir.Value]:
         """Reduce all lanes to scalars."""
         return [combiner.horizontal(v) for combiner, v in zip(self.combiners, vectors, strict=True)]
 
-    def finish(self, scalars: Sequence[ir.Value]) -> list[Any]:
+    def finish(self, scalars: Sequence[ir.Value]) -> list[ir.Value]:
         """Return the elements of the outputs: combined with the initial values, in the storage types."""
         return [combiner.finish(s) for combiner, s in zip(self.combiners, scalars, strict=True)]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import affine, ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, loop_index, number
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.affine import to_affine
@@ -27,7 +28,7 @@ class BufferSlot:
     """Where a tensor is stored: a one-dimensional buffer, and the stride of each dim."""
 
     buffer: Any
-    strides: tuple[Any, ...]
+    strides: tuple[Dim, ...]
 
 
 class TensorBuffers:
@@ -36,7 +37,7 @@ class TensorBuffers:
     def __init__(self, buffers: BufferFunction):
         self.buffers = buffers
         self._slots: dict[Any, BufferSlot] = {}
-        self._instead: dict[Any, Any] = {}
+        self._instead: dict[ir.Value, ir.Value] = {}
         self._placed: dict[Any, Any] = {}
 
     def share(self, value: ir.Value, other: ir.Value) -> None:
@@ -69,7 +70,7 @@ class LoopNestState:
     """Tensor values whose one element is in a register."""
     reduced: set[ir.Value] = field(default_factory=set)
     """Tensor values whose element per lane is in a register; `given` of the point provides it."""
-    _varying: dict[BlockInstance, set[Any]] = field(default_factory=dict)
+    _varying: dict[BlockInstance, set[ir.Value]] = field(default_factory=dict)
 
     def varying(self, place: BlockInstance) -> set[ir.Value]:
         """Return the needed values of a body that differ between lanes."""
@@ -80,7 +81,7 @@ class LoopNestState:
                     found.add(value)
         return self._varying[place]
 
-    def _varies(self, place: BlockInstance, value: ir.Value, found: set[Any]) -> bool:
+    def _varies(self, place: BlockInstance, value: ir.Value, found: set[ir.Value]) -> bool:
         axis = self.axis
         if axis is None or place.known(value) is not None:
             return False
@@ -135,7 +136,7 @@ class Iteration:
         self.outer = outer
         self.values: dict[Any, Any] = dict(given or {})
 
-    def find(self, value: Any) -> Any:
+    def find(self, value: ir.Value) -> Any:
         """Return the emitted value of a body value, from this point or an outer one; None if there is none."""
         point: Iteration | None = self
         while point is not None:
@@ -170,7 +171,7 @@ class Iteration:
             return self._extract(place, op)
         return vector_op(op, [self.find(v) for v in op.operands], self.lanes)[0]
 
-    def _index_value(self, expression: IndexExpr, wanted: Any) -> Any:
+    def _index_value(self, expression: IndexExpr, wanted: ir.Type) -> ir.Value:
         value = self.index(expression)
         if str(wanted) == "index":
             return value

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline
@@ -60,7 +61,7 @@ def opaque_of_group(group: BlockGroup) -> Decline | None:
     return None
 
 
-def placed(block: BlockView, loops: Sequence[int | None], extents: Sequence[Any]) -> BlockInstance:
+def placed(block: BlockView, loops: Sequence[int | None], extents: Sequence[Dim]) -> BlockInstance:
     """Place a block so that its axis i is the loop loops[i]; None stands for an axis of extent 1."""
     where: list[IndexExpr] = [number(0) if loop is None else loop_index(loop) for loop in loops]
     return BlockInstance(block, where, extents)

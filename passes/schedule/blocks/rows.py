@@ -221,7 +221,7 @@ def _joins(walk: Walk, block: BlockView, extents: tuple[Dim, ...]) -> bool:
     return True
 
 
-def _same_element(place: BlockInstance, operand: OperandView, output: Any) -> bool:
+def _same_element(place: BlockInstance, operand: OperandView, output: OperandView) -> bool:
     """Return whether an operand is read at the block's own element and was written in the order of the axes."""
     if any(str(e) != f"d{i}" for i, e in enumerate(output.map.results)):
         return False

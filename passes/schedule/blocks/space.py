@@ -50,7 +50,7 @@ class BlockInstance:
         where: Sequence[IndexExpr],
         extents: Sequence[Dim],
         roots: Sequence[ir.Value] | None = None,
-        known: Mapping[Any, bool] | None = None,
+        known: Mapping[ir.Value, bool] | None = None,
     ):
         self.block = block
         self.roots = list(block.yielded if roots is None else roots)
@@ -65,7 +65,7 @@ class BlockInstance:
                 self.linear(value)
                 self.known(value)
 
-    def assuming(self, conditions: Mapping[Any, bool]) -> BlockInstance:
+    def assuming(self, conditions: Mapping[ir.Value, bool]) -> BlockInstance:
         """Return this block with these conditions of the body decided."""
         return BlockInstance(self.block, self.where, self.extents, self.roots, conditions)
 
@@ -81,7 +81,7 @@ class BlockInstance:
         return flatten(self.dims(operand), contiguous_strides(operand.shape) if strides is None else strides)
 
     @cached_property
-    def argument_operands(self) -> dict[Any, OperandView]:
+    def argument_operands(self) -> dict[ir.Value, OperandView]:
         """Return the body arguments that are elements of mapped operands, or whole tensors."""
         return dict(zip(self.block.input_arguments, self.block.inputs, strict=True))
 

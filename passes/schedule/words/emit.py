@@ -149,7 +149,7 @@ class _Emitter:
             condition = create("arith.andi", flag, condition, test)
         return condition
 
-    def address(self, at: list[IndexExpr], access: BufferAccess, values: Values) -> list[Any]:
+    def address(self, at: list[IndexExpr], access: BufferAccess, values: Values) -> list[ir.Value]:
         return [emit_index(index, values) for index in self.placed[id(access.buffer)].at(at)]
 
     # Vectors
@@ -206,7 +206,7 @@ class _Emitter:
             where = self.address(leaf.place(access), access, values)
             vector.StoreOp(splat(value, count), self.placed[id(access.buffer)].value, where)
 
-    def computed_lanes(self, leaf: BlockLeaf, loop: Loop, values: Values) -> list[Any]:
+    def computed_lanes(self, leaf: BlockLeaf, loop: Loop, values: Values) -> list[ir.Value]:
         if leaf.part == "start":
             assert leaf.view is not None
             return [attribute_constant(attribute) for attribute in leaf.view.init]
@@ -219,7 +219,7 @@ class _Emitter:
             env[argument] = self.read_lanes(access, leaf, loop, values, True)
         return vector_body(leaf.view, env, loop.extent)
 
-    def read_lanes(self, access: BufferAccess, leaf: BlockLeaf, loop: Loop, values: Values, written: bool) -> Any:
+    def read_lanes(self, access: BufferAccess, leaf: BlockLeaf, loop: Loop, values: Values, written: bool) -> ir.Value:
         names = {axis_name(i): index for i, index in enumerate(leaf.at)}
         if self.step(access, leaf, loop, written) == 0:
             return self.read(access, names, values)

@@ -11,7 +11,7 @@ from mirlo.dialects.core.index_expr import IndexExpr, floor_divide, modulo
 from mirlo.dialects.tir.buffers import ALIGNMENT, element_bytes
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.words.regions import region_of
-from mirlo.passes.schedule.words.tree import BlockLeaf, Loop, Root, ScheduleBuffer, ScheduleError, around
+from mirlo.passes.schedule.words.tree import BlockLeaf, BufferAccess, Loop, Root, ScheduleBuffer, ScheduleError, around
 
 LOCAL = "local"
 MAX_STACK_BYTES = 1 << 18
@@ -48,7 +48,7 @@ def allocate_buffers(root: Root, function: BufferFunction) -> dict[int, Placed]:
     return placed
 
 
-def _accesses(leaf: BlockLeaf) -> list[Any]:
+def _accesses(leaf: BlockLeaf) -> list[BufferAccess]:
     """Return all accesses of a block, those of inlined blocks included."""
     found = list(leaf.writes)
     for access in leaf.reads:

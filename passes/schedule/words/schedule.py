@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import is_tensor_form
 from mirlo.passes.rules import nearest
 from mirlo.passes.schedule.words import blocks, loops
@@ -46,12 +47,12 @@ def tensor_intrin(name: str, means: Any, does: Any) -> TensorIntrin:
     return INTRINSICS[name]
 
 
-def _place_of(function: Any) -> Any:
+def _place_of(function: ir.OpView) -> Any:
     """Return where a prim function is defined: its file and its name."""
     return getattr(getattr(function, "source", None), "file", None), getattr(function, "name", None)
 
 
-def _require_blocks(function: Any, made: Any, types: Sequence[Any]) -> None:
+def _require_blocks(function: ir.OpView, made: Any, types: Sequence[Any]) -> None:
     if not is_tensor_form(made):
         reason = function.why_loops(*types) or "it is loops over buffers"
         raise ScheduleError(f"'{function.name}' is not made of blocks, which words are about: {reason}")
@@ -65,7 +66,7 @@ class Schedule:
     (`trace`), saved, and replayed on another function with blocks of the same names.
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: ir.OpView) -> None:
         self._root: Root = build(function)
         self.trace = Trace()
         self._module: Any = None
@@ -268,7 +269,7 @@ class Schedule:
 
     # Internals
 
-    def _record(self, word: str, arguments: tuple[Any, ...], made: Any) -> Any:
+    def _record(self, word: str, arguments: tuple[Any, ...], made: Sequence[str] | None) -> Any:
         # `tile` records the split and reorder that it calls.
         self.trace.words.append(PrimitiveCallRecord(word, arguments))
         return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ class Trace:
         Path(path).write_text(json.dumps(self.as_json(), indent=1) + "\n")
 
     @staticmethod
-    def from_json(found: Any, what: str = "the trace") -> Trace:
+    def from_json(found: Mapping[str, int | list[list[str | list[int | None]]]], what: str = "the trace") -> Trace:
         """Read a trace from the result of `as_json`."""
         if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found.get("words"), list):
             raise ScheduleError(f"{what}: expected a schedule of version {VERSION}, {{'version': ..., 'words': [...]}}")
@@ -66,7 +67,7 @@ class Trace:
         return Trace.from_json(found, str(path))
 
 
-def _as_json(argument: Any) -> Any:
+def _as_json(argument: int | str | tuple[None, int] | None) -> Any:
     if isinstance(argument, (list, tuple)):
         return [_as_json(item) for item in argument]
     return str(argument) if isinstance(argument, str) else argument

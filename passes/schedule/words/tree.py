@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
 from mirlo.dialects.tir.affine import read_affine
-from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.runtime.errors import MirloError
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, BOUND = "serial", "parallel", "vectorized", "unrolled", "bound"
@@ -196,18 +197,18 @@ def _unique(names: list[str]) -> list[str]:
     return found
 
 
-def _buffer(name: str, value: Any, is_parameter: bool) -> ScheduleBuffer:
+def _buffer(name: str, value: ir.Value, is_parameter: bool) -> ScheduleBuffer:
     shape = tuple(value.type.shape)
     if not value.type.has_static_shape:
         raise ScheduleError(f"'{name}' has dims of run time; schedules by hand are for shapes of numbers")
     return ScheduleBuffer(name, shape, value.type.element_type, value, is_parameter, order=tuple(range(len(shape))))
 
 
-def _nest(base: str, block: BlockView, buffers: dict[Any, ScheduleBuffer]) -> Loop | BlockLeaf:
+def _nest(base: str, block: BlockView, buffers: dict[ir.Value, ScheduleBuffer]) -> Loop | BlockLeaf:
     names = [f"{base}_{LETTERS[i] if i < len(LETTERS) else i}" for i in range(block.rank)]
     axes = [loop_index(axis_name(i)) for i in range(block.rank)]
 
-    def access(operand: Any) -> BufferAccess:
+    def access(operand: OperandView) -> BufferAccess:
         if operand.is_opaque:
             return BufferAccess(buffers[operand.value], [], None, True)
         at = [read_affine(expr, axes) for expr in operand.map.results]

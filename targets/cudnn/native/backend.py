@@ -8,10 +8,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.targets.cudnn.native import library as dnn
 from mirlo.targets.cudnn.native.library import CUDNN, CuDnnError, version
+
+if TYPE_CHECKING:
+    import onnx
+
+    from mirlo.passes.byoc.graph import BlockGraph
 
 INT32, BOOLEAN = 4, 11
 """Element types in addition to those in `library`."""
@@ -211,7 +216,7 @@ class Execution:
         why = f" ({refused[-1]})" if refused else ""
         raise CuDnnError(f"cuDNN {version()} has no engine for {self._what}{why}")
 
-    def _engines(self, graph: Any, mode: int) -> list[Any]:
+    def _engines(self, graph: BlockGraph | onnx.GraphProto, mode: int) -> list[Any]:
         made = self._made
         rules = made.make(
             HEURISTICS, (HEURISTICS_MODE, MODE, ctypes.c_int(mode)), (HEURISTICS_GRAPH, DESCRIPTOR, graph)

@@ -8,6 +8,7 @@ one thread per sum.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,7 +175,7 @@ class _Tiled:
         sums = for_loop(0, self.roles.depth, DEPTH, step, [start] * count)
         self._finish(sums)
 
-    def _loads(self, name: str, side: ProductOperand, width: int) -> list[Any]:
+    def _loads(self, name: str, side: ProductOperand, width: int) -> list[Callable[[ir.Value], None]]:
         """Return copies of a thread's part of one operand to shared memory; each takes the first k-step."""
         threads = ACROSS * DOWN
         along_k = side.stride(self.roles.sums) and (
@@ -197,7 +198,7 @@ class _Tiled:
 
     def _load(
         self, reader: Reader, base: tuple[ir.Value, list[ir.Value]], depth: ir.Value, place: ir.Value, memory: ir.Value
-    ) -> Any:
+    ) -> Callable[[ir.Value], None]:
         total = self.roles.depth
 
         def load(first: Any) -> None:

@@ -109,7 +109,7 @@ def epilogue_results(
     contraction: Contraction,
     memory: TensorBuffers,
     values: Indices,
-    total: Any,
+    total: ir.Value,
     read: tuple[TensorAccess, Any] | None = None,
 ) -> dict[ir.Value, ir.Value]:
     """Return the epilogue's results for one accumulator, by tensor; `read` are operands loaded before."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from mirlo.dialects.bindings import memref
+from mirlo.dialects.bindings import ir, memref
 from mirlo.targets.gpu.schedule.launch import add, barrier, equal, multiply, shared, split, when
 
 Combine = Callable[[Any, Any], Any]
@@ -15,7 +15,7 @@ Combine = Callable[[Any, Any], Any]
 class Exchange(Protocol):
     """A team of consecutive threads."""
 
-    def together(self, values: Sequence[Any], combine: Combine) -> list[Any]:
+    def together(self, values: Sequence[ir.Value], combine: Combine) -> list[ir.Value]:
         """Reduce each value over the team and return the result to every thread; all threads of the block take part."""
 
 
@@ -27,7 +27,9 @@ GROUP = 8
 class SharedExchange:
     """Exchange through shared memory: every thread reads what the others wrote."""
 
-    def __init__(self, team: Any, member: Any, teams: int, members: int, values: int, kind: Any, writes: Any = None):
+    def __init__(
+        self, team: ir.Value, member: Any, teams: int, members: int, values: int, kind: Any, writes: Any = None
+    ):
         self.teams = teams
         self.members = members
         self.team = team
@@ -42,7 +44,7 @@ class SharedExchange:
             self.teams, self.members = teams * (members // GROUP), GROUP
             self.groups = SharedExchange(team, group, teams, members // GROUP, values, kind, equal(self.member, 0))
 
-    def together(self, values: Sequence[Any], combine: Combine) -> list[Any]:
+    def together(self, values: Sequence[ir.Value], combine: Combine) -> list[ir.Value]:
         """See `Exchange`."""
         starts = [multiply(add(self.team, i * self.teams), self.members) for i in range(len(values))]
         barrier()

@@ -135,7 +135,7 @@ def equal(a: ir.Value, number: int) -> ir.Value:
     return compare("eq", a, index(number))
 
 
-def clamp_index(value: Any, extent: Dim, step: int) -> Any:
+def clamp_index(value: ir.Value, extent: Dim, step: int) -> ir.Value:
     """Clamp an index to its extent if steps of this size may exceed it."""
     if extent % step == 0:
         return value

@@ -14,6 +14,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.rules import Decline, decline
@@ -55,7 +56,7 @@ class Team:
 
     rows: int
     threads: int
-    row: Any
+    row: ir.Value
     thread: ir.Value
 
 
@@ -86,9 +87,9 @@ class ThreadRowsPlan:
 class RowRegisters:
     """The values of a row element that a thread keeps in registers."""
 
-    elements: dict[Any, Any] = field(default_factory=dict)
+    elements: dict[ir.Value, ir.Value] = field(default_factory=dict)
     """Elements by tensor."""
-    loaded: dict[Any, Any] = field(default_factory=dict)
+    loaded: dict[tuple[ir.Value, IndexExpr], ir.Value] = field(default_factory=dict)
     """Loaded values by tensor and position."""
 
     def given(self, walk: Walk) -> dict[Any, Any]:
@@ -111,7 +112,7 @@ class RowRegisters:
                     self.elements[output.value] = point.find(root)
 
 
-def _position(place: BlockInstance, operand: OperandView) -> Any:
+def _position(place: BlockInstance, operand: OperandView) -> tuple[ir.Value, IndexExpr]:
     return operand.value, place.flat(operand)
 
 
@@ -209,7 +210,7 @@ class _Emitter:
 
     def _step(
         self, walk: Walk, indices: list[ir.Value], held: dict[ir.Value, ir.Value], at: ir.Value,
-        carried: list[ir.Value], number: int | None = None, inside: Any = None,
+        carried: list[ir.Value], number: int | None = None, inside: ir.Value | None = None,
     ) -> list[ir.Value]:  # fmt: skip
         """Process a thread's elements of one iteration; numbered ones are kept for the next loops."""
         own = split(multiply(at, self.width), _row_loops(walk, len(self.plan.rows)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -20,6 +20,9 @@ from mirlo.targets.gpu.schedule.points import BlockPlan, plan_points
 from mirlo.targets.gpu.schedule.roles import product_of
 from mirlo.targets.gpu.schedule.rows import plan as plan_rows
 from mirlo.targets.gpu.schedule.stage import PlannedBlocks
+
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ def build(kernel: Any, stages: Sequence[PlannedBlocks], about: Mapping[str, int]
 
 
 @schedule("any", target="gpu", priority=50)
-def stages(kernel: Any, context: Any) -> Decline | ir.OpView:
+def stages(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
     """Schedule blocks by the plans of this folder, one launch per stage."""
     refusal = unfit(kernel.view)
     if refusal is not None:

@@ -6,7 +6,6 @@ LLVM combines adjacent accesses too, but its address arithmetic sometimes hides 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.index_expr import IndexExpr
@@ -26,7 +25,7 @@ def load_vectors(points: Sequence[Iteration], places: Sequence[BlockInstance], a
 
 
 def store_vectors(
-    points: Sequence[Iteration], place: BlockInstance, output: OperandView, value: Any, axis: int
+    points: Sequence[Iteration], place: BlockInstance, output: OperandView, value: ir.Value, axis: int
 ) -> None:
     """Store an output of such points, of which `value` is the body's value."""
     slot = points[0].frame.memory.slot(output.value)
@@ -41,7 +40,7 @@ def store_vectors(
     ir.Operation.create("vector.store", operands=[vector, slot.buffer, points[0].first(where)], attributes=attributes)
 
 
-def _is_read(points: Sequence[Iteration], place: BlockInstance, argument: Any, operand: OperandView) -> bool:
+def _is_read(points: Sequence[Iteration], place: BlockInstance, argument: ir.Value, operand: OperandView) -> bool:
     """Return whether each of the points reads an existing element of memory."""
     frame = points[0].frame
     if operand.map is None or operand.value in frame.held or operand.value in frame.made:
@@ -51,7 +50,9 @@ def _is_read(points: Sequence[Iteration], place: BlockInstance, argument: Any, o
     return not place.outside_tests(operand) and not place.always_outside(operand)
 
 
-def _load(points: Sequence[Iteration], place: BlockInstance, argument: Any, operand: OperandView, axis: int) -> None:
+def _load(
+    points: Sequence[Iteration], place: BlockInstance, argument: ir.Value, operand: OperandView, axis: int
+) -> None:
     slot = points[0].frame.memory.slot(operand.value)
     where = place.flat(operand, slot.strides)
     count = len(points)
@@ -76,5 +77,5 @@ def _is_aligned_access(where: IndexExpr, axis: int, count: int) -> bool:
     return all(isinstance(number, int) and number % count == 0 for number in numbers)
 
 
-def _alignment(operand: OperandView, count: int) -> Any:
+def _alignment(operand: OperandView, count: int) -> ir.IntegerAttr:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count * element_bytes(operand.element_type))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.passes.lower.expansions.exponential import EXP2_F32, LN_2, exp_reduced, reduce_exp_with_exponent
 from mirlo.passes.lower.values import Num, ValueBuilder
@@ -11,12 +11,15 @@ from mirlo.passes.rules import Decline, decline, intrinsic
 from mirlo.targets.llvm.intrinsics.x86 import can_scale, fraction_to_nearest, limited_size, scale_by_power
 from mirlo.targets.llvm.options import find_machine
 
+if TYPE_CHECKING:
+    from mirlo.passes.lower.intrinsics import IntrinsicCall
 
-def _scaled(*kinds: str) -> Callable[[Callable[[ValueBuilder, Num], Num]], Any]:
+
+def _scaled(*kinds: str) -> Callable[[Callable[[ValueBuilder, Num], Num]], Callable[[ValueBuilder, Num], Num]]:
     """Return a decorator that makes a rule of a function that uses the scaling instruction."""
 
-    def rule_of(function: Callable[[ValueBuilder, Num], Num]) -> Any:
-        def rule(op: Any, b: ValueBuilder) -> Decline | Num:
+    def rule_of(function: Callable[[ValueBuilder, Num], Num]) -> Callable[[ValueBuilder, Num], Num]:
+        def rule(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
             if op.dtype not in kinds or not can_scale(b, op.dtype, find_machine(op.options.get("machine"))):
                 return decline("only for vectors of whole registers that the machine scales", dtype=op.dtype)
             return function(b, op.nums[0])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.passes.lower.expansions.flatten import is_flat, lower_flattened
 from mirlo.passes.lower.values import ValueBuilder
 from mirlo.passes.rules import decline, intrinsic
+
+if TYPE_CHECKING:
+    from mirlo.passes.lower.intrinsics import IntrinsicCall
 
 NATIVE = {
     "sat_adds": "llvm.intr.sadd.sat",
@@ -17,7 +20,7 @@ NATIVE = {
 
 
 @intrinsic(*NATIVE, target="llvm")
-def saturating(op: Any, b: ValueBuilder) -> Any:
+def saturating(op: IntrinsicCall, b: ValueBuilder) -> Any:
     """Lower to one instruction, on scalars and one-dimensional vectors."""
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)

@@ -50,7 +50,7 @@ def limited_size(b: ValueBuilder, x: Num, limit: float) -> Num:
 def fraction_to_nearest(b: ValueBuilder, x: Num) -> Num:
     """Emit x minus the nearest integer (halves: the even one); 0 for infinities."""
 
-    def call(x: Any) -> Any:
+    def call(x: ir.Value) -> Any:
         control = _constant(ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _TO_EVEN_QUIETLY))
         return _call("reduce", x, [control, x, *_every_lane(x)])
 
@@ -122,7 +122,7 @@ def call_permute(table: Any, words: Any) -> Any:
     return _intrinsic("llvm.x86.avx512.permvar.sf.512", [table, words], table.type)
 
 
-def _by_register(b: ValueBuilder, function: Callable[..., Any], *operands: Num) -> Num:
+def _by_register(b: ValueBuilder, function: Callable[..., ir.Value], *operands: Num) -> Num:
     """Apply `function` to each part of the operands that fills a register."""
     assert b.shape is not None
     lanes = _REGISTERS[operands[0].kind][0]
@@ -174,6 +174,6 @@ def _intrinsic(name: str, operands: list[ir.Value], result: ir.Type) -> ir.Value
     return made.results[0]
 
 
-def _constant(attribute: ir.Attribute) -> Any:
+def _constant(attribute: ir.Attribute) -> ir.Value:
     made = ir.Operation.create("llvm.mlir.constant", results=[attribute.type], attributes={"value": attribute})
     return made.results[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir, vector
 from mirlo.dialects.core import dims as D
@@ -19,12 +19,15 @@ from mirlo.passes.rules import Decline, decline, legalize
 from mirlo.passes.schedule.vectors import flat
 from mirlo.targets.llvm.schedule.chunks import chunks, plus
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 UNROLL = 4
 """Vectors that are loaded before the first of them is stored."""
 
 
 @legalize("relax.concat", target="llvm", name="runs")
-def concat(op: ir.OpView, b: Any) -> Any:
+def concat(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     """Copy the run of each operand, one position before the axis after the other.
 
     Loops over scalars, which LLVM vectorizes, take it seconds where there are 20 operands of dynamic size.
@@ -38,7 +41,7 @@ def concat(op: ir.OpView, b: Any) -> Any:
 
 
 @legalize("relax.stack", target="llvm", name="runs")
-def stack(op: ir.OpView, b: Any) -> Decline | ir.Value:
+def stack(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
     """Copy the run of each operand, as concatenation does."""
     output = shape_of(op.output)
     if len(op.xs) <= MAX_SELECT_OPERANDS or 0 in output:
@@ -46,7 +49,7 @@ def stack(op: ir.OpView, b: Any) -> Decline | ir.Value:
     return _joined(b, list(op.xs), op.axis % len(output), output)
 
 
-def _joined(b: Any, xs: Sequence[ir.Value], axis: int, output: tuple[Dim, ...]) -> ir.Value:
+def _joined(b: LegalizeBuilder, xs: Sequence[ir.Value], axis: int, output: tuple[Dim, ...]) -> ir.Value:
     rows, row = D.product(output[:axis]), D.product(output[axis:])
     runs = [D.product(shape_of(x)[axis:]) for x in xs]
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, Variable, constant, select
+from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.rules.tree import NodeTable, first_score, leaf_index, with_tree
 from mirlo.passes.rules import legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 LANES = 8
 """Trees, or rows, that are descended at the same time: their node indices fit the 16 registers of x86-64."""
 
 
 @legalize("relax.tree_ensemble", target="llvm", name="interleaved")
-def tree_ensemble(op: ir.OpView, b: Any) -> ir.Value:
+def tree_ensemble(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Descend each tree for several rows, all by one level in each iteration, until the last one is at a leaf.
 
     The rows that remain descend several trees at a time.
@@ -43,8 +47,8 @@ class _Kernel:
     loops: LoopBuilder
     x: Any
     thresholds: Any
-    nodes: Any
-    roots: Any
+    nodes: Buffer
+    roots: Buffer
     weights: Any
     output: Any
 

@@ -89,7 +89,7 @@ def constant(number: float, kind: Any, lanes: int = COLUMNS) -> Any:
     return create("arith.constant", vector(kind, lanes), value=value)
 
 
-def bitcast(value: Any, kind: Any) -> Any:
+def bitcast(value: ir.Value, kind: Any) -> Any:
     """Reinterpret the bits of a vector as elements of this type."""
     lanes = value.type.shape[0] * value.type.element_type.width // kind.width
     return create("vector.bitcast", vector(kind, lanes), value)
@@ -124,7 +124,7 @@ def both(name: str, a: Any, b: Any) -> Any:
     return create(f"arith.{name}", a.type, a, b)
 
 
-def to_float(value: Any) -> Any:
+def to_float(value: ir.Value) -> Any:
     return create("arith.sitofp", vector(f32(), value.type.shape[0]), value)
 
 
@@ -184,7 +184,7 @@ class Dots:
         return call_dot("vpmaddwd", total, pairs, constant(1, integer(16), pairs.type.shape[0]))
 
 
-def _lanes(value: Any, at: int, count: int) -> Any:
+def _lanes(value: ir.Value, at: int, count: int) -> Any:
     """Return adjacent lanes of a vector."""
     kind = vector(value.type.element_type, count)
     return create("vector.shuffle", kind, value, value, mask=ir.DenseI64ArrayAttr.get(list(range(at, at + count))))

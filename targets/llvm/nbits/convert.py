@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from mirlo.targets.llvm.nbits.code import Dots
 from mirlo.targets.llvm.nbits.kernels import Product, product_function
 from mirlo.targets.llvm.nbits.layout import PanelLayout
 from mirlo.targets.llvm.options import find_machine
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 DIGITS = {"exact": 0, "bf16": 0, "i8": 1, "i8x2": 2}
 MIN_BLOCK = 16
@@ -89,7 +92,7 @@ class PackNbits(Pass):
     activations: str = option("", "how activations are represented: exact, i8, i8x2, bf16; default: as products say")
     explain: bool = option(False, "tell what became of each product")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         machine = find_machine(self.machine or session.options.get("machine"))
         if self.activations not in ("", *ACTIVATIONS):
             raise PassError(
@@ -105,7 +108,7 @@ class PackNbits(Pass):
                 erase_dead(block, is_pure_relax)
 
     def _convert(
-        self, op: ir.Operation, session: Any, functions: _Functions, wanted: str, panels: dict[Any, Any]
+        self, op: ir.Operation, session: Session, functions: _Functions, wanted: str, panels: dict[Any, Any]
     ) -> None:
         matmul, location = op.opview, op.location
         found = match_weights(matmul, session)
@@ -127,7 +130,7 @@ class PackNbits(Pass):
         replace_op(op, [converter.convert(outcome, wanted or matmul.activations)])
 
 
-def match_weights(matmul: ir.OpView, session: Any) -> PackedWeights | Decline | None:
+def match_weights(matmul: ir.OpView, session: Session) -> PackedWeights | Decline | None:
     """Return the packed weights of a product; None if its right operand is not dequantized."""
     value, by_column, rows = _behind_moves(matmul.rhs, matmul.transpose_rhs)
     op = defining(value, "relax.dequantize")
@@ -172,13 +175,13 @@ def _behind_moves(value: ir.Value, by_column: bool) -> tuple[ir.Value, bool, Dim
             return value, by_column, rows
 
 
-def _source(value: Any) -> Any:
+def _source(value: ir.Value) -> Any:
     """Return the packed constant behind `unpack`, or the value itself."""
     unpack = defining(value, "relax.unpack")
     return value if unpack is None else unpack.x
 
 
-def _zeros(op: Any, session: Any) -> Any:
+def _zeros(op: ir.OpView, session: Session) -> Any:
     """Return the zero points of a dequantization: a number, or a constant."""
     if op.zero_point is None:
         return 0
@@ -197,7 +200,7 @@ def _zeros(op: Any, session: Any) -> Any:
     return first if (points == first).all() else value
 
 
-def reader_of(value: Any, session: Any) -> Reader:
+def reader_of(value: ir.Value, session: Session) -> Reader:
     """Return a reader of a constant, of packed ones, or of a slice of them, one element a byte."""
     cut = defining(value, "relax.strided_slice")
     if cut is not None:
@@ -237,7 +240,7 @@ class _Functions:
         self.symbols = ir.SymbolTable(module.operation)
         self.known: dict[Product, str] = {}
 
-    def name_of(self, product: Product, location: Any) -> str:
+    def name_of(self, product: Product, location: ir.Location | None) -> str:
         if product not in self.known:
             function = product_function(product, self.machine, location)
             function.operation.attributes[KIND] = ir.StringAttr.get(FusionKind.OPAQUE.label)
@@ -249,7 +252,9 @@ class _Functions:
 class _Converter:
     """Rewrites one product."""
 
-    def __init__(self, matmul: Any, weights: PackedWeights, b: Rewriter, functions: _Functions, panels: dict[Any, Any]):
+    def __init__(
+        self, matmul: ir.OpView, weights: PackedWeights, b: Rewriter, functions: _Functions, panels: dict[Any, Any]
+    ):
         self.matmul, self.weights, self.b, self.functions, self.panels = matmul, weights, b, functions, panels
 
     def product(self, activations: str) -> Product | Decline:
@@ -331,7 +336,7 @@ class _Converter:
         return made
 
 
-def packer(layout: PanelLayout, weights: PackedWeights, session: Any) -> Reader:
+def packer(layout: PanelLayout, weights: PackedWeights, session: Session) -> Reader:
     """Return a function that makes the panels."""
     values, scales = reader_of(weights.values, session), reader_of(weights.scales, session)
     relative = weights.zeros

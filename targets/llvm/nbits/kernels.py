@@ -15,6 +15,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Buffer, LoopBuilder, LoopFunction
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.scalars import compare, create
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits import code as C
@@ -193,7 +194,7 @@ class ProductKernel:
     def one_row(self) -> None:
         """Emit the kernel for one row: each panel is read once, from memory."""
 
-        def panel(p: Any) -> None:
+        def panel(p: int | PrimBuilder | str) -> None:
             start = C.constant(0.0, C.f32())
             total = self.walk(p, self.add_one_row, [start])[0]
             self.store(total, C.index(0), p)
@@ -206,7 +207,7 @@ class ProductKernel:
         accumulators = self.loops.alloca((ROWS * PAIR * COLUMNS,), DTYPES["f32"], "local").value
         scratch = self.scratch()
 
-        def pair(p: Any) -> None:
+        def pair(p: int | PrimBuilder | str) -> None:
             def tile(top: Any) -> None:
                 left = create("arith.subi", top.type, self.rows, top)
                 count = C.smaller(left, C.index(ROWS))

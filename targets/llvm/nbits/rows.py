@@ -16,7 +16,7 @@ INFINITY = float("inf")
 
 
 @legalize("relax.quantize_rows", target="llvm", name="vectors")
-def quantize_rows(op: Any, b: Any) -> Any:
+def quantize_rows(op: ir.OpView, b: Any) -> Any:
     """Quantize whole blocks, each of them in registers."""
     kind, block = tensor_type(op.x), op.block
     rows, depth = kind.shape
@@ -51,7 +51,7 @@ def _flat(buffer: Buffer) -> Any:
     return create("memref.collapse_shape", kind, value, reassociation=groups)
 
 
-def _block(op: Any, flat: list[Any], row: Any, k: Any, count: Any, depth: int, blocks: int) -> None:
+def _block(op: ir.OpView, flat: list[Any], row: Any, k: Any, count: Any, depth: int, blocks: int) -> None:
     x, codes, scales, sums = flat
     block, digits = op.block, op.digits
     at = C.add(C.times(row, C.index(depth)), C.times(k, C.index(block)))

@@ -22,7 +22,7 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.specialize import with_dims
-from mirlo.dialects.tir.view import PrimView
+from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.attention import find_attention
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
@@ -31,6 +31,8 @@ from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import index
+from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
 from mirlo.targets.llvm.schedule.group import function_group
@@ -48,7 +50,7 @@ _FEWEST_ROWS = 32
 
 
 @deciding
-def plan_blocked(view: Any, group: BlockGroup, threads: int = 1) -> BlockedPlan | Decline:
+def plan_blocked(view: PrimView, group: BlockGroup, threads: int = 1) -> BlockedPlan | Decline:
     """Plan how to compute these blocks a block of rows at a time."""
     if sum(is_product(block) for block in group.blocks) != 2:
         return decline("not two contractions", contractions=sum(is_product(block) for block in group.blocks))
@@ -93,17 +95,17 @@ def plan_blocked(view: Any, group: BlockGroup, threads: int = 1) -> BlockedPlan 
     return _leaving_out(blocks, group)
 
 
-def _blocks_of(plan: RegisterTilePlan) -> list[Any]:
+def _blocks_of(plan: RegisterTilePlan) -> list[BlockView]:
     return [plan.contraction.block, *(stage.block for stage in plan.contraction.stages)]
 
 
-def _in_order(plan: RegisterTilePlan, rows: VectorRowsPlan) -> list[Any]:
+def _in_order(plan: RegisterTilePlan, rows: VectorRowsPlan) -> list[ir.Value]:
     """Return the values of both contractions in the order of their definition."""
     return [output.value for block in (*_blocks_of(plan), *rows.group.blocks) for output in block.outputs]
 
 
 def _plan_block(
-    plan: RegisterTilePlan, unit: IndexExpr, width: Dim, local: Collection[Any], kept_rows: Mapping[Any, Dim]
+    plan: RegisterTilePlan, unit: IndexExpr, width: Dim, local: Collection[ir.Value], kept_rows: Mapping[ir.Value, Dim]
 ) -> RowBlockContraction | Decline:
     """Plan a contraction for one block; `unit` is a position in rows of this width."""
     if plan.guards or plan.rows.edge is not None or plan.contraction.ragged is not None:
@@ -149,7 +151,7 @@ class _Mover:
     plan: RegisterTilePlan
     row_axis: LoopAxis | None
     local: Collection[Any]
-    kept_rows: Mapping[Any, Dim]
+    kept_rows: Mapping[ir.Value, Dim]
     """Elements per row of each value of a block, if a block's rows do not begin at the first stored row."""
 
     def form(self, value: Any, form: IndexExpr) -> IndexExpr:
@@ -171,8 +173,8 @@ def _with_blocks(
     rows: VectorRowsPlan,
     last: RowBlockContraction,
     width: Dim,
-    local: tuple[Any, ...],
-    weights: Any,
+    local: tuple[ir.Value, ...],
+    weights: ir.Value,
 ) -> BlockedPlan | Decline:
     outer = dims_of(weights.type)[:-1]
     extents = [1 if part.row_axis is None else part.row_axis.extent for part in (first, last)]
@@ -250,7 +252,7 @@ def _block_rows(extent: int, width: int, heads: int, plan: RegisterTilePlan, siz
 
 
 @schedule("any", target="llvm", priority=95)
-def blocked(kernel: Any, context: Any) -> Any:
+def blocked(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule two contractions with row operations between them (attention) a block of rows at a time."""
     group = function_group(kernel, context)
     if isinstance(group, Decline):
@@ -284,7 +286,7 @@ class _OneRowPlan:
     """The rows in general."""
 
 
-def _plan_one_row(kernel: Any, plan: BlockedPlan, threads: int, machine: Any) -> _OneRowPlan | None:
+def _plan_one_row(kernel: Kernel, plan: BlockedPlan, threads: int, machine: Machine) -> _OneRowPlan | None:
     """Plan for one row; None if that gains nothing, or if the rows are known."""
     rows = plan.extent
     if isinstance(rows, int) or not rows.is_symbol or D.symbols_of(rows) & D.symbols_of(plan.width):
@@ -314,6 +316,6 @@ def _emit_either(plan: BlockedPlan, single: _OneRowPlan, buffers: BufferFunction
             scf.YieldOp([])
 
 
-def _outside(view: PrimView, other: PrimView) -> list[tuple[Any, Any]]:
+def _outside(view: PrimView, other: PrimView) -> list[tuple[ir.Value, ir.Value]]:
     """Return the arguments and results of a function, with those of a copy."""
     return list(zip((*view.arguments, *view.returned), (*other.arguments, *other.returned), strict=True))

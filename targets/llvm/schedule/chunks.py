@@ -48,7 +48,7 @@ class OpenChunks:
             if end == at:
                 continue
 
-            def whole(first: ir.Value, *held: Any, width: int = width, count: int = count) -> list[Any]:
+            def whole(first: ir.Value, *held: ir.Value, width: int = width, count: int = count) -> list[Any]:
                 return step([plus(first, u * width) for u in range(count)], width, width, list(held))
 
             stop = end if limit is None else create("arith.minsi", limit.type, limit, index(end))
@@ -56,7 +56,7 @@ class OpenChunks:
             at = end
         return carried
 
-    def emit_before(self, limit: Any, step: Step, carried: list[Any]) -> list[Any]:
+    def emit_before(self, limit: ir.Value, step: Step, carried: list[ir.Value]) -> list[ir.Value]:
         """Emit the vectors before an index, which is a multiple of the step or the end."""
         return self.emit(step, carried, limit=limit)
 
@@ -92,7 +92,7 @@ class Chunks:
             carried = step([start], width, active, carried)
         return carried
 
-    def emit_before(self, limit: Any, step: Step, carried: list[Any]) -> list[Any]:
+    def emit_before(self, limit: ir.Value, step: Step, carried: list[ir.Value]) -> list[Any]:
         """Emit the vectors before an index, which is a multiple of the step or the end."""
         lanes, unroll = self.lanes, self.unroll
         parts = [(0, self.main, lanes * unroll, lanes, lanes, unroll)]
@@ -102,7 +102,9 @@ class Chunks:
                 continue
             end = create("arith.minsi", limit.type, limit, index(stop))
 
-            def some(first: Any, *held: Any, width: int = width, active: int = active, count: int = count) -> list[Any]:
+            def some(
+                first: ir.Value, *held: ir.Value, width: int = width, active: int = active, count: int = count
+            ) -> list[ir.Value]:
                 return step([plus(first, u * width) for u in range(count)], width, active, list(held))
 
             carried = for_loop(start, end, size, some, carried)

@@ -7,7 +7,7 @@ within each part. An operand whose unit stride is along another loop is transpos
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -23,6 +23,9 @@ from mirlo.targets.llvm.schedule.movement import TransposedAccess, TransposedSwe
 from mirlo.targets.llvm.schedule.runs import RunsSweep, find_runs
 from mirlo.targets.llvm.schedule.subspaces import along, split_at_conditions
 from mirlo.targets.llvm.schedule.sweep import Sweep
+
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 
 TRANSPOSE_ALIGNMENT = 16
 """Cuts of a loop along which tiles are transposed are at multiples of this: no tile is in two parts."""
@@ -148,7 +151,7 @@ def _storable(space: Space, group: BlockGroup) -> Decline | None:
 
 
 @schedule("any", target="llvm", priority=50)
-def elementwise(kernel: Any, context: Any) -> Decline | ir.OpView:
+def elementwise(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
     """Schedule elementwise computations, copies and gathers in vectors along the output's unit stride."""
     group = function_group(kernel, context)
     if isinstance(group, Decline):

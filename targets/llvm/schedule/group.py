@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rules import Decline
@@ -10,8 +10,11 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.tuned_machine import tuned_machine
 
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 
-def function_group(kernel: Any, context: Any) -> BlockGroup | Decline:
+
+def function_group(kernel: Kernel, context: ScheduleContext) -> BlockGroup | Decline:
     """Return all blocks of a prim function as one group."""
     view: PrimView = kernel.view
     refusal = unfit(view)

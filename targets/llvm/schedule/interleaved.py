@@ -14,6 +14,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.schedule.blocks.access import shuffle
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
+from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine
@@ -29,7 +30,7 @@ _LOAD_DISTANCE = 4
 """Distance of consecutive loads in a block, in vectors: adjacent lines are not requested back to back."""
 
 
-def is_interleaved(turned: TransposedAccess, stored: set[Any]) -> bool:
+def is_interleaved(turned: TransposedAccess, stored: set[ir.Value]) -> bool:
     """Return whether the last loop is short and all outputs are contiguous over the last two loops."""
     space = turned.space
     last = len(space.extents) - 1
@@ -43,7 +44,12 @@ class InterleavedSweep:
     """Emits all loops of a space: whole vectors along the last loop but one, the last loop unrolled."""
 
     def __init__(
-        self, turned: TransposedAccess, memory: TensorBuffers, made: dict[Any, Any], stored: set[Any], machine: Machine
+        self,
+        turned: TransposedAccess,
+        memory: TensorBuffers,
+        made: dict[ir.Value, tuple[BlockInstance, ir.Value]],
+        stored: set[ir.Value],
+        machine: Machine,
     ):
         self.space = turned.space
         self.stored = stored
@@ -100,7 +106,7 @@ class InterleavedSweep:
                     first = start.first(place.flat(output, slot.strides))
                     self._store(interleave(planes), slot.buffer, first, active * self.channels)
 
-    def _store(self, vectors: Sequence[Any], buffer: Any, first: Any, elements: int) -> None:
+    def _store(self, vectors: Sequence[ir.Value], buffer: Any, first: ir.Value, elements: int) -> None:
         for i, vector in enumerate(vectors):
             left = elements - i * self.lanes
             position = plus(first, i * self.lanes)

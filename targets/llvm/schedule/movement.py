@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
@@ -210,7 +211,7 @@ class TransposedSweep:
         steps = [w.coefficient(axis) for w in where for axis in axes] + [w.constant for w in where]
         return all(isinstance(step, int) and step % self.rows == 0 for step in steps)
 
-    def _beyond(self) -> Any:
+    def _beyond(self) -> Value:
         """Return the distance, in elements, of the operand's memory from the previous multiple of a tile's size.
 
         Arrays of callers may have any alignment, and a line of a tile that spans two cache lines is fetched twice.
@@ -253,7 +254,7 @@ class TransposedSweep:
                 _write(writes, past_caches)
                 scf.YieldOp([])
 
-    def _is_line_aligned(self, output: OperandView) -> Any:
+    def _is_line_aligned(self, output: OperandView) -> Value:
         """Return whether an output is aligned to cache lines; arrays of callers may have any alignment."""
         kind = ir.IndexType.get()
         address = create("memref.extract_aligned_pointer_as_index", kind, self.along.memory.slot(output.value).buffer)
@@ -261,7 +262,7 @@ class TransposedSweep:
         return compare("eq", beyond, index(0))
 
 
-def _write(writes: Sequence[tuple[Iteration, BlockInstance, OperandView, Any]], past_caches: int = 0) -> None:
+def _write(writes: Sequence[tuple[Iteration, BlockInstance, OperandView, ir.Value]], past_caches: int = 0) -> None:
     for point, place, output, value in writes:
         point.store(place, output, value, past_caches)
 

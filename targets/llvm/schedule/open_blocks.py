@@ -69,7 +69,7 @@ class OpenBlockedPlan(BlockedPlan):
             for_loop(0, tasks, 1, lambda number: task(number, index(0)))
             return
 
-        def worker(slot: Any) -> None:
+        def worker(slot: ir.Value) -> None:
             for_loop(slot, tasks, self.slots, lambda number: task(number, slot))
 
         for_loop(0, self.slots, 1, worker, parallel=True)
@@ -87,7 +87,7 @@ class OpenBlockKernel(BlockKernel):
         super().__init__(part, memory, order)
         self.tiles_now: list[OpenTiles] = []
 
-    def run_block(self, indices: Mapping[Any, Any], start: Any, count: Any, kept: Any) -> None:
+    def run_block(self, indices: Mapping[Any, Any], start: ir.Value, count: ir.Value, kept: ir.Value) -> None:
         """Emit `count` rows from `start` on; `kept` is the first of the rows that are stored."""
         if self.part.row_axis is not None:
             self.tiles_now = open_tiles(count, self.plan.tile_rows)
@@ -114,12 +114,12 @@ class OpenBlockKernel(BlockKernel):
             cut = self.plan.cut(held)
             end = create("arith.minsi", limit.type, limit, self.code.index(stop))
 
-            def panel(i: Any, cut: list[ColumnVector] = cut) -> None:
+            def panel(i: ir.Value, cut: list[ColumnVector] = cut) -> None:
                 self._panel(places.advance(axis, i), cut, False)
 
             for_loop(first, end, width, panel)
 
 
-def elements_of_row(value: Any, total: Dim) -> Dim:
+def elements_of_row(value: ir.Value, total: Dim) -> Dim:
     """Return the elements of a value per row, for this many rows."""
     return D.product(dims_of(value.type)) // total

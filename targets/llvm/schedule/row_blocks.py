@@ -30,7 +30,7 @@ class RowBlockContraction:
 
     plan: RegisterTilePlan
     """Without loops over rows or columns except those of tiles; positions in values of the block are relative to it."""
-    outer: Mapping[int, tuple[LoopAxis, Any]]
+    outer: Mapping[int, tuple[LoopAxis, Dim]]
     """The outer axes, by id, with their steps in rows."""
     row_axis: LoopAxis | None
 
@@ -72,7 +72,7 @@ class BlockedPlan:
             indices = self._indices(head, code)
             parts = spans(self.extent, self.block)
 
-            def one(start: Any, part: int) -> None:
+            def one(start: ir.Value | int, part: int) -> None:
                 count = parts[part].size
                 needed = self._needed(code, start, count, step)
                 first.limit, last.tiles.limits = needed, {axis.id: needed for axis in self.last.plan.reduce}
@@ -94,7 +94,7 @@ class BlockedPlan:
         strides = [stride for stride, _ in reversed(self.loops)]
         return (*strides, self.loops[0][0] * self.loops[0][1]) if self.loops else (self.extent,)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Dim | bool | list[int]]:
         return {
             "block": self.block,
             "tile": [self.first.plan.tile_rows, self.first.plan.tile_columns],
@@ -102,7 +102,7 @@ class BlockedPlan:
             **({} if self.limit is None else {"hidden": True}),
         }
 
-    def _needed(self, code: Code, start: Any, count: Any, step: int) -> Any:
+    def _needed(self, code: Code, start: Any, count: ir.Value | int, step: int) -> ir.Value | None:
         """Return the number of columns that a block of rows needs, in whole steps; None if it needs all."""
         if self.limit is None:
             return None
@@ -159,12 +159,12 @@ class BlockKernel(ContractionEmitter):
         """The end of the columns for these rows, an index; None for all."""
         self.prepare()
 
-    def run(self, indices: Mapping[Any, Any], start: Any, count: int) -> None:
+    def run(self, indices: Mapping[int, ir.Value], start: ir.Value | int, count: int) -> None:
         """Emit `count` rows from `start` on; `indices` are those of the shared loops."""
         self.rows_now = count
         self._panels(self._places(indices, start), False)
 
-    def _places(self, indices: Mapping[Any, Any], start: Any) -> TileCursors:
+    def _places(self, indices: Mapping[Any, Any], start: ir.Value | int) -> TileCursors:
         """Return the position of the first row of a block."""
         places = TileCursors.start(self.code, self.plan)
         for axis, stride in self.part.outer.values():
@@ -181,7 +181,7 @@ class BlockKernel(ContractionEmitter):
         """Return the steps of the loops that an axis is fused of, from its step to its end."""
         return self.order[self.order.index(low) : self.order.index(high)]
 
-    def _times(self, value: Any, factor: Dim) -> Any:
+    def _times(self, value: ir.Value, factor: Dim) -> Any:
         return value * factor if isinstance(value, int) else self.code.scaled(value, factor)
 
     def _panels(self, places: TileCursors, parallel: bool, columns: int | None = None) -> None:
@@ -194,7 +194,7 @@ class BlockKernel(ContractionEmitter):
             cut = self.plan.cut(span.size)
             end = create("arith.minsi", self.limit.type, self.limit, self.code.index(span.stop))
 
-            def panel(i: Any, cut: list[ColumnVector] = cut) -> None:
+            def panel(i: ir.Value, cut: list[ColumnVector] = cut) -> None:
                 self._panel(places.advance(axis, i), cut, False)
 
             for_loop(span.start, end, span.size, panel)

@@ -32,7 +32,9 @@ class VectorRowsPlan(RowGroup):
 
         level([])
 
-    def emit_row(self, memory: TensorBuffers, stored: set[ir.Value], *indices: ir.Value, limit: Any = None) -> None:
+    def emit_row(
+        self, memory: TensorBuffers, stored: set[ir.Value], *indices: ir.Value, limit: ir.Value | None = None
+    ) -> None:
         """Emit the row at these indices.
 
         With `limit`, a multiple of `steps` or the end, emit only the elements before it.

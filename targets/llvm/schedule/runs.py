@@ -15,7 +15,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
-from mirlo.passes.schedule.blocks.space import Space
+from mirlo.passes.schedule.blocks.space import BlockInstance, Space
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, has_intrinsics, plus, work
@@ -76,7 +76,7 @@ def _evenly(extent: int, most: int) -> int:
     return -(-extent // -(-extent // most))
 
 
-def _outer_run_loop(space: Space, made: set[Any]) -> int | None:
+def _outer_run_loop(space: Space, made: set[ir.Value]) -> int | None:
     """Return the loop with the next stride of the operands' runs; None if they have no runs."""
     last = len(space.extents) - 1
     found: int | None = None
@@ -97,7 +97,14 @@ def _outer_run_loop(space: Space, made: set[Any]) -> int | None:
 class RunsSweep:
     """Emits all loops of a space, the last three in blocks."""
 
-    def __init__(self, runs: Runs, memory: TensorBuffers, made: dict[Any, Any], stored: set[Any], machine: Machine):
+    def __init__(
+        self,
+        runs: Runs,
+        memory: TensorBuffers,
+        made: dict[ir.Value, tuple[BlockInstance, ir.Value]],
+        stored: set[ir.Value],
+        machine: Machine,
+    ):
         self.runs = runs
         self.space = runs.space
         self.stored = stored
@@ -124,17 +131,17 @@ class RunsSweep:
         if far[0] == far[1] or near[0] == near[1]:
             return
 
-        def along(f: Any) -> None:
+        def along(f: ir.Value) -> None:
             for_loop(*near, lambda n: self._block(indices, (f, far[2]), (n, near[2])), parallel=True)
 
         for_loop(*far, along, parallel=True)
 
-    def _block(self, indices: list[Any], far: tuple[Any, int], near: tuple[Any, int]) -> None:
+    def _block(self, indices: list[Any], far: tuple[ir.Value, int], near: tuple[ir.Value, int]) -> None:
         for n in range(near[1]):
             for f in range(far[1]):
                 self._run([*indices, plus(far[0], f), plus(near[0], n)])
 
-    def _run(self, indices: Sequence[Any]) -> None:
+    def _run(self, indices: Sequence[ir.Value]) -> None:
         outer = Iteration(self.frame, [*indices, None])
         for place in self.space.places:
             outer.run(place, skip=self.frame.varying(place))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, PrimView
@@ -14,6 +13,7 @@ from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.nest import emit_block
+from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_contraction
 from mirlo.targets.llvm.schedule.elementwise import ElementwisePlan, plan_elementwise
 from mirlo.targets.llvm.schedule.group import function_group
@@ -90,7 +90,7 @@ def emit_stages(stages: Sequence[Stage], buffers: BufferFunction) -> None:
 
 
 @schedule("any", target="llvm", priority=90)
-def staged_contractions(kernel: Any, context: Any) -> Any:
+def staged_contractions(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule a contraction among other computations, one after the other."""
     group = function_group(kernel, context)
     if isinstance(group, Decline):
@@ -101,7 +101,7 @@ def staged_contractions(kernel: Any, context: Any) -> Any:
 
 
 @schedule("any", target="llvm", priority=20)
-def stages(kernel: Any, context: Any) -> Decline | ir.OpView:
+def stages(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
     """Schedule blocks that need different loops, one after the other."""
     group = function_group(kernel, context)
     if isinstance(group, Decline):

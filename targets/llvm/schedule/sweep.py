@@ -155,7 +155,7 @@ class _Vectors:
         self.limit: Any = None
         self.chunks = chunks(space.extents[sweep.last], sweep.lanes, sweep.unroll, sweep.masked)
 
-    def begin(self) -> list[Any]:
+    def begin(self) -> list[ir.Value]:
         carried = []
         for reducer in self.sweep.reducers:
             scalars = reducer.identity()

@@ -150,7 +150,7 @@ def _block(
     blocks: TileOrder,
     row: int | ir.Value,
     column: int | ir.Value,
-    whole: Callable[[Any, Any], None],
+    whole: Callable[[ir.Value, ir.Value], None],
 ) -> None:
     """Emit one block, along its diagonals."""
 

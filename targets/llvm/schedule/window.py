@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -25,6 +25,9 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, work
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.subspaces import along, split_at_conditions
+
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 
 _UNROLLED = 9
 """Most elements of a window that is unrolled."""
@@ -255,7 +258,7 @@ def _is_profitable(piece: WindowLoops, group: BlockGroup) -> Decline | None:
 
 
 @schedule("any", target="llvm", priority=30)
-def window(kernel: Any, context: Any) -> Any:
+def window(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule pooling and reductions over dims that are not innermost: one output element per lane."""
     group = function_group(kernel, context)
     if isinstance(group, Decline):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -24,6 +25,9 @@ from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.winograd.cost import direct_cycles, winograd_cycles
 from mirlo.targets.llvm.winograd.functions import Tiling, input_function, output_function
 from mirlo.targets.llvm.winograd.matrices import INPUT, transformed_weight
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 WINOGRAD = "winograd"
 """The tuned choice: results of a tile along each side, 0 for direct convolution."""
@@ -87,7 +91,7 @@ class Winograd(Pass):
     machine: str = option("", "machine to choose for; default: the one that is scheduled for")
     explain: bool = option(False, "tell what became of each convolution")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         if self.tile not in (0, *INPUT):
             raise PassError(f"winograd: 'tile' must be one of 0, {', '.join(map(str, INPUT))}; got {self.tile}")
         convs = operations_named(op, ["relax.conv"])
@@ -101,7 +105,13 @@ class Winograd(Pass):
             self._convert(conv, Rewriter(conv, session), machine, functions, session, tile)
 
     def _convert(
-        self, op: ir.Operation, b: Rewriter, machine: Machine, functions: _Functions, session: Any, measured: int | None
+        self,
+        op: ir.Operation,
+        b: Rewriter,
+        machine: Machine,
+        functions: _Functions,
+        session: Session,
+        measured: int | None,
     ) -> None:
         conv, location = op.opview, op.location
         chosen = choose(conv, b, machine, self.tile, measured)
@@ -117,12 +127,20 @@ class Winograd(Pass):
 class _Functions:
     """The transforms in a module, each once."""
 
-    def __init__(self, module: Any):
+    def __init__(self, module: ir.OpView):
         self.body = module.operation.regions[0].blocks[0]
         self.symbols = ir.SymbolTable(module.operation)
         self.known: dict[Any, str] = {}
 
-    def call(self, make: Any, tiling: Tiling, x: ir.Value, out: tuple[Dim, ...], kind: FusionKind, b: Rewriter) -> Any:
+    def call(
+        self,
+        make: Callable[[Tiling, ir.Location], ir.OpView],
+        tiling: Tiling,
+        x: ir.Value,
+        out: tuple[Dim, ...],
+        kind: FusionKind,
+        b: Rewriter,
+    ) -> Any:
         key = (make, tiling)
         if key not in self.known:
             function = make(tiling, b.op.location)
@@ -134,7 +152,7 @@ class _Functions:
         return made.operation.results[0]
 
 
-def find_strategies(conv: Any, machine: Machine, largest: int = max(INPUT)) -> WinogradStrategies | Decline:
+def find_strategies(conv: ir.OpView, machine: Machine, largest: int = max(INPUT)) -> WinogradStrategies | Decline:
     """Return the strategies for a convolution with a constant weight, or decline if there is only the direct one."""
     kinds = [kind_of(v) for v in (conv.x, conv.weight, conv.output)]
     x, weight, out = kinds

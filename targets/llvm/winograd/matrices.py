@@ -7,9 +7,12 @@ the channels, becomes m by m results, A^T p A.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from mirlo.dialects.bindings import ir
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -91,7 +94,7 @@ def _are_twins(a: Sequence[float], b: Sequence[float]) -> bool:
     return same + turned == len(pairs) and same > 0 and turned > 0
 
 
-def _combine(row: Sequence[float], vectors: Sequence[Any], ops: Operations) -> Any:
+def _combine(row: Sequence[float], vectors: Sequence[ir.Value], ops: Operations) -> ir.Value:
     """Emit the sum of vectors times constants, those with 1 first."""
     terms = sorted(((n, v) for n, v in zip(row, vectors, strict=True) if n), key=lambda term: (term[0] != 1, -term[0]))
     (number, total), *rest = terms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
@@ -30,9 +30,12 @@ from mirlo.targets.llvm.winograd.functions import (
 )
 from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Operations, multiply
 
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+
 
 @schedule("any", target="llvm", priority=70)
-def winograd_input(kernel: Any, context: Any) -> Decline | ir.OpView:
+def winograd_input(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
     """Schedule the input transform: tiles of the image, a vector of channels at a time."""
     group = _group(kernel, context, INPUT_BLOCK)
     if isinstance(group, Decline):
@@ -55,7 +58,7 @@ def winograd_input(kernel: Any, context: Any) -> Decline | ir.OpView:
 
 
 @schedule("any", target="llvm", priority=70)
-def winograd_output(kernel: Any, context: Any) -> Decline | ir.OpView:
+def winograd_output(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
     """Schedule the output transform and its epilogue, tile by tile."""
     group = _group(kernel, context, OUTPUT_BLOCK)
     if isinstance(group, Decline):
@@ -77,7 +80,7 @@ def winograd_output(kernel: Any, context: Any) -> Decline | ir.OpView:
     return buffers.build(emitter.emit, {"rule": "winograd_output", "tile": [tiling.m, tiling.m]})
 
 
-def _group(kernel: Any, context: Any, name: str) -> BlockGroup | Decline:
+def _group(kernel: Kernel, context: ScheduleContext, name: str) -> BlockGroup | Decline:
     group = function_group(kernel, context)
     if isinstance(group, Decline):
         return group
@@ -113,7 +116,7 @@ def _out(m: int, high: Dim, wide: Dim) -> tuple[Dim, Dim]:
     return m * high, m * wide
 
 
-def _constant(expr: Any) -> int:
+def _constant(expr: ir.AffineExpr) -> int:
     """Return the value of an affine expression where all dims are 0."""
     if isinstance(expr, ir.AffineConstantExpr):
         return int(expr.value)

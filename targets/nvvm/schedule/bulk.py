@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import add, barrier, multiply
@@ -21,19 +22,19 @@ def _i(bits: int) -> ir.Type:
     return ir.IntegerType.get_signless(bits)
 
 
-def i32(value: Any) -> ir.Value:
+def i32(value: ir.Value | int) -> ir.Value:
     """Convert an integer or index to 32 bits."""
     if isinstance(value, int):
         return emit_constant(value, _i(32))
     return create("arith.index_cast", _i(32), value)
 
 
-def address_of(memory: Any) -> Any:
+def address_of(memory: ir.Value) -> Value:
     """Return the address of shared memory."""
     return create("memref.extract_aligned_pointer_as_index", ir.IndexType.get(), memory)
 
 
-def pointer(address: Any) -> Any:
+def pointer(address: ir.Value) -> Value:
     """Convert a shared-memory address to a pointer."""
     number = create("arith.index_cast", _i(64), address)
     return create("llvm.inttoptr", ir.Type.parse("!llvm.ptr<3>"), number)
@@ -43,7 +44,7 @@ def pointer(address: Any) -> Any:
 class Barriers:
     """Transaction barriers in shared memory, 8 bytes each; waits alternate between even and odd phases."""
 
-    address: Any
+    address: ir.Value
 
     def at(self, number: Any) -> Any:
         return pointer(add(self.address, multiply(number, 8)))
@@ -52,11 +53,11 @@ class Barriers:
         """Initialize a barrier for this many arrivals; it completes after them and all expected bytes."""
         ir.Operation.create("nvvm.mbarrier.init", operands=[self.at(index(number)), i32(arrivals)])
 
-    def arrive(self, number: Any) -> None:
+    def arrive(self, number: ir.Value) -> None:
         """Arrive; every executing thread counts."""
         ir.Operation.create("nvvm.mbarrier.arrive", operands=[self.at(number)])
 
-    def arrive_at(self, number: Any, rank: Any) -> None:
+    def arrive_at(self, number: ir.Value, rank: ir.Value) -> None:
         """Arrive at the same barrier of a block of this cluster, after waiting for products.
 
         No writes of this thread need to be visible there; with cluster scope the arrival would wait for a fence of
@@ -65,11 +66,11 @@ class Barriers:
         there = create("nvvm.mapa", ir.Type.parse("!llvm.ptr<7>"), self.at(number), i32(rank))
         ir.Operation.create("nvvm.mbarrier.arrive", operands=[there])
 
-    def expect(self, number: Any, count: int) -> None:
+    def expect(self, number: ir.Value, count: int) -> None:
         """Arrive, and announce incoming bytes."""
         ir.Operation.create("nvvm.mbarrier.arrive.expect_tx", operands=[self.at(number), i32(count)])
 
-    def wait(self, number: Any, turn: Any) -> None:
+    def wait(self, number: ir.Value, turn: ir.Value) -> None:
         """Wait until the phase of this parity is complete; the one before the first is."""
         ir.Operation.create("nvvm.mbarrier.try_wait.parity", operands=[self.at(number), i32(turn), i32(_TICKS)])
 
@@ -98,7 +99,7 @@ def synchronize(cluster: bool) -> None:
 
 
 def copy_tile(
-    target: Any, tensor_map: Any, corner: list[Any], barriers: Barriers, number: Any, blocks: int = 1
+    target: ir.Value, tensor_map: ir.Value, corner: list[Any], barriers: Barriers, number: Any, blocks: int = 1
 ) -> None:
     """Start the copy of a tile: destination, tensor map, and its first index in each dim, innermost first.
 
@@ -139,7 +140,7 @@ def wait_for_products(under_way: int) -> None:
     ir.Operation.create("nvvm.wgmma.wait.group.sync.aligned", attributes={"group": number})
 
 
-def wait_named_barrier(number: Any, threads: int) -> None:
+def wait_named_barrier(number: ir.Value, threads: int) -> None:
     """Wait at one of the block's 16 named barriers until this many threads have arrived there."""
     segments = ir.DenseI32ArrayAttr.get([1, 1])
     ir.Operation.create(
@@ -147,6 +148,6 @@ def wait_named_barrier(number: Any, threads: int) -> None:
     )
 
 
-def arrive_named_barrier(number: Any, threads: int) -> None:
+def arrive_named_barrier(number: Value | int, threads: int) -> None:
     """Arrive at a named barrier without waiting."""
     ir.Operation.create("nvvm.barrier.arrive", operands=[i32(number), i32(threads)])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import add, multiply, split
@@ -47,7 +48,7 @@ class SharedMatrix:
         position = add(multiply(outer, self.pitch), inner)
         return position if self.start is None else add(self.start, position)
 
-    def vector(self, line: Any, step: Any, count: int) -> Any:
+    def vector(self, line: ir.Value, step: ir.Value, count: int) -> Any:
         """Return consecutive lines, or K elements, from an aligned position."""
         element = self.memory.type.element_type
         aligned = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.form.bytes * count)
@@ -87,7 +88,7 @@ class Lane:
 
     number: Any
     group: Any
-    member: Any
+    member: ir.Value
 
     @staticmethod
     def of(number: Any) -> Lane:
@@ -102,7 +103,7 @@ class Lane:
         along, down, line = split(self.number, [2, 2, EDGE])
         return self._read(matrix, row, step, multiply(down, EDGE), along, line, tiles=4)
 
-    def right(self, matrix: SharedMatrix, column: ir.Value, step: ir.Value) -> Any:
+    def right(self, matrix: SharedMatrix, column: ir.Value, step: ir.Value) -> ir.Value:
         """Load its part of 8 columns of the rhs for one product: two halves."""
         if matrix.form.bytes == 4 and not matrix.along_k:
             return self._singly(matrix, column, step, [(0, 0), (0, 4)])
@@ -122,7 +123,7 @@ class Lane:
         turned = ir.BoolAttr.get(not matrix.along_k)
         return create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=turned)
 
-    def _singly(self, matrix: SharedMatrix, line: Any, step: Any, corners: list[tuple[int, int]]) -> Any:
+    def _singly(self, matrix: SharedMatrix, line: ir.Value, step: ir.Value, corners: list[tuple[int, int]]) -> Value:
         """Load 4-byte elements that are contiguous along lines: squares of 8 lines by 4 K elements."""
         line, step = add(line, self.group), add(step, self.member)
         places = [matrix.place(add(line, down), add(step, along)) for down, along in corners]
@@ -182,10 +183,10 @@ def product(left: Any, right: Any, total: Any) -> Any:
     return multiply_add(registers(form, left), registers(form, right), total)
 
 
-def fragment_element(fragment: Any, position: tuple[int, int]) -> Any:
+def fragment_element(fragment: ir.Value, position: tuple[int, int]) -> Value:
     """Extract one element of a fragment."""
     return _extract(fragment.type.element_type, fragment, *position)
 
 
-def _extract(kind: Any, vector: Any, *position: int) -> Any:
+def _extract(kind: ir.Type, vector: ir.Value, *position: int) -> Value:
     return create("vector.extract", kind, vector, static_position=ir.DenseI64ArrayAttr.get(list(position)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
@@ -58,7 +59,7 @@ class Gathering:
         batch: Indices,
         first: Any,
         lines: int,
-        thread: Any,
+        thread: ir.Value,
         threads: int,
     ):
         self.side = side
@@ -78,7 +79,7 @@ class Gathering:
         place = create("arith.xori", piece.type, piece, number)
         self.place = add(multiply(own, side.form.vector * VECTORS_PER_ROW), multiply(place, side.form.vector))
 
-    def copy(self, begin: Any, target: Any, start: Any) -> None:
+    def copy(self, begin: ir.Value, target: ir.Value, start: Any) -> None:
         """Start copies for the K elements from `begin`, to the shared-memory elements from `start` on."""
         side, width = self.side, self.side.form.vector
         position = add(begin, self.step)

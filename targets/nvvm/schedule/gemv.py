@@ -174,7 +174,7 @@ class _WarpPerLine(_Kernel):
         step = plan.vector * WARP
         unrolled = math.gcd(self.roles.depth // step, UNROLLED) if self.roles.depth % step == 0 else 1
 
-        def round_(first: Any, *sums: Any) -> list[Any]:
+        def round_(first: ir.Value, *sums: Any) -> list[ir.Value]:
             reads = []
             for part in range(unrolled):
                 at = values_of(self.roles.sums, add(first, part * step))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.targets.nvvm.schedule.ring_buffer import PRODUCT_ROWS
 from mirlo.targets.nvvm.schedule.tilemaps import described
@@ -27,7 +28,7 @@ QUARTERS = 4
 class SharedOperand:
     """An operand in shared memory: its address, and the byte offset of each product."""
 
-    address: Any
+    address: ir.Value
     moved: Sequence[int]
     along_k: bool = True
     """Whether it is contiguous along K, or along lines."""
@@ -36,7 +37,7 @@ class SharedOperand:
 
 
 def multiply(
-    form: Format, columns: int, left: SharedOperand | Sequence[Any], right: SharedOperand, sums: Sequence[Any]
+    form: Format, columns: int, left: SharedOperand | Sequence[ir.Value], right: SharedOperand, sums: Sequence[ir.Value]
 ) -> list[Any]:
     """Issue products of 64 rows by `columns`, added to accumulators or, without them, to zero, as one group.
 
@@ -79,7 +80,7 @@ def _assembly(form: Format, columns: int, left: Any, right: SharedOperand, adds:
     return "{\n" + "\n".join(lines) + "\n}"
 
 
-def wait_products(under_way: int, sums: Sequence[Any], factor: Sequence[Any] = ()) -> list[Any]:
+def wait_products(under_way: int, sums: Sequence[ir.Value], factor: Sequence[Any] = ()) -> list[Any]:
     """Wait until at most this many groups are in flight; then the accumulators are defined, and the lhs is read."""
     constraints = [f"={_letter(value)}" for value in sums] + [str(i) for i in range(len(sums))] + ["r"] * len(factor)
     made = _asm(
@@ -88,7 +89,7 @@ def wait_products(under_way: int, sums: Sequence[Any], factor: Sequence[Any] = (
     return registers(made, sums[0].type, len(sums))
 
 
-def zeros(kind: Any, count: int) -> Any:
+def zeros(kind: ir.Type, count: int) -> ir.Value:
     """Return zero accumulators for the dialect's products, written before the fence that follows.
 
     The first product must not add to registers left from the previous tile: the assembler would connect the two
@@ -98,7 +99,7 @@ def zeros(kind: Any, count: int) -> Any:
     return _tied([zero] * count)
 
 
-def after_wait(sums: Sequence[Any]) -> list[Any]:
+def after_wait(sums: Sequence[Value]) -> list[Value]:
     """Return accumulators after the wait, so that no use of them moves before it.
 
     The inline assembly holds back LLVM, the fence in it NVIDIA's assembler, which would otherwise treat later uses
@@ -107,12 +108,12 @@ def after_wait(sums: Sequence[Any]) -> list[Any]:
     return registers(_tied(sums, FENCE), sums[0].type, len(sums))
 
 
-def _tied(sums: Sequence[Any], text: str = "") -> Any:
+def _tied(sums: Sequence[Value], text: str = "") -> ir.Value:
     constraints = [f"={_letter(value)}" for value in sums] + [str(i) for i in range(len(sums))]
     return _asm(text, sums, constraints, [str(value.type) for value in sums])
 
 
-def order_before(value: Any, limit: float, unused: Any) -> None:
+def order_before(value: Value, limit: float, unused: Value) -> None:
     """Keep a following wait after the computation of this value, which never exceeds the limit.
 
     The assembler would otherwise wait first and compute later; but it does not move a wait before a store.
@@ -129,7 +130,7 @@ def order_before(value: Any, limit: float, unused: Any) -> None:
     )  # fmt: skip
 
 
-def registers(held: Any, kind: Any, count: int) -> list[Any]:
+def registers(held: Any, kind: ir.Type, count: int) -> list[Value]:
     """Return the result registers of a piece of assembly."""
     return [create("llvm.extractvalue", kind, held, position=ir.DenseI64ArrayAttr.get([i])) for i in range(count)]
 
@@ -140,12 +141,12 @@ def steps_along(rows: int, products: int, step_bytes: int, row_bytes: int) -> li
     return [i // per_row * rows * row_bytes + i % per_row * step_bytes for i in range(products)]
 
 
-def _letter(value: Any) -> str:
+def _letter(value: ir.Value) -> str:
     """Return the constraint of a register: `f`, or `r` for integers."""
     return "f" if isinstance(value.type, ir.FloatType) else "r"
 
 
-def _asm(text: str, operands: Sequence[Any], constraints: Sequence[str], kinds: Sequence[str]) -> Any:
+def _asm(text: str, operands: Sequence[ir.Value], constraints: Sequence[str], kinds: Sequence[str]) -> ir.Value:
     made = ir.Operation.create(
         "llvm.inline_asm", results=[ir.Type.parse(f"!llvm.struct<({', '.join(kinds)})>")], operands=list(operands),
         attributes={

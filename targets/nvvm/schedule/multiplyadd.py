@@ -125,7 +125,7 @@ class _Kernel:
         right, more = self._side(roles.columns, self.column, tile.width)
         self._finish(self._sums(left, right, [*loads, *more]))
 
-    def _side(self, side: ProductOperand, first: Any, lines: int) -> tuple[SharedMatrix, list[Load]]:
+    def _side(self, side: ProductOperand, first: ir.Value, lines: int) -> tuple[SharedMatrix, list[Load]]:
         stager = Stager(
             self.roles, side, self.memory, F32, self.batch, first, lines, self.tile.steps, self.thread, DOWN * ACROSS
         )
@@ -143,7 +143,7 @@ class _Kernel:
             for load, own in zip(loads, values, strict=True):
                 load.write(own, half)
 
-        def round_(first: Any, *sums: Any) -> list[Any]:
+        def round_(first: Any, *sums: Any) -> list[ir.Value]:
             ahead = read(add(first, steps))
             number = create("arith.divui", first.type, first, index(steps))
             half = create("arith.remui", first.type, number, index(2))
@@ -161,7 +161,7 @@ class _Kernel:
         start = create("vector.broadcast", ir.VectorType.get([WIDE], f32), start)
         return for_loop(0, self.roles.depth, steps, round_, [start] * (self.tile.rows * self.tile.columns // WIDE))
 
-    def _products(self, left: SharedMatrix, right: SharedMatrix, sums: list[Any]) -> list[Any]:
+    def _products(self, left: SharedMatrix, right: SharedMatrix, sums: list[ir.Value]) -> list[ir.Value]:
         tile = self.tile
         kind = ir.VectorType.get([WIDE], ir.F32Type.get())
         for k in range(tile.steps):
@@ -177,7 +177,7 @@ class _Kernel:
             sums = [create("vector.fma", kind, a, b, total) for (a, b), total in zip(pairs, sums, strict=True)]
         return sums
 
-    def _finish(self, sums: list[Any]) -> None:
+    def _finish(self, sums: list[ir.Value]) -> None:
         tile = self.tile
         finisher = EpilogueEmitter(self.roles, self.memory, self.batch, tile.height, tile.width)
         across = tile.columns // WIDE

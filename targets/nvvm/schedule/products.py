@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.core.dims import is_static
 from mirlo.passes.rules import Decline, deciding, decline, schedule
@@ -23,10 +23,13 @@ from mirlo.targets.gpu.schedule.stream_k import StreamKPlan
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule import multiplyadd, tensorcore, warpgroup
 from mirlo.targets.nvvm.schedule.gemv import GemvPlan, plan_gemv
-from mirlo.targets.nvvm.schedule.multiplyadd import TilesPlan, plan_tiles
-from mirlo.targets.nvvm.schedule.tensorcore import TensorCorePlan, plan_tensor_cores
-from mirlo.targets.nvvm.schedule.warpgroup import WarpgroupPlan, plan_warpgroups
+from mirlo.targets.nvvm.schedule.multiplyadd import FmaTile, TilesPlan, plan_tiles
+from mirlo.targets.nvvm.schedule.tensorcore import TensorCorePlan, WarpTile, plan_tensor_cores
+from mirlo.targets.nvvm.schedule.warpgroup import WarpgroupPlan, WarpgroupTile, plan_warpgroups
 from mirlo.targets.nvvm.schedule.warprows import AROUND
+
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 
 PLANS = (GemvPlan, WarpgroupPlan, TensorCorePlan, TilesPlan, SplitKPlan, StreamKPlan)
 
@@ -36,7 +39,7 @@ class ProductStrategy:
     """A strategy for tiled products, with alternatives to its own tile."""
 
     plan: Callable[..., Any]
-    tiles: Sequence[Any]
+    tiles: Sequence[WarpgroupTile | WarpTile | FmaTile]
 
     def own(self, roles: Roles, options: Options) -> Any:
         """Return the plan with its own tile."""
@@ -120,7 +123,7 @@ def shape_of(plan: GemvPlan | TensorCorePlan) -> Shape:
 
 
 @schedule("any", target="nvvm", priority=60)
-def products(kernel: Any, context: Any) -> Any:
+def products(kernel: Kernel, context: ScheduleContext) -> Any:
     """Schedule products on the matrix units, in large tiles or by few rows; other blocks use the plans of all GPUs."""
     refusal = unfit(kernel.view)
     if refusal is not None:

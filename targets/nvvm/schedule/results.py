@@ -14,6 +14,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
@@ -22,7 +23,7 @@ from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.epilogue import epilogue_results
 from mirlo.targets.gpu.schedule.launch import add, less, multiply, split, when
-from mirlo.targets.gpu.schedule.roles import Indices, Roles, evaluate, values_of
+from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
 from mirlo.targets.nvvm.schedule.units import ACCESS, COLUMNS, ROWS
 
@@ -43,7 +44,7 @@ class WarpRowStores:
     lane: Lane
     place: Any
     """Shared memory where results are assembled, for all warps."""
-    warp: Any
+    warp: ir.Value
     """Index of this warp."""
 
     def store(self, batch: Indices, row: Any, column: Any, sums: list[tuple[Any, Any]]) -> None:
@@ -69,10 +70,10 @@ class WarpRowStores:
             self._wait()
 
     @property
-    def _kind(self) -> Any:
+    def _kind(self) -> ir.BF16Type:
         return self.place.type.element_type
 
-    def _at(self, row: Any, column: Any) -> Any:
+    def _at(self, row: ir.Value, column: ir.Value) -> ir.Value:
         """Return the position of an element in this warp's memory."""
         size = element_bytes(self._kind)
         start = multiply(self.warp, WARP_BYTES // size)
@@ -81,11 +82,11 @@ class WarpRowStores:
     def _put(
         self,
         batch: Indices,
-        row: Any,
+        row: ir.Value,
         half: int,
-        column: Any,
+        column: ir.Value,
         number: int,
-        pair: tuple[Any, Any],
+        pair: tuple[ir.Value, ir.Value],
         also: TensorAccess | None,
     ) -> None:
         """Apply the epilogue to two adjacent elements and write them to their row, where the residual may be."""
@@ -107,7 +108,7 @@ class WarpRowStores:
         vector = create("vector.from_elements", kind, *made)
         ir.Operation.create("vector.store", operands=[vector, self.place, at], attributes={"alignment": aligned})
 
-    def _pieces(self, row: Any, column: Any, wide: int) -> Iterator[tuple[Any, Any, Any]]:
+    def _pieces(self, row: ir.Value, column: ir.Value, wide: int) -> Iterator[tuple[Any, Any, Any]]:
         """Yield this thread's 16-byte pieces: position in the warp's memory, row and first column."""
         vector = ACCESS // element_bytes(self._kind)
         down, piece = split(self.lane.number, [WARP * vector // wide, wide // vector])
@@ -116,7 +117,7 @@ class WarpRowStores:
             line = add(down, first)
             yield self._at(line, along), add(row, line), add(column, along)
 
-    def _fetch(self, access: TensorAccess, batch: Indices, row: Any, column: Any, wide: int) -> None:
+    def _fetch(self, access: TensorAccess, batch: Indices, row: ir.Value, column: ir.Value, wide: int) -> None:
         """Load the residual to where the results go."""
         vector = ACCESS // element_bytes(self._kind)
         kind, aligned = ir.VectorType.get([vector], self._kind), _bytes(ACCESS)
@@ -132,28 +133,28 @@ class WarpRowStores:
         for place, loaded in found:
             ir.Operation.create("vector.store", operands=[loaded, self.place, place], attributes={"alignment": aligned})
 
-    def _write(self, batch: Indices, row: Any, column: Any, wide: int) -> None:
+    def _write(self, batch: Indices, row: ir.Value, column: ir.Value, wide: int) -> None:
         vector = ACCESS // element_bytes(self._kind)
         for place, at, across in self._pieces(row, column, wide):
             kind, aligned = ir.VectorType.get([vector], self._kind), _bytes(ACCESS)
             loaded = create("vector.load", kind, self.place, place, alignment=aligned)
             when(self._exists(at, across), partial(self._store, batch, at, across, loaded))
 
-    def _store(self, batch: Indices, row: Any, column: Any, vector: Any) -> None:
+    def _store(self, batch: Indices, row: ir.Value, column: ir.Value, vector: ir.Value) -> None:
         ((value, access),) = self.roles.contraction.writes
         values = {**batch, **values_of(self.roles.rows.axes, row), **values_of(self.roles.columns.axes, column)}
         position = evaluate(row_major(access.dims, access.shape), values)
         operands = [vector, self.memory.slot(value).buffer, position]
         ir.Operation.create("vector.store", operands=operands, attributes={"alignment": _bytes(ACCESS)})
 
-    def _exists(self, row: Any, column: Any) -> Any:
+    def _exists(self, row: Value, column: Value) -> Value:
         """Return whether the row and columns exist: all columns of a piece do, or none."""
         rows, columns = self.roles.rows.extent, self.roles.columns.extent
         both = less(row, rows)
         return create("arith.andi", both.type, both, less(column, columns))
 
     @staticmethod
-    def _held(side: Any, at: Any) -> Any:
+    def _held(side: ProductOperand, at: ir.Value) -> Value:
         """Clamp a line to the existing ones; nothing is stored for others."""
         return create("arith.minui", at.type, at, index(side.extent - 1))
 
@@ -193,9 +194,9 @@ def _also_read(roles: Roles) -> TensorAccess | None:
     return None
 
 
-def _i32() -> Any:
+def _i32() -> ir.IntegerType:
     return ir.IntegerType.get_signless(32)
 
 
-def _bytes(count: int) -> Any:
+def _bytes(count: int) -> ir.IntegerAttr:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)

@@ -63,7 +63,7 @@ class Ring:
             create("arith.select", turn.type, more, turn, other),
         ]
 
-    def before(self, slot: Any, number: int) -> Any:
+    def before(self, slot: Any, number: int) -> ir.Value:
         """Return the stage this many before one."""
         far = add(slot, self.count - number)
         wrapped = create("arith.subi", slot.type, far, index(self.count))
@@ -71,7 +71,7 @@ class Ring:
 
 
 @contextmanager
-def only(condition: Any) -> Iterator[None]:
+def only(condition: ir.Value) -> Iterator[None]:
     """Emit operations for the threads for which a condition holds."""
     branch = scf.IfOp(condition)
     with ir.InsertionPoint(branch.then_block):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import gpu, ir
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.targets.gpu.schedule.exchange import SharedExchange
 from mirlo.targets.gpu.schedule.launch import equal, split
@@ -35,7 +36,7 @@ def of_neighbour(value: ir.Value, distance: int) -> Any:
     return create("arith.bitcast", kind, number) if isinstance(kind, ir.FloatType) else number
 
 
-def of_warp(value: Any) -> Any:
+def of_warp(value: ir.Value) -> Value:
     """Mark an index as uniform across a warp, for the assembler."""
     i32 = ir.IntegerType.get_signless(32)
     number = create("arith.index_cast", i32, value)
@@ -59,14 +60,14 @@ def over_team(
 class ShuffleExchange:
     """Reduce within a warp by shuffles, and across warps through shared memory, one value per warp."""
 
-    def __init__(self, team: Any, member: ir.Value, teams: int, members: int, values: int, kind: ir.Type):
+    def __init__(self, team: ir.Value, member: ir.Value, teams: int, members: int, values: int, kind: ir.Type):
         self.inside = min(members, WARP)
         self.outside: SharedExchange | None = None
         if members > WARP:
             warp, lane = split(member, [members // WARP, WARP])
             self.outside = SharedExchange(team, warp, teams, members // WARP, values, kind, equal(lane, 0))
 
-    def together(self, values: Sequence[ir.Value], combine: Callable[[Any, Any], Any]) -> list[Any]:
+    def together(self, values: Sequence[ir.Value], combine: Callable[[ir.Value, ir.Value], Value]) -> list[ir.Value]:
         """See `Exchange`."""
 
         def each(a: Sequence[ir.Value], b: Sequence[ir.Value]) -> list[ir.Value]:

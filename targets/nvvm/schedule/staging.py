@@ -8,7 +8,9 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, index
 from mirlo.targets.gpu.schedule.epilogue import Reader, tested
@@ -34,19 +36,19 @@ class Load:
     """Copy from global memory to a stage asynchronously; None if it cannot."""
 
 
-def contiguous(side: ProductOperand, axes: Any, count: int) -> bool:
+def contiguous(side: ProductOperand, axes: tuple[LoopAxis, ...], count: int) -> bool:
     """Return whether the last of these axes can be read in vectors: contiguous, aligned, never across an edge."""
     return side.access.outside is None and _is_vectorizable(side, axes, count)
 
 
-def with_whole_vectors(roles: Roles, side: ProductOperand, axes: Any, count: int) -> bool:
+def with_whole_vectors(roles: Roles, side: ProductOperand, axes: tuple[LoopAxis, ...], count: int) -> bool:
     """Return the same if a whole vector may be out of bounds: for images with contiguous channels."""
     if not axes or any(axes[-1].id in dim.terms for dim, _ in tested(roles, side)):
         return False
     return _is_vectorizable(side, axes, count)
 
 
-def _is_vectorizable(side: ProductOperand, axes: Any, count: int) -> bool:
+def _is_vectorizable(side: ProductOperand, axes: tuple[LoopAxis, ...], count: int) -> bool:
     if not axes:
         return False
     position, last = side.position, axes[-1]
@@ -125,12 +127,12 @@ class Stager:
         at = create("arith.minui", line.type, add(self.first, line), index(self.side.extent - width))
         return Reader(self.roles, self.side, self.memory).base({**self.batch, **values_of(self.side.axes, at)})
 
-    def _held(self, position: Any, width: int) -> Indices:
+    def _held(self, position: ir.Value, width: int) -> Indices:
         """Return the reduction axes at a position clamped to their end."""
         held = create("arith.minui", position.type, position, index(self.roles.depth - width))
         return values_of(self.roles.sums, held)
 
-    def _or_zero(self, position: Any, value: Any) -> Any:
+    def _or_zero(self, position: ir.Value, value: ir.Value) -> ir.Value:
         """Return zero beyond the last k-step."""
         vector = isinstance(value.type, ir.VectorType)
         zero = emit_constant(0, value.type.element_type if vector else value.type)
@@ -154,7 +156,7 @@ class Stager:
                 value = reader.read(base, values) if computed else reader.element(base, values)
             return [self._or_zero(position, value)]
 
-        def write(values: Sequence[Any], stage: Any) -> None:
+        def write(values: Sequence[ir.Value], stage: ir.Value) -> None:
             (value,) = values
             place = add(multiply(stage, matrix.size), matrix.place(line, step))
             if width == 1:
@@ -189,7 +191,7 @@ class Stager:
             loads.append(self._turning(matrix, multiply(line, QUAD), multiply(step, QUAD)))
         return loads
 
-    def _turning(self, matrix: SharedMatrix, line: Any, step: Any) -> Load:
+    def _turning(self, matrix: SharedMatrix, line: ir.Value, step: ir.Value) -> Load:
         base = self._base(line, QUAD)
 
         def read(begin: Any) -> list[Any]:
@@ -199,7 +201,7 @@ class Stager:
                 found.append(self._or_zero(position, self._vector(base, self._held(position, 1), QUAD)))
             return found
 
-        def write(values: Sequence[Any], stage: Any) -> None:
+        def write(values: Sequence[ir.Value], stage: ir.Value) -> None:
             for j, numbers in enumerate(zip(*map(_elements, values), strict=True)):
                 column = create("vector.from_elements", values[0].type, *numbers)
                 place = add(multiply(stage, matrix.size), matrix.place(add(line, j), step))
@@ -210,7 +212,7 @@ class Stager:
     def _buffer(self) -> ir.Value:
         return self.memory.slot(self.side.access.value).buffer
 
-    def _aligned(self, width: int) -> Any:
+    def _aligned(self, width: int) -> ir.IntegerAttr:
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.form.bytes * width)
 
     def _source(self, base: tuple[ir.Value, list[ir.Value]], values: Indices) -> tuple[ir.Value, ir.Value | None]:
@@ -221,7 +223,7 @@ class Stager:
             position = create("arith.select", position.type, there, position, index(0))
         return position, there
 
-    def _vector(self, base: tuple[Any, list[Any]], values: Indices, width: int) -> Any:
+    def _vector(self, base: tuple[Any, list[Any]], values: Indices, width: int) -> Value:
         element = self.side.access.element_type
         kind = ir.VectorType.get([width], element)
         position, there = self._source(base, values)
@@ -231,13 +233,13 @@ class Stager:
         outside = create("vector.broadcast", kind, attribute_constant(self.side.access.outside))
         return create("arith.select", kind, there, value, outside)
 
-    def _store(self, matrix: SharedMatrix, value: Any, place: Any) -> None:
+    def _store(self, matrix: SharedMatrix, value: Any, place: ir.Value) -> None:
         (width,) = value.type.shape
         attributes = {"alignment": self._aligned(width)}
         ir.Operation.create("vector.store", operands=[value, matrix.memory, place], attributes=attributes)
 
 
-def _elements(vector: Any) -> list[Any]:
+def _elements(vector: ir.Value) -> list[Value]:
     """Return the elements of a vector."""
     (count,) = vector.type.shape
     places = [ir.DenseI64ArrayAttr.get([i]) for i in range(count)]

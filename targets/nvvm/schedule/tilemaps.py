@@ -12,6 +12,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
@@ -44,7 +45,7 @@ class TiledTensor:
     offset: int = 0
     """The element of the buffer where it starts."""
 
-    def tensor_map(self, flat: Any) -> Any:
+    def tensor_map(self, flat: ir.Value) -> Value:
         """Create the map of the tensor in this buffer, on the host."""
         sizes, strides, element = list(self.sizes), list(self.strides), flat.type.element_type
         layout = ir.StridedLayoutAttr.get(self.offset, strides)
@@ -91,7 +92,7 @@ class MappedOperand:
         """Return rows and elements of a box, for a tile of this many lines."""
         return (min(lines, MAX_BOX_ROWS), self.row) if self.along_k else (self.row, self.row)
 
-    def tensor_map(self, memory: TensorBuffers, lines: int) -> Any:
+    def tensor_map(self, memory: TensorBuffers, lines: int) -> Value:
         """Create the map, on the host, for tiles of this many lines and one row of K."""
         inner, outer = (self.steps, self.lines) if self.along_k else (self.lines, self.steps)
         sizes = [axis.extent for axis, _ in self.batch] + [outer, inner]
@@ -100,7 +101,7 @@ class MappedOperand:
         return TiledTensor(sizes, strides, box, self.form).tensor_map(memory.slot(self.side.access.value).buffer)
 
     def copy(
-        self, tensor_map: Any, target: Any, lines: int, place: tuple[Any, Any, Indices], barriers: Barriers,
+        self, tensor_map: ir.Value, target: ir.Value, lines: int, place: tuple[Value, ir.Value, Indices], barriers: Barriers,
         number: Any, blocks: int = 1,
     ) -> None:  # fmt: skip
         """Start the copy of a tile to each of the blocks, given its first line, k-step and batch."""
@@ -113,7 +114,7 @@ class MappedOperand:
             copy_tile(add(target, first * ROW_BYTES), tensor_map, [*corner, *outside], barriers, number, blocks)
 
 
-def descriptor(form: Format, along_k: bool, address: Any, product: int) -> Any:
+def descriptor(form: Format, along_k: bool, address: ir.Value, product: int) -> Value:
     """Return the descriptor of a tile for one of the products of a row."""
     # Along K a product starts 32 bytes further in each row, otherwise as many rows further as it has K elements.
     moved = DEPTH_BYTES if along_k else form.depth * ROW_BYTES
@@ -121,7 +122,7 @@ def descriptor(form: Format, along_k: bool, address: Any, product: int) -> Any:
     return described(add(address, product * moved), beside)
 
 
-def described(address: Any, beside: int) -> Any:
+def described(address: ir.Value, beside: int) -> Value:
     """Return the descriptor of a tile: its address, and the byte distance of adjacent groups of lines.
 
     The distance matters only for tiles contiguous along lines, whose boxes hold 128 bytes of them.

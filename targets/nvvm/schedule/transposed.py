@@ -11,7 +11,8 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from mirlo.dialects.bindings import memref
+from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
@@ -85,7 +86,7 @@ class TransposePlan:
         points = [self._turned(number, lane, tiles) for number in self._lines(line)]
         self._compute(points, list(self._lines(line)), lane)
 
-    def _lines(self, line: Any) -> Iterator[Any]:
+    def _lines(self, line: ir.Value) -> Iterator[Any]:
         for first in range(0, self.edge, THREADS // self.edge):
             yield add(line, first) if first else line
 
@@ -93,7 +94,7 @@ class TransposePlan:
         pitch = self.edge + max(1, BANK // element_bytes(operand.element_type))
         return shared(self.edge * pitch, operand.element_type), pitch
 
-    def _point(self, down: Any, across: Any, given: dict[Any, Any] | None = None) -> Iteration:
+    def _point(self, down: ir.Value, across: ir.Value, given: dict[Any, Any] | None = None) -> Iteration:
         """Return the point of a tile position, clamped at edges."""
         extents = self.points.space.extents
         indices: list[Any] = [None] * len(extents)
@@ -106,7 +107,7 @@ class TransposePlan:
             indices[axis] = at
         return Iteration(LoopNestState(self.memory, None, self.points.made), indices, given=given)
 
-    def _turned(self, down: Any, across: Any, tiles: list[tuple[Any, int]]) -> Iteration:
+    def _turned(self, down: ir.Value, across: ir.Value, tiles: list[tuple[Any, int]]) -> Iteration:
         """Return the point of a tile position, with the transposed operands as given values."""
         given = {}
         for (_, argument, _), (tile, pitch) in zip(self.across, tiles, strict=True):
@@ -122,7 +123,7 @@ class TransposePlan:
         for point, line in zip(points, lines, strict=True):
             when(self._exists(line, lane), partial(self.points.store, [point]))
 
-    def _exists(self, down: Any, across: Any) -> Any:
+    def _exists(self, down: Value, across: Value) -> Any:
         """Return whether a tile position is in bounds; None if all are."""
         extents = self.points.space.extents
         condition = None

@@ -133,7 +133,7 @@ def _decoded(factor: ProductInput) -> np.ndarray | None:
     return values.get(factor.result)
 
 
-def _operand(value: Any, values: dict[Any, np.ndarray]) -> np.ndarray | None:
+def _operand(value: ir.Value, values: dict[ir.Value, np.ndarray]) -> np.ndarray | None:
     if value in values:
         return values[value]
     owner = value.owner
@@ -143,7 +143,7 @@ def _operand(value: Any, values: dict[Any, np.ndarray]) -> np.ndarray | None:
     return np.full(256, owner.attributes["value"].value).astype(kind)
 
 
-def _computed(op: Any, operands: list[Any], kind: np.dtype[Any]) -> np.ndarray | None:
+def _computed(op: ir.Operation, operands: list[Any], kind: np.dtype[Any]) -> np.ndarray | None:
     if op.name == "arith.constant":
         return np.full(256, op.attributes["value"].value).astype(kind)
     if op.name in _BINARY:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
@@ -205,15 +206,15 @@ class _Kernel:
 
     # Tiles and stages, in the same order for producers and consumers
 
-    def _each_tile(self, cluster: Any, turn: int, body: Callable[[Any, list[Any]], list[Any]]) -> None:
+    def _each_tile(self, cluster: ir.Value, turn: int, body: Callable[[Any, list[Any]], list[Any]]) -> None:
         """Run `body` for each tile of a block, with the next stage and phase; it returns those after it."""
 
-        def one(tile: Any, *at: Any) -> list[Any]:
+        def one(tile: ir.Value, *at: ir.Value) -> list[Any]:
             return body(self._place(tile), list(at))
 
         for_loop(cluster, self.tiles // self.together, self.clusters, one, [index(0), index(turn)])
 
-    def _place(self, tile: Any) -> tuple[dict[int, Any], Any, Any]:
+    def _place(self, tile: ir.Value) -> tuple[dict[int, Any], Any, Any]:
         """Return the batch, first row and first column of a tile; those of a cluster count as one."""
         high = self.high // self.together
         near = next(n for n in range(min(L2_TILE_ROWS // self.together, high), 0, -1) if high % n == 0)
@@ -222,14 +223,14 @@ class _Kernel:
         values = values_of(self.roles.batch, batch)
         return values, multiply(down, self.tile.height), multiply(across, self.tile.width)
 
-    def _sides(self, slot: Any) -> tuple[Any, Any]:
+    def _sides(self, slot: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Return the addresses of both operands' tiles."""
         left = self.ring.at(slot)
         return left, add(left, self.left_bytes)
 
     # Producer: one thread of its warpgroup
 
-    def _copy(self, place: Any, at: list[Any]) -> list[Any]:
+    def _copy(self, place: Any, at: list[ir.Value]) -> list[Any]:
         values, row, _ = place
         factor = self.plan.left
         assert isinstance(factor, MappedOperand)
@@ -254,7 +255,7 @@ class _Kernel:
 
     # Producer that gathers rows: all threads of its warpgroup
 
-    def _gather(self, place: Any, at: list[Any]) -> list[Any]:
+    def _gather(self, place: Any, at: list[ir.Value]) -> list[Any]:
         values, row, _ = place
         factor = self.plan.left
         assert isinstance(factor, GatheredOperand)
@@ -319,7 +320,7 @@ class _Kernel:
         self._finish(place, totals)
         return [slot, turn]
 
-    def _release(self, slot: Any) -> None:
+    def _release(self, slot: ir.Value) -> None:
         """Let each warp signal all producers that it has consumed a stage."""
         with only(less(self.lane.number, self.together)):
             if self.together > 1:
@@ -327,7 +328,7 @@ class _Kernel:
             else:
                 self.ring.empty.arrive(slot)
 
-    def _product(self, sums: Any, left: Any, right: Any, product: int, begins: bool) -> Any:
+    def _product(self, sums: Any, left: ir.Value, right: ir.Value, product: int, begins: bool) -> Value:
         a, b = self.plan.left, self.plan.right
         total = {"f32": "f32", "i32": "s32"}[a.form.sums]
         shape = f"#nvvm.shape<m = {PRODUCT_ROWS}, n = {self.tile.width}, k = {a.form.depth}>"
@@ -342,7 +343,7 @@ class _Kernel:
         operands = [descriptor(f.form, f.along_k, at, product) for f, at in ((a, left), (b, right))]
         return create("nvvm.wgmma.mma_async", sums.type, sums, *operands, **attributes)
 
-    def _finish(self, place: Any, totals: list[Any]) -> None:
+    def _finish(self, place: Any, totals: list[Value]) -> None:
         values, row, column = place
         row = add(row, add(multiply(self.number, PRODUCT_ROWS), multiply(self.warp, ROWS)))
         if self.result:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.combine import Reducer
@@ -25,6 +26,9 @@ from mirlo.targets.nvvm.schedule.fragments import WARP
 from mirlo.targets.nvvm.schedule.shuffles import over_team
 from mirlo.targets.nvvm.schedule.transposed import plan_transpose
 from mirlo.targets.nvvm.schedule.wide import ACCESS, MAX_UNROLLED_OPS, plan_wide_points
+
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 
 MAX_ROW_THREADS = 512
 """Most threads per row."""
@@ -64,7 +68,7 @@ def width_of(rows: RowGroup) -> int:
     return width
 
 
-def _contiguous_accesses(walk: Walk, handed: Collection[Any]) -> Iterator[tuple[int, IndexExpr]]:
+def _contiguous_accesses(walk: Walk, handed: Collection[ir.Value]) -> Iterator[tuple[int, IndexExpr]]:
     """Yield element size and position of contiguous accesses of a row, except those of these values."""
     axis = len(walk.space.extents) - 1
     for i, place in enumerate(walk.space.places):
@@ -83,7 +87,7 @@ def _is_aligned(where: IndexExpr, width: int) -> bool:
     return not where.divisions and all(number % width == 0 for number in (*others, where.constant))
 
 
-def reduce_by_shuffles(team: Team, reducer: Reducer, partial: Sequence[Any]) -> list[Any]:
+def reduce_by_shuffles(team: Team, reducer: Reducer, partial: Sequence[Value]) -> list[ir.Value]:
     """Reduce over all threads of a row by shuffles, and across warps with one value per warp."""
     found = over_team(partial, reducer.combine, min(team.threads, WARP))
     warps = team.threads // WARP
@@ -113,7 +117,7 @@ AROUND = (plan_transpose, plan_wide_points, plan_warp_rows)
 
 
 @schedule("any", target="nvvm", priority=57)
-def warp_rows(kernel: Any, context: Any) -> Decline | ir.OpView:
+def warp_rows(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
     """Schedule rows by shuffles and 16-byte accesses; other blocks use the plans of all GPUs."""
     refusal = unfit(kernel.view)
     if refusal is not None:

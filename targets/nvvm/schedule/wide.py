@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline, schedule
@@ -14,6 +14,9 @@ from mirlo.targets.gpu.schedule.launch import THREADS
 from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
 from mirlo.targets.gpu.schedule.stages import build, plan_stages
 from mirlo.targets.nvvm.schedule.transposed import TransposePlan, plan_transpose
+
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 
 ACCESS = 16
 """Bytes that a thread reads or writes at once."""
@@ -77,7 +80,7 @@ def _runs(plan: PointsPlan, width: int) -> int:
 
 
 @schedule("any", target="nvvm", priority=55)
-def wide_points(kernel: Any, context: Any) -> Any:
+def wide_points(kernel: Kernel, context: ScheduleContext) -> Any:
     """Elementwise blocks in accesses of 16 bytes, or in tiles that are turned; others by the plans of all GPUs."""
     refusal = unfit(kernel.view)
     if refusal is not None:

@@ -8,10 +8,10 @@ import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ctypes import CDLL
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.locks import make_lock
@@ -34,7 +34,7 @@ class OneDnnError(MirloError, RuntimeError):
 class Library:
     """The loaded library."""
 
-    handle: Any
+    handle: CDLL
     path: Path
     version: tuple[int, int, int]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.traits import OnnxName
 from mirlo.passes.byoc.view import ExternalValue
@@ -85,7 +86,7 @@ def _name(value: ExternalValue | str | None) -> str:
     return value if isinstance(value, str) else value.name
 
 
-def reshape_shape(shape: Sequence[Any]) -> list[int] | None:
+def reshape_shape(shape: Sequence[Dim | str | None]) -> list[int] | None:
     """Return a shape as integers with -1 for one dynamic dim, None where several dims are dynamic."""
     numbers = [dim if isinstance(dim, int) else -1 for dim in shape]
     return numbers if numbers.count(-1) <= 1 and not (-1 in numbers and 0 in numbers) else None

@@ -17,7 +17,7 @@ from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.block import REDUCE
-from mirlo.dialects.tir.view import BlockView
+from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, match_multiply_add
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, divisors, form_of, moving
@@ -29,7 +29,7 @@ class TensorAccess:
 
     value: Any
     dims: list[IndexExpr]
-    outside: Any = None
+    outside: ir.Attribute | None = None
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -166,7 +166,7 @@ def _output_names_of(map_: Any, env: list[Any]) -> AxisNames | None:
     return names
 
 
-def _match_read(stage: BlockView, operand: Any, dims: AxisNames, block: BlockView) -> AxisNames | None:
+def _match_read(stage: BlockView, operand: OperandView, dims: AxisNames, block: BlockView) -> AxisNames | None:
     """Map the axes of an epilogue block to those of the contraction, from a read of a value with known dims."""
     if operand.is_opaque or operand.outside is not None:
         return None
@@ -190,7 +190,11 @@ class _Builder:
     """Builds the analysis: splits axes where maps divide them, and rewrites every map as affine forms."""
 
     def __init__(
-        self, kept: Collection[Any], block: BlockView, product: MultiplyAdd, chain: list[tuple[BlockView, AxisNames]]
+        self,
+        kept: Collection[ir.Value],
+        block: BlockView,
+        product: MultiplyAdd,
+        chain: list[tuple[BlockView, AxisNames]],
     ):
         self.kept = kept
         self.block = block
@@ -268,7 +272,7 @@ class _Builder:
             self.sources[made[0].id] = axis
         return form
 
-    def _access(self, operand: Any, env: list[IndexExpr]) -> TensorAccess | None:
+    def _access(self, operand: OperandView, env: list[IndexExpr]) -> TensorAccess | None:
         dims = [form_of(expr, env, self.extents) for expr in operand.map.results]
         if any(d is None for d in dims):
             return None

@@ -39,7 +39,7 @@ def moving(map_: Any) -> set[int]:
     return set().union(*map(of, map_.results))
 
 
-def divisors(expr: Any, visit: Callable[[int, int], None]) -> None:
+def divisors(expr: ir.AffineExpr, visit: Callable[[int, int], None]) -> None:
     """Call `visit(dim, divisor)` for each `dim floordiv n` and `dim mod n` in an affine expression."""
     if isinstance(expr, (ir.AffineDimExpr, ir.AffineConstantExpr)):
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -19,6 +19,9 @@ from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, cho
 from mirlo.targets.gpu.schedule.attention.tiled import Team, ThreadAttentionTile, TiledKernel, in_shared_memory
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.stages import LANES, Planner, build, plan_stages
+
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.schedule import Kernel
 
 MIN_BLOCKS = 64
 """Assumed multiprocessors of a device: with fewer thread blocks, keys are split if that costs less."""
@@ -112,7 +115,7 @@ def attention(kernel: Any, context: Any) -> Any:
     return build_attention(kernel, lambda group: plan_group(group, plan_attention))
 
 
-def build_attention(kernel: Any, plan: Planner, around: Sequence[Planner] = ()) -> Decline | ir.OpView:
+def build_attention(kernel: Kernel, plan: Planner, around: Sequence[Planner] = ()) -> Decline | ir.OpView:
     """Build the buffer form of an attention function.
 
     Plans in `around` are tried on other blocks if sizes are static.

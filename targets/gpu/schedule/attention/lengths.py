@@ -7,7 +7,7 @@ so both exist; the host launches those that apply, and the others with an empty 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -25,7 +25,7 @@ class AttentionKernels(Protocol):
     def emit(self, memory: TensorBuffers, times: Dim = 1) -> None:
         """Emit the launches, which the host executes `times` times: once or not at all."""
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Dim | list[int]]:
         """Return what `mirlo explain` prints about it."""
 
 

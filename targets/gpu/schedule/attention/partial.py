@@ -38,7 +38,7 @@ class PartialResults:
         self.peaks = scratch([kept], self.kind)
         self.totals = scratch([kept], self.kind)
 
-    def line(self, part: ir.Value, batch: ir.Value, row: ir.Value) -> Any:
+    def line(self, part: ir.Value, batch: ir.Value, row: ir.Value) -> ir.Value:
         """Return the index of a row among all parts, from part, batch and row."""
         return add(multiply(add(multiply(part, self.work.batches), batch), self.work.rows), row)
 

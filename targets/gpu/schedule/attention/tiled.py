@@ -14,6 +14,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.loops import for_loop, index
@@ -78,7 +79,7 @@ class ThreadAttentionTile:
         return -(-self.columns // self.across)
 
 
-def in_shared_memory(down: Any, across: Any, tile: ThreadAttentionTile, kind: Any) -> Exchange:
+def in_shared_memory(down: Value, across: ir.Value, tile: ThreadAttentionTile, kind: ir.F32Type) -> Exchange:
     """Return an exchange that works on every GPU."""
     return SharedExchange(down, across, tile.down, tile.across, tile.rows, kind)
 
@@ -147,7 +148,7 @@ class TiledKernel:
         sums = [times(total, fades[i // count]) for i, total in enumerate(sums)]
         return [*new, *totals, *self._weighted(first_key, sums)]
 
-    def _weight_position(self, i: int, j: int) -> Any:
+    def _weight_position(self, i: int, j: int) -> ir.Value:
         row = add(self.down, i * self.tile.down)
         return add(multiply(row, self.tile.width), add(self.across, j * self.tile.across))
 
@@ -200,7 +201,7 @@ class TiledKernel:
 
         self._share(lines, DEPTH, load)
 
-    def _share(self, lines: int, across: int, body: Callable[[Any, Any], None]) -> None:
+    def _share(self, lines: int, across: int, body: Callable[[ir.Value, ir.Value], None]) -> None:
         """Divide rows of `across` elements among the threads; call `body` with a row and an element."""
         threads = self.tile.down * self.tile.across
         if threads % across == 0 and lines % (threads // across) == 0:
@@ -285,7 +286,7 @@ class TiledKernel:
         pairs = [(w, v) for w in weights for v in values]
         return [multiply_add(w, v, total) for (w, v), total in zip(pairs, sums, strict=True)]
 
-    def _finish(self, part: ir.Value, done: list[Any]) -> None:
+    def _finish(self, part: ir.Value, done: list[ir.Value]) -> None:
         rows, count = self.tile.rows, self.tile.thread_columns
         totals = self.meet.together(done[rows : 2 * rows], plus)
         for i in range(rows):
@@ -312,7 +313,7 @@ class TiledKernel:
                 condition = test if condition is None else create("arith.andi", test.type, condition, test)
             when(condition, partial(self._store, line, i, column, total, sums[c]))
 
-    def _store(self, line: ir.Value | None, i: int, column: ir.Value, total: Any, weighted: ir.Value) -> None:
+    def _store(self, line: ir.Value | None, i: int, column: ir.Value, total: ir.Value, weighted: ir.Value) -> None:
         loops = {**self.row_loops[i], self.found.value_loop: column}
         if self.parts is None:
             self.work.finish(total, weighted, loops)

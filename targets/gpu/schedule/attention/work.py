@@ -8,6 +8,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
 from mirlo.dialects.tir.scalars import compare
@@ -58,7 +59,7 @@ class Work:
         """Return the loop indices of a batch."""
         return self._loops(self.found.batch, number)
 
-    def row(self, number: ir.Value) -> dict[int, Any]:
+    def row(self, number: ir.Value) -> dict[int, ir.Value]:
         """Return the loop indices of a row within a batch."""
         return self._loops(self.found.rows, number)
 
@@ -84,7 +85,12 @@ class Work:
         return widened(point.find(read.factor.result), self.found.sum_type)
 
     def score(
-        self, total: Any, loops: Loops, inside: bool = False, in_units: bool = False, given: Loops | None = None
+        self,
+        total: Any,
+        loops: Loops,
+        inside: bool = False,
+        in_units: bool = False,
+        given: Mapping[ir.Value, ir.Value] | None = None,
     ) -> Any:
         """Return a masked score; `inside` says whether its key is within all bounds.
 
@@ -183,7 +189,7 @@ def above(peak: ir.Value) -> ir.Value:
     return create("arith.select", peak.type, compare("gt", peak, hidden(peak.type)), peak, zero)
 
 
-def weight(score: ir.Value, shift: ir.Value) -> Any:
+def weight(score: ir.Value, shift: ir.Value) -> ir.Value:
     """Return e^(score - shift)."""
     return emit_intrinsic("exp", create("arith.subf", score.type, score, shift))
 
@@ -192,7 +198,7 @@ def larger(a: ir.Value, b: ir.Value) -> ir.Value:
     return create("arith.maximumf", a.type, a, b, fastmath=ir.Attribute.parse("#arith.fastmath<nsz>"))
 
 
-def plus(a: ir.Value, b: ir.Value) -> Any:
+def plus(a: ir.Value, b: ir.Value) -> Value:
     return create("arith.addf", a.type, a, b)
 
 

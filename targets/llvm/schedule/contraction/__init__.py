@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.rules import Decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, summary
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan, plan_of
 from mirlo.targets.llvm.schedule.group import function_group
@@ -35,7 +37,7 @@ def plan_contraction(group: BlockGroup) -> VectorContractionPlan | Decline:
 
 
 @schedule("any", target="llvm", priority=100)
-def contraction(kernel: Any, context: Any) -> Any:
+def contraction(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule a contraction and its epilogue in register tiles."""
     group = function_group(kernel, context)
     if isinstance(group, Decline):

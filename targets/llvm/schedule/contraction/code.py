@@ -10,6 +10,7 @@ from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
@@ -26,8 +27,8 @@ class Code:
         self.memory = memory
         self.buffers = memory.buffers
         self._constants: dict[Dim, Any] = {}
-        self._masks: dict[tuple[int, Dim], Any] = {}
-        self._zeros: dict[Any, Any] = {}
+        self._masks: dict[tuple[int, Dim], ir.Value] = {}
+        self._zeros: dict[tuple[ir.VectorType, ir.Attribute], ir.Value] = {}
 
     def index(self, value: Dim) -> Any:
         if value not in self._constants:
@@ -66,21 +67,21 @@ class Code:
         number = ir.FloatAttr.get(element_type, 0.0) if is_float else ir.IntegerAttr.get(element_type, 0)
         return self.splat_constant(lanes, number)
 
-    def flat(self, value: ir.Value) -> Any:
+    def flat(self, value: ir.Value) -> ir.Value:
         """Return the one-dimensional view of a value's buffer. Its first use must be outside of all loops."""
         return self.memory.slot(value).buffer
 
     def scratch(self, elements: Dim, element_type: ir.Type) -> ir.Value:
         return self.buffers.scratch([elements], element_type)
 
-    def _first(self, name: str, result: ir.Type, **attributes: Any) -> ir.Value:
+    def _first(self, name: str, result: ir.Type, **attributes: ir.Attribute) -> ir.Value:
         with ir.InsertionPoint.at_block_begin(self.buffers.entry), self.buffers.location:
             return create(name, result, **attributes)
 
     def load(self, buffer: Any, position: ir.Value) -> ir.Value:
         return create("memref.load", buffer.type.element_type, buffer, position)
 
-    def prefetch(self, buffer: Any, position: Any, elements: int = 1) -> None:
+    def prefetch(self, buffer: Any, position: ir.Value, elements: int = 1) -> None:
         """Prefetch the cache lines of some elements, which may be out of bounds.
 
         A single line goes to the L2 cache, for later; several lines are needed soon.
@@ -100,7 +101,7 @@ class Code:
         zero = self.zero(piece.lanes, kind.element_type)
         return create("vector.maskedload", kind, buffer, position, self.mask(piece), zero)
 
-    def load_strided(self, buffer: Any, position: Any, stride: Dim, piece: ColumnVector) -> Any:
+    def load_strided(self, buffer: Any, position: ir.Value, stride: Dim, piece: ColumnVector) -> Value:
         """Load elements with a stride; inactive lanes are zero."""
         element = buffer.type.element_type
         kind = ir.VectorType.get([piece.lanes], element)
@@ -174,7 +175,7 @@ class Code:
         self.loop(Span(main.start, rest.start + main.size, main.size), either, parallel=True)
 
     def range_loop(
-        self, lower: ir.Value, upper: ir.Value, body: Callable[..., Sequence[Any]], carried: Sequence[ir.Value]
+        self, lower: ir.Value, upper: ir.Value, body: Callable[..., Sequence[ir.Value]], carried: Sequence[ir.Value]
     ) -> list[ir.Value]:
         """Loop from one index to another: `body(i, *carried)`."""
         loop = scf.ForOp(lower, upper, self.index(1), list(carried))

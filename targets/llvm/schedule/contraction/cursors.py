@@ -64,6 +64,6 @@ class Buffers:
     """The flat buffers that a tile reads and writes."""
 
     rows: Any
-    columns: Any
+    columns: ir.Value
     writes: list[ir.Value]
     reads: list[list[ir.Value | None]]

@@ -42,7 +42,7 @@ class DotTiles(Tiles):
                 position = self.code.index(r * columns + piece.offset)
                 self.epilogue.store_results(here, piece, self.code.load_vector(held, position, piece), {})
 
-    def _walk(self, axes: list[LoopAxis], rows: Cursor, columns: Cursor, sums: list[Any], count: int) -> list[Any]:
+    def _walk(self, axes: list[LoopAxis], rows: Cursor, columns: Cursor, sums: list[ir.Value], count: int) -> list[Any]:
         axis, *inner = axes
         if inner:
             return self.code.loop(
@@ -72,7 +72,7 @@ class DotTiles(Tiles):
         row_stride, lane_axis = self.row_stride(rows), self.plan.lane_axis
         left_stride, right_stride = rows.form.stride(lane_axis), columns.form.stride(lane_axis)
         left: dict[int, Any] = {}
-        right: dict[int, Any] = {}
+        right: dict[int, ir.Value] = {}
         following = []
         for i, total in enumerate(sums):
             r, c = divmod(i, count)

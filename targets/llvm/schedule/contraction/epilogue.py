@@ -29,7 +29,7 @@ class Epilogue:
         self.buffers = buffers
         self.operations = count_operations([stage.block for stage in plan.contraction.stages])
 
-    def finish(self, places: TileCursors, rows: int, cut: list[ColumnVector], sums: list[Any]) -> None:
+    def finish(self, places: TileCursors, rows: int, cut: list[ColumnVector], sums: list[ir.Value]) -> None:
         """Emit the epilogue of a tile whose accumulators are in registers, row by row."""
         axis = self.plan.row_axis
         if axis is None or rows == 1 or self.operations * len(sums) <= ROLLED_FROM:

@@ -10,6 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.parallel import PRIVATE_BYTES
@@ -173,7 +174,7 @@ class ContractionEmitter:
         if side.is_converted and group is not None and group.widens:
             kind = ir.IntegerType.get_signless(16)
 
-        def convert(element: Any, lanes: int) -> Any:
+        def convert(element: Value, lanes: int) -> ir.Value:
             if not side.is_converted:
                 return element
             return (
@@ -226,7 +227,7 @@ class ContractionEmitter:
         for span, columns in ((Span(0, whole, width), width), rest):
             cut = plan.cut(columns)
 
-            def panel(i: Any, cut: list[ColumnVector] = cut) -> None:
+            def panel(i: ir.Value, cut: list[ColumnVector] = cut) -> None:
                 self._panel(places.advance(plan.lane_axis, i), cut, parallel)
 
             if span.start != span.stop:
@@ -236,7 +237,7 @@ class ContractionEmitter:
         plan = self.plan
         if plan.packing is not None:
 
-            def convert(element: Any, lanes: int) -> Any:
+            def convert(element: Value, lanes: int) -> ir.Value:
                 return converted(plan, plan.columns, element, lanes)
 
             copy = PanelCopy if plan.group is None else GroupedPanelCopy

@@ -29,7 +29,7 @@ class OpenTiles:
     size: int
     first: ir.Value
     stop: ir.Value
-    last: Any
+    last: ir.Value | None
     """None if all tiles are whole."""
 
     def loop(self, body: Callable[[Any], None], parallel: bool) -> None:

@@ -8,8 +8,8 @@ caches depends on what else is in them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from mirlo.dialects.core.dims import Dim
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.machine import Choices
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
@@ -93,5 +93,5 @@ def choose_order(
     return LoopOrder(bool(chosen.rows_outside) and free.swap, block, axis, depth, chosen.share)
 
 
-def _static_extent(extent: Any) -> int:
+def _static_extent(extent: Dim) -> int:
     return extent if isinstance(extent, int) else 0

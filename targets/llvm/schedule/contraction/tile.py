@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -59,7 +59,7 @@ class Tiles:
         self.resident: dict[tuple[int, int], Any] = {}
         self.lead = lead(plan)
         self.whole_columns = _has_whole_columns(plan)
-        self.limits: dict[int, Any] = {}
+        self.limits: dict[int, ir.Value | None] = {}
         """Ends of reduction axes, by id: an index, or None for their extent."""
         self.part: KBlock | None = None
         """The current K block, if the reduction is blocked."""
@@ -95,7 +95,7 @@ class Tiles:
             for piece in extent.cut:
                 yield here.position(piece.offset), piece
 
-    def _continued(self, part: KBlock, places: TileCursors, sums: list[Any], extent: Extent) -> list[Any]:
+    def _continued(self, part: KBlock, places: TileCursors, sums: list[ir.Value], extent: Extent) -> list[Any]:
         """Return the initial accumulators of a K block."""
 
         def loaded() -> list[Any]:
@@ -132,7 +132,9 @@ class Tiles:
         count = axis.extent if self.part is None or self.part.axis != axis.id else self.part.extent
         return self.code.loop(Span(0, count, 1), body, sums)
 
-    def _guarded(self, window: WindowIndex, start: Cursor, body: Any, sums: list[ir.Value]) -> list[ir.Value]:
+    def _guarded(
+        self, window: WindowIndex, start: Cursor, body: Callable[[ir.Value], list[ir.Value]], sums: list[ir.Value]
+    ) -> list[ir.Value]:
         """Emit the loop over the taps of a window that are in bounds."""
         if start.base is None and isinstance(window.size, int):
             taps = [t for t in range(window.tap.extent) if 0 <= start.offset + t * window.step < window.size]
@@ -163,7 +165,12 @@ class Tiles:
         return found
 
     def _step(
-        self, places: TileCursors, tap: _Tap, sums: list[ir.Value], extent: Extent, loaded: dict[Any, Any]
+        self,
+        places: TileCursors,
+        tap: _Tap,
+        sums: list[ir.Value],
+        extent: Extent,
+        loaded: dict[tuple[int | str, ...], ir.Value],
     ) -> list[ir.Value]:
         """Add one product to each accumulator; `loaded` caches loads by offset."""
         row_stride, column_stride = self.row_stride(places.rows), self.row_stride(places.columns)

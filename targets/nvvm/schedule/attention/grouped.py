@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, decline
@@ -81,7 +80,7 @@ class GroupAttentionPlan:
         """Emit the launches at the insertion point."""
         GroupKernel(Work(self.found, memory, times), self.factors, self.tile, self.parts, self.chip.units).emit()
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, int | list[int]]:
         tile = self.tile
         return {"tile": [tile.height, tile.keys], "slots": tile.stages, "parts": self.parts}
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.attention.partial import PartialResults, allocate_partial_results
@@ -107,7 +108,7 @@ class GroupKernel:
 
     # Producer: one thread of its warpgroup
 
-    def _copy(self, visit: Visit, at: Sequence[Any]) -> list[Any]:
+    def _copy(self, visit: Visit, at: Sequence[ir.Value]) -> list[Any]:
         job = visit.job
         slot, turn = at
         self._fetch(self.keys, self.factors.key, self.key_map, job, job.last, slot, turn)
@@ -127,7 +128,16 @@ class GroupKernel:
         self._fetch(self.values, self.factors.value, self.value_map, job, job.begin, slot, turn)
         return self.keys.following(slot, turn)
 
-    def _fetch(self, ring: Ring, read: MappedRead, tensor_map: Any, job: Job, tile: Any, slot: Any, turn: Any) -> None:
+    def _fetch(
+        self,
+        ring: Ring,
+        read: MappedRead,
+        tensor_map: ir.Value,
+        job: Job,
+        tile: ir.Value,
+        slot: ir.Value,
+        turn: ir.Value,
+    ) -> None:
         """Copy a tile of keys or values to its stage, once that is empty."""
         ring.empty.wait(slot, turn)
         ring.full.expect(slot, ring.size)
@@ -136,7 +146,7 @@ class GroupKernel:
 
     # Consumers
 
-    def _attend(self, visit: Visit, at: Sequence[Any]) -> list[Any]:
+    def _attend(self, visit: Visit, at: Sequence[Value]) -> list[Any]:
         job = visit.job
         slot, turn = at
         self.rows = self._rows(job)
@@ -166,7 +176,7 @@ class GroupKernel:
         own = rematerialize(self.own_row)
         return [self.jobs.row(job, add(own, half * (ROWS // 2))) for half in range(2)]
 
-    def _step(self, tile: Any, *carried: Any, inside: bool) -> list[Any]:
+    def _step(self, tile: Value, *carried: ir.Value, inside: bool) -> list[Any]:
         """Process a tile of keys, and multiply the previous weights with their values."""
         peaks, totals, words, sums, (slot, turn) = self._apart(carried)
         following = self.keys.following(slot, turn)
@@ -187,7 +197,7 @@ class GroupKernel:
         sums = [times(total, made.fades[i // PAIR % 2]) for i, total in enumerate(sums)]
         return [*made.peaks, *made.totals, *self._words(made.weights), *sums, *following]
 
-    def _apart(self, carried: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any], list[Any], list[Any]]:
+    def _apart(self, carried: Sequence[ir.Value]) -> tuple[list[Any], list[Any], list[Any], list[Any], list[Any]]:
         """Split the carried values: maxima, totals, weights, accumulators, and the values' stage with its phase."""
         ends = [2, 4, 4 + self.tile.keys * PRODUCT_ROWS // GROUP // PAIR, len(carried) - 2, len(carried)]
         peaks, totals, words, sums, place = (
@@ -195,7 +205,7 @@ class GroupKernel:
         )
         return peaks, totals, words, sums, place
 
-    def _next_order_barrier(self) -> Any:
+    def _next_order_barrier(self) -> Value:
         """Return the barrier of the warpgroup whose turn is next."""
         following = add(self.number, 1)
         more = less(following, self.tile.groups)
@@ -203,12 +213,12 @@ class GroupKernel:
             "arith.select", following.type, more, add(following, FIRST_ORDER_BARRIER), index(FIRST_ORDER_BARRIER)
         )
 
-    def _release(self, ring: Ring, slot: Any) -> None:
+    def _release(self, ring: Ring, slot: ir.Value) -> None:
         """Let each warp signal that it has consumed a stage."""
         with only(less(self.lane.number, 1)):
             ring.empty.arrive(slot)
 
-    def _scores(self, slot: Any) -> list[Any]:
+    def _scores(self, slot: ir.Value) -> list[ir.Value]:
         """Issue the scores of a tile of keys."""
         products = -(-self.found.size // self.form.depth)
         queries = add(self.query.base, multiply(self.group_row, ROW_BYTES))
@@ -218,18 +228,18 @@ class GroupKernel:
         )
         return in_flight.multiply(self.form, self.tile.keys, left, right, [])
 
-    def _weighted(self, words: Sequence[Any], slot: Any, sums: Sequence[Any]) -> list[Any]:
+    def _weighted(self, words: Sequence[ir.Value], slot: Value, sums: Sequence[ir.Value]) -> list[Any]:
         """Issue the product of weights and values, accumulated."""
         depth = self.form.depth
         moved = [step * ROW_BYTES for step in range(0, self.tile.keys, depth)]
         values = SharedOperand(self.values.at(slot), moved, along_k=False, beside=self.tile.keys * ROW_BYTES)
         return in_flight.multiply(self.form, self.found.value_size, words, values, sums)
 
-    def _masked(self, scores: Sequence[Any], tile: Any, inside: bool) -> list[list[Any]]:
+    def _masked(self, scores: Sequence[ir.Value], tile: ir.Value, inside: bool) -> list[list[ir.Value]]:
         first = add(multiply(tile, self.tile.keys), rematerialize(multiply(self.lane.member, PAIR)))
         return masked(self.work, by_rows(scores), [row.loops for row in self.rows], first, self.tile.keys, inside)
 
-    def _words(self, weights: Sequence[Sequence[Any]]) -> list[Any]:
+    def _words(self, weights: Sequence[Sequence[ir.Value]]) -> list[ir.Value]:
         """Pack weights as the lhs operand: four registers of two elements for each 16 keys."""
         element = self.found.value.operand.element_type
         upper, lower = weights
@@ -238,7 +248,7 @@ class GroupKernel:
 
     # Finished rows
 
-    def _finish(self, job: Job, peaks: Sequence[Any], totals: Sequence[Any], sums: Sequence[Any]) -> None:
+    def _finish(self, job: Job, peaks: Sequence[Any], totals: Sequence[ir.Value], sums: Sequence[ir.Value]) -> None:
         lines = SharedRowStores(self.work, self.lane)
         for row, peak, total, own in zip(self.rows, peaks, totals, by_rows(sums), strict=True):
             if self.parts is None:
@@ -246,7 +256,9 @@ class GroupKernel:
             else:
                 when(row.exists, partial(self._keep, self.parts, job, row.number, peak, total, own))
 
-    def _keep(self, parts: PartialResults, job: Job, row: Any, peak: Any, total: Any, sums: Sequence[Any]) -> None:
+    def _keep(
+        self, parts: PartialResults, job: Job, row: Any, peak: Any, total: ir.Value, sums: Sequence[ir.Value]
+    ) -> None:
         """Store the partial result of a row."""
         line = parts.line(job.part, job.batch_number, row)
         in_full = times(peak, emit_constant(self.factor, self.f32))
@@ -257,22 +269,24 @@ class GroupKernel:
             parts.store(line, column, weighted, partial(self.work.finish, total, weighted, loops))
 
 
-def by_rows(registers: Sequence[Any]) -> list[list[Any]]:
+def by_rows(registers: Sequence[Any]) -> list[list[ir.Value]]:
     """Group a thread's accumulators by row: pairs of adjacent columns of two rows alternate."""
     return [[value for i, value in enumerate(registers) if i // PAIR % 2 == half] for half in range(2)]
 
 
-def downwards(after: Any, last: Any, body: Callable[..., Sequence[Any]], carried: Sequence[Any]) -> list[Any]:
+def downwards(
+    after: ir.Value, last: ir.Value, body: Callable[..., Sequence[ir.Value]], carried: Sequence[ir.Value]
+) -> list[Any]:
     """Run `body` for the numbers below `after` down to `last`."""
     count = create("arith.subi", after.type, after, last)
 
-    def one(i: Any, *held: Any) -> Sequence[Any]:
+    def one(i: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
         below = create("arith.subi", after.type, after, add(i, 1))
         return body(below, *held)
 
     return loop_i32(count, one, carried)
 
 
-def next_phase(turn: Any) -> Any:
+def next_phase(turn: Value) -> Value:
     """Return the next phase of a single stage."""
     return create("arith.subi", turn.type, index(1), turn)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.partial import tiles_of
@@ -26,17 +27,17 @@ class Job:
 
     loops: Loops
     """Loop indices shared by all rows of the tile."""
-    batch_number: Any
+    batch_number: ir.Value
     before: Any
     """Rows of the batch before the first head of these rows."""
-    first_row: Any
+    first_row: ir.Value
     """The first row within its head."""
     part: Any
-    begin: Any
+    begin: ir.Value
     """The first tile of keys."""
-    edge: Any
+    edge: ir.Value
     """The first tile that is partly masked for some row; the last tile, if there is none before."""
-    last: Any
+    last: ir.Value
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Visit:
     """A job at the time it is processed."""
 
     job: Job
-    odd: Any
+    odd: Value
     """Alternates between 0 and 1."""
     again: Callable[[], Job]
     """Recompute the job, so that it takes no registers in between."""
@@ -79,7 +80,7 @@ class Jobs:
         near = max(1, CACHED // read)
         self.near = next(n for n in range(min(near, self.heads), 0, -1) if self.heads % n == 0)
 
-    def each(self, block: Any, body: Callable[[Visit, list[Any]], list[Any]], carried: Sequence[Any]) -> None:
+    def each(self, block: ir.Value, body: Callable[[Visit, list[Any]], list[Any]], carried: Sequence[Value]) -> None:
         """Run `body` for each job of a block; every other round is reversed to balance the blocks."""
         whole, rest = divmod(self.count, self.blocks)
         back = create("arith.subi", block.type, index(self.blocks - 1), block)
@@ -88,21 +89,21 @@ class Jobs:
             has_more = less(back if whole % 2 else block, rest)
             rounds = create("arith.select", rounds.type, has_more, index(whole + 1), rounds)
 
-        def find(turn: Any) -> Job:
+        def find(turn: ir.Value) -> Job:
             # Values that are recomputed each time take no registers meanwhile.
             last = create("arith.subi", block.type, index(self.blocks - 1), rematerialize(block))
             mine = create("arith.select", block.type, less(remainder(turn), 1), block, last)
             return self._job(add(multiply(turn, self.blocks), mine))
 
-        def remainder(turn: Any) -> Any:
+        def remainder(turn: ir.Value) -> Value:
             return create("arith.remui", turn.type, turn, index(2))
 
-        def one(turn: Any, *held: Any) -> list[Any]:
+        def one(turn: ir.Value, *held: Value) -> list[Any]:
             return body(Visit(find(turn), remainder(turn), lambda: find(rematerialize(turn))), list(held))
 
         loop_i32(rounds, one, carried)
 
-    def _job(self, number: Any) -> Job:
+    def _job(self, number: ir.Value) -> Job:
         work, tile = self.work, self.tile
         section, turn, within, part = split(number, [self.heads // self.near, self.high, self.near, self.parts])
         batch_number, outer = split(add(multiply(section, self.near), within), [work.batches, self.outers])
@@ -132,10 +133,10 @@ class Jobs:
         return Row(number, {**job.loops, **self.work.row(number)}, exists)
 
 
-def loop_i32(count: Any, body: Callable[..., Sequence[Any]], carried: Sequence[Any]) -> list[Any]:
+def loop_i32(count: ir.Value, body: Callable[..., Sequence[ir.Value]], carried: Sequence[ir.Value]) -> list[ir.Value]:
     """Run `body(i, *carried)` `count` times; indices have 32 bits, to save registers."""
 
-    def one(i: Any, *held: Any) -> list[Any]:
+    def one(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
         following = body(i, *(_cast_index(kind, value) for kind, value in zip(kinds, held, strict=True)))
         return [_to_i32(value) for value in following]
 
@@ -144,9 +145,9 @@ def loop_i32(count: Any, body: Callable[..., Sequence[Any]], carried: Sequence[A
     return [_cast_index(kind, value) for kind, value in zip(kinds, made, strict=True)]
 
 
-def _to_i32(value: Any) -> Any:
+def _to_i32(value: ir.Value) -> ir.Value:
     return i32(value) if isinstance(value.type, ir.IndexType) else value
 
 
-def _cast_index(kind: Any, value: Any) -> Any:
+def _cast_index(kind: ir.Type, value: ir.Value) -> ir.Value:
     return value if value.type == kind else create("arith.index_cast", kind, value)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.value import Value
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
@@ -79,7 +81,7 @@ class MappedRead:
         """Return the number of boxes that a row is split into; each is a separate part of a tile."""
         return -(-self.width // self.row)
 
-    def tensor_map(self, memory: TensorBuffers, lines: int) -> Any:
+    def tensor_map(self, memory: TensorBuffers, lines: int) -> Value:
         """Create the tensor map, on the host, for tiles of this many rows."""
         sizes = [dim.extent for dim in self.outside] + [self.lines, self.width]
         strides = [dim.stride for dim in self.outside] + [self.pitch, 1]
@@ -88,8 +90,8 @@ class MappedRead:
         return TiledTensor(sizes, strides, box, self.form, self.offset).tensor_map(buffer)
 
     def copy(
-        self, tensor_map: Any, target: Any, lines: int, first: Any, loops: Mapping[int, Any],
-        barriers: Barriers, number: Any,
+        self, tensor_map: ir.Value, target: ir.Value, lines: int, first: ir.Value, loops: Mapping[int, Value],
+        barriers: Barriers, number: ir.Value,
     ) -> None:  # fmt: skip
         """Start the copy of a tile from its first row on; out-of-bounds elements are zero."""
         others = [dim.index(loops) for dim in reversed(self.outside)]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.targets.gpu.schedule.launch import add, multiply, split
 from mirlo.targets.nvvm.schedule.fragments import Lane, Registers, SharedMatrix, registers
@@ -37,7 +36,7 @@ class RhsReader:
         return [Registers(matrix.form, values[at : at + 2]) for at in range(0, tiles, 2)]
 
 
-def rematerialize(value: Any) -> Any:
+def rematerialize(value: ir.Value) -> Value:
     """Return an index that the back end treats as new each time, so that derived values are not kept in registers."""
     i64 = ir.IntegerType.get_signless(64)
     made = ir.Operation.create(

@@ -122,7 +122,7 @@ class MmaKernel:
         wait()
         self._finish(part, carried)
 
-    def _range(self, part: Any) -> tuple[ir.Value, ir.Value, ir.Value]:
+    def _range(self, part: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
         """Return the tiles of this part: the first, the first that a bound crosses, and the last."""
         work, tile = self.work, self.tile
         last_row = clamp_index(add(self.first_row, tile.height - 1), work.rows, tile.height)
@@ -294,7 +294,7 @@ class MmaKernel:
 
     # Finished rows
 
-    def _finish(self, part: ir.Value, carried: list[Any]) -> None:
+    def _finish(self, part: ir.Value, carried: list[ir.Value]) -> None:
         tile = self.tile
         lines = 2 * tile.rows
         peaks = carried[:lines]
@@ -318,7 +318,7 @@ class MmaKernel:
                 inside = less(column, found.value_size) if found.value_size % tile.columns else None
                 when(inside, partial(self._store, kept, line, column, total, weighted))
 
-    def _store(self, kept: Any, line: int, column: ir.Value, total: Any, weighted: ir.Value) -> None:
+    def _store(self, kept: Any, line: int, column: ir.Value, total: ir.Value, weighted: ir.Value) -> None:
         loops = {**self.row_loops[line], self.found.value_loop: column}
         if self.parts is None:
             self.work.finish(total, weighted, loops)

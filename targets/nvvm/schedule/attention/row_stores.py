@@ -9,7 +9,9 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState
+from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.launch import add, equal, less, multiply, split, when
 from mirlo.targets.nvvm.schedule.attention.online import TEAM, as_word
@@ -55,11 +57,11 @@ class SharedRowStores:
         others = [factor for axis, factor in flat.terms.items() if axis != found.value_loop]
         return all(number % COLUMNS == 0 for number in (*others, flat.constant))
 
-    def _column(self, number: int) -> Any:
+    def _column(self, number: int) -> ir.Value:
         """Return the column of one of this thread's elements."""
         return add(multiply(self.lane.member, PAIR), number // PAIR * COLUMNS + number % PAIR)
 
-    def _together(self, total: Any, sums: Sequence[Any], row: Mapping[int, Any], exists: Any) -> None:
+    def _together(self, total: ir.Value, sums: Sequence[ir.Value], row: Mapping[int, ir.Value], exists: Any) -> None:
         found, ((place, output),) = self.work.found, self.work.kept
         element = output.element_type
         numbers = []
@@ -79,10 +81,12 @@ class SharedRowStores:
             when(condition, partial(self._write, place, output, whole, loops))
 
     @staticmethod
-    def _word(element: Any, pair: Sequence[Any]) -> Any:
+    def _word(element: ir.Type, pair: Sequence[ir.Value]) -> ir.Value:
         return as_word(create("vector.from_elements", ir.VectorType.get([PAIR], element), *pair))
 
-    def _write(self, place: Any, output: Any, words: Sequence[Any], loops: Mapping[int, Any]) -> None:
+    def _write(
+        self, place: BlockInstance, output: OperandView, words: Sequence[ir.Value], loops: Mapping[int, ir.Value]
+    ) -> None:
         slot = self.work.memory.slot(output.value)
         at = Iteration(LoopNestState(self.work.memory, None), self.work.indices(loops)).first(
             place.flat(output, slot.strides)
@@ -99,7 +103,7 @@ def exchanged(member: Any, words: Sequence[Any]) -> list[Any]:
     _, high, low = split(member, [1, 2, 2])
     odd, upper = equal(low, 1), equal(high, 1)
 
-    def choose(condition: Any, yes: Any, no: Any) -> Any:
+    def choose(condition: ir.Value, yes: Any, no: Any) -> ir.Value:
         return create("arith.select", yes.type, condition, yes, no)
 
     pairs = []
