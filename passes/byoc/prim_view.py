@@ -119,7 +119,7 @@ def read_prim(function: Any) -> ExternalPrim:
     if not is_tensor_form(function):
         return ExternalPrim(name, {}, {}, (), operation)
     view = PrimView(function)
-    names = {argument: f"x{i}" for i, argument in enumerate(view.arguments)}
+    names: dict[ir.Value, str] = {argument: f"x{i}" for i, argument in enumerate(view.arguments)}
     inputs = {f"x{i}": _type(argument) for i, argument in enumerate(view.arguments)}
     outputs = {f"y{i}": _type(value) for i, value in enumerate(view.returned)}
     for i, value in enumerate(view.returned):

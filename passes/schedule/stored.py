@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,5 +89,5 @@ def _count_runs(op: Any) -> None:
         op.attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
 
 
-def _replaced(values: Sequence[Any], position: int, value: ir.Attribute) -> list[Any]:
+def _replaced(values: Iterable[ir.Attribute], position: int, value: ir.Attribute) -> list[ir.Attribute]:
     return [value if i == position else old for i, old in enumerate(values)]

@@ -25,7 +25,7 @@ from mirlo.targets.llvm.object_code import ENTRY, EntryInterface
 from mirlo.targets.llvm.options import parse_options, threads_of
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.units import split
-from mirlo.targets.planned import calls_of, find_main, kernel_rows, run_time_facts, signature_of
+from mirlo.targets.planned import ModelSignature, calls_of, find_main, kernel_rows, run_time_facts, signature_of
 
 
 def emit(module: Any, options: CompileOptions) -> Artifact:
@@ -73,7 +73,7 @@ def code_settings(options: CompileOptions) -> CodeSettings:
 class PreparedModule:
     """What a planned module says about itself, before it is divided into units."""
 
-    signature: dict[str, Any]
+    signature: ModelSignature
     kernels: tuple[KernelInfo, ...]
     facts: dict[str, Any]
     polls: bool

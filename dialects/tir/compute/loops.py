@@ -63,11 +63,11 @@ class Buffer:
     def rank(self) -> int:
         return len(self.shape)
 
-    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Expr:
+    def __getitem__(self, indices: ExprLike | Sequence[ExprLike]) -> Expr:
         loaded = memref.LoadOp(self.value, self._indices(indices)).result
         return held(from_storage(loaded, self.dtype), self.dtype)
 
-    def __setitem__(self, indices: ExprLike | tuple[ExprLike, ...], value: ExprLike) -> None:
+    def __setitem__(self, indices: ExprLike | Sequence[ExprLike], value: ExprLike) -> None:
         scalar = lift(value, self.dtype)
         if scalar.dtype is not self.dtype:
             raise TypeError(f"a buffer of {self.dtype} cannot hold {scalar.dtype}: cast the value")

@@ -101,8 +101,8 @@ class MappedOperand:
         return TiledTensor(sizes, strides, box, self.form).tensor_map(memory.slot(self.side.access.value).buffer)
 
     def copy(
-        self, tensor_map: ir.Value, target: ir.Value, lines: int, place: tuple[Value, ir.Value, Indices], barriers: Barriers,
-        number: Any, blocks: int = 1,
+        self, tensor_map: ir.Value, target: ir.Value, lines: int, place: tuple[Value, ir.Value, Indices],
+        barriers: Barriers, number: Any, blocks: int = 1,
     ) -> None:  # fmt: skip
         """Start the copy of a tile to each of the blocks, given its first line, k-step and batch."""
         line, step, batch = place

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,7 @@ class AttentionPlan:
         """Emit the launches at the insertion point."""
         TiledKernel(Work(self.found, memory, times), self.tile, self.parts, self.team).emit()
 
-    def describe(self) -> dict[str, Dim | list[int]]:
+    def describe(self) -> Mapping[str, object]:
         return {"tile": [self.tile.height, self.tile.width], "parts": self.parts}
 
 

@@ -6,6 +6,7 @@ so both exist; the host launches those that apply, and the others with an empty 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -25,7 +26,7 @@ class AttentionKernels(Protocol):
     def emit(self, memory: TensorBuffers, times: Dim = 1) -> None:
         """Emit the launches, which the host executes `times` times: once or not at all."""
 
-    def describe(self) -> dict[str, Dim | list[int]]:
+    def describe(self) -> Mapping[str, object]:
         """Return what `mirlo explain` prints about it."""
 
 
@@ -47,7 +48,7 @@ class QueryCountPlans:
         self.one.emit(memory, D.minimum(self.length, D.maximum(0, 2 - self.length)))
         self.more.emit(memory, D.minimum(1, D.maximum(0, self.length - 1)))
 
-    def describe(self) -> dict[str, Dim | list[int]]:
+    def describe(self) -> Mapping[str, object]:
         one = {f"{name}_of_one": value for name, value in self.one.describe().items()}
         return {**self.more.describe(), **one}
 

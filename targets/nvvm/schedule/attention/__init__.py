@@ -54,7 +54,7 @@ class MmaAttentionPlan:
         """Emit the launches at the insertion point."""
         MmaKernel(Work(self.found, memory, times), self.form, self.tile, self.parts).emit()
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, object]:
         why = {"no_warpgroups": self.no_groups} if self.no_groups else {}
         return {"tile": [self.tile.height, self.tile.keys], "warps": self.tile.warps, "parts": self.parts, **why}
 
@@ -101,7 +101,7 @@ class DecodePlan:
         """Emit the launches at the insertion point."""
         DecodeKernel(Work(self.found, memory, times), self.teams, self.parts).emit()
 
-    def describe(self) -> dict[str, Dim]:
+    def describe(self) -> Mapping[str, object]:
         return {"keys": self.teams.keys, "threads_of_a_key": self.teams.members, "parts": self.parts}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 
@@ -80,7 +80,7 @@ class GroupAttentionPlan:
         """Emit the launches at the insertion point."""
         GroupKernel(Work(self.found, memory, times), self.factors, self.tile, self.parts, self.chip.units).emit()
 
-    def describe(self) -> dict[str, int | list[int]]:
+    def describe(self) -> Mapping[str, object]:
         tile = self.tile
         return {"tile": [tile.height, tile.keys], "slots": tile.stages, "parts": self.parts}
 
