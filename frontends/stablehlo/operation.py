@@ -18,7 +18,7 @@ from mirlo.frontends.stablehlo.errors import UnsupportedOperation
 from mirlo.frontends.stablehlo.tensor import Tensor, known, of_array
 
 
-class RegionImporter(Protocol):
+class BodyImporter(Protocol):
     """The interface of an import that operations use."""
 
     lifted: int
@@ -55,7 +55,7 @@ class RegionImporter(Protocol):
 class StablehloOperation:
     """An operation of the program, ready to be converted."""
 
-    def __init__(self, op: ir.Operation, name: str, operands: Sequence[Tensor], body: RegionImporter) -> None:
+    def __init__(self, op: ir.Operation, name: str, operands: Sequence[Tensor], body: BodyImporter) -> None:
         self.op = op
         self.name = name
         self.operands = operands

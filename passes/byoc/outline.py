@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
-from mirlo.passes.byoc.quotient import Quotient
+from mirlo.passes.byoc.quotient import QuotientGraph
 from mirlo.passes.registry import PassError
 from mirlo.passes.targets import is_target, unknown_target
 
@@ -29,7 +29,7 @@ class GroupOutliner:
         """Reorder the block so that each group can become one call, with its results read after all of its nodes."""
         if not any(self._is_read_inside(mask) for mask in masks):
             return
-        quotient = Quotient(self.graph)
+        quotient = QuotientGraph(self.graph)
         for mask in masks:
             quotient.join(mask)
         last = self.graph.nodes[-1].op

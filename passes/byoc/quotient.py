@@ -7,7 +7,7 @@ import heapq
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode, bits
 
 
-class Quotient:
+class QuotientGraph:
     """A partition of a graph's nodes; every node starts as a group of its own."""
 
     def __init__(self, graph: BlockGraph):

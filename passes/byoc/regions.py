@@ -21,7 +21,7 @@ from mirlo.passes.byoc.outline import (
     string_fact,
     symbol_name,
 )
-from mirlo.passes.byoc.quotient import Quotient
+from mirlo.passes.byoc.quotient import QuotientGraph
 from mirlo.passes.byoc.records import MergeRecord, Placement, RegionRecord
 from mirlo.passes.byoc.work import total
 from mirlo.passes.graph.dce import is_pure_relax
@@ -83,7 +83,7 @@ class Merger:
 
     def _groups(self, graph: BlockGraph) -> list[int]:
         """Return the masks of the regions of a block."""
-        quotient = Quotient(graph)
+        quotient = QuotientGraph(graph)
         composites = [node for node in graph.nodes if self._is_composite(node)]
         for node in composites if not self.alone else ():
             parents = (value.node for value in node.operands if value.node is not None)
@@ -92,7 +92,7 @@ class Merger:
                     self._join(parent, node, quotient)
         return list(dict.fromkeys(quotient.mask_of[node.index] for node in composites))
 
-    def _join(self, parent: BlockNode, node: BlockNode, quotient: Quotient) -> None:
+    def _join(self, parent: BlockNode, node: BlockNode, quotient: QuotientGraph) -> None:
         mask = quotient.closure(1 << parent.index | 1 << node.index)
         reason = self._rejection(mask, quotient)
         if reason is None:
@@ -101,7 +101,7 @@ class Merger:
         names = callee_of(parent.op), callee_of(node.op)
         self.placement.unmerged.append(MergeRecord(self.target, str(names[0]), str(names[1]), reason))
 
-    def _rejection(self, mask: int, quotient: Quotient) -> str | None:
+    def _rejection(self, mask: int, quotient: QuotientGraph) -> str | None:
         graph = quotient.graph
         back = quotient.path_back(mask)
         if back is not None:

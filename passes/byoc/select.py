@@ -9,7 +9,7 @@ from typing import Any
 
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
-from mirlo.passes.byoc.quotient import Quotient
+from mirlo.passes.byoc.quotient import QuotientGraph
 from mirlo.passes.byoc.record import Recorder
 from mirlo.passes.byoc.search import Match, Predicate, Search, State
 from mirlo.passes.byoc.tables import PatternEntry, check_failure
@@ -43,7 +43,7 @@ class Selector:
 
     def __post_init__(self) -> None:
         self.owners: list[str | None] = [None] * len(self.graph.nodes)
-        self.quotient = Quotient(self.graph)
+        self.quotient = QuotientGraph(self.graph)
         self.any_open = False
         """Whether some match has several outputs: only those can form a cycle with others."""
 

@@ -16,7 +16,7 @@ from mirlo.targets.gpu.kernels import kernel_launchers, pack
 from mirlo.targets.gpu.reader import read_program
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.cubin import to_cubin
-from mirlo.targets.nvvm.libraries import Library, open_library
+from mirlo.targets.nvvm.libraries import DeviceLibrary, open_library
 from mirlo.targets.nvvm.ptx import assemble, lower_to_nvvm, optimized, to_ptx, translate
 from mirlo.targets.planned import find_main, kernel_rows, run_time_facts, signature_of
 
@@ -80,7 +80,7 @@ def kernel_code(
     return texts
 
 
-def _form_of(text: str, form: str, chip: Chip, opt_level: int, libraries: Sequence[Library]) -> str:
+def _form_of(text: str, form: str, chip: Chip, opt_level: int, libraries: Sequence[DeviceLibrary]) -> str:
     made = assemble if form == PTX else optimized
     return str(made(text, chip, opt_level, libraries))
 

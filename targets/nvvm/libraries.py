@@ -37,7 +37,7 @@ _BITS = re.compile(r"\.[busf](8|16|32|64|128)\b")
 
 
 @dataclass(frozen=True)
-class Library:
+class DeviceLibrary:
     """A file of device functions."""
 
     path: Path
@@ -52,7 +52,7 @@ class Library:
         return _COMMENT.sub("", self.content.decode("ascii", "replace"))
 
 
-def open_library(name: str) -> Library:
+def open_library(name: str) -> DeviceLibrary:
     """Return the library in a file; `libdevice` is that of CUDA or of a wheel."""
     from mirlo.targets.nvvm.libdevice import find_libdevice
 
@@ -67,18 +67,18 @@ def open_library(name: str) -> Library:
 
 
 @cache
-def _read(path: Path, changed: int, size: int) -> Library:
+def _read(path: Path, changed: int, size: int) -> DeviceLibrary:
     content = path.read_bytes()
     if content.startswith(_BITCODE):
-        return Library(path, False, _functions_of_bitcode(path, content), content)
+        return DeviceLibrary(path, False, _functions_of_bitcode(path, content), content)
     text = _COMMENT.sub("", content[: 1 << 20].decode("ascii", "replace"))
     if not text.lstrip().startswith(".version"):
         raise ChipError(f"library '{path}' of target 'nvvm' is neither LLVM bitcode nor PTX")
-    library = Library(path, True, {}, content)
+    library = DeviceLibrary(path, True, {}, content)
     found = {
         name: _signature(result, given) for result, name, given, end in _FUNCTION.findall(library.text) if end == "{"
     }
-    return Library(path, True, found, content)
+    return DeviceLibrary(path, True, found, content)
 
 
 def _functions_of_bitcode(path: Path, content: bytes) -> dict[str, str]:
@@ -169,7 +169,7 @@ def _pass_words(call: ir.Operation, function: ir.Operation) -> None:
     replace_op(call, given)
 
 
-def link_bitcode(binding: Any, module: Any, libraries: Sequence[Library]) -> set[str]:
+def link_bitcode(binding: Any, module: Any, libraries: Sequence[DeviceLibrary]) -> set[str]:
     """Link libraries of bitcode to the LLVM IR of kernels; return the names of the functions of all libraries.
 
     Later passes remove unused functions.
@@ -195,7 +195,7 @@ def link_bitcode(binding: Any, module: Any, libraries: Sequence[Library]) -> set
     return names
 
 
-def _check_types(library: Library, wanted: Mapping[str, str]) -> None:
+def _check_types(library: DeviceLibrary, wanted: Mapping[str, str]) -> None:
     for name, kind in wanted.items():
         found = library.functions.get(name)
         if found is not None and not library.is_ptx and found != kind:
@@ -203,7 +203,7 @@ def _check_types(library: Library, wanted: Mapping[str, str]) -> None:
             raise ChipError(f"a kernel calls '{name}' as {kind}, but {where} defines it as {found}")
 
 
-def merge_ptx(ptx: str, chip: Chip, libraries: Iterable[Library]) -> str:
+def merge_ptx(ptx: str, chip: Chip, libraries: Iterable[DeviceLibrary]) -> str:
     """Return the PTX of kernels with the functions of libraries in it that are PTX."""
     for library in libraries:
         if library.is_ptx:
@@ -211,7 +211,7 @@ def merge_ptx(ptx: str, chip: Chip, libraries: Iterable[Library]) -> str:
     return ptx
 
 
-def _merged(ptx: str, chip: Chip, library: Library) -> str:
+def _merged(ptx: str, chip: Chip, library: DeviceLibrary) -> str:
     text, where = library.text, f"library '{library.path}' of target 'nvvm'"
     version, target, address = _VERSION.search(text), _TARGET.search(text), _ADDRESS.search(text)
     own, head = _VERSION.search(ptx), _ADDRESS.search(ptx)

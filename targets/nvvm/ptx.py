@@ -21,7 +21,7 @@ from mirlo.targets.llvm_text import readable_by_older
 from mirlo.targets.nvvm.back_end import load_llvmlite
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.entry import describe, pass_tensor_maps
-from mirlo.targets.nvvm.libraries import Library, link_bitcode, merge_ptx
+from mirlo.targets.nvvm.libraries import DeviceLibrary, link_bitcode, merge_ptx
 from mirlo.targets.nvvm.positions import narrow_comparisons
 from mirlo.targets.nvvm.sharing import allocate_shared, leave_to_launch
 
@@ -69,7 +69,7 @@ def to_ptx(
     module: ir.Module,
     chip: Chip,
     opt_level: int = 3,
-    libraries: Sequence[Library] = (),
+    libraries: Sequence[DeviceLibrary] = (),
     blocks: Mapping[str, int] | None = None,
 ) -> list[KernelCode]:
     """Return PTX with all kernels of a module; host functions are dropped and the module is consumed.
@@ -83,7 +83,7 @@ def to_ptx(
     return [KernelCode(name, entry, code, shared=lowered.shared.get(entry, 0)) for name, entry in lowered.names.items()]
 
 
-def translate(whole: ir.Operation, make: Callable[[str], str], libraries: Sequence[Library] = ()) -> str:
+def translate(whole: ir.Operation, make: Callable[[str], str], libraries: Sequence[DeviceLibrary] = ()) -> str:
     """Return what `make` makes of the LLVM IR of kernels; code that may end the process is tried in another first.
 
     That is what Mirlo does not know, and that of libraries.
@@ -212,7 +212,7 @@ def check_selected(text: str, linked: Collection[str] = ()) -> None:
             raise PassError(f"NVIDIA GPUs have no code for '{name}'")
 
 
-def assemble(text: str, chip: Chip, opt_level: int = 3, libraries: Sequence[Library] = ()) -> str:
+def assemble(text: str, chip: Chip, opt_level: int = 3, libraries: Sequence[DeviceLibrary] = ()) -> str:
     """Compile LLVM IR to PTX."""
     ptx = _machine(chip, opt_level).emit_assembly(optimized(text, chip, opt_level, libraries))
     return merge_ptx(ptx, chip, libraries)
@@ -226,7 +226,7 @@ def _machine(chip: Chip, opt_level: int) -> Any:
     )
 
 
-def optimized(text: str, chip: Chip, opt_level: int = 3, libraries: Sequence[Library] = ()) -> Any:
+def optimized(text: str, chip: Chip, opt_level: int = 3, libraries: Sequence[DeviceLibrary] = ()) -> Any:
     """Parse LLVM IR and optimize it; return llvmlite's module."""
     binding = load_llvmlite()
     if not libraries:
