@@ -14,7 +14,7 @@ from mirlo.dialects.core.dims import Dim
 
 
 @dataclass(frozen=True, order=True)
-class Quotient:
+class SymbolQuotient:
     """The atom `floordiv(symbol + shift, divisor)`."""
 
     divisor: int
@@ -26,9 +26,9 @@ class Quotient:
         return self.shift >= 0
 
 
-def quotients_by_symbol(dims: Iterable[Dim]) -> dict[str, list[Quotient]]:
+def quotients_by_symbol(dims: Iterable[Dim]) -> dict[str, list[SymbolQuotient]]:
     """Return the quotients of each symbol that occurs in nothing else, if all of them are functions of the first."""
-    found: dict[str, set[Quotient]] = {}
+    found: dict[str, set[SymbolQuotient]] = {}
     others: set[str] = set()
     for dim in dims:
         _collect(dim, found, others)
@@ -36,7 +36,7 @@ def quotients_by_symbol(dims: Iterable[Dim]) -> dict[str, list[Quotient]]:
     return {name: quotients for name, quotients in ordered.items() if _are_functions_of_first(quotients)}
 
 
-def in_finest(quotients: Sequence[Quotient], finest: Dim) -> Mapping[D.Atom, Dim]:
+def in_finest(quotients: Sequence[SymbolQuotient], finest: Dim) -> Mapping[D.Atom, Dim]:
     """Return the value of each quotient for a value of the first."""
     first = quotients[0]
     return {
@@ -45,14 +45,14 @@ def in_finest(quotients: Sequence[Quotient], finest: Dim) -> Mapping[D.Atom, Dim
     }
 
 
-def _are_functions_of_first(quotients: Sequence[Quotient]) -> bool:
+def _are_functions_of_first(quotients: Sequence[SymbolQuotient]) -> bool:
     first = quotients[0]
     return first.is_size and all(
         each.divisor % first.divisor == 0 and (each.shift - first.shift) % first.divisor == 0 for each in quotients
     )
 
 
-def _collect(dim: Dim, quotients: dict[str, set[Quotient]], others: set[str]) -> None:
+def _collect(dim: Dim, quotients: dict[str, set[SymbolQuotient]], others: set[str]) -> None:
     """Add the quotients in a dim, and the symbols that occur in something else."""
     for atoms, _ in () if isinstance(dim, int) else dim.terms:
         for atom in atoms:
@@ -64,7 +64,7 @@ def _collect(dim: Dim, quotients: dict[str, set[Quotient]], others: set[str]) ->
             shifted = _shifted_symbol(left) if function == "floordiv" and isinstance(right, int) else None
             if shifted is not None and isinstance(right, int) and right > 0:
                 name, shift = shifted
-                quotients.setdefault(name, set()).add(Quotient(right, shift, atom))
+                quotients.setdefault(name, set()).add(SymbolQuotient(right, shift, atom))
             else:
                 _collect(left, quotients, others)
                 _collect(right, quotients, others)

@@ -129,8 +129,9 @@ class _MemoryPlanner:
             required.products.add_dim(interval.size, "the memory of a call", MAX_BYTES)
         shown = required.settle()
         symbols.sizes = list(dict.fromkeys([arena, *known, *shown]))
+        placements = self._placements(intervals)  # of operations that are erased next
         PlannedFunction(self.name, self.function, self.module, places, symbols, self._callee).build(arena)
-        return MemoryRecord(self.name, arena, lower_bound(intervals), places.in_place, self._placements(intervals))
+        return MemoryRecord(self.name, arena, lower_bound(intervals), places.in_place, placements)
 
     def _placements(self, intervals: Sequence[Interval]) -> tuple[BufferPlacement, ...]:
         """Return where buffers of static sizes lie, with kernel calls for steps."""
