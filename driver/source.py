@@ -22,15 +22,17 @@ class SourceFile:
 
     @cached_property
     def text(self) -> str:
+        is_model = self.name.lower().endswith(".onnx")
         try:
-            return self.content.decode("utf-8")
+            # Small models may be UTF-8 by chance; each begins with the tag of a field, a control character.
+            if not is_model or self.content[:1] >= b"\t":
+                return self.content.decode("utf-8")
         except UnicodeDecodeError as error:
-            if self.name.lower().endswith(".onnx"):
-                command = f"mirlo import {shell_word(self.name)}"
-                raise FileError(
-                    f"{self.name}: not IR, but an ONNX model by its name: '{command}' prints the IR of one"
-                ) from None
-            raise FileError(f"{self.name}: neither text nor MLIR bytecode: byte {error.start} is not UTF-8") from None
+            if not is_model:
+                why = f"neither text nor MLIR bytecode: byte {error.start} is not UTF-8"
+                raise FileError(f"{self.name}: {why}") from None
+        command = f"mirlo import {shell_word(self.name)}"
+        raise FileError(f"{self.name}: not IR, but an ONNX model by its name: '{command}' prints the IR of one")
 
     @property
     def is_bytecode(self) -> bool:

@@ -20,7 +20,9 @@ from mirlo.runtime.errors import MirloError
 CONTAINERS = (ROOT_ANCHOR, "gpu.module", "spirv.module")
 """Operations that hold functions: a pass over functions runs on each of their functions without explicit nesting."""
 
-ANCHORS = (*CONTAINERS, "func.func", "gpu.func", "llvm.func", "spirv.func")
+ANY_ANCHOR = "any"
+"""Stands for every operation that passes run on: `any(cse)`."""
+ANCHORS = (*CONTAINERS, ANY_ANCHOR, "func.func", "gpu.func", "llvm.func", "spirv.func")
 """Operations on which a pipeline may nest."""
 
 
@@ -67,8 +69,9 @@ def parse_steps(text: str, anchor: str = ROOT_ANCHOR) -> tuple[Step, ...]:
     parser.skip_space()
     if parser.at < len(text):
         raise parser.error(f"expected ',' or the end, found '{text[parser.at]}'")
-    if anchor == ROOT_ANCHOR and len(steps) == 1 and isinstance(steps[0], Nested) and steps[0].anchor == ROOT_ANCHOR:
-        return steps[0].steps
+    outermost = steps[0] if anchor == ROOT_ANCHOR and len(steps) == 1 else None
+    if isinstance(outermost, Nested) and outermost.anchor in (ROOT_ANCHOR, ANY_ANCHOR):
+        return outermost.steps
     return steps
 
 

@@ -11,7 +11,7 @@ from mirlo.dialects.core.errors import describe_raised
 from mirlo.passes.facts import is_external
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pass_failed import PassFailed
-from mirlo.passes.pipeline_parser import Leaf, Nested, Step
+from mirlo.passes.pipeline_parser import ANCHORS, ANY_ANCHOR, Leaf, Nested, Step
 from mirlo.passes.registry import ROOT_ANCHOR, Pass, PassError
 from mirlo.passes.session import Session
 from mirlo.passes.upstream import UpstreamPass
@@ -99,7 +99,8 @@ class Runner:
 
 def _children(op: ir.OpView, anchor: str | None) -> Iterator[ir.OpView]:
     """Return a snapshot of the operations of a kind directly below: a pass may add others."""
-    found = [child for region in op.regions for block in region for child in block if child.operation.name == anchor]
+    names = ANCHORS if anchor == ANY_ANCHOR else (anchor,)
+    found = [child for region in op.regions for block in region for child in block if child.operation.name in names]
     yield from found
 
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks, erase_dead
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.calls import CallTir
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode
 from mirlo.passes.byoc.outline import GroupOutliner
 from mirlo.passes.byoc.pattern import Pattern
@@ -24,8 +26,9 @@ from mirlo.passes.byoc.select import MAX_MATCHES, is_open, match_of
 from mirlo.passes.byoc.structure import check_pattern
 from mirlo.passes.graph.constants import emit_constant
 from mirlo.passes.graph.dce import is_pure_relax
-from mirlo.passes.graph.rewrite import Rewriter
-from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.graph.rewrite import Rewriter, kind_of
+from mirlo.passes.legalize.builder import PrimFunctions, PrimTemplate
+from mirlo.passes.registry import ROOT_ANCHOR, Pass, PassError, option, register_pass
 from mirlo.passes.rules import DEFAULT, Decline, Rule, nearest, run_rule, same_place
 from mirlo.passes.session import Session
 
@@ -121,9 +124,38 @@ class MatchBuilder(Rewriter):
         self.made.append(built)
         return built.results[0] if len(built.results) == 1 else tuple(built.results)
 
+    def call_prim_func(
+        self,
+        template: PrimTemplate,
+        *values: ir.Value,
+        results: Sequence[TensorType] | None = None,
+        name: str | None = None,
+        **attributes: Any,
+    ) -> Any:
+        """Call a hand-written prim function (`@mirlo.prim_func`) for these values and attributes.
+
+        Its symbols are bound to the dims of the values and of the results: those of the match's root unless `results`
+        lists others.
+        """
+        outputs = [kind_of(result) for result in self.op.results] if results is None else list(results)
+        with self.op.location:
+            function, types = template.specialize(
+                [kind_of(value) for value in values], outputs, name or template.name, attributes
+            )
+        symbol = PrimFunctions(_module_of(self.op)).insert(function)
+        return self.emit(CallTir, list(values), result_types=types, callee=symbol)
+
     def constant(self, array: Any, kind: Any, name: str = "constant") -> Any:
         with ir.InsertionPoint(self.behind), self.op.location:
             return emit_constant(array, kind, self.session, name)
+
+
+def _module_of(op: ir.Operation) -> Any:
+    """Return the module that an operation is in."""
+    found: Any = op
+    while found.name != ROOT_ANCHOR:
+        found = found.parent.operation
+    return found.opview
 
 
 def next_operation(op: ir.Operation) -> ir.Operation:

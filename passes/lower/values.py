@@ -89,13 +89,14 @@ class ValueBuilder:
         return Num(self, value, str(element))
 
     def emit(self, op: str, kind: str, *operands: Num, **attributes: Any) -> Num:
-        """Emit any operation with one result, a Num of this kind."""
+        """Emit any operation with one result, a Num of this kind; attributes are MLIR's, or text."""
         if not isinstance(kind, str):
             raise TypeError(
                 f"emit('{op}', ...): expected the element type of the result, such as 'f32', found {kind!r}"
             )
+        given = {name: ir.StringAttr.get(v) if isinstance(v, str) else v for name, v in attributes.items()}
         made = ir.Operation.create(
-            op, results=[self.type(kind)], operands=[x.value for x in operands], attributes=attributes
+            op, results=[self.type(kind)], operands=[x.value for x in operands], attributes=given
         )
         return Num(self, made.results[0], kind)
 
