@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.runtime.names import file_name, shell_word
 from mirlo.tools.bisect.compare import Tolerance, difference, tolerance_of
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime, reference
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
+
+if TYPE_CHECKING:
+    import numpy as np
 
 RIGHT, WRONG, REFUSED, DISPUTED, FAILED = "right", "wrong", "refused", "disputed", "failed"
 STATES = {
@@ -67,7 +70,9 @@ def _judge(graph: RandomGraph, target: str, threads: int) -> tuple[str, str]:
     return (DISPUTED, "; ".join(f"'{name}': {text}" for name, text in told.items())) if told else (RIGHT, "")
 
 
-def _departs(name: str, found: Mapping[str, Any], expected: Mapping[str, Any], graph: RandomGraph) -> str | None:
+def _departs(
+    name: str, found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], graph: RandomGraph
+) -> str | None:
     return difference(found[name], expected[name], Tolerance(tolerance_of(graph.epsilons[name])))
 
 

@@ -12,13 +12,18 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.tools.bisect.compare import Tolerance, difference
 from mirlo.tools.bisect.oracles import Oracle, OracleError, onnxruntime, reference
 from mirlo.tools.fuzz.differential import FAILED, REFUSED, RIGHT, WRONG, GraphVerdict
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    import onnx
 
 COMPUTED, UNWRITTEN = "computed", "an element of the result is not written"
 STATES = {
@@ -196,7 +201,7 @@ def random_nodes(seed: int) -> list[SizedCase]:
     return nodes
 
 
-def model_of(nodes: list[SizedCase]) -> tuple[Any, dict[str, np.ndarray]]:
+def model_of(nodes: list[SizedCase]) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """Return a model of independent nodes and its inputs. Outputs of the i-th are `y<i>_...`."""
     from onnx import helper, numpy_helper
 
@@ -260,7 +265,7 @@ def judge_nodes(nodes: list[SizedCase], target: str = "llvm") -> GraphVerdict:
     return GraphVerdict(state)
 
 
-def _unwritten(function: Any, feeds: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def _unwritten(function: Any, feeds: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> str:
     """Return the name of an output whose bytes are those that its memory had before."""
     results = []
     for garbage in (0x5A, 0xA5):
@@ -275,7 +280,9 @@ def _unwritten(function: Any, feeds: Mapping[str, Any], found: Mapping[str, Any]
     return next((name for name, a, b in zip(found, *results, strict=True) if a != b), "")
 
 
-def _run_onnxruntime_in_child(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def _run_onnxruntime_in_child(
+    model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: Sequence[str]
+) -> dict[str, np.ndarray]:
     """Ask ONNX Runtime in a process of its own: some of its operators end the process over empty axes."""
     context = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -283,7 +290,7 @@ def _run_onnxruntime_in_child(model: Any, feeds: Mapping[str, Any], names: Seque
     process.start()
     sender.close()
     try:
-        found: dict[str, Any] | None = receiver.recv()
+        found: dict[str, np.ndarray] | None = receiver.recv()
     except EOFError:
         found = None
     finally:
@@ -293,7 +300,7 @@ def _run_onnxruntime_in_child(model: Any, feeds: Mapping[str, Any], names: Seque
     return found
 
 
-def _send(sender: Any, model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> None:
+def _send(sender: Connection, model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     try:
         sender.send(onnxruntime(model, feeds, names))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from mirlo.tools.bisect.declared import declared_operators, evaluated_operators
 from mirlo.tools.fuzz.operators import load_planners
 from mirlo.tools.fuzz.operators.declared import declared_planners
 from mirlo.tools.fuzz.pool import LIMIT, MAX_ELEMENTS, GraphValue, NodeDraft, ValuePool
+
+if TYPE_CHECKING:
+    import onnx
 
 OPSET = 21
 MAX_NODES = 24
@@ -25,8 +28,8 @@ class RandomGraph:
     """A model, and arrays for its inputs."""
 
     seed: int
-    model: Any
-    feeds: dict[str, Any]
+    model: onnx.ModelProto
+    feeds: dict[str, np.ndarray]
     operators: list[str] = field(default_factory=list)
     epsilons: dict[str, float] = field(default_factory=dict)
     """For each output, the rounding of the narrowest floats that it was computed from."""
@@ -37,7 +40,7 @@ def random_graph(seed: int, most_nodes: int = MAX_NODES) -> RandomGraph:
     pool = ValuePool(seed)
     planners = (*load_planners(), *declared_planners())
     weights = np.array([weight for weight, _ in planners])
-    nodes: list[Any] = []
+    nodes: list[onnx.NodeProto] = []
     made: list[GraphValue] = []
     read: set[str] = set()
     wanted = min(int(pool.rng.geometric(1 / MEAN_NODES)), most_nodes)
@@ -91,11 +94,11 @@ def _results(plan: NodeDraft, index: int) -> list[GraphValue] | None:
     return results if all(map(_is_fit, results)) else None
 
 
-def _epsilon(dtype: Any) -> float:
+def _epsilon(dtype: np.dtype) -> float:
     return float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
 
 
-def _agrees_with_inference(node: Any, plan: NodeDraft, names: list[str], arrays: list[Any]) -> bool:
+def _agrees_with_inference(node: onnx.NodeProto, plan: NodeDraft, names: list[str], arrays: list[np.ndarray]) -> bool:
     """Return whether the evaluator's result agrees with ONNX's shape inference: it accepts some invalid nodes."""
     import onnx
 
@@ -125,7 +128,7 @@ def _is_fit(value: GraphValue) -> bool:
     return True
 
 
-def _proto(plan: NodeDraft, outputs: list[str], index: int) -> Any:
+def _proto(plan: NodeDraft, outputs: list[str], index: int) -> onnx.NodeProto:
     from onnx import helper
 
     inputs = [value.name if value is not None else "" for value in plan.inputs]
@@ -135,11 +138,11 @@ def _proto(plan: NodeDraft, outputs: list[str], index: int) -> Any:
     return helper.make_node(plan.operator, inputs, outputs, name=name, domain=plan.domain, **plan.attributes)
 
 
-def _node(plan: NodeDraft, results: list[GraphValue], index: int) -> Any:
+def _node(plan: NodeDraft, results: list[GraphValue], index: int) -> onnx.NodeProto:
     return _proto(plan, [value.name for value in results], index)
 
 
-def _single(node: Any, plan: NodeDraft, outputs: list[str]) -> Any:
+def _single(node: onnx.NodeProto, plan: NodeDraft, outputs: list[str]) -> onnx.NodeProto:
     """Return the node as a model, which tells the evaluator the operator set."""
     from onnx import helper
 
@@ -148,7 +151,7 @@ def _single(node: Any, plan: NodeDraft, outputs: list[str]) -> Any:
     return _to_model(helper.make_graph([node], "node", list(inputs.values()), shown))
 
 
-def _model(nodes: list[Any], pool: ValuePool, outputs: list[GraphValue], read: set[str]) -> Any:
+def _model(nodes: list[onnx.NodeProto], pool: ValuePool, outputs: list[GraphValue], read: set[str]) -> onnx.ModelProto:
     from onnx import helper, numpy_helper
 
     inputs = [_info(value, pool.is_open) for value in pool.inputs if value.name in read]
@@ -161,7 +164,7 @@ def _model(nodes: list[Any], pool: ValuePool, outputs: list[GraphValue], read: s
     return _to_model(helper.make_graph(nodes, "random", inputs, shown, constants))
 
 
-def _info(value: GraphValue, is_open: bool = False) -> Any:
+def _info(value: GraphValue, is_open: bool = False) -> onnx.ValueInfoProto:
     """Type of a value. An open dim has the name of its size: those of one size are one dim."""
     from onnx import helper
 
@@ -169,7 +172,7 @@ def _info(value: GraphValue, is_open: bool = False) -> Any:
     return helper.make_tensor_value_info(value.name, helper.np_dtype_to_tensor_dtype(value.dtype), shape)
 
 
-def _to_model(graph: Any) -> Any:
+def _to_model(graph: Any) -> onnx.ModelProto:
     from onnx import helper
 
     domains = {cls.ONNX.domain: cls.ONNX.since for cls in declared_operators()}

@@ -12,12 +12,15 @@ import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.runtime import container, seal
 from mirlo.runtime.artifact import MODEL_FILE
+
+if TYPE_CHECKING:
+    import onnx
 
 ACCEPTED, REFUSED, FAILED = "accepted", "refused", "failed"
 STATES = {
@@ -48,7 +51,7 @@ def _files() -> dict[str, bytes]:
 
     from mirlo.driver.compile import compile as compile_model
 
-    def model(dim: int | str, nodes: list[Any], outputs: list[Any]) -> Any:
+    def model(dim: int | str, nodes: list[onnx.NodeProto], outputs: list[onnx.ValueInfoProto]) -> onnx.ModelProto:
         weight = numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
         x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [dim, 4])
         graph = helper.make_graph(nodes, "g", [x], outputs, [weight])
@@ -101,7 +104,7 @@ def hostile_file(seed: int) -> tuple[bytes, str, bool]:
     return _signed(data, header, header_bytes, code_bytes, resealed), what, resealed
 
 
-def _changed(old: Any, rng: Any) -> Any:
+def _changed(old: Any, rng: np.random.Generator) -> Any:
     if isinstance(old, int) and not isinstance(old, bool) and rng.random() < 0.5:
         return old + int(rng.integers(-3, 4)) if rng.random() < 0.5 else old * int(rng.integers(0, 1 << 20))
     return _ODD[int(rng.integers(len(_ODD)))]

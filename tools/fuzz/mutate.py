@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.tools.fuzz.graphs import random_graph
+
+if TYPE_CHECKING:
+    import onnx
 
 ACCEPTED, REFUSED, FAILED = "accepted", "refused", "failed"
 STATES = {
@@ -56,38 +59,38 @@ def judge(seed: int) -> FileVerdict:
 # Mutations of bytes
 
 
-def _flip_bits(model: Any, rng: Any) -> bytes:
+def _flip_bits(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
     content = bytearray(model.SerializeToString())
     for _ in range(int(rng.integers(1, 9))):
         content[int(rng.integers(len(content)))] ^= 1 << int(rng.integers(8))
     return bytes(content)
 
 
-def _truncate(model: Any, rng: Any) -> bytes:
+def _truncate(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
     content: bytes = model.SerializeToString()
     return content[: int(rng.integers(len(content)))]
 
 
-def _overwrite(model: Any, rng: Any) -> bytes:
+def _overwrite(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
     content = bytearray(model.SerializeToString())
     at, count = int(rng.integers(len(content))), int(rng.integers(1, 33))
     content[at : at + count] = rng.integers(0, 256, count).astype(np.uint8).tobytes()
     return bytes(content)
 
 
-def _remove_bytes(model: Any, rng: Any) -> bytes:
+def _remove_bytes(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
     content: bytes = model.SerializeToString()
     at = int(rng.integers(len(content)))
     return content[:at] + content[at + int(rng.integers(1, 33)) :]
 
 
-def _repeat_bytes(model: Any, rng: Any) -> bytes:
+def _repeat_bytes(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
     content: bytes = model.SerializeToString()
     at = int(rng.integers(len(content)))
     return content[:at] + content[at : at + int(rng.integers(1, 129))] * int(rng.integers(2, 9)) + content[at:]
 
 
-def _noise(model: Any, rng: Any) -> bytes:
+def _noise(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
     return bytes(rng.integers(0, 256, int(rng.integers(1, 4000))).astype(np.uint8).tobytes())
 
 
@@ -98,7 +101,7 @@ ODD_FLOATS = (0.0, -1.0, float("nan"), float("inf"), -float("inf"), 1e300, 1e-30
 ODD_TEXT = ("", "x", "SAME_UPPER", "\x00", "a" * 10000, "é", "../../etc/passwd", "none")
 
 
-def _attribute(model: Any, rng: Any) -> bytes:
+def _attribute(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
     """Another value for an attribute."""
     found = [attribute for node in model.graph.node for attribute in node.attribute]
     if not found:
@@ -122,7 +125,7 @@ def _attribute(model: Any, rng: Any) -> bytes:
     return _bytes(model)
 
 
-def _operator(model: Any, rng: Any) -> bytes:
+def _operator(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
     """Another operator for a node."""
     node = _pick(model.graph.node, rng) if model.graph.node else model.graph.node.add()
     node.op_type = _pick(
@@ -133,7 +136,7 @@ def _operator(model: Any, rng: Any) -> bytes:
     return _bytes(model)
 
 
-def _edges(model: Any, rng: Any) -> bytes:
+def _edges(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
     """Change the inputs or outputs of a node: missing ones, duplicate names, cycles."""
     if not model.graph.node:
         return _noise(model, rng)
@@ -150,7 +153,7 @@ def _edges(model: Any, rng: Any) -> bytes:
     return _bytes(model)
 
 
-def _shape(model: Any, rng: Any) -> bytes:
+def _shape(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
     """Change dims or element types of inputs and outputs."""
     values = [*model.graph.input, *model.graph.output]
     if not values:
@@ -170,7 +173,7 @@ def _shape(model: Any, rng: Any) -> bytes:
     return _bytes(model)
 
 
-def _constant(model: Any, rng: Any) -> bytes:
+def _constant(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
     """Another shape, type or content of an initializer."""
     if not model.graph.initializer:
         return _shape(model, rng)
@@ -194,7 +197,7 @@ def _constant(model: Any, rng: Any) -> bytes:
     return _bytes(model)
 
 
-def _versions(model: Any, rng: Any) -> bytes:
+def _versions(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
     """Change versions, and duplicate names."""
     action = int(rng.integers(4))
     if action == 0:
@@ -208,7 +211,7 @@ def _versions(model: Any, rng: Any) -> bytes:
     return _bytes(model)
 
 
-def _nest(model: Any, rng: Any) -> bytes:
+def _nest(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
     """Nest the graph as a branch of itself many times."""
     import onnx
 
@@ -224,16 +227,16 @@ def _nest(model: Any, rng: Any) -> bytes:
     return _bytes(model)
 
 
-def _bytes(model: Any) -> bytes:
+def _bytes(model: onnx.ModelProto) -> bytes:
     content: bytes = model.SerializeToString()
     return content
 
 
-def _pick(items: Any, rng: Any) -> Any:
+def _pick(items: Sequence[Any], rng: np.random.Generator) -> Any:
     return items[int(rng.integers(len(items)))]
 
 
-MUTATIONS: tuple[Callable[[Any, Any], bytes], ...] = (
+MUTATIONS: tuple[Callable[[onnx.ModelProto, np.random.Generator], bytes], ...] = (
     _flip_bits, _truncate, _overwrite, _remove_bytes, _repeat_bytes, _noise, _attribute, _attribute, _operator, _edges,
     _edges, _shape, _shape, _constant, _constant, _versions, _nest,
 )  # fmt: skip

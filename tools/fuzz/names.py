@@ -13,11 +13,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.runtime.names import terminal
+
+if TYPE_CHECKING:
+    import onnx
 
 SAFE, REFUSED, UNSAFE, FAILED = "safe", "refused", "unsafe", "failed"
 STATES = {
@@ -85,7 +88,7 @@ class NameVerdict:
     mutation: str = ""
 
 
-def hostile_model(seed: int) -> tuple[Any, dict[str, str]]:
+def hostile_model(seed: int) -> tuple[onnx.ModelProto, dict[str, str]]:
     """Return the ONNX model of a seed, and the payload of each place that has one."""
     rng = np.random.default_rng([seed, 2])
     count = 1 if rng.random() < 0.6 else int(rng.integers(2, len(TEXT_FIELDS)))
@@ -96,7 +99,7 @@ def hostile_model(seed: int) -> tuple[Any, dict[str, str]]:
     return model_with(chosen), chosen
 
 
-def model_with(texts: dict[str, str]) -> Any:
+def model_with(texts: dict[str, str]) -> onnx.ModelProto:
     """Return a small model with these texts in these places: all operators of it, functions and dims are valid."""
     from onnx import TensorProto, helper, numpy_helper
 
@@ -144,7 +147,7 @@ def model_with(texts: dict[str, str]) -> Any:
     return model
 
 
-def _branch(text: Callable[[str, str], str] = lambda place, plain: plain) -> Any:
+def _branch(text: Callable[[str, str], str] = lambda place, plain: plain) -> onnx.GraphProto:
     """Return the graph of a branch, which captures the value `d` of the surrounding graph."""
     from onnx import TensorProto, helper
 
@@ -184,7 +187,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 """What is given the models: command lines of `mirlo`, run in a folder of their own."""
 
 
-def judge_model(model: Any, name: str) -> tuple[str, str]:
+def judge_model(model: onnx.ModelProto, name: str) -> tuple[str, str]:
     """Run a command on a model in a folder that is removed; what became of it, and why."""
     from mirlo.tools.cli import main
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 LIMIT = 1e3
 """Larger floats are not let in: what they are rounded to depends on the order of a sum too much."""
@@ -33,7 +36,7 @@ class GraphValue:
     """The rounding of the narrowest floats that it was computed from."""
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         return self.array.dtype
 
     @property
@@ -94,7 +97,7 @@ class ValuePool:
 
     # Values
 
-    def array(self, shape: Sequence[int], dtype: Any, low: float = -2.0, high: float = 2.0) -> np.ndarray:
+    def array(self, shape: Sequence[int], dtype: npt.DTypeLike, low: float = -2.0, high: float = 2.0) -> np.ndarray:
         """Draw values that floats of any width represent: multiples of 1/16, or small integers."""
         kind = np.dtype(dtype)
         if kind == np.bool_:
@@ -113,13 +116,13 @@ class ValuePool:
         self.values.append(value)
         return value
 
-    def constant(self, array: Any) -> GraphValue:
+    def constant(self, array: np.ndarray) -> GraphValue:
         """Add a constant that only the current node reads: axes, shapes, indices."""
         value = GraphValue(f"c{len(self.constants)}", np.asarray(array), True)
         self.constants.append(value)
         return value
 
-    def sizes(self, numbers: Any) -> GraphValue:
+    def sizes(self, numbers: Sequence[int]) -> GraphValue:
         """Draw integers that determine a shape: a constant, or an input if sizes are dynamic."""
         array = np.array(numbers, np.int64)
         if not self.is_open or self.chance(0.5):
@@ -136,7 +139,9 @@ class ValuePool:
         weights = np.arange(1, len(found) + 1, dtype=float) ** 2
         return found[int(self.rng.choice(len(found), p=weights / weights.sum()))]
 
-    def floats(self, low: int = 0, high: int = 4, exact: bool = False, dtype: Any = None) -> GraphValue:
+    def floats(
+        self, low: int = 0, high: int = 4, exact: bool = False, dtype: npt.DTypeLike | None = None
+    ) -> GraphValue:
         """Draw a tensor of floats whose rank is from `low` to `high`."""
 
         def fits(value: GraphValue) -> bool:
@@ -146,7 +151,7 @@ class ValuePool:
         found = self.find(fits) if self.chance(0.85) else None
         return found or self.leaf(self.array(self.shape(low, high), dtype or self.choice(FLOATS)))
 
-    def of_shape(self, shape: Sequence[int], dtype: Any) -> GraphValue:
+    def of_shape(self, shape: Sequence[int], dtype: npt.DTypeLike) -> GraphValue:
         """Draw a tensor of this shape and type."""
         found = self.find(lambda v: v.shape == tuple(shape) and v.dtype == dtype) if self.chance(0.6) else None
         return found or self.leaf(self.array(shape, dtype))
@@ -167,7 +172,7 @@ class ValuePool:
         )
         return self.leaf(self.array(self.shape(low, min(high, 4)), dtype))
 
-    def broadcastable(self, other: GraphValue, dtype: Any = None) -> GraphValue:
+    def broadcastable(self, other: GraphValue, dtype: npt.DTypeLike | None = None) -> GraphValue:
         """Draw a tensor that broadcasts with another one, in either direction."""
         shape = list(other.shape)
         for axis in range(len(shape)):

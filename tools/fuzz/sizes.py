@@ -11,13 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.tools.bisect.compare import Tolerance, difference
 from mirlo.tools.bisect.oracles import Oracle, OracleError, onnxruntime, reference
 from mirlo.tools.fuzz.differential import FAILED, REFUSED, RIGHT, WRONG, GraphVerdict
+
+if TYPE_CHECKING:
+    import onnx
 
 COMPUTED = "computed"
 STATES = {
@@ -148,7 +151,7 @@ class ModelCall:
     """A model and what it is called with."""
 
     name: str
-    model: Any
+    model: onnx.ModelProto
     feeds: dict[str, np.ndarray]
     is_known: bool
     """Whether the reference evaluator can be asked."""
@@ -164,7 +167,7 @@ def hostile_call(seed: int) -> ModelCall:
     return _call_of_dims(name.split(" ")[0], rng)
 
 
-def _call_of_data(name: str, with_sum: bool, rng: Any) -> ModelCall:
+def _call_of_data(name: str, with_sum: bool, rng: np.random.Generator) -> ModelCall:
     case = CASES[name]
     is_usual, feeds = bool(rng.random() < 0.15), dict(case.feeds)
     for each in () if is_usual else case.hostile:
@@ -175,7 +178,7 @@ def _call_of_data(name: str, with_sum: bool, rng: Any) -> ModelCall:
     return ModelCall(name, model_of_data(name, with_sum), feeds, is_known and not is_cancelled)
 
 
-def _changed(usual: np.ndarray, with_sum: bool, rng: Any) -> np.ndarray:
+def _changed(usual: np.ndarray, with_sum: bool, rng: np.random.Generator) -> np.ndarray:
     """Change some values; with sums over many elements, sizes are small or far too large."""
     flat = usual.copy().reshape(-1)
     large = [number for number in LARGE if not with_sum or abs(number) >= 2**61]
@@ -191,7 +194,7 @@ def _changed(usual: np.ndarray, with_sum: bool, rng: Any) -> np.ndarray:
     return flat.reshape(usual.shape)
 
 
-def _call_of_dims(name: str, rng: Any) -> ModelCall:
+def _call_of_dims(name: str, rng: np.random.Generator) -> ModelCall:
     shapes, _ = DIMS[name]
     sizes = {dim: int(LONG_DIMS[int(rng.integers(len(LONG_DIMS)))]) for dim in ("n", "m")}
     feeds = {}
@@ -205,7 +208,7 @@ def _call_of_dims(name: str, rng: Any) -> ModelCall:
 
 
 @lru_cache(maxsize=8)
-def model_of_data(name: str, with_sum: bool = False) -> Any:
+def model_of_data(name: str, with_sum: bool = False) -> onnx.ModelProto:
     """Return the model of a case, of one node; or of two, where a sum over the result needs it in no memory."""
     from onnx import helper
 
@@ -221,7 +224,7 @@ def model_of_data(name: str, with_sum: bool = False) -> Any:
 
 
 @lru_cache(maxsize=8)
-def model_of_dims(name: str) -> Any:
+def model_of_dims(name: str) -> onnx.ModelProto:
     """Return the model of an operator over arrays of any sizes."""
     from onnx import helper
 
@@ -232,8 +235,12 @@ def model_of_dims(name: str) -> Any:
 
 
 def _model(
-    nodes: list[Any], feeds: Mapping[str, Any], shapes: Mapping[str, Any], outputs: list[str], opset: int
-) -> Any:
+    nodes: list[onnx.NodeProto],
+    feeds: Mapping[str, np.ndarray],
+    shapes: Mapping[str, Any],
+    outputs: list[str],
+    opset: int,
+) -> onnx.ModelProto:
     from onnx import helper
 
     kinds = {name: helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype) for name, array in feeds.items()}
@@ -274,7 +281,7 @@ def _shown(array: np.ndarray) -> str:
     return f"{array.shape}" if array.size > 8 or not array.size else str(array.tolist())
 
 
-def _departs(call: ModelCall, found: Mapping[str, Any], oracle: Oracle) -> str | None:
+def _departs(call: ModelCall, found: Mapping[str, np.ndarray], oracle: Oracle) -> str | None:
     """Return how results depart from those of an oracle; empty where it has none."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):

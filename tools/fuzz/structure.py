@@ -8,13 +8,16 @@ exist, deep nesting, thousands of inputs.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
+
+if TYPE_CHECKING:
+    import onnx
 
 ACCEPTED, REFUSED, FAILED = "accepted", "refused", "failed"
 STATES = {
@@ -36,7 +39,7 @@ class StructureVerdict:
     mutation: str = ""
 
 
-def hostile_model(seed: int) -> tuple[Any, tuple[str, ...]]:
+def hostile_model(seed: int) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     """Return the model of a seed, and the mutations that made it: one, two or three."""
     rng = np.random.default_rng([seed, 6])
     model = _model(rng)
@@ -78,14 +81,14 @@ def write(seed: int, folder: Path) -> None:
 # The model that is changed
 
 
-def _model(rng: Any) -> Any:
+def _model(rng: np.random.Generator) -> onnx.ModelProto:
     """Return a model with a subgraph of each kind, a function, a dynamic dim, weights."""
     from onnx import TensorProto, helper, numpy_helper
 
     dim: int | str = _pick((2, "n"), rng)
     f32 = TensorProto.FLOAT
 
-    def value(name: str, kind: int = f32, shape: Any = (dim, 4)) -> Any:
+    def value(name: str, kind: int = f32, shape: Sequence[int | str] | None = (dim, 4)) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, kind, shape)
 
     branches = {
@@ -123,11 +126,11 @@ def _model(rng: Any) -> Any:
     return helper.make_model(graph, opset_imports=opsets, ir_version=10, functions=[function])
 
 
-def _pick(items: Any, rng: Any) -> Any:
+def _pick(items: Sequence[Any], rng: np.random.Generator) -> Any:
     return items[int(rng.integers(len(items)))]
 
 
-def _graphs(model: Any) -> list[Any]:
+def _graphs(model: onnx.ModelProto) -> list[onnx.GraphProto]:
     """Return the graph and its subgraphs, the outermost first."""
     found = [model.graph]
     for graph in found:
@@ -135,17 +138,17 @@ def _graphs(model: Any) -> list[Any]:
     return found
 
 
-def _bodies(model: Any) -> list[Any]:
+def _bodies(model: onnx.ModelProto) -> list[onnx.GraphProto | onnx.FunctionProto]:
     """Return whatever has nodes: graphs and functions that are not empty."""
     return [body for body in (*_graphs(model), *model.functions) if body.node]
 
 
-def _node(model: Any, rng: Any) -> Any:
+def _node(model: onnx.ModelProto, rng: np.random.Generator) -> onnx.NodeProto:
     bodies = _bodies(model)
     return _pick(_pick(bodies, rng).node, rng) if bodies else model.graph.node.add(op_type="Relu")
 
 
-def _names(model: Any) -> list[str]:
+def _names(model: onnx.ModelProto) -> list[str]:
     named = {name for body in _bodies(model) for node in body.node for name in (*node.input, *node.output)}
     return [*sorted(named), *ODD_NAMES]
 
@@ -153,7 +156,7 @@ def _names(model: Any) -> list[str]:
 # Mutations
 
 
-def _dangling_value(model: Any, rng: Any) -> None:
+def _dangling_value(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Read what nothing computes."""
     node = _node(model, rng)
     if node.input:
@@ -162,7 +165,7 @@ def _dangling_value(model: Any, rng: Any) -> None:
         node.input.append("nowhere")
 
 
-def _cycle(model: Any, rng: Any) -> None:
+def _cycle(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Read a value that depends on this one, or the node's own result."""
     body = _pick(_bodies(model) or [model.graph], rng)
     if not body.node:
@@ -173,7 +176,7 @@ def _cycle(model: Any, rng: Any) -> None:
         node.input[int(rng.integers(len(node.input)))] = later.output[0]
 
 
-def _shuffled(model: Any, rng: Any) -> None:
+def _shuffled(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Put nodes before those whose results they read."""
     body = _pick(_bodies(model) or [model.graph], rng)
     nodes = list(body.node)
@@ -182,7 +185,7 @@ def _shuffled(model: Any, rng: Any) -> None:
     body.node.extend(nodes)
 
 
-def _two_definitions(model: Any, rng: Any) -> None:
+def _two_definitions(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Define a name a second time: as a result, an input, an initializer, or in a subgraph."""
     graph = _pick(_graphs(model), rng)
     kind = int(rng.integers(4))
@@ -198,7 +201,7 @@ def _two_definitions(model: Any, rng: Any) -> None:
         graph.node.add().CopyFrom(_pick(graph.node, rng))
 
 
-def _shadowed(model: Any, rng: Any) -> None:
+def _shadowed(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Give something in a subgraph the name of a value outside."""
     for graph in _graphs(model)[1:]:
         if rng.random() < 0.5 and graph.input:
@@ -207,7 +210,7 @@ def _shadowed(model: Any, rng: Any) -> None:
             graph.node[0].output[0] = _pick(_names(model), rng)
 
 
-def _outputs(model: Any, rng: Any) -> None:
+def _outputs(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Give out inputs, initializers, what does not exist, the same twice, or nothing."""
     graph = _pick(_graphs(model), rng)
     kind = int(rng.integers(4))
@@ -221,7 +224,7 @@ def _outputs(model: Any, rng: Any) -> None:
         _pick(graph.output, rng).name = _pick(_names(model), rng)
 
 
-def _arity(model: Any, rng: Any) -> None:
+def _arity(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Give a node more or fewer inputs or outputs."""
     node = _node(model, rng)
     field = node.input if rng.random() < 0.6 else node.output
@@ -236,7 +239,7 @@ def _arity(model: Any, rng: Any) -> None:
         field.insert(0, "")
 
 
-def _recursion(model: Any, rng: Any) -> None:
+def _recursion(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Let functions call themselves, each other, or one that is missing."""
     count = int(_pick((1, 2, 3, 40), rng))
     ring = int(rng.integers(3))
@@ -250,7 +253,7 @@ def _recursion(model: Any, rng: Any) -> None:
     model.graph.output.add().name = "recursive"
 
 
-def _doubling(model: Any, rng: Any) -> None:
+def _doubling(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Let each function call the next one twice: 2^depth nodes when they are expanded."""
     depth = int(_pick((3, 10, 18, 30, 200), rng))
     for i in range(depth):
@@ -265,7 +268,7 @@ def _doubling(model: Any, rng: Any) -> None:
     model.graph.output.add().name = "doubled"
 
 
-def _functions(model: Any, rng: Any) -> None:
+def _functions(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Change a function: its name, inputs, outputs, attributes, or define it twice."""
     if not model.functions:
         return
@@ -288,7 +291,7 @@ def _functions(model: Any, rng: Any) -> None:
         del function.node[:]
 
 
-def _attributes(model: Any, rng: Any) -> None:
+def _attributes(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Give a node huge, doubled, untyped or contradictory attributes."""
     node = _node(model, rng)
     kind = int(rng.integers(6))
@@ -311,7 +314,7 @@ def _attributes(model: Any, rng: Any) -> None:
         attribute.CopyFrom(node.attribute[0])
 
 
-def _subgraph(model: Any, rng: Any) -> None:
+def _subgraph(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Take away, empty or exchange the subgraphs of a node."""
     owners = [node for body in _bodies(model) for node in body.node if any(a.HasField("g") for a in node.attribute)]
     if not owners:
@@ -333,14 +336,14 @@ def _subgraph(model: Any, rng: Any) -> None:
         node.op_type = _pick(("If", "Loop", "Scan", "SequenceMap", "Relu", "Twice"), rng)
 
 
-def _copy_graph(source: Any, target: Any) -> None:
+def _copy_graph(source: onnx.GraphProto, target: onnx.GraphProto) -> None:
     """Copy by bytes: the target may be a part of the source."""
     content = source.SerializeToString()
     with contextlib.suppress(DecodeError):  # nested too deeply
         target.ParseFromString(content)
 
 
-def _capture(model: Any, rng: Any) -> None:
+def _capture(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Let a subgraph read what is defined later, in another subgraph, or nowhere."""
     graphs = [graph for graph in _graphs(model)[1:] if graph.node]
     if graphs:
@@ -352,7 +355,7 @@ def _capture(model: Any, rng: Any) -> None:
             node.input.append(name)
 
 
-def _deep(model: Any, rng: Any) -> None:
+def _deep(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Nest branches, loops or functions deeply."""
     depth = int(_pick((2, 5, 12, 28), rng))  # 33 levels are as many as protobuf reads
     kind = _pick(("If", "Loop"), rng)
@@ -371,7 +374,7 @@ def _deep(model: Any, rng: Any) -> None:
     model.graph.output.add().name = "deep-1"
 
 
-def _leaf(kind: str, level: int) -> Any:
+def _leaf(kind: str, level: int) -> onnx.NodeProto:
     from onnx import TensorProto, helper
 
     out = helper.make_tensor_value_info(f"deep{level}", TensorProto.FLOAT, None)
@@ -387,7 +390,7 @@ def _leaf(kind: str, level: int) -> Any:
     return helper.make_graph(nodes, f"g{level}", [i, go, a], [on, out])
 
 
-def _fill(node: Any, kind: str, graph: Any, level: int) -> None:
+def _fill(node: onnx.NodeProto, kind: str, graph: onnx.GraphProto, level: int) -> None:
     """Let a node hold a graph of the next level."""
     node.output.append(f"deep{level}")
     if kind == "If":
@@ -403,7 +406,7 @@ def _fill(node: Any, kind: str, graph: Any, level: int) -> None:
     node.attribute.add(name="body", type=5).g.CopyFrom(graph)
 
 
-def _wide(model: Any, rng: Any) -> None:
+def _wide(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Add many nodes, inputs, initializers or outputs."""
     count, kind = int(_pick((10, 300, 2000), rng)), int(rng.integers(5))
     graph = model.graph
@@ -432,7 +435,7 @@ def _wide(model: Any, rng: Any) -> None:
                 graph.output[-1].name = f"out{i}"
 
 
-def _opsets(model: Any, rng: Any) -> None:
+def _opsets(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Remove, double or misdate the operator sets and the version of the format."""
     kind = int(rng.integers(5))
     if kind == 0:
@@ -449,7 +452,7 @@ def _opsets(model: Any, rng: Any) -> None:
         del model.functions[0].opset_import[:]
 
 
-def _types(model: Any, rng: Any) -> None:
+def _types(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Declare types of values that contradict what computes them, or no types."""
     values = [v for graph in _graphs(model) for v in (*graph.input, *graph.output)]
     if rng.random() < 0.3:
@@ -473,7 +476,7 @@ def _types(model: Any, rng: Any) -> None:
             value.type.tensor_type.shape.dim.add().dim_value = int(_pick((-1, 0, 1, 4, 2**62), rng))
 
 
-def _operator(model: Any, rng: Any) -> None:
+def _operator(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Exchange the operator of a node."""
     node = _node(model, rng)
     node.op_type = _pick(
@@ -483,7 +486,7 @@ def _operator(model: Any, rng: Any) -> None:
         node.domain = _pick(("", "local", "com.microsoft", "ai.onnx.ml", "zzz"), rng)
 
 
-def _initializers(model: Any, rng: Any) -> None:
+def _initializers(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Make initializers sparse, nameless, of strange shapes, or inputs at the same time."""
     graph, kind = _pick(_graphs(model), rng), int(rng.integers(5))
     if kind == 0:
@@ -503,7 +506,7 @@ def _initializers(model: Any, rng: Any) -> None:
         _pick(graph.initializer, rng).name = _pick(_names(model), rng)
 
 
-def _empty(model: Any, rng: Any) -> None:
+def _empty(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Empty the graph, or one of its lists."""
     kind = int(rng.integers(5))
     if kind == 0:
@@ -518,7 +521,7 @@ def _empty(model: Any, rng: Any) -> None:
         model.graph.node.add()
 
 
-MUTATIONS: tuple[Callable[[Any, Any], None], ...] = (
+MUTATIONS: tuple[Callable[[onnx.ModelProto, np.random.Generator], None], ...] = (
     _dangling_value, _cycle, _shuffled, _two_definitions, _shadowed, _outputs, _arity, _recursion, _doubling,
     _functions, _attributes, _subgraph, _capture, _deep, _wide, _opsets, _types, _operator, _initializers, _empty,
 )  # fmt: skip

@@ -11,7 +11,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import wait
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 BATCH = 100
 """Jobs of one process, before a new one takes over: what leaks does not add up."""
@@ -131,7 +134,7 @@ class _Worker:
         self.is_done = True
 
 
-def _work(job: Callable[[int], Any], seeds: list[int], sender: Any, memory: int | None) -> None:
+def _work(job: Callable[[int], Any], seeds: list[int], sender: Connection, memory: int | None) -> None:
     if hasattr(os, "setsid"):
         os.setsid()
     quiet = os.open(os.devnull, os.O_WRONLY)
