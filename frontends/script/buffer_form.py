@@ -32,6 +32,7 @@ from mirlo.frontends.script.loops import (
     is_init,
     word_of,
 )
+from mirlo.frontends.script.source import Located
 
 SCOPES = ("global", "local", "shared")
 _KINDS = {"grid": "serial", "thread_binding": "bound"}
@@ -68,13 +69,13 @@ class BufferForm(Interpreter):
     init: Expr | None = None
     """The condition that starts a block's reduction, inside of a block with reduction axes."""
 
-    def body(self, statements: Sequence[Any]) -> None:
+    def body(self, statements: Sequence[ast.stmt]) -> None:
         self.mutable = _changing(statements)
         self.written: set[MemoryBuffer] = set()
         for node in statements:
             self.statement(node)
 
-    def statements(self, nodes: Sequence[Any]) -> None:
+    def statements(self, nodes: Sequence[ast.stmt]) -> None:
         """Read a nested body; names that it defines are local to it."""
         outer = dict(self.names)
         for node in nodes:
@@ -95,7 +96,7 @@ class BufferForm(Interpreter):
 
     # Statements
 
-    def _statement_Pass(self, node: Any) -> None:
+    def _statement_Pass(self, node: ast.Pass) -> None:
         """Read `pass`."""
 
     def _statement_Expr(self, node: Any) -> None:
@@ -161,7 +162,7 @@ class BufferForm(Interpreter):
                     raise self.error(node, f"'{name}' is no variable: give it a value with a type first")
                 self._define(name, item, node)
 
-    def _store(self, target: Any, value: Expr | float, node: Any) -> None:
+    def _store(self, target: ast.Subscript, value: Expr | float, node: ast.Subscript) -> None:
         buffer = self.value(target.value)
         if not isinstance(buffer, MemoryBuffer):
             raise self.error(target, "only elements of buffers can be stored to")
@@ -169,13 +170,13 @@ class BufferForm(Interpreter):
         self._write(buffer, target)
         buffer.buffer[tuple(indices)] = self.stored(buffer, value, node)
 
-    def _write(self, buffer: MemoryBuffer, node: Any) -> None:
+    def _write(self, buffer: MemoryBuffer, node: Located) -> None:
         """Record a store to a buffer; refuse it for an input."""
         if buffer.is_input:
             raise self.error(node, f"'{buffer.name}' is an input: what is stored to is T.Out, or a buffer of T.alloc")
         self.written.add(buffer)
 
-    def _statement_If(self, node: Any) -> None:
+    def _statement_If(self, node: ast.If) -> None:
         condition = self.value(node.test)
         if is_number(condition):
             self.statements(node.body if condition else node.orelse)
@@ -186,7 +187,7 @@ class BufferForm(Interpreter):
             with self.builder.else_():
                 self.statements(node.orelse)
 
-    def _statement_While(self, node: Any) -> None:
+    def _statement_While(self, node: ast.While) -> None:
         if node.orelse:
             raise self.error(node.orelse[0], "a loop of a prim function has no 'else'")
 
@@ -199,7 +200,7 @@ class BufferForm(Interpreter):
         for _ in self.builder.while_(condition):
             self.statements(node.body)
 
-    def _statement_For(self, node: Any) -> None:
+    def _statement_For(self, node: ast.For) -> None:
         loop = header(self, node)
         outer = dict(self.names)
         with self._opened(loop) as indices:
@@ -234,7 +235,7 @@ class BufferForm(Interpreter):
                 ir.Operation.create("tir.yield", operands=[], attributes=_NO_VALUES())
                 point.__exit__(None, None, None)
 
-    def _statement_With(self, node: Any) -> None:
+    def _statement_With(self, node: ast.With) -> None:
         if is_init(self, node):
             if self.init is None:
                 raise self.error(node, "T.init is for blocks with a reduction axis, after T.axes")
@@ -247,7 +248,7 @@ class BufferForm(Interpreter):
         self.statements(node.body)
         self.init = outer
 
-    def _axes(self, call: Any) -> Any:
+    def _axes(self, call: ast.Call) -> Any:
         """Return the indices of a block; the reduction starts where all reduction indices are 0."""
         letters, arguments = axes_kinds(self, call)
         values: list[Any] = []
@@ -266,7 +267,7 @@ class BufferForm(Interpreter):
 
     # Memory and calls
 
-    def _alloc(self, name: str, call: Any) -> MemoryBuffer:
+    def _alloc(self, name: str, call: ast.Call) -> MemoryBuffer:
         self.arguments(call, 2, 3, ("scope",))
         shape, element = self.shape(call.args[0]), self.element_type(call.args[1])
         given = call.args[2] if len(call.args) == 3 else self.keyword(call, "scope")
@@ -277,7 +278,7 @@ class BufferForm(Interpreter):
             return MemoryBuffer(name, self.builder.scratch(shape, element))
         return MemoryBuffer(name, self.builder.alloca(shape, element, scope))
 
-    def _copy(self, call: Any) -> None:
+    def _copy(self, call: ast.Call) -> None:
         source, target = self.arguments(call, 2, 2, keywords=("start",))
         for value, argument in ((source, call.args[0]), (target, call.args[1])):
             if not isinstance(value, MemoryBuffer):
@@ -290,7 +291,7 @@ class BufferForm(Interpreter):
         if start is not None and self.value(start):
             made.operation.attributes[START] = ir.UnitAttr.get()
 
-    def call_inline(self, function: InlineFunction, node: Any) -> Any:
+    def call_inline(self, function: InlineFunction, node: Located) -> Any:
         outer, self.mutable = self.mutable, _changing(function.tree.body)
         try:
             return super().call_inline(function, node)
@@ -304,7 +305,7 @@ class BufferForm(Interpreter):
             return self._call_intrin(node)
         return super().call_word(word, node)
 
-    def _call_extern(self, call: Any) -> Any:
+    def _call_extern(self, call: ast.Call) -> Any:
         """Read `T.call_extern("name", x, buffer, dtype="f32")`.
 
         A buffer is passed as a pointer, or as one to an element.
@@ -322,7 +323,7 @@ class BufferForm(Interpreter):
         )
         return None if element is None else held(from_scalar(made.operation.results[0], element), element)
 
-    def _operands_of_call(self, given: list[Any], call: Any, word: str) -> list[Any]:
+    def _operands_of_call(self, given: list[Any], call: ast.Call, word: str) -> list[Any]:
         operands = []
         for value, argument in zip(given, call.args[1:], strict=True):
             if isinstance(value, MemoryBuffer):
@@ -335,7 +336,7 @@ class BufferForm(Interpreter):
                 raise self.error(argument, f"{word} takes buffers and scalars with a type, found {kind_of(value)}")
         return operands
 
-    def _call_intrin(self, call: Any) -> Any:
+    def _call_intrin(self, call: ast.Call) -> Any:
         """Read `T.call_intrin("vta.dep_pop", x, buffer)`: an intrinsic that a plug-in declares."""
         name, *given = self.arguments(call, 1, keywords=())
         if name not in OWN:
@@ -366,18 +367,18 @@ def _typed(buffer: MemoryBuffer) -> str:
     return f"{buffer.dtype}[{', '.join(map(str, buffer.shape))}]"
 
 
-def _as_value(target: Any) -> Any:
+def _as_value(target: ast.expr) -> Any:
     if isinstance(target, ast.Subscript):
         return ast.Subscript(target.value, target.slice, ast.Load())
     return ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else target
 
 
-def _changing(statements: Sequence[Any]) -> set[str]:
+def _changing(statements: Sequence[ast.stmt]) -> set[str]:
     """Return the names that are assigned more than once."""
     return {name for name, count in _assigned(statements).items() if count > 1}
 
 
-def _assigned(statements: Sequence[Any]) -> Counter[str]:
+def _assigned(statements: Sequence[ast.stmt]) -> Counter[str]:
     """Count the assignments of each name, without loop indices."""
     found: Counter[str] = Counter()
     for statement in statements:
@@ -394,7 +395,7 @@ def _NO_VALUES() -> dict[str, Any]:
     return {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0, 0])}
 
 
-def _instead(node: Any) -> str:
+def _instead(node: Located) -> str:
     if isinstance(node, ast.Return):
         return ": outputs are the parameters marked T.Out, stored to"
     return ""

@@ -29,7 +29,7 @@ _ARTICLES = {
 }  # fmt: skip
 
 
-def describe(node: Any) -> str:
+def describe(node: ast.AST) -> str:
     if isinstance(node, ast.Constant):
         return repr(node.value)
     if isinstance(node, ast.Name):

@@ -20,7 +20,7 @@ from mirlo.dialects.tir.compute import call as call_intrinsic
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.inline import InlineFunction
-from mirlo.frontends.script.source import ScriptSource
+from mirlo.frontends.script.source import Located, ScriptSource
 from mirlo.frontends.script.words import Language, Word
 
 _OPERATORS: dict[type, tuple[str, str]] = {
@@ -65,10 +65,10 @@ class Expressions:
 
     # Errors
 
-    def error(self, node: Any, problem: str) -> ScriptError:
+    def error(self, node: Located, problem: str) -> ScriptError:
         return self.source.error(node, problem)
 
-    def _checked(self, node: Any, build: Any) -> Expr:
+    def _checked(self, node: Located, build: Any) -> Expr:
         try:
             return build()
         except (TypeError, ValueError) as error:
@@ -76,14 +76,14 @@ class Expressions:
 
     # Values
 
-    def value(self, node: Any) -> Any:
+    def value(self, node: Located) -> Any:
         """Evaluate an expression."""
         handler = getattr(self, f"_value_{type(node).__name__}", None)
         if handler is None:
             raise self.error(node, f"{describe(node)} has no meaning in a prim function")
         return handler(node)
 
-    def scalar(self, node: Any, like: DType | None = None) -> Expr:
+    def scalar(self, node: Located, like: DType | None = None) -> Expr:
         """Evaluate an expression that must be a scalar; literals take the type `like`."""
         value = self.value(node)
         if isinstance(value, Expr):
@@ -94,7 +94,7 @@ class Expressions:
             raise self.error(node, "a number needs a type: write T.f32(...), for example")
         raise self.error(node, f"expected a scalar, found {kind_of(value)}")
 
-    def lifted(self, value: Expr | float, element: DType, node: Any) -> Expr:
+    def lifted(self, value: Expr | float, element: DType, node: Located) -> Expr:
         """Convert a number to a scalar of an element type that represents it."""
         if isinstance(value, Expr):
             return value
@@ -104,7 +104,7 @@ class Expressions:
             raise self.error(node, f"{value} is no {element}: cast what it meets, or write an integer")
         return lift(value, element)
 
-    def stored(self, buffer: BufferValue, value: Expr | float, node: Any) -> Expr:
+    def stored(self, buffer: BufferValue, value: Expr | float, node: Located) -> Expr:
         """Convert a value to a buffer's element type; indices become integers."""
         scalar = self.lifted(value, buffer.dtype, node)
         if scalar.dtype is INDEX and buffer.dtype.is_integer:
@@ -114,20 +114,20 @@ class Expressions:
             raise self.error(node, f"'{buffer.name}' holds {buffer.dtype}, found {scalar.dtype}: {cast}")
         return scalar
 
-    def static(self, node: Any, what: str) -> int:
+    def static(self, node: Located, what: str) -> int:
         """Evaluate an integer that is known when the function is made."""
         value = self.value(node)
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.error(node, f"{what} must be an integer known when the function is made, found {kind_of(value)}")
         return value
 
-    def text(self, node: Any, what: str) -> str:
+    def text(self, node: Located, what: str) -> str:
         value = self.value(node)
         if not isinstance(value, str):
             raise self.error(node, f"{what} must be text in quotes, found {kind_of(value)}")
         return value
 
-    def element_type(self, node: Any) -> DType:
+    def element_type(self, node: Located) -> DType:
         value = self.value(node)
         if isinstance(value, DType):
             return value
@@ -139,7 +139,7 @@ class Expressions:
             raise self.error(node, f"expected an element type such as 'f32', found {name!r}{hint}")
         return found
 
-    def shape(self, node: Any) -> tuple[int, ...]:
+    def shape(self, node: Located) -> tuple[int, ...]:
         value = self.value(node)
         dims = self.flat(value) if isinstance(value, (tuple, list)) else [value]
         for dim in dims:
@@ -154,12 +154,12 @@ class Expressions:
 
     # Expressions
 
-    def _value_Constant(self, node: Any) -> Any:
+    def _value_Constant(self, node: ast.Constant) -> Any:
         if isinstance(node.value, (int, float, str)) or node.value is None:
             return node.value
         raise self.error(node, f"{describe(node)} has no meaning in a prim function")
 
-    def _value_Name(self, node: Any) -> Any:
+    def _value_Name(self, node: ast.Name) -> Any:
         name = node.id
         for scope in (self.names, self.captured, STATIC_CALLS):
             if name in scope:
@@ -177,7 +177,7 @@ class Expressions:
         """Return the value that a name stands for."""
         return value
 
-    def _value_Attribute(self, node: Any) -> Any:
+    def _value_Attribute(self, node: ast.Attribute) -> Any:
         owner = self.value(node.value)
         if isinstance(owner, Language):
             try:
@@ -197,7 +197,7 @@ class Expressions:
             return value
         raise self.error(node, f"{kind_of(owner)} has no attribute '{node.attr}' that a prim function can use")
 
-    def _value_Tuple(self, node: Any) -> Any:
+    def _value_Tuple(self, node: ast.Tuple) -> Any:
         found: list[Any] = []
         for item in node.elts:
             value = self.value(item.value if isinstance(item, ast.Starred) else item)
@@ -211,14 +211,14 @@ class Expressions:
 
     _value_List = _value_Tuple
 
-    def _value_BinOp(self, node: Any) -> Any:
+    def _value_BinOp(self, node: ast.BinOp) -> Any:
         left, right = self.value(node.left), self.value(node.right)
         method, symbol = _OPERATORS.get(type(node.op), ("", ""))
         if not method:
             raise self.error(node, f"operator {describe(node.op)} has no meaning in a prim function")
         return self.binary(node, method, symbol, left, right)
 
-    def binary(self, node: Any, method: str, symbol: str, left: Any, right: Any) -> Expr:
+    def binary(self, node: Located, method: str, symbol: str, left: Any, right: Any) -> Expr:
         """Apply an arithmetic operator to two values."""
         if not isinstance(left, Expr) and not isinstance(right, Expr):
             return self._static_binary(node, method, symbol, left, right)
@@ -233,7 +233,7 @@ class Expressions:
             raise self.error(node, f"operator '/' takes floats, found {left.dtype}: use // or cast with .cast('f32')")
         return self._checked(node, lambda: getattr(left, method)(right))
 
-    def _static_binary(self, node: Any, method: str, symbol: str, left: Any, right: Any) -> Any:
+    def _static_binary(self, node: Located, method: str, symbol: str, left: Any, right: Any) -> Any:
         result = NotImplemented
         if is_number(left) and is_number(right) or isinstance(left, (tuple, str)):
             try:
@@ -246,7 +246,7 @@ class Expressions:
             raise self.error(node, f"operator '{symbol}' has no meaning for {kind_of(left)} and {kind_of(right)}")
         return result
 
-    def matched(self, left: Any, right: Any, node: Any) -> tuple[Expr, Expr]:
+    def matched(self, left: Any, right: Any, node: Located) -> tuple[Expr, Expr]:
         """Convert two scalars to one type: literals take the other's type, indices combine with integers as indices."""
         element = left.dtype if isinstance(left, Expr) else right.dtype
         a, b = self.lifted(left, element, node), self.lifted(right, element, node)
@@ -256,7 +256,7 @@ class Expressions:
             return a.cast(INDEX), b.cast(INDEX)
         raise self.error(node, f"{a.dtype} meets {b.dtype}: cast one of them, for instance with .cast('{a.dtype}')")
 
-    def _value_UnaryOp(self, node: Any) -> Any:
+    def _value_UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self.value(node.operand)
         if is_number(value):
             if isinstance(node.op, ast.Invert) and not isinstance(value, int):
@@ -278,7 +278,7 @@ class Expressions:
             return ~value
         return value
 
-    def _value_BoolOp(self, node: Any) -> Any:
+    def _value_BoolOp(self, node: ast.BoolOp) -> Any:
         values = [self.value(item) for item in node.values]
         if all(is_number(v) for v in values):
             return all(values) if isinstance(node.op, ast.And) else any(values)
@@ -288,7 +288,7 @@ class Expressions:
             result = result & term if isinstance(node.op, ast.And) else result | term
         return result
 
-    def condition(self, value: Expr, node: Any) -> Expr:
+    def condition(self, value: Expr, node: Located) -> Expr:
         """Convert a scalar to a condition."""
         if is_number(value):
             return constant(bool(value), BOOL)
@@ -297,7 +297,7 @@ class Expressions:
             raise self.error(node, f"expected a condition (bool), found {found}: compare it, for instance with != 0")
         return value
 
-    def _value_Compare(self, node: Any) -> Any:
+    def _value_Compare(self, node: ast.Compare) -> Any:
         values = [self.value(item) for item in (node.left, *node.comparators)]
         results = []
         for op, left, right in zip(node.ops, values, values[1:], strict=False):
@@ -313,13 +313,13 @@ class Expressions:
             return all(results)
         return all_of([constant(r, BOOL) if isinstance(r, bool) else r for r in results])
 
-    def _value_IfExp(self, node: Any) -> Expr:
+    def _value_IfExp(self, node: ast.IfExp) -> Expr:
         condition = self.value(node.test)
         if is_number(condition):
             return self.value(node.body if condition else node.orelse)
         return self.choice(node, condition, self.value(node.body), self.value(node.orelse), node.test)
 
-    def choice(self, node: Any, condition: Expr, yes: Expr, no: Expr, test: Any) -> Any:
+    def choice(self, node: Located, condition: Expr, yes: Expr, no: Expr, test: Any) -> Any:
         """Select `yes` or `no` by a condition."""
         if is_number(condition):
             return yes if condition else no
@@ -329,7 +329,7 @@ class Expressions:
         a, b = self.matched(yes, no, node)
         return self._checked(node, lambda: select(chosen, a, b))
 
-    def _value_Subscript(self, node: Any) -> Any:
+    def _value_Subscript(self, node: ast.Subscript) -> Any:
         owner = self.value(node.value)
         if hasattr(owner, "read"):
             return self.read(owner, node, self.indices(owner, node.slice, node))
@@ -343,11 +343,11 @@ class Expressions:
             return owner[position]
         raise self.error(node, f"{kind_of(owner)} cannot be indexed")
 
-    def read(self, buffer: Any, node: Any, indices: list[Expr], outside: Any = None) -> Expr:
+    def read(self, buffer: Any, node: Located, indices: list[Expr], outside: Any = None) -> Expr:
         """Load an element of a buffer."""
         return buffer.read(indices, outside)
 
-    def indices(self, buffer: Any, node: Any, place: Any, padded: bool = False) -> list[Expr]:
+    def indices(self, buffer: Any, node: Located, place: Located, padded: bool = False) -> list[Expr]:
         """Evaluate and check the indices in `buffer[...]`; padded ones may be out of bounds."""
         if isinstance(node, ast.Slice) or (
             isinstance(node, ast.Tuple) and any(isinstance(e, ast.Slice) for e in node.elts)

@@ -12,7 +12,7 @@ from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.graph_calls import UNNAMED, GraphCalls
 from mirlo.frontends.script.graph_values import Callee, GraphTensor, ScriptFunctions
 from mirlo.frontends.script.loops import is_docstring
-from mirlo.frontends.script.source import ScriptSource
+from mirlo.frontends.script.source import Located, ScriptSource
 from mirlo.frontends.script.words import Word
 
 _BINARY = {
@@ -31,7 +31,7 @@ class GraphInterpreter(GraphCalls):
 
     # Values
 
-    def binary(self, node: Any, method: str, symbol: str, left: Any, right: Any) -> Any:
+    def binary(self, node: Located, method: str, symbol: str, left: Any, right: Any) -> Any:
         if not isinstance(left, GraphTensor) and not isinstance(right, GraphTensor):
             return super().binary(node, method, symbol, left, right)
         like = left.type if isinstance(left, GraphTensor) else right.type
@@ -39,7 +39,7 @@ class GraphInterpreter(GraphCalls):
         name = _BINARY[symbol]
         return self.make(node, _LOGICAL.get(name, name) if like.dtype.is_bool else name, [a, b])
 
-    def _value_UnaryOp(self, node: Any) -> Any:
+    def _value_UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self.value(node.operand)
         if not isinstance(value, GraphTensor):
             return super()._value_UnaryOp(node)
@@ -52,7 +52,7 @@ class GraphInterpreter(GraphCalls):
             raise self.error(node, f"operator '{describe(node.op)}' has no meaning for a tensor")
         return self.make(node, name, [value])
 
-    def _value_Compare(self, node: Any) -> Any:
+    def _value_Compare(self, node: ast.Compare) -> Any:
         values = [self.value(item) for item in (node.left, *node.comparators)]
         tensors = [v for v in values if isinstance(v, GraphTensor)]
         if not tensors:
@@ -62,7 +62,7 @@ class GraphInterpreter(GraphCalls):
         a, b = (self.as_tensor(v, node, tensors[0].type) for v in values)
         return self.make(node, _COMPARE[type(node.ops[0])], [a, b])
 
-    def _value_Attribute(self, node: Any) -> Word:
+    def _value_Attribute(self, node: ast.Attribute) -> Word:
         owner = self.value(node.value)
         if isinstance(owner, GraphTensor):
             if node.attr in ("shape", "dtype"):
@@ -70,7 +70,7 @@ class GraphInterpreter(GraphCalls):
             raise self.error(node, f"a tensor has 'shape' and 'dtype' here, not '{node.attr}': use operators of R")
         return super()._value_Attribute(node)
 
-    def _value_Subscript(self, node: Any) -> Any:
+    def _value_Subscript(self, node: ast.Subscript) -> Any:
         owner = self.value(node.value)
         if isinstance(owner, GraphTensor):
             raise self.error(node, "a tensor cannot be indexed: use R.strided_slice or R.gather")
@@ -78,12 +78,12 @@ class GraphInterpreter(GraphCalls):
             return self.annotation(node)[0]
         return super()._value_Subscript(node)
 
-    def condition(self, value: Any, node: Any) -> Any:
+    def condition(self, value: Any, node: Located) -> Any:
         raise self.error(node, "a tensor has no truth value: use R.where, R.logical_and or R.logical_or")
 
     # Statements
 
-    def statement(self, node: Any) -> None:
+    def statement(self, node: Located) -> None:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             self.names.update(self.unpack(node.targets[0], self.value(node.value)))
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
@@ -96,7 +96,7 @@ class GraphInterpreter(GraphCalls):
         elif not isinstance(node, ast.Pass) and not is_docstring(node):
             raise self.error(node, f"statement '{describe(node)}' has no meaning in a graph")
 
-    def _for(self, node: Any) -> None:
+    def _for(self, node: ast.For) -> None:
         """Repeat the body for numbers or the elements of a tuple."""
         values = self.value(node.iter)
         if not isinstance(values, (range, tuple, list)):
@@ -106,7 +106,7 @@ class GraphInterpreter(GraphCalls):
             for statement in node.body:
                 self.statement(statement)
 
-    def _if(self, node: Any) -> None:
+    def _if(self, node: ast.If) -> None:
         test = self.value(node.test)
         if not is_number(test):
             raise self.error(
@@ -116,7 +116,7 @@ class GraphInterpreter(GraphCalls):
             self.statement(statement)
 
 
-def read_signature(interpreter: GraphInterpreter, tree: Any) -> list[tuple[str, TensorType, Any]]:
+def read_signature(interpreter: GraphInterpreter, tree: ast.FunctionDef) -> list[tuple[str, TensorType, Any]]:
     """Return each parameter's name in the script, type, and name for users."""
     arguments = tree.args
     if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
@@ -144,7 +144,7 @@ def read_types(
 
 
 def build_graph(
-    tree: Any,
+    tree: ast.FunctionDef,
     source: ScriptSource,
     captured: dict[str, Any],
     functions: ScriptFunctions,
@@ -184,7 +184,9 @@ def build_graph(
     return made
 
 
-def _result_names(interpreter: GraphInterpreter, tree: Any, last: Any, tensors: Sequence[GraphTensor]) -> list[Any]:
+def _result_names(
+    interpreter: GraphInterpreter, tree: ast.FunctionDef, last: Any, tensors: Sequence[GraphTensor]
+) -> list[Any]:
     """Return the users' names of the results: from the annotation, or from the returned variables."""
     returned = last.value.elts if isinstance(last.value, (ast.Tuple, ast.List)) else [last.value]
     names: list[Any] = [n.id if isinstance(n, ast.Name) else None for n in returned]

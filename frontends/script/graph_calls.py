@@ -20,6 +20,7 @@ from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.graph_values import Callee, GraphTensor, ScriptFunctions, returned
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.prim import PrimFunc
+from mirlo.frontends.script.source import Located
 from mirlo.frontends.script.words import MlirText, Word
 
 UNNAMED = object()
@@ -30,10 +31,10 @@ class GraphCalls(Interpreter):
 
     functions: ScriptFunctions
 
-    def tensor(self, node: Any, like: TensorType | None = None) -> GraphTensor:
+    def tensor(self, node: Located, like: TensorType | None = None) -> GraphTensor:
         return self.as_tensor(self.value(node), node, like)
 
-    def as_tensor(self, value: Any, node: Any, like: TensorType | None = None) -> GraphTensor:
+    def as_tensor(self, value: Any, node: Located, like: TensorType | None = None) -> GraphTensor:
         """Convert a value to a tensor; a number becomes a constant with the element type of the other operand."""
         if isinstance(value, GraphTensor):
             return value
@@ -61,7 +62,7 @@ class GraphCalls(Interpreter):
             Constant.make(value=dense_attribute(array.reshape(kind.static_shape), kind), result_types=[kind])
         )
 
-    def _value_Call(self, node: Any) -> Any:
+    def _value_Call(self, node: ast.Call) -> Any:
         function = self.value(node.func)
         if isinstance(function, Word) and function.language == "R":
             special = getattr(self, f"_call_{function.name}", None)
@@ -107,7 +108,7 @@ class GraphCalls(Interpreter):
                 raise self.error(attributes[key], f"R.{name}: attribute '{key}' must be {wanted}, found text '{value}'")
         return self.make(node, name, self._operands(name, fields, given, node), self._types(out), **values)
 
-    def _operands(self, name: str, fields: dict[str, Any], given: dict[str, Any], node: Any) -> list[Any]:
+    def _operands(self, name: str, fields: dict[str, Any], given: dict[str, Any], node: Located) -> list[Any]:
         read = {key: self.value(argument) for key, argument in given.items()}
         flat = [t for value in read.values() for t in self.flat(value)]
         like = next((value.type for value in flat if isinstance(value, GraphTensor)), None)
@@ -141,14 +142,14 @@ class GraphCalls(Interpreter):
             raise self.error(node, f"R.{name}: {error}") from None
         return returned(made)
 
-    def _types(self, node: Any) -> list[TensorType] | None:
+    def _types(self, node: Located) -> list[TensorType] | None:
         """Return the types in `out=R.Tensor[...]`, or in a tuple of them."""
         if node is None:
             return None
         elements = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
         return [self.annotation(element)[0] for element in elements]
 
-    def annotation(self, node: Any) -> tuple[TensorType, Any]:
+    def annotation(self, node: Located) -> tuple[TensorType, Any]:
         """Return type and name in `R.Tensor[("batch", 128), "f32", "name"]`."""
         word = self.value(node.value) if isinstance(node, ast.Subscript) else None
         parts = node.slice.elts if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) else []
@@ -187,7 +188,7 @@ class GraphCalls(Interpreter):
         tensors: Sequence[GraphTensor],
         out: list[TensorType] | None,
         attributes: dict[str, float],
-        node: Any,
+        node: Located,
     ) -> tuple[str, list[TensorType]]:
         if isinstance(template, MlirText):
             if out is None or attributes:
@@ -209,7 +210,7 @@ class GraphCalls(Interpreter):
     def _call_call_packed(self, node: Any) -> Any:
         return self._packed(node, CallPacked)
 
-    def _packed(self, node: Any, cls: Any) -> GraphTensor | tuple[GraphTensor, GraphTensor]:
+    def _packed(self, node: ast.Call, cls: Any) -> GraphTensor | tuple[GraphTensor, GraphTensor]:
         name, *given = self.arguments(node, 1, keywords=("out",))
         if not isinstance(name, str):
             raise self.error(node.args[0], f"the name of a run-time function is text in quotes, found {kind_of(name)}")
@@ -220,7 +221,7 @@ class GraphCalls(Interpreter):
         with self.source.location(node):
             return returned(cls.build(tensors, result_types=out, function=name))
 
-    def _call_const(self, node: Any) -> GraphTensor:
+    def _call_const(self, node: ast.Call) -> GraphTensor:
         """Read `R.const(1.0, "f32")`, `R.const([1, 2], "i64")`, `R.const(0.0, shape=(4,))` or `R.const(array)`."""
         value = self.arguments(node, 1, 2, ("shape", "dtype"))[0]
         import numpy as np
@@ -242,7 +243,7 @@ class GraphCalls(Interpreter):
                 raise
             raise self.error(node, f"R.const: {error}") from None
 
-    def _call_param(self, node: Any) -> GraphTensor:
+    def _call_param(self, node: ast.Call) -> GraphTensor:
         """Read `R.param("w", (64, 64), "f32")`: an array of the parameter store."""
         self.arguments(node, 3, 3)
         kind = TensorType(self.shape(node.args[1]), self.element_type(node.args[2]))

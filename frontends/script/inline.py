@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.source import ScriptSource, captured_names, parse_object
+
+if TYPE_CHECKING:
+    import ast
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,7 @@ class InlineFunction:
 
     name: str
     parameters: tuple[str, ...]
-    tree: Any
+    tree: ast.FunctionDef
     source: ScriptSource
     captured: dict[str, Any]
 

@@ -14,6 +14,7 @@ from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.expressions import STATIC_CALLS, Expressions, Method
 from mirlo.frontends.script.inline import InlineFunction
+from mirlo.frontends.script.source import Located
 from mirlo.frontends.script.words import Word
 
 
@@ -22,7 +23,7 @@ class Interpreter(Expressions):
 
     # Calls
 
-    def _value_Call(self, node: Any) -> Any:
+    def _value_Call(self, node: ast.Call) -> Any:
         function = self.value(node.func)
         if isinstance(function, Word):
             return self.call_word(function, node)
@@ -47,7 +48,9 @@ class Interpreter(Expressions):
         except (ArithmeticError, TypeError, ValueError) as error:
             raise self.error(node, f"{function.__name__}: {error}") from None
 
-    def arguments(self, node: Any, least: int = 0, most: int | None = None, keywords: Sequence[str] = ()) -> list[Any]:
+    def arguments(
+        self, node: ast.Call, least: int = 0, most: int | None = None, keywords: Sequence[str] = ()
+    ) -> list[Any]:
         """Evaluate the positional arguments of a call and check their number."""
         given = self._value_Tuple(ast.Tuple(elts=node.args))
         count = len(given)
@@ -61,14 +64,14 @@ class Interpreter(Expressions):
                 raise self.error(keyword, f"{self.called(node)} has no argument '{keyword.arg}'{known}")
         return list(given)
 
-    def called(self, node: Any) -> str:
+    def called(self, node: ast.Call) -> str:
         return ast.unparse(node.func)
 
-    def keyword(self, node: Any, name: str) -> Any:
+    def keyword(self, node: ast.Call, name: str) -> Any:
         """Return the syntax of a keyword argument, or None."""
         return next((k.value for k in node.keywords if k.arg == name), None)
 
-    def _call_method(self, method: Method, node: Any) -> Any:
+    def _call_method(self, method: Method, node: ast.Call) -> Any:
         owner, name = method.owner, method.name
         if owner is math:
             return self._call_static(_math_function(name, self, node), node)
@@ -92,7 +95,7 @@ class Interpreter(Expressions):
             node, f"{kind_of(owner)} has no method '{name}'; a scalar has cast and bitcast, a buffer has at"
         )
 
-    def call_word(self, word: Word, node: Any) -> Expr:
+    def call_word(self, word: Word, node: ast.Call) -> Expr:
         """Evaluate `T.something(...)` as an expression."""
         name = word.name
         if name in ("min", "max", "abs"):
@@ -111,7 +114,7 @@ class Interpreter(Expressions):
             return self._call_op(node)
         raise self.error(node, f"{word} has no meaning as an expression")
 
-    def _call_extreme(self, name: str, node: Any) -> Expr:
+    def _call_extreme(self, name: str, node: ast.Call) -> Expr:
         values = self.arguments(node, 1 if name == "abs" else 2, 1 if name == "abs" else None)
         if all(is_number(v) for v in values):
             return getattr(builtins, name)(*values)
@@ -129,7 +132,7 @@ class Interpreter(Expressions):
             result = maximum(a, b) if name == "max" else minimum(a, b)
         return result
 
-    def _call_intrinsic(self, name: str, node: Any) -> Expr:
+    def _call_intrinsic(self, name: str, node: ast.Call) -> Expr:
         row = INTRINSICS[name]
         values = self.arguments(node, row.arity, row.arity)
         first = next((v for v in values if isinstance(v, Expr)), None)
@@ -150,7 +153,7 @@ class Interpreter(Expressions):
             made.append(scalar)
         return Expr("intrinsic", tuple(made), BOOL if row.result == "bool" else made[0].dtype, name)
 
-    def _call_op(self, node: Any) -> Any:
+    def _call_op(self, node: ast.Call) -> Any:
         """Read `T.op("arith.cmpi", x, y, dtype="bool", predicate="2 : i64")`: any scalar operation, by name."""
         for argument in node.args[1:]:
             self.scalar(argument)
@@ -193,12 +196,12 @@ class Interpreter(Expressions):
         self.statement(last)
         return None
 
-    def statement(self, node: Any) -> None:
+    def statement(self, node: Located) -> None:
         raise NotImplementedError
 
     # Assignments
 
-    def unpack(self, target: Any, value: Any) -> list[tuple[str, Any]]:
+    def unpack(self, target: ast.expr, value: Any) -> list[tuple[str, Any]]:
         """Return the names on the left of an assignment, each with its value."""
         if isinstance(target, ast.Name):
             return [(target.id, value)]
@@ -211,7 +214,7 @@ class Interpreter(Expressions):
         raise self.error(target, f"cannot assign to {describe(target)}")
 
 
-def _math_function(name: str, interpreter: Interpreter, node: Any) -> Any:
+def _math_function(name: str, interpreter: Interpreter, node: Located) -> Any:
     found = getattr(math, name, None)
     if not callable(found):
         raise interpreter.error(node, f"module 'math' has no '{name}'")

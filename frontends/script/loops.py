@@ -9,6 +9,7 @@ from typing import Any
 
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.interpreter import Interpreter
+from mirlo.frontends.script.source import Located
 from mirlo.frontends.script.words import LOOPS, Word
 
 RANGES = ("range", "parallel_range")
@@ -57,7 +58,7 @@ def header(interpreter: Interpreter, node: Any) -> LoopHeader:
     return LoopHeader(str(kind), (lower,), (upper,), step, None, False)
 
 
-def _thread_binding(interpreter: Interpreter, call: Any) -> LoopHeader:
+def _thread_binding(interpreter: Interpreter, call: ast.Call) -> LoopHeader:
     extent, thread = interpreter.arguments(call, 2, 2)
     _check_bound(interpreter, call, extent)
     if not isinstance(thread, str):
@@ -65,18 +66,18 @@ def _thread_binding(interpreter: Interpreter, call: Any) -> LoopHeader:
     return LoopHeader("thread_binding", (0,), (extent,), 1, thread, False)
 
 
-def describe_call(node: Any) -> str:
+def describe_call(node: Located) -> str:
     return f"'{ast.unparse(node.func)}'" if isinstance(node, ast.Call) else describe(node)
 
 
-def _check_bound(interpreter: Interpreter, node: Any, bound: int) -> None:
+def _check_bound(interpreter: Interpreter, node: Located, bound: int) -> None:
     is_int = isinstance(bound, int) and not isinstance(bound, bool)
     scalar = getattr(bound, "dtype", None)
     if not is_int and not (scalar is not None and scalar.is_integer):
         raise interpreter.error(node, f"a bound of a loop must be an integer, found {kind_of(bound)}")
 
 
-def block_name(interpreter: Interpreter, node: Any) -> str | None:
+def block_name(interpreter: Interpreter, node: Located) -> str | None:
     """Return the name in `with T.block("name"):`, "" without one, None for another `with`."""
     call = _only_context(interpreter, node)
     if call is None or call[0].name != "block":
@@ -85,13 +86,13 @@ def block_name(interpreter: Interpreter, node: Any) -> str | None:
     return interpreter.text(arguments[0], "the name of a block") if arguments else ""
 
 
-def is_init(interpreter: Interpreter, node: Any) -> bool:
+def is_init(interpreter: Interpreter, node: Located) -> bool:
     """Return whether this is `with T.init():`."""
     call = _only_context(interpreter, node)
     return call is not None and call[0].name == "init"
 
 
-def _only_context(interpreter: Interpreter, node: Any) -> tuple[Word, Any] | None:
+def _only_context(interpreter: Interpreter, node: Located) -> tuple[Word, Any] | None:
     if not isinstance(node, ast.With) or len(node.items) != 1 or node.items[0].optional_vars is not None:
         return None
     call = node.items[0].context_expr
@@ -99,7 +100,7 @@ def _only_context(interpreter: Interpreter, node: Any) -> tuple[Word, Any] | Non
     return (function, call) if isinstance(function, Word) else None
 
 
-def word_of(interpreter: Interpreter, node: Any) -> str | None:
+def word_of(interpreter: Interpreter, node: Located) -> str | None:
     """Return `name` if an expression is a call of T.name."""
     owner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
     if not isinstance(node, ast.Call) or not isinstance(owner or node.func, ast.Name):
@@ -108,7 +109,7 @@ def word_of(interpreter: Interpreter, node: Any) -> str | None:
     return function.name if isinstance(function, Word) else None
 
 
-def axes_kinds(interpreter: Interpreter, call: Any) -> tuple[str, Sequence[Any]]:
+def axes_kinds(interpreter: Interpreter, call: ast.Call) -> tuple[str, Sequence[Any]]:
     """Return the letters of `T.axes("SSR", i, j, k)`, one per index, and the arguments."""
     if not call.args:
         raise interpreter.error(call, "T.axes takes a letter for each axis, 'S' or 'R', and then the indices")
@@ -120,5 +121,5 @@ def axes_kinds(interpreter: Interpreter, call: Any) -> tuple[str, Sequence[Any]]
     return letters, call.args[1:]
 
 
-def is_docstring(node: Any) -> bool:
+def is_docstring(node: Located) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

@@ -18,7 +18,7 @@ from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.language import R, T
 from mirlo.frontends.script.loops import is_docstring
 from mirlo.frontends.script.prim import KIND, PrimFunc, parse_prim_func
-from mirlo.frontends.script.source import ScriptSource, captured_names, parse_object, parse_text
+from mirlo.frontends.script.source import Located, ScriptSource, captured_names, parse_object, parse_text
 from mirlo.frontends.script.words import MlirText
 
 MAIN = "main"
@@ -54,7 +54,7 @@ def parse_script(text: str, file: str = "<script>", context: Any = None) -> Any:
     return _ModuleBuilder(source, names, context).module(body, MAIN if only else None)
 
 
-def _decorator(tree: Any) -> tuple[str, Any]:
+def _decorator(tree: ast.FunctionDef | ast.ClassDef) -> tuple[str, ast.Call | None]:
     """Return the last part of the decorator's name, and its call if it has arguments."""
     for node in tree.decorator_list:
         call = node if isinstance(node, ast.Call) else None
@@ -74,7 +74,7 @@ class _ModuleBuilder:
         self.parsed: dict[Any, tuple[ir.Module, list[ir.Operation]]] = {}
         """What MLIR text defines, and the module that owns it, by the statements that hold the text."""
 
-    def module(self, body: list[Any], symbol: str | None = None, attributes: dict[str, str] | None = None) -> Any:
+    def module(self, body: list[ast.stmt], symbol: str | None = None, attributes: dict[str, str] | None = None) -> Any:
         """Build the module; `symbol` names its graph if there is only one."""
         with self.context or make_context(), ir.Location.unknown():
             module = ir.Module.create()
@@ -104,7 +104,7 @@ class _ModuleBuilder:
             what = "a module has graphs (@R.function), prim functions (@T.prim_func) and constants"
             raise self.source.error(node, what)
 
-    def _declare(self, node: Any) -> None:
+    def _declare(self, node: Located) -> None:
         """Declare names that definitions may use before they are defined: prim functions, helpers and constants."""
         if isinstance(node, ast.FunctionDef):
             word, call = _decorator(node)
@@ -120,7 +120,7 @@ class _ModuleBuilder:
             if self.names[node.targets[0].id] is None:
                 self.names[node.targets[0].id] = self._constant(node.value)
 
-    def _announce(self, node: Any, symbol: str | None) -> None:
+    def _announce(self, node: Located, symbol: str | None) -> None:
         """Let graphs call those that are defined after them and say what they return."""
         if not isinstance(node, ast.FunctionDef) or node.returns is None:
             return
@@ -129,21 +129,21 @@ class _ModuleBuilder:
             found = read_types(node, self.source, self.names, self.functions)
             self.functions.graphs[name] = self.callees[node.name] = Callee(name, *found)
 
-    def _text(self, node: Any) -> MlirText | None:
+    def _text(self, node: Located) -> MlirText | None:
         """Return the MLIR text that a statement defines, or None."""
         if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
             return None
         made = self.names.get(node.targets[0].id)
         return made if isinstance(made, MlirText) else None
 
-    def _symbol(self, node: Any, symbol: str | None) -> str:
+    def _symbol(self, node: ast.FunctionDef, symbol: str | None) -> str:
         """Return the name of a graph in the module."""
         call = _decorator(node)[1]
         reader = Interpreter(self.source, {}, {})
         given = next((k.value for k in call.keywords if k.arg == "name"), None) if call else None
         return str((reader.value(given) if given is not None else None) or symbol or node.name)
 
-    def _constant(self, node: Any) -> Any:
+    def _constant(self, node: Located) -> Any:
         reader = Interpreter(self.source, {}, self.names)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("T.mlir", "R.mlir") and len(node.args) == 1:
             return MlirText(reader.text(node.args[0], "the IR"))
@@ -158,7 +158,7 @@ class _ModuleBuilder:
         made = parse_prim_func(node, self.source, self.names, attributes, bool(options.get("buffers")))
         return made.renamed(options["name"]) if options.get("name") else made
 
-    def attributes(self, call: Any) -> list[tuple[str, str]]:
+    def attributes(self, call: ast.Call | None) -> list[tuple[str, str]]:
         """Return `attrs={"tir.kind": '"reduce"'}` of a decorator: attributes as MLIR text."""
         given = next((k.value for k in call.keywords if k.arg == "attrs"), None) if call else None
         if given is None:
@@ -167,11 +167,11 @@ class _ModuleBuilder:
             raise self.source.error(given, "attrs: expected a dict of names and attributes as text")
         reader = Interpreter(self.source, {}, {})
         return [
-            (reader.text(key, "the name of an attribute"), reader.text(value, "an attribute"))
+            (reader.text(given if key is None else key, "the name of an attribute"), reader.text(value, "an attribute"))
             for key, value in zip(given.keys, given.values, strict=True)
         ]
 
-    def _define(self, node: Any, symbol: str | None) -> None:
+    def _define(self, node: Located, symbol: str | None) -> None:
         if isinstance(node, ast.FunctionDef):
             known = self.names.get(node.name)
             if isinstance(known, PrimFunc):
@@ -183,7 +183,7 @@ class _ModuleBuilder:
             for op in self.parsed[node][1] if node in self.parsed else ():
                 self.functions.module.body.append(op.clone())
 
-    def _graph(self, node: Any, symbol: str | None) -> None:
+    def _graph(self, node: ast.FunctionDef, symbol: str | None) -> None:
         call = _decorator(node)[1]
         reader = Interpreter(self.source, {}, {})
         options = {k.arg: reader.value(k.value) for k in call.keywords if k.arg != "attrs"} if call else {}
@@ -198,7 +198,7 @@ class _ModuleBuilder:
 
     def _announce_texts(self, nodes: dict[Any, MlirText]) -> None:
         """Parse MLIR text; its graphs and prim functions may be called from now on, also from one another."""
-        errors: dict[Any, ir.MLIRError] = {}
+        errors: dict[Located, ir.MLIRError] = {}
         for node, text in nodes.items():
             try:
                 self._announce_text(node, text, ir.Module.parse(text.text))
@@ -223,7 +223,7 @@ class _ModuleBuilder:
             own = [op for op in _members(whole) if defined.get(_name_of(op)) is node]
             self._announce_text(node, nodes[node], whole, own)
 
-    def _announce_text(self, node: Any, text: MlirText, parsed: ir.Module, own: Any = None) -> None:
+    def _announce_text(self, node: Located, text: MlirText, parsed: ir.Module, own: Any = None) -> None:
         self.parsed[node] = (parsed, _members(parsed) if own is None else own)
         for op in self.parsed[node][1]:
             name = self.functions.symbols[text] = _name_of(op)

@@ -16,7 +16,7 @@ from mirlo.frontends.script.buffer_form import BufferForm, MemoryBuffer
 from mirlo.frontends.script.describe import kind_of
 from mirlo.frontends.script.errors import NotRegular, ScriptError
 from mirlo.frontends.script.interpreter import Interpreter
-from mirlo.frontends.script.source import ScriptSource, captured_names, parse_object
+from mirlo.frontends.script.source import Located, ScriptSource, captured_names, parse_object
 from mirlo.frontends.script.tensor_form import TensorBuffer, TensorForm
 from mirlo.frontends.script.words import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol, Word
 
@@ -36,7 +36,7 @@ class Parameter:
     shape: tuple[Any, ...]
     """Numbers, symbols, and expressions of symbols as syntax."""
     dtype: DType | TypeSymbol
-    node: Any
+    node: Located
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class PrimFunc:
 
     name: str
     parameters: tuple[Parameter, ...]
-    tree: Any = field(repr=False)
+    tree: ast.FunctionDef = field(repr=False)
     source: ScriptSource = field(repr=False)
     captured: dict[str, Any] = field(repr=False)
     attributes: dict[str, str] = field(default_factory=dict)
@@ -316,7 +316,11 @@ def prim_func(
 
 
 def parse_prim_func(
-    tree: Any, source: ScriptSource, captured: dict[str, Any], attributes: dict[str, str], buffers: bool = False
+    tree: ast.FunctionDef,
+    source: ScriptSource,
+    captured: dict[str, Any],
+    attributes: dict[str, str],
+    buffers: bool = False,
 ) -> PrimFunc:
     """Parse a definition to a prim function."""
     if not isinstance(tree, ast.FunctionDef):
@@ -357,7 +361,7 @@ def _parameter(reader: Interpreter, argument: Any) -> Parameter:
     return Parameter(argument.arg, word.name == "Out", _shape(reader, parts[0]), _element(reader, parts[1]), argument)
 
 
-def _shape(reader: Interpreter, node: Any) -> Any:
+def _shape(reader: Interpreter, node: Located) -> Any:
     """Return dims that are numbers or symbols; others stay syntax, evaluated when the symbols are bound."""
     elements = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
     dims = []
@@ -376,7 +380,7 @@ def _shape(reader: Interpreter, node: Any) -> Any:
     return tuple(dims)
 
 
-def _element(reader: Interpreter, node: Any) -> DType | TypeSymbol:
+def _element(reader: Interpreter, node: Located) -> DType | TypeSymbol:
     value = reader.value(node) if isinstance(node, ast.Name) else None
     if isinstance(value, TypeSymbol):
         return value

@@ -33,11 +33,11 @@ def print_buffer_form(function: Any, name: str, inputs: int | None) -> list[str]
     return [f"def {name}({', '.join(parameters)}):", *(INDENT + line for line in body or ["pass"])]
 
 
-def _first_written(function: Any, arguments: list[Any]) -> int:
+def _first_written(function: ir.OpView, arguments: list[Any]) -> int:
     """Return the first output: the first parameter that is stored to, at the latest the last one."""
     written: set[Any] = set()
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation | ir.OpView) -> Any:
         if op.name == "memref.store" or op.name == "memref.copy":
             written.add(op.operands[1])
         return ir.WalkResult.ADVANCE
@@ -51,7 +51,7 @@ class _BufferPrinter:
 
     def __init__(self, workspace: Any):
         self.workspace = workspace
-        self.buffers: dict[Any, str] = {}
+        self.buffers: dict[ir.Value, str] = {}
         self.scalars = ScalarPrinter(self.leaf)
         self.pending: list[Any] = []
         self.lines: list[str] = []
@@ -84,7 +84,7 @@ class _BufferPrinter:
 
     # Scalars
 
-    def leaf(self, value: Any) -> str | None:
+    def leaf(self, value: ir.Value) -> str | None:
         op = value.owner if isinstance(value, ir.OpResult) else None
         if op is None or op.name != "memref.load":
             return None
@@ -93,14 +93,14 @@ class _BufferPrinter:
     def element(self, buffer: Any, indices: list[Any]) -> str:
         return f"{self.buffer(buffer)}[{index_text([self.scalars.text(v, typed=False) for v in indices])}]"
 
-    def buffer(self, value: Any) -> str:
+    def buffer(self, value: ir.Value) -> str:
         if value not in self.buffers:
             raise NotPrintable(f"a view of memory: {value}")
         return self.buffers[value]
 
     # Statements
 
-    def block(self, block: Any) -> list[str]:
+    def block(self, block: ir.Block) -> list[str]:
         outer, self.lines = self.lines, []
         pending, self.pending = self.pending, []
         for wrapped in block.operations:
@@ -118,7 +118,7 @@ class _BufferPrinter:
         made, self.lines, self.pending = self.lines, outer, pending
         return made
 
-    def _scalar(self, op: Any) -> None:
+    def _scalar(self, op: ir.Operation | ir.OpView) -> None:
         if len(op.results) != 1 or len(op.regions) or op.name.startswith(("memref.", "vector.")):
             raise NotPrintable(f"'{op.name}'")
         scalar_dtype(op.results[0].type)
@@ -127,13 +127,13 @@ class _BufferPrinter:
         elif not is_constant(op.results[0]):
             self.pending.append(op.results[0])
 
-    def _name(self, value: Any) -> None:
+    def _name(self, value: ir.Value) -> None:
         text = self.scalars.text(value)
         self._forget(value)
         self.scalars.names[value] = self.fresh("s")
         self.lines.append(f"{self.scalars.names[value]} = {text}")
 
-    def _forget(self, value: Any) -> None:
+    def _forget(self, value: ir.Value) -> None:
         """Remove values from the pending ones after a statement has included them."""
         if value in self.pending:
             self.pending.remove(value)
@@ -150,35 +150,35 @@ class _BufferPrinter:
                 self._name_pending(value)
         self.pending = []
 
-    def _name_pending(self, value: Any) -> None:
+    def _name_pending(self, value: ir.Value) -> None:
         if value not in self.scalars.names:
             text = self.scalars.text(value)
             self.scalars.names[value] = self.fresh("s")
             self.lines.append(f"{self.scalars.names[value]} = {text}")
 
-    def _print_memref_load(self, op: Any) -> None:
+    def _print_memref_load(self, op: ir.Operation | ir.OpView) -> None:
         value = op.results[0]
         self.pending.append(value)
         if _uses(value) != 1:
             self._name(value)
 
-    def _print_memref_store(self, op: Any) -> None:
+    def _print_memref_store(self, op: ir.Operation | ir.OpView) -> None:
         value, buffer, *indices = op.operands
         self.flush(value, *indices)
         self.lines.append(f"{self.element(buffer, indices)} = {self.scalars.text(value, typed=not is_constant(value))}")
 
-    def _print_memref_copy(self, op: Any) -> None:
+    def _print_memref_copy(self, op: ir.Operation | ir.OpView) -> None:
         self.flush()
         start = ", start=True" if START in op.attributes else ""
         self.lines.append(f"T.copy({self.buffer(op.operands[0])}, {self.buffer(op.operands[1])}{start})")
 
-    def _print_memref_alloca(self, op: Any) -> None:
+    def _print_memref_alloca(self, op: ir.Operation | ir.OpView) -> None:
         self.buffer(op.results[0])
 
-    def _print_memref_view(self, op: Any) -> None:
+    def _print_memref_view(self, op: ir.Operation | ir.OpView) -> None:
         self.buffer(op.results[0])
 
-    def _print_scf_for(self, op: Any) -> None:
+    def _print_scf_for(self, op: ir.Operation | ir.OpView) -> None:
         if len(op.results):
             raise NotPrintable("'scf.for' with values that it carries")
         _no_attributes(op, PARALLEL)
@@ -211,7 +211,7 @@ class _BufferPrinter:
         listed = high if low == "0" else f"{low}, {high}"
         self._nested(op.regions[0].blocks[0], f"T.{_LOOPS[view.kind]}({listed})")
 
-    def _print_scf_if(self, op: Any) -> None:
+    def _print_scf_if(self, op: ir.Operation | ir.OpView) -> None:
         if len(op.results):
             raise NotPrintable("'scf.if' with results")
         self.flush(op.operands[0])
@@ -223,7 +223,7 @@ class _BufferPrinter:
                 self.lines.append("else:")
                 self._indented(otherwise)
 
-    def _print_scf_while(self, op: Any) -> None:
+    def _print_scf_while(self, op: ir.Operation | ir.OpView) -> None:
         if len(op.results) or len(op.operands):
             raise NotPrintable("'scf.while' with values that it carries")
         self.flush()
@@ -234,7 +234,7 @@ class _BufferPrinter:
         self.lines.append(f"while {self.scalars.text(operations[-1].operands[0])}:")
         self._indented(self.block(after))
 
-    def _print_own_intrinsic(self, op: Any) -> None:
+    def _print_own_intrinsic(self, op: ir.Operation | ir.OpView) -> None:
         self.flush(*op.operands)
         arguments = [f'"{op.name}"']
         for value in op.operands:
@@ -263,11 +263,11 @@ class _BufferPrinter:
         self.lines.append(call)
 
 
-def _uses(value: Any) -> int:
+def _uses(value: ir.Value) -> int:
     return sum(1 for _ in value.uses)
 
 
-def _reads_memory(value: Any) -> bool:
+def _reads_memory(value: ir.Value) -> bool:
     if not isinstance(value, ir.OpResult):
         return False
     if value.owner.name == "memref.load":
@@ -275,7 +275,7 @@ def _reads_memory(value: Any) -> bool:
     return not len(value.owner.regions) and any(_reads_memory(operand) for operand in value.owner.operands)
 
 
-def _no_attributes(op: Any, *known: str) -> None:
+def _no_attributes(op: ir.Operation | ir.OpView, *known: str) -> None:
     for i in range(len(op.attributes)):
         if op.attributes[i].name not in ("operandSegmentSizes", *known):
             raise NotPrintable(f"'{op.name}' with the attribute '{op.attributes[i].name}'")

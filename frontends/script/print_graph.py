@@ -18,7 +18,7 @@ from mirlo.frontends.script.print_tensor import INDENT, tuple_text
 _NAMED = ("relax.call_tir", "relax.call_dps_packed", "relax.call_packed")
 
 
-def tensor_text(mlir_type: Any, name: Any = "") -> str:
+def tensor_text(mlir_type: ir.Type, name: Any = "") -> str:
     """Return `R.Tensor[(2, "n"), "f32"]`, with the user's name as the third part unless it is None."""
     found = TensorType.from_mlir(mlir_type)
     if found is None or found.to_mlir() != mlir_type:
@@ -27,7 +27,7 @@ def tensor_text(mlir_type: Any, name: Any = "") -> str:
     return f'R.Tensor[{dims}, "{found.dtype}"{"" if name == "" else f", {None if name is None else quoted(name)}"}]'
 
 
-def print_graph(function: Any, name: str, callees: dict[str, str]) -> list[str]:
+def print_graph(function: ir.OpView, name: str, callees: dict[str, str]) -> list[str]:
     """Return the definition without its decorator; `callees` are the names of symbols in the script."""
     op = function.operation
     entry = op.regions[0].blocks[0]
@@ -50,7 +50,7 @@ def print_graph(function: Any, name: str, callees: dict[str, str]) -> list[str]:
     return [f"def {name}({', '.join(parameters)}) -> {result}:", *(INDENT + line for line in lines)]
 
 
-def _names(op: Any, attribute: str, count: int) -> list[Any]:
+def _names(op: ir.Operation | ir.OpView, attribute: str, count: int) -> list[Any]:
     if attribute not in op.attributes:
         return [None] * count
     names = []
@@ -64,10 +64,10 @@ def _names(op: Any, attribute: str, count: int) -> list[Any]:
 
 class _GraphPrinter:
     def __init__(self, callees: dict[str, str]):
-        self.names: dict[Any, str] = {}
+        self.names: dict[ir.Value, str] = {}
         self.callees = callees
 
-    def line(self, op: Any) -> list[str]:
+    def line(self, op: ir.Operation | ir.OpView) -> list[str]:
         """Return the statement of an operator, and the names of its results."""
         targets = []
         for value in op.results:
@@ -77,7 +77,7 @@ class _GraphPrinter:
             raise NotPrintable(f"'{op.name}' in a graph")
         return [f"{', '.join(targets)} = {self._call(op)}"]
 
-    def _call(self, op: Any) -> str:
+    def _call(self, op: ir.Operation | ir.OpView) -> str:
         if op.name == "relax.constant":
             return _constant_text(op.opview)
         operands = [self.names[v] for v in op.operands]
@@ -97,7 +97,7 @@ class _GraphPrinter:
             raise NotPrintable(f"a call of '@{symbol}', which is not in the module")
         return self.callees[symbol]
 
-    def _operator(self, op: Any, out: str) -> str:
+    def _operator(self, op: ir.Operation | ir.OpView, out: str) -> str:
         short = op.name.partition(".")[2]
         cls = OPS.get(short) if op.name.startswith("relax.") else None
         if cls is None:
@@ -131,14 +131,14 @@ class _GraphPrinter:
             return []
 
 
-def _only(op: Any, allowed: tuple[str, ...]) -> None:
+def _only(op: ir.Operation | ir.OpView, allowed: tuple[str, ...]) -> None:
     for i in range(len(op.attributes)):
         name = op.attributes[i].name
         if name not in allowed and name not in ("operandSegmentSizes", "resultSegmentSizes"):
             raise NotPrintable(f"'{op.name}' with the attribute '{name}'")
 
 
-def _out_text(types: list[Any]) -> str:
+def _out_text(types: list[ir.Type]) -> str:
     texts = [tensor_text(t) for t in types]
     return f"out={texts[0] if len(texts) == 1 else '(' + ', '.join(texts) + ')'}"
 
@@ -164,14 +164,14 @@ def _nested(value: Any) -> str:
     return _number_text(value.item() if hasattr(value, "item") else value)
 
 
-def _number_text(value: Any) -> str:
+def _number_text(value: float) -> str:
     if isinstance(value, (bool, int)):
         return repr(value)
     number = float(value)
     return repr(number) if number - number == 0 else f'float("{number}")'
 
 
-def _python(value: Any) -> str:
+def _python(value: object) -> str:
     """Return an attribute's value as Python."""
     if isinstance(value, SymbolicDim):
         return quoted(str(value))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType, dtype_of_mlir
@@ -36,7 +35,7 @@ def quoted(text: str) -> str:
     return f'"{text}"' if text.isprintable() and '"' not in text and "\\" not in text else repr(text)
 
 
-def scalar_dtype(mlir_type: Any) -> DType:
+def scalar_dtype(mlir_type: ir.Type) -> DType:
     """Return the element type of a scalar."""
     if isinstance(mlir_type, ir.IntegerType) and mlir_type.width == 1:
         return BOOL
@@ -46,7 +45,7 @@ def scalar_dtype(mlir_type: Any) -> DType:
     return found
 
 
-def number_text(attribute: Any) -> str:
+def number_text(attribute: ir.Attribute) -> str:
     """Return a number attribute as Python."""
     if isinstance(attribute, ir.FloatAttr):
         value = attribute.value
@@ -63,16 +62,16 @@ def number_text(attribute: Any) -> str:
 class ScalarPrinter:
     """Prints SSA values. `names` are values that have a name; `leaf` prints other leaves."""
 
-    def __init__(self, leaf: Callable[[Any], str | None]):
-        self.names: dict[Any, str] = {}
+    def __init__(self, leaf: Callable[[ir.Value], str | None]):
+        self.names: dict[ir.Value, str] = {}
         self.leaf = leaf
 
-    def text(self, value: Any, tight: int = 0, typed: bool = True) -> str:
+    def text(self, value: ir.Value, tight: int = 0, typed: bool = True) -> str:
         """Return an expression, in parentheses if its precedence is below `tight`. Numbers are typed on request."""
         made, strength = self._text(value, typed)
         return f"({made})" if strength < tight else made
 
-    def _text(self, value: Any, typed: bool) -> tuple[str, int]:
+    def _text(self, value: ir.Value, typed: bool) -> tuple[str, int]:
         named = self.names.get(value)
         if named is None:
             named = self.leaf(value)
@@ -91,13 +90,13 @@ class ScalarPrinter:
             made = self._function(op.name[4:], op), ATOM
         return made if made is not None else (self._raw(op), ATOM)
 
-    def _constant(self, op: Any, typed: bool) -> tuple[str, int]:
+    def _constant(self, op: ir.OpView, typed: bool) -> tuple[str, int]:
         number, element = number_text(op.attributes["value"]), scalar_dtype(op.results[0].type)
         if typed:
             return f"T.{element}({number})", ATOM
         return number, 11 if number.startswith("-") else ATOM
 
-    def _operator(self, op: Any) -> tuple[str, int] | None:
+    def _operator(self, op: ir.OpView) -> tuple[str, int] | None:
         symbol, name, strength = _SYMBOLS[op.name]
         left, right = op.operands
         if _has_flags(op, contract=op.name in _CONTRACTED) or not self._is_kept(name, left, right):
@@ -107,13 +106,13 @@ class ScalarPrinter:
         b = self.text(right, strength + 1, typed=both or not _infers_type(right, left))
         return f"{a} {symbol} {b}", strength
 
-    def _is_kept(self, name: str, left: Any, right: Any) -> bool:
+    def _is_kept(self, name: str, left: ir.Value, right: ir.Value) -> bool:
         """Return whether the expression language does not simplify this operation."""
         if (is_constant(left) or is_constant(right)) and scalar_dtype(left.type) is not INDEX:
             return simplified(name, self._expr(left), self._expr(right)) is None
         return simplified(name, self._expr(left), self._expr(right)) is None
 
-    def _expr(self, value: Any, depth: int = 1) -> Expr:
+    def _expr(self, value: ir.Value, depth: int = 1) -> Expr:
         """Return enough of an expression to decide whether it would be simplified."""
         element = scalar_dtype(value.type)
         if is_constant(value):
@@ -126,7 +125,7 @@ class ScalarPrinter:
                 return Expr(_SYMBOLS[value.owner.name][1], parts, element)
         return Expr("value", (), element, value)
 
-    def _function(self, name: str, op: Any) -> str:
+    def _function(self, name: str, op: ir.OpView) -> str:
         words = INTRINSICS.get(name)
         operands = list(op.operands)
         first = next((v for v in operands if not is_constant(v)), None)
@@ -138,7 +137,7 @@ class ScalarPrinter:
             arguments.append(self.text(value, typed=not plain))
         return f"T.{name}({', '.join(arguments)})"
 
-    def _raw(self, op: Any) -> str:
+    def _raw(self, op: ir.OpView) -> str:
         """Return `T.op("arith.extui", x, dtype="i32")`, for operations without other syntax."""
         element = scalar_dtype(op.results[0].type)
         parts = [f'"{op.name}"', *(self.text(v) for v in op.operands), f'dtype="{element}"']
@@ -148,7 +147,7 @@ class ScalarPrinter:
                 parts.append(f"{named.name}={quoted(str(named.attr))}")
         return f"T.op({', '.join(parts)})"
 
-    def compare(self, op: Any) -> tuple[str, int] | None:
+    def compare(self, op: ir.OpView) -> tuple[str, int] | None:
         table = _FLOAT_PREDICATES if op.name == "arith.cmpf" else _INT_PREDICATES
         symbol = table.get(ir.IntegerAttr(op.attributes["predicate"]).value)
         left, right = op.operands
@@ -163,7 +162,7 @@ class ScalarPrinter:
         b = self.text(right, 4, typed=both or not _infers_type(right, left))
         return f"{a} {symbol} {b}", 3
 
-    def select(self, op: Any) -> tuple[str, int] | None:
+    def select(self, op: ir.OpView) -> tuple[str, int] | None:
         condition, yes, no = op.operands
         if is_constant(condition) or _has_flags(op):
             return None
@@ -171,7 +170,7 @@ class ScalarPrinter:
         a = self.text(yes, typed=both or not is_constant(yes))
         return f"T.select({self.text(condition)}, {a}, {self.text(no, typed=not is_constant(no))})", ATOM
 
-    def extreme(self, op: Any) -> tuple[str, int] | None:
+    def extreme(self, op: ir.OpView) -> tuple[str, int] | None:
         left, right = op.operands
         name = _EXTREMES[op.name]
         if _has_flags(op) or (is_constant(left) and is_constant(right)) or not self._is_kept(name, left, right):
@@ -179,27 +178,27 @@ class ScalarPrinter:
         a, b = (self.text(v, typed=not is_constant(v)) for v in op.operands)
         return f"T.{name}({a}, {b})", ATOM
 
-    def negation(self, op: Any) -> tuple[str, int] | None:
+    def negation(self, op: ir.OpView) -> tuple[str, int] | None:
         if _has_flags(op) or is_constant(op.operands[0]):
             return None
         return f"-{self.text(op.operands[0], 11)}", 10
 
-    def cast(self, op: Any) -> tuple[str, int] | None:
+    def cast(self, op: ir.OpView) -> tuple[str, int] | None:
         source, target = scalar_dtype(op.operands[0].type), scalar_dtype(op.results[0].type)
         if _has_flags(op) or not _is_cast(op.name, source, target):
             return None
         return f'{self._owner(op.operands[0])}.cast("{target}")', ATOM
 
-    def bitcast(self, op: Any) -> tuple[str, int] | None:
+    def bitcast(self, op: ir.OpView) -> tuple[str, int] | None:
         target = scalar_dtype(op.results[0].type)
         return f'{self._owner(op.operands[0])}.bitcast("{target}")', ATOM
 
-    def _owner(self, value: Any) -> str:
+    def _owner(self, value: ir.Value) -> str:
         """Return a scalar as the receiver of a method call."""
         return self.text(value, ATOM, typed=True)
 
 
-_HANDLERS: dict[str, Callable[[ScalarPrinter, Any], tuple[str, int] | None]] = {
+_HANDLERS: dict[str, Callable[[ScalarPrinter, ir.OpView], tuple[str, int] | None]] = {
     "arith.cmpf": ScalarPrinter.compare,
     "arith.cmpi": ScalarPrinter.compare,
     "arith.select": ScalarPrinter.select,
@@ -213,16 +212,16 @@ _HANDLERS: dict[str, Callable[[ScalarPrinter, Any], tuple[str, int] | None]] = {
 }  # fmt: skip
 
 
-def is_constant(value: Any) -> bool:
+def is_constant(value: ir.Value) -> bool:
     return isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
 
 
-def _infers_type(value: Any, other: Any) -> bool:
+def _infers_type(value: ir.Value, other: ir.Value) -> bool:
     """Return whether a literal may be printed without its type because it takes the other operand's."""
     return is_constant(value) and not is_constant(other) and value.type == other.type
 
 
-def _has_flags(op: Any, contract: bool = False) -> bool:
+def _has_flags(op: ir.OpView, contract: bool = False) -> bool:
     """Return whether the operation has other flags than script gives it."""
     attributes = op.attributes
     fastmath = str(attributes["fastmath"]) if "fastmath" in attributes else "#arith.fastmath<none>"

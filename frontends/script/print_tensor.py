@@ -12,7 +12,7 @@ from mirlo.frontends.script.print_scalar import ATOM, NotPrintable, ScalarPrinte
 INDENT = "    "
 
 
-def buffer_type(mlir_type: Any) -> str:
+def buffer_type(mlir_type: ir.Type) -> str:
     """Return `(4, 5), "f32"` for a tensor or buffer."""
     if not isinstance(mlir_type, (ir.RankedTensorType, ir.MemRefType)):
         raise NotPrintable(f"a parameter of {mlir_type}")
@@ -32,7 +32,7 @@ def index_text(items: list[str]) -> str:
     return ", ".join(items) if items else "()"
 
 
-def print_tensor_form(function: Any, name: str) -> list[str]:
+def print_tensor_form(function: ir.OpView, name: str) -> list[str]:
     """Return the definition without its decorator."""
     view = PrimView(function)
     if view.others or not view.blocks:
@@ -55,7 +55,7 @@ def print_tensor_form(function: Any, name: str) -> list[str]:
     return lines
 
 
-def _block_lines(block: BlockView, names: dict[Any, str]) -> list[str]:
+def _block_lines(block: BlockView, names: dict[ir.Value, str]) -> list[str]:
     kinds = list(block.axes)
     if kinds != sorted(kinds, key=(SPATIAL, REDUCE).index) or not all(isinstance(d, int) for d in block.domain):
         raise NotPrintable("reduction axes come before spatial ones, or dims are no numbers")
@@ -80,14 +80,14 @@ def _block_lines(block: BlockView, names: dict[Any, str]) -> list[str]:
 class _BlockPrinter:
     """Prints the statements of one block."""
 
-    def __init__(self, block: BlockView, names: dict[Any, str]):
+    def __init__(self, block: BlockView, names: dict[ir.Value, str]):
         self.block = block
         self.axes = [f"v{i}" for i in range(block.rank)]
         self.point = index_text(self.axes[: len(block.spatial)])
         self.printer = ScalarPrinter(self.leaf)
         self.names = names
         self.printer.names.update(zip(block.index_arguments, self.axes, strict=True))
-        self.opaque: dict[Any, str] = {}
+        self.opaque: dict[ir.Value, str] = {}
         for argument, operand in zip(block.input_arguments, block.inputs, strict=True):
             if operand.is_opaque:
                 self.opaque[argument] = names[operand.value]
@@ -103,7 +103,7 @@ class _BlockPrinter:
             return f"{name}[{index_text(indices)}]"
         return f"{name}.at({', '.join([*indices, f'outside={number_text(operand.outside)}'])})"
 
-    def leaf(self, value: Any) -> str | None:
+    def leaf(self, value: ir.Value) -> str | None:
         op = value.owner if isinstance(value, ir.OpResult) else None
         if op is not None and op.name == "tensor.extract" and op.operands[0] in self.opaque:
             indices = [self.printer.text(v, typed=False) for v in list(op.operands)[1:]]
@@ -141,10 +141,10 @@ class _BlockPrinter:
     def _order_of_use(self) -> list[str]:
         """Return the operands in the order of their use in expressions, from the stored values down."""
         operands = set(self.block.input_arguments)
-        seen: set[Any] = set()
+        seen: set[ir.Value] = set()
         found: list[str] = []
 
-        def visit(value: Any) -> None:
+        def visit(value: ir.Value) -> None:
             if value in seen:
                 return
             seen.add(value)
@@ -168,11 +168,11 @@ class _BlockPrinter:
         return held + [f"{output} = r{i}" for i, output in enumerate(outputs)]
 
 
-def _is_float_or_int(value: Any) -> bool:
+def _is_float_or_int(value: ir.Value) -> bool:
     return isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
 
 
-def _count_uses(value: Any) -> int:
+def _count_uses(value: ir.Value) -> int:
     return sum(1 for _ in value.uses)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import REQUIRED
 
 _PURE_DIALECTS = ("arith", "math", "affine", "index")
@@ -31,13 +32,13 @@ class _Fingerprint:
         self.version = 0
         self.depth = 0
 
-    def of(self, op: Any) -> Any:
+    def of(self, op: ir.Operation | ir.OpView) -> Any:
         return self._key(op, effects=True)
 
     def _number(self, key: Any) -> int:
         return self.keys.setdefault(key, len(self.keys))
 
-    def _value(self, value: Any) -> Any:
+    def _value(self, value: ir.Value) -> Any:
         found = self.values.get(value)
         if found is None:
             # Memory is numbered at its first use, wherever it is allocated.
@@ -45,7 +46,7 @@ class _Fingerprint:
             found = self.values[value] = self._number(("memory", self.memory, str(value.type)))
         return found
 
-    def _key(self, op: Any, effects: bool) -> Any:
+    def _key(self, op: ir.Operation | ir.OpView, effects: bool) -> Any:
         operands = tuple(self._value(v) for v in op.operands)
         regions = tuple(self._region(region) for region in op.regions)
         if op.name == "scf.if" and len(regions) == 2 and regions[1] and not any(regions[1][0][1][:-1]):
@@ -53,10 +54,10 @@ class _Fingerprint:
         types = tuple(str(r.type) for r in op.results)
         return self._number((op.name, operands, _attributes(op), types, regions, self.version if effects else -1))
 
-    def _region(self, region: Any) -> tuple[Any, ...]:
+    def _region(self, region: ir.Region) -> tuple[Any, ...]:
         return tuple(self._block(block) for block in region.blocks)
 
-    def _block(self, block: Any) -> tuple[Any, ...]:
+    def _block(self, block: ir.Block) -> tuple[Any, ...]:
         self.depth += 1
         types = []
         for i, argument in enumerate(block.arguments):
@@ -81,7 +82,7 @@ class _Fingerprint:
         return tuple(types), tuple(listed)
 
 
-def _is_pure(op: Any) -> bool:
+def _is_pure(op: ir.Operation | ir.OpView) -> bool:
     if op.name in _PURE or op.name in _VIEWS:
         return True
     if op.name in _IMPURE or op.name.startswith("func."):
@@ -91,7 +92,7 @@ def _is_pure(op: Any) -> bool:
     return op.name.split(".")[0] in (*_PURE_DIALECTS, "relax")
 
 
-def _attributes(op: Any) -> tuple[tuple[str, str], ...]:
+def _attributes(op: ir.Operation | ir.OpView) -> tuple[tuple[str, str], ...]:
     """Return names and texts of the attributes without defaults."""
     declared = getattr(type(op.opview), "_attributes", {}) if op.name.startswith(("relax.", "tir.")) else {}
     found = []
@@ -106,7 +107,7 @@ def _attributes(op: Any) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found))
 
 
-def _has_default(declared: Any, attribute: Any) -> bool:
+def _has_default(declared: Any, attribute: ir.Attribute) -> bool:
     """Return whether an attribute has its default value."""
     if declared.default is None or declared.default is REQUIRED or not declared.accepts(attribute):
         return False

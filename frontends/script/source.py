@@ -12,6 +12,9 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.frontends.script.errors import ScriptError
 
+Located = ast.expr | ast.stmt | ast.arg | ast.keyword
+"""A node of a syntax tree that has a place in the text."""
+
 
 @dataclass(frozen=True)
 class ScriptSource:
@@ -22,7 +25,7 @@ class ScriptSource:
     first_line: int = 1
     indentation: int = 0
 
-    def error(self, node: Any, problem: str) -> ScriptError:
+    def error(self, node: Located, problem: str) -> ScriptError:
         """Return an error that points at a node."""
         row = node.lineno - 1
         line = self.lines[row] if row < len(self.lines) else ""
@@ -33,7 +36,7 @@ class ScriptSource:
         place = f"{self.file}:{self.first_line + row}:{self.indentation + start + 1}"
         return ScriptError(problem, place, line, start, width)
 
-    def location(self, node: Any) -> Any:
+    def location(self, node: Located) -> Any:
         """Return the location of a node for the IR made from it."""
         column = self.indentation + node.col_offset + 1
         return ir.Location.file(self.file, self.first_line + node.lineno - 1, column)
@@ -72,12 +75,12 @@ def _parse(text: str, source: ScriptSource) -> Any:
         raise ScriptError(error.msg, place, shown, (error.offset or 1) - 1) from None
 
 
-def names_read(tree: Any) -> set[str]:
+def names_read(tree: ast.FunctionDef) -> set[str]:
     """Return all names in a piece of syntax."""
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
-def captured_names(function: Callable[..., Any], tree: Any, frame: Any = None) -> dict[str, Any]:
+def captured_names(function: Callable[..., Any], tree: ast.FunctionDef, frame: Any = None) -> dict[str, Any]:
     """Return the current values of names that a function captures.
 
     `frame` is where it is defined: names that only its annotations use are in no closure.

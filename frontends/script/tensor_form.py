@@ -18,6 +18,7 @@ from mirlo.frontends.script.describe import describe, is_number
 from mirlo.frontends.script.errors import NotRegular
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.loops import axes_kinds, block_name, header, is_docstring, is_init, word_of
+from mirlo.frontends.script.source import Located
 
 
 @dataclass(eq=False)
@@ -67,11 +68,11 @@ class TensorForm(Interpreter):
     builder: PrimBuilder
     block: _Block | None = None
 
-    def body(self, statements: Sequence[Any]) -> None:
+    def body(self, statements: Sequence[ast.stmt]) -> None:
         for node in statements:
             self.statement(node)
 
-    def statement(self, node: Any) -> None:
+    def statement(self, node: Located) -> None:
         if self.block is not None:
             self.in_block(node)
         elif isinstance(node, ast.For):
@@ -121,7 +122,7 @@ class TensorForm(Interpreter):
         self._bind(node.target, tuple(made) if loop.as_tuple or len(made) != 1 else made[0])
         return made
 
-    def _bind(self, target: Any, value: Any) -> None:
+    def _bind(self, target: ast.expr, value: Any) -> None:
         for name, item in self.unpack(target, value):
             self.names[name] = item
 
@@ -145,7 +146,7 @@ class TensorForm(Interpreter):
             self._bind(target, value)
         self._run(name, tuple(spatial), tuple(reduce), rest)
 
-    def _loop_variables(self, node: Any) -> Any:
+    def _loop_variables(self, node: Located) -> Any:
         value = self.value(node) if isinstance(node, ast.Name) else None
         if value is None or not all(isinstance(v, LoopVariable) for v in self.flat(value)):
             raise NotRegular("an axis of a block is no loop variable")
@@ -165,7 +166,7 @@ class TensorForm(Interpreter):
         else:
             self._run(buffer.name, tuple(spatial), (), body)
 
-    def _stored_at(self, node: Any) -> Any:
+    def _stored_at(self, node: Located) -> Any:
         if isinstance(node, ast.Tuple):
             return tuple(self._loop_variables(e.value if isinstance(e, ast.Starred) else e) for e in node.elts)
         return self._loop_variables(node)
@@ -186,7 +187,7 @@ class TensorForm(Interpreter):
     # The point of a block
 
     def _run(
-        self, name: str, spatial: tuple[LoopVariable, ...], reduce: tuple[LoopVariable, ...], body: Sequence[Any],
+        self, name: str, spatial: tuple[LoopVariable, ...], reduce: tuple[LoopVariable, ...], body: Sequence[ast.stmt],
         init: dict[TensorBuffer, Any] | None = None,
     ) -> None:  # fmt: skip
         axes: dict[LoopVariable, Expr] = {v: Axis(i) for i, v in enumerate((*spatial, *reduce))}
@@ -221,7 +222,8 @@ class TensorForm(Interpreter):
             value = self.value(ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node))
             self._store(node.target, value, node.value)
         elif isinstance(node, ast.Expr) and word_of(self, node.value) == "reads":
-            call: Any = node.value
+            call = node.value
+            assert isinstance(call, ast.Call)
             self.block.reads += [self.scalar(argument) for argument in call.args]
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and word_of(self, node.value) is None:
             self.value(node.value)  # a helper
@@ -253,7 +255,7 @@ class TensorForm(Interpreter):
             self.block.init[buffer] = number
             self.block.current[buffer] = Expr("acc", (), buffer.dtype, len(self.block.init) - 1)
 
-    def _target(self, node: Any) -> TensorBuffer:
+    def _target(self, node: ast.Subscript) -> TensorBuffer:
         """Return the buffer that a store writes, at the point of the block's spatial axes."""
         assert self.block is not None
         buffer = self.value(node.value)
@@ -284,7 +286,7 @@ class TensorForm(Interpreter):
             raise NotRegular("it calls a C function")
         return super().call_word(word, node)
 
-    def read(self, buffer: Any, node: Any, indices: list[Expr], outside: Any = None) -> Expr:
+    def read(self, buffer: Any, node: Located, indices: list[Expr], outside: Any = None) -> Expr:
         if self.block is None:
             raise NotRegular("an element is read outside of the loop nests")
         if buffer in self.block.current:
@@ -312,6 +314,6 @@ class TensorForm(Interpreter):
             buffer.tensor = tensor
 
 
-def _loaded(target: Any) -> Any:
+def _loaded(target: ast.Subscript) -> Any:
     """Return the element that a store updates, as a value."""
     return ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
