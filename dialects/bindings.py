@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mirlo.dialects.stubs import (
@@ -70,9 +71,9 @@ def _leave_views_out(namespace: str) -> None:
 _leave_views_out("llvm")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> ModuleType:
     if name in CORE_MODULES:
-        module: Any = importlib.import_module(f"{PACKAGE}.{name}")
+        module: ModuleType = importlib.import_module(f"{PACKAGE}.{name}")
     elif name in DIALECT_MODULES:
         module = importlib.import_module(f"{PACKAGE}.dialects.{name}")
     elif name == "_cext":
@@ -108,7 +109,7 @@ def claim_dialect_module(namespace: str) -> None:
     sys.modules.setdefault(name, types.ModuleType(name))
 
 
-def stablehlo() -> Any:
+def stablehlo() -> ModuleType:
     """Return the bindings of StableHLO: attributes, portable bytecode, registration of its dialect."""
     try:
         return importlib.import_module(f"{PACKAGE}._mlir_libs._stablehlo")

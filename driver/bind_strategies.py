@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mirlo.dialects.bindings import ir
 from mirlo.driver.request import CompileFunction, CompileRequest, Strategies
 from mirlo.driver.strategies import Measured
 from mirlo.driver.tune.database import open_database
@@ -35,7 +36,7 @@ def bind_strategies(
     from mirlo.runtime.errors import NotForThisMachine
     from mirlo.runtime.unloaded import UnloadedModel
 
-    def compile_alone(module: Any, strategies: Mapping[str, str]) -> Executable | Program:
+    def compile_alone(module: ir.Module, strategies: Mapping[str, str]) -> Executable | Program:
         made = compile_request(
             CompileRequest(
                 module, options.target, options.threads, strategies=strategies, opt_level=options.opt_level,

@@ -30,7 +30,7 @@ def parse_file(path: str) -> ir.Module:
     return ir.Module.parse(read_in_child(lambda: ir.Module.parseFile(path), path))
 
 
-def parse_bytes(content: str | bytes, name: str) -> Any:
+def parse_bytes(content: str | bytes, name: str) -> ir.Module:
     """Parse text or bytecode, in the current context; `name` is for errors."""
     if isinstance(content, str) or not content.startswith(BYTECODE_PREFIX) or not hasattr(os, "fork"):
         return ir.Module.parse(content)
@@ -89,7 +89,7 @@ def _parsed(parse: Any) -> bytes:
     return _GOOD + buffer.getvalue()
 
 
-def _messages(error: Any) -> list[str]:
+def _messages(error: ir.MLIRError) -> list[str]:
     """Return the messages of an error and of its notes."""
     found = []
     for diagnostic in error.error_diagnostics:

@@ -138,7 +138,7 @@ def _converted(
     return converted.model, converted.params or params, lambda made: _wrapped(converted, made)
 
 
-def _wrapped(converted: ConvertedModel, made: Any) -> Any:
+def _wrapped(converted: ConvertedModel, made: Executable) -> Any:
     """Return what the front end puts around an executable; a model for another machine is saved as it is."""
     from mirlo.runtime.unloaded import UnloadedModel
 

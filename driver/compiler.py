@@ -229,7 +229,7 @@ def _memory_plan(session: Session) -> dict[str, dict[str, object]]:
     return {"memory": {"bound": plan.bound, "in_place": plan.in_place, "buffers": buffers}}
 
 
-def _placement(session: Session) -> dict[str, Any]:
+def _placement(session: Session) -> dict[str, dict[str, str]]:
     """Return what placement by cost decided, for reports."""
     if "mirlo.driver.place.decision" not in sys.modules:
         return {}

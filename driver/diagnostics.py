@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import TextIO
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.source import SourceFile
@@ -47,7 +47,7 @@ class Diagnostics:
         """Add a diagnostic that did not come from MLIR."""
         self.add(Diagnostic(severity, message, self._place(location), tuple(names_of(location))))
 
-    def add_mlir(self, found: Any) -> bool:
+    def add_mlir(self, found: ir.DiagnosticInfo | ir.Diagnostic) -> bool:
         """Add one of MLIR's diagnostics; the return value tells MLIR that it was handled."""
         self.add(self._converted(found))
         return True
@@ -78,7 +78,7 @@ class Diagnostics:
         for note in diagnostic.notes:
             self.print(note)
 
-    def _converted(self, found: Any) -> Diagnostic:
+    def _converted(self, found: ir.DiagnosticInfo | ir.Diagnostic) -> Diagnostic:
         return Diagnostic(
             found.severity.name.lower(),
             found.message,

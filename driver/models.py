@@ -68,7 +68,7 @@ def open_model(
 
 
 def fix_dims(
-    model: Any, shapes: Mapping[str, Sequence[int | str]] | None, dims: Mapping[str, int] | None
+    model: str, shapes: Mapping[str, Sequence[int | str]] | None, dims: Mapping[str, int] | None
 ) -> Mapping[str, Sequence[int | str]] | None:
     """Return the shapes of a model's inputs for sizes that are given by input and by dim."""
     if not dims:
@@ -84,7 +84,7 @@ def _checked(model: OpenedModel) -> OpenedModel:
     """IR may come from anywhere: what MLIR's verifier cannot see is checked before passes rely on it."""
     problems: list[str] = []
 
-    def note(found: Any) -> bool:
+    def note(found: ir.DiagnosticInfo | ir.Diagnostic) -> bool:
         problems.append(f"{describe(found.location)}: {found.message}")
         return True
 

@@ -51,14 +51,14 @@ def _read_script(path: str | os.PathLike[str]) -> Any:
     return parse_script(text, os.fspath(path), ir.Context.current)
 
 
-def script_text(module: Any) -> str:
+def script_text(module: ir.Module) -> str:
     """Return a module as script, which `read_module` reads."""
     from mirlo.frontends.script.printer import script_of
 
     return script_of(module)
 
 
-def write_script(module: Any, path: str | os.PathLike[str], session: Session) -> None:
+def write_script(module: ir.Module, path: str | os.PathLike[str], session: Session) -> None:
     """Write a module to a file as script, with what its parameters need."""
     try:
         save_params(module, path, session)

@@ -33,7 +33,9 @@ def compile_specialized(
     return specialized(build(request.shapes), wanted, build)
 
 
-def specialized(general: Any, wanted: Sequence[Mapping[str, int]], build: Callable[[Shapes, int], Any]) -> Specialized:
+def specialized(
+    general: Executable, wanted: Sequence[Mapping[str, int]], build: Callable[[Shapes, int], Executable]
+) -> Specialized:
     """Return the model `general` with a build for each set of sizes; `build(shapes, number)` makes one."""
     if isinstance(wanted, Mapping) or not all(isinstance(sizes, Mapping) for sizes in wanted):
         raise ValueError(f"specialize: expected a list such as [{{'batch': 1}}], found {wanted!r}")

@@ -52,12 +52,12 @@ class SaveStages(Instrument):
     count: int = field(default=0, init=False)
     last: str = field(default="import", init=False)
 
-    def begin_stage(self, op: Any, remaining: Sequence[Step]) -> None:
+    def begin_stage(self, op: ir.OpView, remaining: Sequence[Step]) -> None:
         self._write(op, remaining)
         step = remaining[0]
         self.last = step.name
 
-    def end_run(self, op: Any) -> None:
+    def end_run(self, op: ir.OpView) -> None:
         self._write(op, ())
 
     def _write(self, op: Any, remaining: Sequence[Step]) -> None:

@@ -72,7 +72,7 @@ class Measured:
     ) -> Callable[..., str | None]:
         """Return the function that legalization calls to choose; `settings` distinguish different code."""
 
-        def choose(op: Any, rules: Sequence[Rule]) -> str | None:
+        def choose(op: ir.Operation | ir.OpView, rules: Sequence[Rule]) -> str | None:
             names = list(dict.fromkeys(rule.name for rule in rules))
             if len(names) < 2:
                 return None
@@ -99,7 +99,7 @@ class Measured:
             raise FileError(f"cannot write measured strategies to '{self.cache}': {error}") from error
 
 
-def _operator_module(op: Any) -> Any:
+def _operator_module(op: ir.Operation | ir.OpView) -> Any:
     """Return a module that computes this operator from its operands."""
     with op.context, ir.Location.unknown():
         module = ir.Module.create()
@@ -115,7 +115,7 @@ def _operator_module(op: Any) -> Any:
     return module
 
 
-def _time(module: Any, operator: str, name: str, target: str, compile: CompileOperator) -> float | None:
+def _time(module: ir.Module, operator: str, name: str, target: str, compile: CompileOperator) -> float | None:
     """Return the microseconds of the operator by the rule of this name; None if the rule declines it."""
     wanted = {operator: name}
     session = Session(options={"strategies": wanted})

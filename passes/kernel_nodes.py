@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import is_prim_func
@@ -25,7 +24,7 @@ def kernel_nodes(module: ir.Module) -> dict[str, list[str]]:
     return {callee: list(nodes) for callee, nodes in found.items()}
 
 
-def node_labels(location: Any) -> list[str]:
+def node_labels(location: ir.Location | None) -> list[str]:
     """Return the names in a location, or its positions in files if there are none."""
     names = names_of(location)
     if names:

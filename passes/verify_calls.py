@@ -96,7 +96,7 @@ def _in_function(function: ir.Operation) -> Iterator[str]:
         yield f"{what} has '{WORKSPACE}', but is no prim function"
 
 
-def _in_prim_function(function: Any, what: str) -> Iterator[str]:
+def _in_prim_function(function: ir.Operation, what: str) -> Iterator[str]:
     if not isinstance(function.attributes[PRIM_FUNC], ir.UnitAttr):
         yield f"attribute '{PRIM_FUNC}' of {what} must be a unit attribute, got {function.attributes[PRIM_FUNC]}"
     kind = ir.TypeAttr(function.attributes["function_type"]).value
@@ -130,7 +130,7 @@ def _in_prim_function(function: Any, what: str) -> Iterator[str]:
     yield from _workspace_problem(function, what, taken)
 
 
-def _workspace_problem(function: Any, what: str, taken: list[Any]) -> Iterator[str]:
+def _workspace_problem(function: ir.Operation, what: str, taken: list[ir.Type]) -> Iterator[str]:
     if WORKSPACE not in function.attributes:
         return
     size = function.attributes[WORKSPACE]
@@ -174,7 +174,7 @@ def _dim_problem(text: str) -> str | None:
     return None if isinstance(dim, D.SymbolicDim) and dim is not D.UNKNOWN else f"expected symbols, got '{text}'"
 
 
-def _call_tir(op: Any, symbols: dict[str, Any]) -> str | None:
+def _call_tir(op: ir.Operation, symbols: dict[str, ir.Operation]) -> str | None:
     name = op.opview.callee
     callee = symbols.get(name)
     if callee is None:
@@ -217,7 +217,7 @@ _CALLS: dict[str, Callable[[Any, dict[str, Any]], str | None]] = {
 }
 
 
-def _hint(name: str, symbols: dict[str, Any], fits: Callable[[Any], bool]) -> str:
+def _hint(name: str, symbols: dict[str, ir.Operation], fits: Callable[[Any], bool]) -> str:
     candidates = [known for known, op in symbols.items() if fits(op)]
     near = difflib.get_close_matches(name, candidates, n=1)
     return f"; did you mean '@{near[0]}'?" if near else ""
@@ -238,7 +238,7 @@ def _mismatch(
     return None
 
 
-def _is_stored_as(given: Any, declared: Any) -> bool:
+def _is_stored_as(given: ir.RankedTensorType, declared: ir.Type) -> bool:
     """Return whether a relax tensor may be passed to a parameter of this type; an unknown dim there takes any size."""
     tensor = TensorType.from_mlir(given)
     if tensor is None or not isinstance(declared, (ir.RankedTensorType, ir.MemRefType)):

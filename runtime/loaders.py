@@ -16,6 +16,8 @@ from mirlo.runtime.locks import UNCUT
 from mirlo.runtime.object_symbols import BadObject, symbols_of
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from mirlo.runtime.on_device import DeviceSide
 
 EntryFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -140,7 +142,7 @@ def _objects(artifact: Artifact) -> list[bytes]:
         raise ArtifactError(f"the model's code cannot be loaded: {problem}; compile the model again") from None
 
 
-def _check_machine(artifact: Artifact, llvm: Any) -> None:
+def _check_machine(artifact: Artifact, llvm: ModuleType) -> None:
     triple: Any = artifact.metadata.get("triple")
     features: Any = artifact.metadata.get("features")
     if not isinstance(triple, str) or not _is_texts(features):
@@ -164,7 +166,7 @@ def _is_texts(value: list[str]) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
 
 
-def _check_symbols(artifact: Artifact, llvm: Any) -> None:
+def _check_symbols(artifact: Artifact, llvm: ModuleType) -> None:
     try:
         found = [symbols_of(code) for code in _objects(artifact)]
     except BadObject as problem:
@@ -181,7 +183,7 @@ def _check_symbols(artifact: Artifact, llvm: Any) -> None:
         )
 
 
-def _is_known(name: str, llvm: Any) -> bool:
+def _is_known(name: str, llvm: ModuleType) -> bool:
     # The linker defines this symbol; LLVM searches the process for the others as it does when it links.
     return name == "_GLOBAL_OFFSET_TABLE_" or bool(llvm.address_of_symbol(name))
 

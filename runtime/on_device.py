@@ -59,7 +59,13 @@ class DeviceCall:
 
 
 def run_on_device(
-    side: DeviceSide, artifact: Artifact, sizes: Sizes, values: Sequence[Any], out: Any, stream: Any, call: DeviceCall
+    side: DeviceSide,
+    artifact: Artifact,
+    sizes: Sizes,
+    values: Sequence[np.ndarray],
+    out: Any,
+    stream: Any,
+    call: DeviceCall,
 ) -> list[DeviceArray]:
     """Return the outputs of a call as arrays on the device."""
     handle = side.handle_of(stream)
@@ -90,7 +96,7 @@ def run_on_device(
     ]
 
 
-def _input(spec: TensorSpec, value: Any, dims: dict[str, int], side: DeviceSide) -> Given:
+def _input(spec: TensorSpec, value: np.ndarray, dims: dict[str, int], side: DeviceSide) -> Given:
     if not is_on_device(value):
         return convert(spec, value, dims)
     where = f"input '{spec.name}'"
@@ -119,7 +125,7 @@ def _output(spec: TensorSpec, wanted: DeviceView, given: Any, taken: list[Device
     return view
 
 
-def _view(where: str, value: Any, side: DeviceSide) -> DeviceView:
+def _view(where: str, value: np.ndarray, side: DeviceSide) -> DeviceView:
     try:
         view = view_of(value, side.stream)
     except (ValueError, TypeError, RuntimeError, BufferError) as problem:

@@ -12,10 +12,13 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirlo.runtime.dlpack import DLTensor, array_of_tensor
 from mirlo.runtime.errors import PackedFunctionError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 CPackedFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.POINTER(DLTensor)), ctypes.c_int64)
 """`int fn(DLTensor** tensors, int64_t count)`: the inputs, then the outputs; a nonzero result is a failure."""
@@ -125,7 +128,7 @@ def _callback(name: str, function: Callable[..., Any]) -> Any:
 
 
 @packed("mirlo.require")
-def _require(holds: Any, message: Any, held: Any) -> None:
+def _require(holds: np.ndarray, message: np.ndarray, held: np.ndarray) -> None:
     """Check an assumption of compile time about values that are known only at run time."""
     if not holds.all():
         raise ValueError(bytes(message).decode())

@@ -79,12 +79,14 @@ class Program(KernelCodeOwner):
             sum(artifact.arena_bytes for artifact in self.compiled.parts),
         )
 
-    def __call__(self, *values: Any, **named: Any) -> Any:
+    def __call__(
+        self, *values: Any, **named: Mapping[str, np.ndarray]
+    ) -> np.ndarray | tuple[np.ndarray | Sequence[np.ndarray | dict[int, float]], ...]:
         """Run the program and return the value of its output, or a tuple of several."""
         results = self._execute(self._bind(values, named))
         return results[0] if len(results) == 1 else tuple(results)
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, inputs: Mapping[str, np.ndarray | list[np.ndarray]]) -> dict[str, Any]:
         """Run the program on values by input name, and return values by output name."""
         results = self._execute(self._bind((), inputs))
         return {port.name: result for port, result in zip(self.outputs, results, strict=True)}
@@ -101,7 +103,7 @@ class Program(KernelCodeOwner):
             )
         return made
 
-    def profile(self, *values: Any, repeats: int = 10, **named: Any) -> Profile:
+    def profile(self, *values: np.ndarray, repeats: int = 10, **named: Any) -> Profile:
         """Measure the time of each step: the median of several runs, after one warm-up run."""
         if repeats < 1:
             raise InputError(f"repeats: expected 1 or more, found {repeats}")
@@ -227,7 +229,12 @@ class _Block:
         stamps[len(self.steps)] = time.perf_counter_ns()
 
 
-def _loop(inputs: Sequence[int], before: _Block, after: _Block, registers: list[Any]) -> list[Any]:
+def _loop(
+    inputs: Sequence[int],
+    before: _Block,
+    after: _Block,
+    registers: list[np.ndarray | tuple[np.ndarray, np.ndarray] | None],
+) -> list[Any]:
     values = [registers[i] for i in inputs]
     while True:
         _assign(before.arguments, values, registers)
@@ -249,7 +256,7 @@ class _HostCall:
         self.kinds = kinds
         self.checks = any(kinds) and not _makes_maps(step, function)
 
-    def __call__(self, *values: Any) -> Sequence[np.ndarray]:
+    def __call__(self, *values: np.ndarray | tuple[np.ndarray, ...] | Mapping[int, str] | None) -> Sequence[np.ndarray]:
         try:
             made = self.function(*values, **self.options)
         except Exception as error:
@@ -282,7 +289,7 @@ def _makes_maps(step: ProgramStep, function: Any) -> bool:
     return step.function == "mirlo.map.zip" and function.__module__ == f"{__package__}.host_functions.map"
 
 
-def _own_result(kind: Kind, value: Any) -> Any:
+def _own_result(kind: Kind, value: np.ndarray | tuple[np.ndarray | dict[int, float], ...]) -> Any:
     """Return a result that nothing else refers to for the caller; a sequence of maps becomes a list."""
     return list(value) if isinstance(value, tuple) and kind.element is not None and kind.element.name == MAP else value
 

@@ -43,7 +43,7 @@ class _Pool:
     start: Any
     cores: Any
     address: int
-    keep: Any
+    keep: _LiveObjects
 
 
 _lock = make_lock()

@@ -71,7 +71,7 @@ def signature_of(main: ir.Operation) -> ModelSignature:
 
 def run_time_facts(main: ir.Operation, module: ir.Module) -> dict[str, Any]:
     """Return the metadata of an artifact about dynamic sizes, run-time functions and aliases."""
-    facts: dict[str, Any] = {
+    facts: dict[str, bool | list[str]] = {
         key.removeprefix("relax."): [ir.StringAttr(text).value for text in ir.ArrayAttr(main.attributes[key])]
         for key in (SYMBOLS, SIZES, CHECKS, MAX_SHOWN_DIMS, LATE) if key in main.attributes
     }  # fmt: skip

@@ -158,7 +158,7 @@ class Floats(Attribute):
     def encode(self, value: tuple[float, ...]) -> ir.DenseF64ArrayAttr:
         return ir.DenseF64ArrayAttr.get(value)
 
-    def decode(self, attribute: ir.Attribute) -> Any:
+    def decode(self, attribute: ir.Attribute) -> tuple[float, ...]:
         return tuple(ir.DenseF64ArrayAttr(attribute))
 
     def accepts(self, attribute: ir.Attribute) -> bool:

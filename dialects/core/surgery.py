@@ -50,7 +50,7 @@ def erase_dead(block: ir.Block, is_pure: Any) -> int:
     return count
 
 
-def blocks(function: Any) -> list[Any]:
+def blocks(function: ir.Operation | ir.OpView) -> list[Any]:
     """Return the blocks of a function, including nested ones, in pre-order."""
     found: list[Any] = []
 

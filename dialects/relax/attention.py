@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.dialects.core.attributes import Bool, Dims, Float
 from mirlo.dialects.core.dims import Dim
@@ -74,7 +73,7 @@ class Attention(RelaxOp, name="attention"):
         return query.with_shape((batch, heads, length, value.shape[3]))
 
     @classmethod
-    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
+    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: bool | None) -> int:
         batch, heads, length, size = operands[0].static_shape
         keys, values = operands[1].static_shape[2], operands[2].static_shape[3]
         return batch * heads * length * keys * (2 * size + 2 * values + 5)

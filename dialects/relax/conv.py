@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.dialects.core.attributes import ElementType, Int, Ints, Str
 from mirlo.dialects.core.dims import Dim
@@ -90,7 +89,12 @@ class Conv(RelaxOp, name="conv"):
         return TensorType(data_shape(data_layout, x.shape[0], out_channels, spatial), element)
 
     @classmethod
-    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
+    def flops(
+        cls,
+        operands: Sequence[TensorType],
+        results: Sequence[TensorType],
+        **attributes: int | str | tuple[int, ...] | None,
+    ) -> int:
         elements, weight = math.prod(results[0].static_shape), operands[1].static_shape
         channels = weight[-1 if attributes["kernel_layout"] == "*IO" else 0]
         return 2 * elements * math.prod(weight) // max(1, channels) + (elements if len(operands) > 2 else 0)
@@ -150,7 +154,9 @@ class ConvTranspose(RelaxOp, name="conv_transpose"):
         return x.with_shape(data_shape(data_layout, x.shape[0], out_channels, spatial))
 
     @classmethod
-    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
+    def flops(
+        cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: int | str | tuple[int, ...]
+    ) -> int:
         return 2 * math.prod(operands[0].static_shape) * math.prod(operands[1].static_shape[1:])
 
 

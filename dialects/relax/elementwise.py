@@ -78,7 +78,7 @@ class ElementwiseOp:
     meaning: Callable[..., Any]
     onnx: OnnxName | str | None = None
     precision: Precision = Precision.F32
-    scalar: Callable[..., Any] | None = None
+    scalar: Callable[..., Expr] | None = None
     domain: tuple[tuple[float, float], ...] = ((-3.0, 3.0),)
     commutes: bool = False
     flops: int = 1

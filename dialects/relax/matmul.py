@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.dialects.core.attributes import Bool, ElementType, Str
 from mirlo.dialects.core.dims import Dim
@@ -73,7 +72,9 @@ class Matmul(RelaxOp, name="matmul"):
         return TensorType(shape, element)
 
     @classmethod
-    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
+    def flops(
+        cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: bool | str | DType | None
+    ) -> int:
         left = operands[0].static_shape
         return 2 * math.prod(results[0].static_shape) * (left[-2] if attributes["transpose_lhs"] else left[-1])
 
@@ -108,7 +109,7 @@ class Einsum(RelaxOp, name="einsum"):
         return xs[0].with_shape([dims[label] for label in output])
 
     @classmethod
-    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
+    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: str) -> int:
         inputs = attributes["equation"].replace(" ", "").partition("->")[0].split(",")
         sizes: dict[str, int] = {}
         for term, kind in zip(inputs, operands, strict=True):

@@ -90,7 +90,7 @@ def _bound(value: float | None, inward: Any, info: Any) -> Any:
     return min(max(inward(value), info.min), info.max)
 
 
-def cast(x: Array, *, dtype: Any, saturate: bool) -> Array | None:
+def cast(x: Array, *, dtype: DType, saturate: bool) -> Array | None:
     """Convert; None for values out of range, which the operator defines and numpy leaves to the machine."""
     target = dtype.to_numpy()
     if is_float(x) and dtype.is_integer:

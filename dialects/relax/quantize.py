@@ -5,8 +5,6 @@ Elements are stored as scaled integers or as 8-bit floats.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import ElementType, Int
 from mirlo.dialects.core.dtypes import DTYPES, DType
@@ -77,7 +75,7 @@ class Dequantize(RelaxOp, name="dequantize"):
         return x.with_dtype(dtype)
 
     @classmethod
-    def folds(cls, *operands: TensorType | None, **attributes: Any) -> bool:
+    def folds(cls, *operands: TensorType | None, **attributes: int | DType) -> bool:
         """Keep the weights of products in few bits."""
         return not (attributes["block"] and operands[0] is not None and operands[0].rank == 2)
 

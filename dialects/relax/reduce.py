@@ -34,7 +34,9 @@ class ReadsEachElement(RelaxOp):
     """Base of operators with one operation for each element of the operand."""
 
     @classmethod
-    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
+    def flops(
+        cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: int | tuple[int, ...] | None
+    ) -> int:
         return math.prod(operands[0].static_shape)
 
 

@@ -30,7 +30,7 @@ UNBOUNDED = 1 << 48
 """Elements of a buffer of dynamic size: exceeds any memory, and no address overflows."""
 
 
-def buffer_type(shape: Sequence[Dim], element_type: ir.Type) -> Any:
+def buffer_type(shape: Sequence[Dim], element_type: ir.Type) -> ir.MemRefType:
     """Return the `memref` of a contiguous tensor; one-dimensional and unbounded if dims are dynamic.
 
     An empty buffer, of which no element is ever read, starts with its dim of 0: upstream's conversion to LLVM loses

@@ -55,7 +55,7 @@ class OrtValue:
         self._array = array
 
     @staticmethod
-    def ortvalue_from_numpy(array: Any, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
+    def ortvalue_from_numpy(array: np.ndarray, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
         """Return a value over the memory of an array."""
         _require_cpu("OrtValue", device_type)
         return OrtValue(np.asarray(array))
@@ -102,9 +102,9 @@ class IOBinding:
         self.inputs: dict[str, np.ndarray] = {}
         self.outputs: dict[str, np.ndarray | None] = {}
         """By name the caller's array, or None for a new one of each call."""
-        self.results: dict[str, Any] = {}
+        self.results: dict[str, np.ndarray] = {}
 
-    def bind_cpu_input(self, name: str, array: Any) -> None:
+    def bind_cpu_input(self, name: str, array: np.ndarray) -> None:
         """Bind an array to an input."""
         self.inputs[self._known("input", name)] = np.asarray(array)
 
@@ -142,7 +142,7 @@ class IOBinding:
         """Bind a value to an output, which calls write."""
         self.outputs[self._known("output", name)] = value.numpy()
 
-    def copy_outputs_to_cpu(self) -> list[Any]:
+    def copy_outputs_to_cpu(self) -> list[np.ndarray]:
         """Return the outputs of the last call, in the order in which they were bound."""
         return [self.results[name] for name in self.outputs]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.driver.models import open_model
 from mirlo.driver.place.decision import Candidate, Decision, Nodes, RegionCost
@@ -17,6 +18,7 @@ from mirlo.driver.place.regions import region_modules
 from mirlo.driver.place.store import PlacementStore
 from mirlo.driver.place.survey import Survey, place_parts
 from mirlo.driver.programs.detect import main_of
+from mirlo.passes.byoc.records import RegionRecord
 from mirlo.passes.byoc.restrict import as_text
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.targets import TargetError, find_target
@@ -124,14 +126,14 @@ class _Chooser:
     def _full(self, nodes: Nodes) -> dict[str, list[int]]:
         return {target.name: sorted(nodes.get(target.name, ())) for target in self.problem.targets.generators}
 
-    def _elsewhere(self, region: Any) -> Iterator[str]:
+    def _elsewhere(self, region: RegionRecord) -> Iterator[str]:
         """Yield the alternatives of a region: other code generators that take some of its nodes, and the host."""
         for name, survey in self.singles.items():
             if name != region.target and set(_assigned_nodes(survey, name)) & set(region.nodes):
                 yield name
         yield self.host
 
-    def _assigned(self, winners: Sequence[tuple[Any, str]]) -> Nodes:
+    def _assigned(self, winners: Sequence[tuple[RegionRecord, str]]) -> Nodes:
         """Return the nodes of each target if every region goes to its winner."""
         nodes: dict[str, list[int]] = {}
         for region, winner in winners:
@@ -143,7 +145,7 @@ class _Chooser:
         return nodes
 
     @property
-    def regions(self) -> list[Any]:
+    def regions(self) -> list[RegionRecord]:
         """Those whose places are compared one by one; of a single one the whole alternatives tell."""
         found = [region for region in self.by_priority.placement.regions if region.kept]
         return found if len(found) > 1 else []
@@ -170,7 +172,7 @@ class _Chooser:
             found.append(replace(candidate, microseconds=cost, ratio=round(cost / (first or 1.0), 4)))
         return self._decide("estimated", found, regions)
 
-    def _estimated_on(self, estimate: Estimate, region: Any, name: str) -> float:
+    def _estimated_on(self, estimate: Estimate, region: RegionRecord, name: str) -> float:
         if name == self.host:
             return estimate.on_host(region.nodes)
         return estimate.elsewhere(self.singles[name], region, name)
@@ -236,7 +238,7 @@ class _Chooser:
             costs.append(RegionCost(region.function, region.target, len(region.nodes), found, best, problem))
         return costs
 
-    def _timed(self, module: Any, params: ParameterStore, names: Sequence[str]) -> tuple[dict[str, float], str]:
+    def _timed(self, module: ir.Module, params: ParameterStore, names: Sequence[str]) -> tuple[dict[str, float], str]:
         """Return the microseconds of a region by target, and why other targets are left out."""
         chosen = {target.name: str(target) for target in self.problem.targets.generators}
         compiled, problems = {}, []
@@ -256,7 +258,7 @@ class _Chooser:
         return Decision(how, self.problem.threads, best.name, tuple(candidates), tuple(regions))
 
 
-def _require_static_inputs(module: Any) -> None:
+def _require_static_inputs(module: ir.Module) -> None:
     """Raise an error if inputs have dynamic dims: the best placement depends on their sizes."""
     with module.context:
         main = main_of(module)

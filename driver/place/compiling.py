@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.driver.model_cache import extended
 from mirlo.driver.place.choose import Problem, choose
 from mirlo.driver.place.decision import Decision, Nodes
@@ -12,13 +13,14 @@ from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target, plugin_of
+from mirlo.runtime.params import ParameterStore
 
 FILE = "placement.json"
 """The file of measurements, beside the cache."""
 
 
 def decide(
-    module: Any,
+    module: ir.Module,
     session: Session,
     targets: Targets,
     request: CompileRequest,
@@ -30,7 +32,7 @@ def decide(
     `compile_request` compiles the alternatives that are measured.
     """
 
-    def compile_as(module: Any, params: Any, target: str, nodes: Nodes | None, is_whole: bool) -> Any:
+    def compile_as(module: ir.Module, params: ParameterStore, target: str, nodes: Nodes | None, is_whole: bool) -> Any:
         return compile_request(
             CompileRequest(
                 module, target, request.threads, legalize=request.legalize, intrinsics=request.intrinsics,

@@ -59,12 +59,12 @@ def time_alternately(executables: Mapping[str, Any]) -> dict[str, PlacementTimin
     return timings
 
 
-def _results(run: Any, inputs: Sequence[Any]) -> list[Any]:
+def _results(run: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     found = run(*inputs)
     return [np.array(array) for array in (found if isinstance(found, tuple) else (found,))]
 
 
-def _agrees(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
+def _agrees(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> bool:
     """Return whether floats are close; integers are not compared, as they may be indices of equal values."""
     for one, other in zip(found, wanted, strict=True):
         if one.shape != other.shape:
@@ -82,7 +82,7 @@ def _repeats(microseconds: float) -> int:
     return max(1, min(MAX_REPEATS, int(MIN_ROUND_SECONDS * 1e6 / max(microseconds, 1.0))))
 
 
-def _time(run: Any, inputs: Sequence[Any], repeats: int) -> float:
+def _time(run: Any, inputs: Sequence[np.ndarray], repeats: int) -> float:
     """Return the microseconds of one call; on a device by its clock, without the copies that all alternatives make."""
     if isinstance(run, Executable):
         found = run.device_microseconds(*inputs, repeats=repeats)

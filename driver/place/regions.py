@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.models import OpenedModel
@@ -11,9 +10,10 @@ from mirlo.passes.byoc.inline import all_operations
 from mirlo.passes.byoc.outline import EXTERNAL, callee_of, functions_of
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
 
 
-def region_modules(opened: OpenedModel, targets: Targets, before: str, wanted: Collection[str]) -> dict[str, Any]:
+def region_modules(opened: OpenedModel, targets: Targets, before: str, wanted: Collection[str]) -> dict[str, ir.Module]:
     """Return a module for each region, by name, whose `@main` is its graph; the opened model is changed."""
     with opened.module.context, ir.Location.unknown():
         Pipeline(targets.dividing(before=before)).run(opened.module, opened.session)
@@ -21,7 +21,7 @@ def region_modules(opened: OpenedModel, targets: Targets, before: str, wanted: C
         return {name: _region_module(functions[name], functions, opened.session) for name in wanted}
 
 
-def _region_module(region: Any, functions: dict[str, Any], session: Any) -> Any:
+def _region_module(region: ir.Operation, functions: dict[str, ir.Operation], session: Session) -> ir.Module:
     made = ir.Module.create()
     with ir.InsertionPoint(made.body):
         main = region.clone()

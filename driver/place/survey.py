@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.models import OpenedModel, open_model
@@ -16,6 +16,9 @@ from mirlo.passes.byoc.records import AttemptRecord, CompositeRecord, Placement,
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.targets import TargetError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass
@@ -136,7 +139,7 @@ class Survey:
 
 
 def survey(
-    model: Any, target: str | Sequence[str], shapes: Mapping[str, Sequence[int | str]] | None = None, nodes: str = ""
+    model: Path, target: str | Sequence[str], shapes: Mapping[str, Sequence[int | str]] | None = None, nodes: str = ""
 ) -> Survey:
     """Place the parts of a model; `nodes` says which nodes a target may have, as the option of `partition` does."""
     return place_parts(open_model(model, shapes), divided(target), nodes)

@@ -95,7 +95,7 @@ class ProgramOutliner:
         self._redirect(copy)
         self._env.update(zip(op.results, copy.results, strict=True))
 
-    def _redirect(self, op: Any) -> None:
+    def _redirect(self, op: ir.Operation | ir.OpView) -> None:
         """Let a copy, and what is in it, read the copies of what the original reads."""
         for i, value in enumerate(op.operands):
             if value in self._env:

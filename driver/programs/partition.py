@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
@@ -52,12 +51,12 @@ def partition(module: ir.Module, session: Session) -> ProgramDraft:
 class _Cutter:
     session: Session
     count: int = 0
-    registers: dict[Any, int] = field(default_factory=dict)
+    registers: dict[ir.Value, int] = field(default_factory=dict)
     constants: dict[int, str] = field(default_factory=dict)
-    parts: list[Any] = field(default_factory=list)
+    parts: list[ir.Module] = field(default_factory=list)
     known: dict[str, int] = field(default_factory=dict)
     """Parts by their text: equal ones are compiled once."""
-    visible: list[Any] = field(default_factory=list)
+    visible: list[ir.Value] = field(default_factory=list)
     """The values that have been computed, of the blocks around as well."""
 
     def new(self, value: ir.Value) -> int:

@@ -7,11 +7,14 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.driver.build import build
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.database import Database, TuningEntry
+
+if TYPE_CHECKING:
+    import onnx
 
 ROUNDS = 9
 REPEATS = 2
@@ -42,7 +45,7 @@ class Without(Database):
 
 
 def time_inside(
-    model: Any, database: Database, keys: Sequence[str], *, target: str, threads: int,
+    model: onnx.ModelProto, database: Database, keys: Sequence[str], *, target: str, threads: int,
     shapes: Mapping[str, Sequence[int | str]] | None, seconds: float,
 ) -> Inside:  # fmt: skip
     """Time the model with and without these entries alternately, at least three times each, even after the deadline."""

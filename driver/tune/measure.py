@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.driver.build import build
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.tasks import TuningTask
@@ -96,7 +97,7 @@ def compile_task(task: TuningTask, values: dict[str, int], target: str, threads:
     return build(CompileRequest(module, target, threads, pipeline=task.rest, params=store, jobs=1))
 
 
-def _weights(module: Any) -> Any:
+def _weights(module: ir.Module) -> Any:
     """Return arrays for the constants of the module, with any content."""
     from mirlo.dialects.bindings import ir
     from mirlo.dialects.core.types import TensorType

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.database import Database, TuningEntry, default_database
@@ -19,6 +19,9 @@ from mirlo.driver.tune.measure import Local, Measurer
 from mirlo.driver.tune.ranking import promising, rank_correlation
 from mirlo.driver.tune.tasks import TuningTask, tasks_of
 from mirlo.passes.byoc.target_list import Targets
+
+if TYPE_CHECKING:
+    import onnx
 
 MAX_TIME_RATIO = 0.97
 """A choice is kept if it takes less than this part of the time, in both measurements."""
@@ -80,7 +83,7 @@ class TuningReport:
 
 
 def tune(
-    model: Any,
+    model: onnx.ModelProto,
     database: Database,
     *,
     target: str = "llvm",
@@ -117,7 +120,7 @@ def tuned_request(request: CompileRequest) -> CompileRequest:
 
 @dataclass
 class _Search:
-    model: Any
+    model: onnx.ModelProto
     database: Database
     target: str
     threads: int

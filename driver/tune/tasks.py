@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.tir.view import is_tensor_form, prim_functions
@@ -24,7 +24,11 @@ from mirlo.passes.schedule.tuned import (
     operations_named,
     tuning_key,
 )
+from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions, Target, TargetError
+
+if TYPE_CHECKING:
+    import onnx
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ def points_of(targets: Targets, options: CompileOptions) -> tuple[list[str], lis
 
 
 def tasks_of(
-    model: Any, target: str, threads: int, shapes: Mapping[str, Sequence[int | str]] | None = None,
+    model: onnx.ModelProto, target: str, threads: int, shapes: Mapping[str, Sequence[int | str]] | None = None,
     *, database: Lookup | None = None, operators: bool = False, is_known: Callable[[str], bool] = lambda key: False,
 ) -> tuple[list[TuningTask], int]:  # fmt: skip
     """Return the tunable kernels or operators of a model, and how many kernels there are in all.
@@ -126,7 +130,7 @@ class Subject:
     """The operation that computes it: itself, or a call."""
 
 
-def _kernels(module: Any, session: Any) -> list[Subject]:
+def _kernels(module: ir.Module, session: Session) -> list[Subject]:
     functions = [f for f in prim_functions(module.operation) if is_tensor_form(f)]
     sites = _sites(module)
     given = session.options.get(SCHEDULES, {})
@@ -138,7 +142,7 @@ def _kernels(module: Any, session: Any) -> list[Subject]:
     return found
 
 
-def _operators(module: Any, point: TuningPoint) -> list[Subject]:
+def _operators(module: ir.Module, point: TuningPoint) -> list[Subject]:
     ops = operations_named(module, point.operators)
     step = point.step
     keys = [tuning_key(op, step.target, step.threads, step.target_options) for op in ops]
@@ -147,7 +151,7 @@ def _operators(module: Any, point: TuningPoint) -> list[Subject]:
 
 
 def _expected(
-    target: Target, subject: Any, choices: Sequence[dict[str, int]], options: CompileOptions
+    target: Target, subject: ir.OpView, choices: Sequence[dict[str, int]], options: CompileOptions
 ) -> tuple[float | None, ...]:
     if target.expected is None:
         return ()
@@ -158,14 +162,14 @@ def _expected(
     return tuple(None if cost is None else cost / own for cost in costs)
 
 
-def _sites(module: Any) -> dict[str, list[Any]]:
+def _sites(module: ir.Module) -> dict[str, list[ir.OpView]]:
     found: dict[str, list[Any]] = {}
     for site in operations_named(module, ["relax.call_tir"]):
         found.setdefault(ir.FlatSymbolRefAttr(site.attributes["callee"]).value, []).append(site)
     return found
 
 
-def _operation_module(site: Any, function: Any = None) -> Any:
+def _operation_module(site: ir.OpView, function: Any = None) -> ir.Module:
     """Return a module whose graph computes an operation as the model does, with its weights as constants.
 
     If the operation is a call, `function` is the callee.
@@ -191,7 +195,7 @@ def _operation_module(site: Any, function: Any = None) -> Any:
     return made
 
 
-def _stand_in(value: Any) -> Any:
+def _stand_in(value: ir.Value) -> ir.Value:
     """Return a constant of the same type: its content does not matter for the time, its storage does."""
     parameter = {"param": ir.StringAttr.get("weight_" + str(abs(hash(str(value.type))) % 10**8))}
     return ir.Operation.create("relax.constant", [value.type], [], parameter).results[0]

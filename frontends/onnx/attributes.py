@@ -83,7 +83,7 @@ class Attributes:
     def tensor(self, name: Name, default: Any = _MISSING) -> Any:
         return self._get(name, 4, default)
 
-    def graph(self, name: Name, default: Any = _MISSING) -> Any:
+    def graph(self, name: Name, default: Any = _MISSING) -> onnx.GraphProto:
         return self._get(name, 5, default)
 
     def type(self, name: Name, default: Any = _MISSING) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import make_context
@@ -28,6 +28,9 @@ from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.values import AnyValue, ObjectValue, TensorValue
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.params import ParameterStore
+
+if TYPE_CHECKING:
+    import onnx
 
 SHOWN_PROBLEMS = 20
 
@@ -166,7 +169,7 @@ def _refuse_duplicates(names: list[str], what: str, model: str) -> None:
         seen.add(name)
 
 
-def _check_output(value: AnyValue, declared: Any, model: str) -> None:
+def _check_output(value: AnyValue, declared: onnx.ValueInfoProto, model: str) -> None:
     """Check that the declared type of an output does not contradict the computed one."""
     tensor = declared.type.tensor_type
     case = declared.type.WhichOneof("value")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -158,6 +158,6 @@ def _is_old(proto: onnx.ModelProto) -> bool:
     return version is not None and version < OLDEST_OPSET
 
 
-def opsets_of(imports: Any) -> dict[str, int]:
+def opsets_of(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
     """Return versions by domain of an `opset_import` field."""
     return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in imports}

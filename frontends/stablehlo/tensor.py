@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -64,6 +63,6 @@ def known(type_: TensorType, sizes: tuple[Dim, ...]) -> Tensor:
     return Tensor(type_, sizes=sizes)
 
 
-def of_array(array: Any, type_: TensorType) -> Tensor:
+def of_array(array: np.ndarray, type_: TensorType) -> Tensor:
     """Return a constant; the array may have any shape that broadcasts to the type's."""
     return Tensor(type_, array=np.asarray(array))

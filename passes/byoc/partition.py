@@ -135,7 +135,7 @@ class Partition(Pass):
             explain(placement, partitioner.locations, session)
 
 
-def _warn_of_loops(module: ir.Operation, tables: dict[str, list[PatternEntry]], session: Any) -> None:
+def _warn_of_loops(module: ir.Operation, tables: dict[str, list[PatternEntry]], session: Session) -> None:
     """Warn of targets that match prim functions only, where there are none yet."""
     functions = functions_of(module).values()
     if any(op.name == CALL_TIR for function in functions for op in all_operations(function)):

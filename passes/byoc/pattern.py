@@ -69,7 +69,7 @@ class Pattern:
 
         return copied(self)
 
-    def optional(self, wrap: Callable[[Any], Pattern]) -> Pattern:
+    def optional(self, wrap: Callable[[Pattern], Pattern]) -> Pattern:
         """Match this, or this wrapped in more: `conv.optional(lambda x: is_op("relax.relu")(x))`."""
         return wrap(self) | self
 

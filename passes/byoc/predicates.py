@@ -82,7 +82,7 @@ def attribute_is(node: BlockNode, name: str, wanted: Any) -> Decline | None:
     )
 
 
-def _normalize(value: Any) -> Any:
+def _normalize(value: int | str | tuple[int, ...]) -> Any:
     """Normalize a value for comparison: lists to tuples, element types and dims to text."""
     if isinstance(value, (list, tuple)):
         return tuple(_normalize(member) for member in value)

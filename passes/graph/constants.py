@@ -59,7 +59,7 @@ def constant_reader(value: ir.Value, session: Session) -> Callable[[], np.ndarra
 
 
 def emit_deferred_constant(
-    make: Callable[[], np.ndarray], kind: TensorType, session: Session, name: str, loose: Any = None
+    make: Callable[[], np.ndarray], kind: TensorType, session: Session, name: str, loose: np.ndarray | None = None
 ) -> ir.Value:
     """Emit a constant whose array is computed while kernels are compiled, or on first use."""
     element = element_type_of(kind.dtype.to_numpy())

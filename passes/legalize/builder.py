@@ -182,10 +182,10 @@ class LegalizeBuilder:
     def call_prim_func(
         self,
         template: PrimTemplate,
-        *values: Any,
+        *values: ir.Value,
         results: Sequence[TensorType] | None = None,
         name: str | None = None,
-        **attributes: Any,
+        **attributes: float,
     ) -> Any:
         """Call a hand-written prim function (`@mirlo.prim_func`) for these values and attributes.
 

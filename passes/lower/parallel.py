@@ -105,7 +105,7 @@ def _work(function: Any) -> int:
     return flops + OPERATIONS_PER_BYTE * moved
 
 
-def _parallel_loops(function: Any) -> list[Any]:
+def _parallel_loops(function: Any) -> list[ir.OpView]:
     """Return the outermost parallel loops."""
     found: list[Any] = []
 

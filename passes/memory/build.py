@@ -372,7 +372,7 @@ def reshaped(buffer: ir.Value, wanted: ir.Type) -> ir.Value:
     return memref.ReinterpretCastOp(wanted, buffer, [], [], [], [0], list(wanted.shape), strides).result
 
 
-def stored(value: ir.Attribute, kind: ir.Type) -> Any:
+def stored(value: ir.Attribute, kind: ir.Type) -> ir.Attribute:
     """Convert a dense attribute of a relax tensor to the storage types of a buffer."""
     tensor = ir.RankedTensorType.get(kind.shape, kind.element_type)
     if value.type == tensor:

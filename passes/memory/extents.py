@@ -49,7 +49,9 @@ class SizeProduct:
         return create("arith.mulf", product.type, product, values.constant(float(self.scale)))
 
 
-def emit_excess(products: Sequence[SizeProduct], numbers: Sequence[int], values: FloatSizes) -> tuple[Any, Any]:
+def emit_excess(
+    products: Sequence[SizeProduct], numbers: Sequence[int], values: FloatSizes
+) -> tuple[ir.Value, ir.Value]:
     """Return the number of the first product above its limit, and that product, clamped to 2^62; 0 and 0 for none.
 
     Without branches: a function may require a thousand products.

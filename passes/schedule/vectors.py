@@ -18,7 +18,7 @@ def is_vector(value: ir.Value) -> bool:
     return isinstance(value.type, ir.VectorType)
 
 
-def splat(value: Any, lanes: int) -> Any:
+def splat(value: Any, lanes: int) -> ir.Value:
     """Broadcast a scalar to all lanes; a vector is returned as it is."""
     if is_vector(value):
         return value

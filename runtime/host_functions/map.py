@@ -19,7 +19,7 @@ FEW_LABELS = 8
 
 
 @host_function("mirlo.map.zip")
-def zip_labels(scores: Any, *, labels: Sequence[int | str]) -> tuple[dict[int | str, float], ...]:
+def zip_labels(scores: np.ndarray, *, labels: Sequence[int | str]) -> tuple[dict[int | str, float], ...]:
     """Return a dictionary from labels to scores for each row; of equal labels the last one counts."""
     rows = scores.reshape(1, -1) if scores.ndim == 1 else scores
     if rows.shape[1] != len(labels):

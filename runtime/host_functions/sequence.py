@@ -10,12 +10,12 @@ from mirlo.runtime.host import host_function
 
 
 @host_function("mirlo.sequence.construct")
-def construct(*items: Any) -> tuple[Any, ...]:
+def construct(*items: tuple[np.ndarray, ...]) -> tuple[Any, ...]:
     return tuple(items)
 
 
 @host_function("mirlo.sequence.extended")
-def extended(items: tuple[Any, ...], *more: Any) -> tuple[Any, ...]:
+def extended(items: tuple[np.ndarray, ...], *more: Any) -> tuple[Any, ...]:
     return (*items, *more)
 
 
@@ -36,7 +36,7 @@ def insert(items: tuple[Any, ...], item: Any, position: Any = None) -> tuple[Any
 
 
 @host_function("mirlo.sequence.erase")
-def erase(items: tuple[Any, ...], position: Any = None) -> tuple[Any, ...]:
+def erase(items: tuple[np.ndarray, ...], position: np.ndarray | None = None) -> tuple[Any, ...]:
     if not items:
         raise ValueError("the sequence is empty: there is nothing to erase")
     place = len(items) - 1 if position is None else _normalize_position(position, len(items), len(items) - 1)
@@ -63,19 +63,19 @@ def split(x: Any, sizes: Any = None, *, axis: int, keepdims: bool) -> tuple[Any,
 
 
 @host_function("mirlo.sequence.concat")
-def concat(items: tuple[Any, ...], *, axis: int, new_axis: bool) -> Any:
+def concat(items: tuple[np.ndarray, ...], *, axis: int, new_axis: bool) -> np.ndarray:
     if not items:
         raise ValueError("the sequence is empty: the shape of the result is not known")
     return np.stack(items, axis) if new_axis else np.concatenate(items, axis)
 
 
 @host_function("mirlo.sequence.has_element")
-def has_element(value: Any) -> Any:
+def has_element(value: np.ndarray | None) -> np.ndarray:
     return np.array(value is not None)
 
 
 @host_function("mirlo.sequence.element")
-def element(value: Any) -> Any:
+def element(value: np.ndarray) -> np.ndarray:
     if value is None:
         raise ValueError("the optional value is empty: it has no element to get")
     return value
@@ -91,7 +91,7 @@ def same(value: np.ndarray) -> Any:
     return value
 
 
-def _normalize_position(position: Any, count: int, most: int) -> int:
+def _normalize_position(position: np.ndarray, count: int, most: int) -> int:
     """Normalize a position, which counts from the end if it is negative."""
     place = int(np.reshape(position, ()))
     if not -count <= place <= most:

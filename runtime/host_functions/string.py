@@ -26,12 +26,12 @@ def equal(a: Any, b: Any) -> Any:
 
 
 @host_function("mirlo.string.concat")
-def concat(a: Any, b: Any) -> Any:
+def concat(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return _each(lambda x, y: x + y, a, b)
 
 
 @host_function("mirlo.string.matches")
-def matches(x: Any, *, pattern: str) -> Any:
+def matches(x: np.ndarray, *, pattern: str) -> np.ndarray:
     compiled = re.compile(pattern)
     return _each(lambda text: compiled.fullmatch(text) is not None, x, dtype=bool)
 
@@ -50,7 +50,9 @@ def split(x: Any, *, delimiter: str, maxsplit: int) -> tuple[Any, Any]:
 
 
 @host_function("mirlo.string.tokenize")
-def tokenize(x: Any, *, separators: Sequence[str], expression: str, least: int, mark: bool, pad: str) -> Any:
+def tokenize(
+    x: np.ndarray, *, separators: Sequence[str], expression: str, least: int, mark: bool, pad: str
+) -> np.ndarray:
     """Return the tokens of each string, between the characters 2 and 3 where `mark`, filled up with `pad`.
 
     Tokens are what an expression matches, the characters where the only separator is empty, or what is left between
@@ -88,7 +90,7 @@ def _between(split: re.Pattern[str], text: str) -> list[str]:
 
 
 @host_function("mirlo.string.normalize")
-def normalize(x: Any, *, case: str, case_sensitive: bool, stopwords: Sequence[str]) -> Any:
+def normalize(x: np.ndarray, *, case: str, case_sensitive: bool, stopwords: Sequence[str]) -> np.ndarray:
     """Return the words without stop words, in upper or lower case; one empty word if none is left."""
     changes: dict[str, Callable[[str], str]] = {"UPPER": str.upper, "LOWER": str.lower, "NONE": str}
     left_out = set(stopwords) if case_sensitive else {word.lower() for word in stopwords}
@@ -114,7 +116,7 @@ def places(*arrays: Any) -> Any:
 
 
 @host_function("mirlo.string.take")
-def take(strings: Any, places: Any) -> Any:
+def take(strings: np.ndarray, places: np.ndarray) -> Any:
     return strings[places]
 
 

@@ -80,7 +80,7 @@ def _inflated(packed: bytes, length: int) -> bytes:
     return raw
 
 
-def _unfiltered(lines: Any, step: int) -> Any:
+def _unfiltered(lines: np.ndarray, step: int) -> np.ndarray:
     """Return the bytes of the rows, which are stored as differences to their neighbours."""
     made = np.zeros((len(lines), lines.shape[1] - 1), np.uint8)
     above = np.zeros(made.shape[1], np.uint8)
@@ -115,7 +115,7 @@ def _recursive(row: Any, stored: Any, above: Any, step: int, kind: int) -> None:
     row[:] = out
 
 
-def _samples(lines: Any, columns: int, depth: int, channels: int) -> Any:
+def _samples(lines: np.ndarray, columns: int, depth: int, channels: int) -> np.ndarray:
     if depth == 16:
         return lines.view(">u2").reshape(len(lines), columns, channels)
     if depth == 8:
@@ -125,7 +125,7 @@ def _samples(lines: Any, columns: int, depth: int, channels: int) -> Any:
     return parts.reshape(len(lines), -1)[:, :columns, None]
 
 
-def _colors(samples: Any, depth: int, color: int, palette: Any) -> Any:
+def _colors(samples: np.ndarray, depth: int, color: int, palette: np.ndarray) -> Any:
     if color == PALETTE:
         if int(samples.max(initial=0)) >= len(palette):
             raise ValueError("the PNG file is damaged: it uses colors that its palette does not have")

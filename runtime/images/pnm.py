@@ -12,7 +12,7 @@ MAX_PIXELS = 1 << 28
 _TOKEN = re.compile(rb"(?:\s|#[^\n]*\n)*(\d+)")
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes) -> np.ndarray:
     """Return the pixels of a PNM file; raise ValueError if it is damaged."""
     kind = int(data[1:2]) if data[:2] in SIGNATURES else 0
     if not kind:

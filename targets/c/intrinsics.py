@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.passes.rules import INTRINSIC, Decline, decline
+
+if TYPE_CHECKING:
+    from mirlo.dialects.bindings import ir
 
 FUNCTIONS = {
     **{name: name for name in (
@@ -19,7 +22,7 @@ MATH = frozenset(f"{name}{suffix}" for name in FUNCTIONS.values() for suffix in 
 _SUFFIXES = {"f32": "f", "f64": ""}
 
 
-def call_math(op: Any, b: Any) -> Any | Decline:
+def call_math(op: ir.OpView, b: Any) -> Any | Decline:
     """Lower to a call of the function in math.h."""
     if op.dtype not in _SUFFIXES or op.is_vector:
         return decline("math.h has scalars of f32 and f64", dtype=op.dtype)

@@ -6,7 +6,7 @@ import ctypes
 import os
 import sys
 import tempfile
-from typing import Any
+from ctypes import CDLL
 
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
@@ -37,7 +37,7 @@ def _explain(function: str, code: int) -> str | None:
     return f"there is no memory for the workspace of '{function}'" if code == OUT_OF_MEMORY else None
 
 
-def _open(data: bytes, suffix: str) -> tuple[Any, str]:
+def _open(data: bytes, suffix: str) -> tuple[CDLL, str]:
     # Each load uses a file of its own: libraries loaded from one path would share their memory.
     handle, path = tempfile.mkstemp(prefix="mirlo-c-", suffix=suffix)
     try:
@@ -53,7 +53,7 @@ def _open(data: bytes, suffix: str) -> tuple[Any, str]:
             os.unlink(path)
 
 
-def _close(library: Any, path: str) -> None:
+def _close(library: CDLL, path: str) -> None:
     if sys.platform != "win32":
         from _ctypes import dlclose
 

@@ -103,37 +103,37 @@ def _as_unsigned(sign: str) -> Expression:
     return text
 
 
-def _shift_left(op: Any, at: list[str]) -> str:
+def _shift_left(op: ir.OpView, at: list[str]) -> str:
     kind = op.results[0].type
     wide = _unsigned(kind) if _bits(kind) >= 32 else "uint32_t"
     return f"({c_scalar(kind)})(({wide}){at[0]} << {at[1]})"
 
 
-def _cast(op: Any, at: list[str]) -> str:
+def _cast(op: ir.OpView, at: list[str]) -> str:
     return f"({c_scalar(op.results[0].type)}){at[0]}"
 
 
-def _from_unsigned(op: Any, at: list[str]) -> str:
+def _from_unsigned(op: ir.OpView, at: list[str]) -> str:
     return f"({c_scalar(op.results[0].type)})({_unsigned(op.operands[0].type)}){at[0]}"
 
 
-def _to_unsigned(op: Any, at: list[str]) -> str:
+def _to_unsigned(op: ir.OpView, at: list[str]) -> str:
     kind = op.results[0].type
     return f"({c_scalar(kind)})({_unsigned(kind)}){at[0]}"
 
 
-def _truncate(op: Any, at: list[str]) -> str:
+def _truncate(op: ir.OpView, at: list[str]) -> str:
     kind = op.results[0].type
     return f"({at[0]} & 1) != 0" if _bits(kind) == 1 else f"({c_scalar(kind)}){at[0]}"
 
 
-def _extend_signed(op: Any, at: list[str]) -> str:
+def _extend_signed(op: ir.OpView, at: list[str]) -> str:
     if _bits(op.operands[0].type) == 1:
         return f"({c_scalar(op.results[0].type)})-(int){at[0]}"
     return _cast(op, at)
 
 
-def _bitcast(op: Any, at: list[str]) -> str:
+def _bitcast(op: ir.OpView, at: list[str]) -> str:
     source, kind = c_scalar(op.operands[0].type), c_scalar(op.results[0].type)
     return f"((union {{ {source} from; {kind} to; }}){{{at[0]}}}).to"
 
@@ -168,7 +168,7 @@ def _number(name: str) -> Expression:
     return lambda op, at: f"{name}{_suffix(op)}({at[0]}, {at[1]})"
 
 
-def _suffix(op: Any) -> str:
+def _suffix(op: ir.OpView) -> str:
     return "f" if c_scalar(op.results[0].type) == "float" else ""
 
 
@@ -176,7 +176,7 @@ _SIGNED = ("==", "!=", "<", "<=", ">", ">=")
 _ORDERED = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<="}
 
 
-def _compare_integers(op: Any, at: list[str]) -> str:
+def _compare_integers(op: ir.OpView, at: list[str]) -> str:
     predicate = ir.IntegerAttr(op.attributes["predicate"]).value
     kind = op.operands[0].type
     if predicate < 6:
@@ -187,7 +187,7 @@ def _compare_integers(op: Any, at: list[str]) -> str:
     return f"({unsigned}){at[0]} {_SIGNED[predicate - 4]} ({unsigned}){at[1]}"
 
 
-def _compare_floats(op: Any, at: list[str]) -> str:
+def _compare_floats(op: ir.OpView, at: list[str]) -> str:
     predicate, (a, b) = ir.IntegerAttr(op.attributes["predicate"]).value, at
     unordered = f"{a} != {a} || {b} != {b}"
     if predicate in (0, 15):
@@ -205,31 +205,31 @@ def _compare_floats(op: Any, at: list[str]) -> str:
     return f"{unordered} || {a} {_ORDERED[predicate - 7]} {b}"
 
 
-def _floor_divide(op: Any, at: list[str]) -> str:
+def _floor_divide(op: ir.OpView, at: list[str]) -> str:
     a, b = at
     return f"{a} / {b} - ({a} % {b} != 0 && ({a} < 0) != ({b} < 0))"
 
 
-def _ceil_divide(op: Any, at: list[str]) -> str:
+def _ceil_divide(op: ir.OpView, at: list[str]) -> str:
     a, b = at
     return f"{a} / {b} + ({a} % {b} != 0 && ({a} < 0) == ({b} < 0))"
 
 
-def _count_bits(op: Any, at: list[str]) -> str:
+def _count_bits(op: ir.OpView, at: list[str]) -> str:
     return f"__builtin_popcountll(({_unsigned(op.results[0].type)}){at[0]})"
 
 
-def _leading_zeros(op: Any, at: list[str]) -> str:
+def _leading_zeros(op: ir.OpView, at: list[str]) -> str:
     bits, kind = _bits(op.results[0].type), _unsigned(op.results[0].type)
     return f"{at[0]} ? __builtin_clzll(({kind}){at[0]}) - {64 - bits} : {bits}"
 
 
-def _trailing_zeros(op: Any, at: list[str]) -> str:
+def _trailing_zeros(op: ir.OpView, at: list[str]) -> str:
     bits, kind = _bits(op.results[0].type), _unsigned(op.results[0].type)
     return f"{at[0]} ? __builtin_ctzll(({kind}){at[0]}) : {bits}"
 
 
-def _pointer(op: Any, at: list[str]) -> str:
+def _pointer(op: ir.OpView, at: list[str]) -> str:
     return f"(void *)(intptr_t){at[0]}"
 
 

@@ -25,7 +25,7 @@ def c_type(dtype: DType) -> str:
     return C_TYPES[dtype.name]
 
 
-def literal(value: Any, dtype: DType) -> str:
+def literal(value: float, dtype: DType) -> str:
     """Return a C literal that denotes a value of an element type exactly."""
     if dtype.is_bool:
         return "true" if value else "false"

@@ -10,7 +10,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.operators import is_op, wildcard
 from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.search import Match
-from mirlo.passes.rules import decline
+from mirlo.passes.rules import Decline, decline
 from mirlo.targets.cublas.plan import BYTES, FLOATS8, RESULTS
 
 SMALLEST = 16
@@ -43,7 +43,7 @@ def _activated(body: Pattern, op: str) -> Pattern:
     return is_op(op)(body).named("activation")
 
 
-def product_check(match: Match, f8: bool = False) -> Any:
+def product_check(match: Match, f8: bool = False) -> bool | Decline:
     """Check a match: return True, or why the library does not compute it."""
     node = match.nodes[0]
     left, right = (value.type for value in node.operands)
@@ -61,7 +61,7 @@ def product_check(match: Match, f8: bool = False) -> Any:
     return _epilogue(match, left, result)
 
 
-def _epilogue(match: Match, left: TensorType, result: TensorType) -> Any:
+def _epilogue(match: Match, left: TensorType, result: TensorType) -> bool | Decline:
     """Check the epilogue: a bias along the columns, a matrix of the same shape, an activation."""
     others = len(match.nodes) > 1
     if others and result.dtype != left.dtype and (len(match.nodes) > 2 or "added" not in match):

@@ -20,13 +20,14 @@ _Function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.POINTER(DLTenso
 class PackedFunctionTable:
     """The packed functions of a model, at the addresses that its entry function receives."""
 
-    def __init__(self, artifact: Artifact, params: Any) -> None:
+    def __init__(self, artifact: Artifact, params: ctypes.Array[ctypes.c_void_p]) -> None:
         self._names = list(artifact.packed)
         weights = len(artifact.params)
         addresses = pointers(params, weights + len(self._names))
         self._functions = [_Function(addresses[weights + i]) for i in range(len(self._names))]
 
-    def call(self, step: dict[str, Any], record: Any, read: Callable[[list[Any], np.ndarray], None],
+    def call(self, step: dict[str, Any], record: ctypes.Array[ctypes.c_int64],
+             read: Callable[[list[Any], np.ndarray], None],
              write: Callable[[list[Any], np.ndarray], None]) -> bool:  # fmt: skip
         """Execute an instruction `call`; return whether it failed, which is noted in the record.
 

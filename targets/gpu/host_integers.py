@@ -98,7 +98,7 @@ def constant_of(value: ir.Value) -> int | None:
     return int(ir.IntegerAttr(owner.attributes["value"]).value)
 
 
-def _held(value: Any) -> Any:
+def _held(value: ir.Attribute) -> Any:
     if isinstance(value, ir.FloatAttr):
         return value.value
     # The bindings return one-bit true as -1.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager, scf
 from mirlo.dialects.tir.intrinsics import INTRINSICS
@@ -110,7 +110,7 @@ def _each(inside: list[ir.Operation], loops: list[ir.Operation], indices: list[i
     loops[0].erase()
 
 
-def _single_thread_kernel(inside: list[Any], ids: Ids) -> None:
+def _single_thread_kernel(inside: list[ir.Operation], ids: Ids) -> None:
     """Run everything in the first thread; its scratch memory is allocated before."""
     end = _mark()
     branch = scf.IfOp(less(ids.thread, 1))
@@ -121,7 +121,7 @@ def _single_thread_kernel(inside: list[Any], ids: Ids) -> None:
     end.erase()
 
 
-def _mark() -> Any:
+def _mark() -> ir.OpView:
     """Return an anchor operation to move operations before; it is erased at the end."""
     return index(0).owner
 

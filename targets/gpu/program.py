@@ -28,7 +28,7 @@ class Range:
     offset: Value
     size: Value
 
-    def as_json(self) -> list[Any]:
+    def as_json(self) -> list[int | str]:
         return [self.space, self.index, self.offset, self.size]
 
     def part(self, offset: int, size: int) -> Range:

@@ -56,7 +56,7 @@ def read_program(module: ir.Module, main: ir.Operation) -> LaunchProgram:
 
 
 class _Reader:
-    def __init__(self, module: Any, functions: dict[str, ir.Operation]):
+    def __init__(self, module: ir.Module, functions: dict[str, ir.Operation]):
         self.module = module
         self.functions = functions
         self.program = LaunchProgram()
@@ -147,7 +147,7 @@ class _Reader:
             return self._constant(ir.FlatSymbolRefAttr(op.attributes["name"]).value)
         return None
 
-    def _tensor_map(self, op: Any, where: Range) -> TensorMap:
+    def _tensor_map(self, op: ir.Operation, where: Range) -> TensorMap:
         """Return the descriptor of a tensor, with the shape and offset of the view it was made from."""
         kind = op.operands[0].owner.operands[0].type
         strides, offset = kind.get_strides_and_offset()
@@ -366,7 +366,7 @@ def _bytes_of(value: ir.Attribute) -> bytes:
     return read_dense(value, kind).tobytes()
 
 
-def _constant_int(value: Any) -> int:
+def _constant_int(value: ir.Value) -> int:
     found = constant_of(value)
     if found is None:
         raise PassError("how many threads a block has, or how large a box is, is not known when compiling")

@@ -17,7 +17,7 @@ _LEADING = 2
 
 
 def packed_call(
-    op: ir.OpView, callee: Any, env: Mapping[Any, Range], numbers: HostIntegers, row: int
+    op: ir.OpView, callee: Any, env: Mapping[ir.Value, Range], numbers: HostIntegers, row: int
 ) -> HostInstruction:
     """Return the instruction for a call of a declared function."""
     types = [TensorType.from_mlir(ir.TypeAttr(entry).value) for entry in ir.ArrayAttr(callee.attributes[TYPES])]

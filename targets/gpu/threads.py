@@ -43,7 +43,7 @@ class MapThreads(Pass):
 
 
 class _Mapping:
-    def __init__(self, function: Any, loops: list[Any]):
+    def __init__(self, function: Any, loops: list[ir.Operation]):
         self.function = function
         self.loops = loops
         self.extents = {"block": [1, 1, 1], "thread": [1, 1, 1]}
@@ -51,7 +51,7 @@ class _Mapping:
             self._note(loop)
         self.shared = [a for a in find(function, "memref.alloca") if a.results[0].type.memory_space is not None]
 
-    def _note(self, loop: Any) -> None:
+    def _note(self, loop: ir.Operation) -> None:
         name = loop.opview.thread
         if name not in AXES:
             raise PassError(f"there is no hardware axis '{name}': there are {', '.join(AXES)}", loop.location)
@@ -79,7 +79,7 @@ class _Mapping:
             self._map(loop)
 
     @staticmethod
-    def _share(alloca: Any) -> None:
+    def _share(alloca: ir.Operation) -> None:
         kind = alloca.results[0].type
         space = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), SHARED)
         with ir.InsertionPoint(alloca), alloca.location:
@@ -108,7 +108,7 @@ class _Mapping:
         erase_op(loop)
 
 
-def _in_threads(loop: Any) -> bool:
+def _in_threads(loop: ir.OpView) -> bool:
     """Return whether a loop is nested in a loop over threads."""
     parent = loop.parent
     while parent is not None:
@@ -126,7 +126,7 @@ def _extent(loop: Any) -> int:
     return high
 
 
-def _constant_int(value: Any) -> int | None:
+def _constant_int(value: ir.Value) -> int | None:
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "arith.constant":
         return None

@@ -55,7 +55,7 @@ def _prepare(options: CompileOptions) -> None:
     prepare(options.jobs)
 
 
-def _space(function: ir.Operation | ir.OpView, options: CompileOptions) -> Any:
+def _space(function: ir.Operation | ir.OpView, options: CompileOptions) -> list[dict[str, int]]:
     from mirlo.targets.llvm.tuning import space
 
     return space(function, options)

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir, llvm
 from mirlo.passes.registry import PassError
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm_text import readable_by_older
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 OBJECT, ASSEMBLY, LLVM_IR, DIALECT = FORMS = ("obj", "asm", "llvm-ir", "llvm-dialect")
 """The forms of code."""
@@ -77,7 +80,7 @@ def target_machine(processor: Processor, opt_level: int) -> Any:
 
 
 @cache
-def llvmlite() -> Any:
+def llvmlite() -> ModuleType:
     """Return llvmlite's bindings with all of its back ends."""
     import llvmlite.binding as binding
 

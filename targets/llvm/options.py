@@ -13,11 +13,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.targets.llvm.cpus import ARM, BASE, CPUS, RISCV, USED, WASM, X86, Cpu, arch_of
 from mirlo.targets.llvm.machine import PRESETS, Machine, MachineError
 from mirlo.targets.llvm.processor import Processor, host_processor
+
+if TYPE_CHECKING:
+    from mirlo.passes.targets import CompileOptions
 
 NATIVE = "native"
 OPTIONS = ("cpu", "triple", "features", "threads", "l1", "l2", "l3")
@@ -84,7 +87,7 @@ def planning_options(text: str) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(given.items()))
 
 
-def threads_of(options: Any) -> int:
+def threads_of(options: CompileOptions | None) -> int:
     """Return the threads of a call: those in braces, else those of the compilation."""
     return parse_options(getattr(options, "target_options", "")).threads or int(getattr(options, "threads", 1))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.registry import Pass, option, register_pass
@@ -12,6 +12,9 @@ from mirlo.targets.llvm.machine_code import DIALECT, CodeSettings
 from mirlo.targets.llvm.object_code import lower_module
 from mirlo.targets.llvm.options import parse_options
 from mirlo.targets.llvm.units import split
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 
 @register_pass
@@ -27,7 +30,7 @@ class LowerToLlvm(Pass):
     contained = True
     options: str = option("", "options of target llvm, as in braces after its name: 'cpu=haswell'")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         processor = parse_options(self.options).processor
         prepared = prepare_module(op)
         (unit,) = split(op, prepared.entry, CodeSettings(processor, form=DIALECT), apart=False)

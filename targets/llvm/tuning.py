@@ -107,7 +107,7 @@ def _cycles_of_convolution(op: ir.Operation | ir.OpView, values: Mapping[str, in
     return next(way.cycles for way in found.ordered if way.m == values.get(WINOGRAD, found.own.m))
 
 
-def _product_plan(view: PrimView, machine: Machine) -> Any:
+def _product_plan(view: PrimView, machine: Machine) -> RegisterTilePlan:
     from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 
     return plan_of(view.blocks, frozenset(view.returned), machine, _constants(view))

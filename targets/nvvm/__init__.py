@@ -11,6 +11,7 @@ from mirlo.passes.targets import CompileOptions, Target
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
+    from mirlo.runtime.artifact import Artifact
 
 
 def _pipeline(options: Any = None) -> str:
@@ -29,7 +30,7 @@ def _pipeline(options: Any = None) -> str:
     return compile_pipeline("nvvm", planning, math, "share-reciprocals", functions)
 
 
-def _emit(module: ir.Module, options: CompileOptions) -> Any:
+def _emit(module: ir.Module, options: CompileOptions) -> Artifact:
     from mirlo.targets.nvvm.emit import emit
     from mirlo.targets.nvvm.options import parse_options
 

@@ -68,7 +68,7 @@ class Gpu:
         self.handle = check(self.cuda.cuDeviceGet(number), "finding the GPU")
         self.pool: Any = None
         """Its memory pool: `memory.pool_of`."""
-        self._context: Any = None
+        self._context: int | None = None
         self._lock = make_recursive_lock()
 
     @property

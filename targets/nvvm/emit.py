@@ -87,7 +87,7 @@ def _form_of(text: str, form: str, chip: Chip, opt_level: int, libraries: Sequen
 
 def blocks_of(steps: Sequence[dict[str, Any]]) -> dict[str, int]:
     """Return the largest grid each kernel is launched with, where it is static."""
-    grids: dict[str, list[Any]] = {}
+    grids: dict[str, list[list[int]]] = {}
     for launch in launches_in(steps):
         grids.setdefault(launch["kernel"], []).append(launch["grid"])
     known = {name: found for name, found in grids.items() if all(isinstance(n, int) for grid in found for n in grid)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.calls import find
@@ -23,7 +22,7 @@ INITIAL_REGISTERS = 168
 """Initial registers per thread, if warps redistribute them."""
 
 
-def pass_tensor_maps(module: Any) -> dict[str, list[int]]:
+def pass_tensor_maps(module: ir.Operation) -> dict[str, list[int]]:
     """Let kernels of a `gpu.module` take tensor maps as pointers; return those argument indices by kernel name."""
     found: dict[str, list[int]] = {}
     pointer = ir.Type.parse("!llvm.ptr")
@@ -44,7 +43,7 @@ def pass_tensor_maps(module: Any) -> dict[str, list[int]]:
     return found
 
 
-def describe(function: Any, maps: Sequence[int], together: int | None = None) -> None:
+def describe(function: ir.Operation, maps: Sequence[int], together: int | None = None) -> None:
     """Attach attributes to the arguments of a kernel, and its initial register count.
 
     `together` is the number of resident blocks per multiprocessor, if all blocks of a launch are resident.
@@ -74,5 +73,5 @@ def describe(function: Any, maps: Sequence[int], together: int | None = None) ->
         function.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(i32, together)
 
 
-def _is_scalar(argument: Any) -> bool:
+def _is_scalar(argument: ir.Value) -> bool:
     return isinstance(argument.type, ir.IntegerType)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.passes.lower.expansions import errorfunction, hyperbolic
 from mirlo.passes.lower.expansions.exponential import LN_2, LOG2_E
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import Decline, decline, intrinsic
+
+if TYPE_CHECKING:
+    from mirlo.passes.lower.intrinsics import IntrinsicCall
 
 LOG2_E_LOW = 1.925963033500995e-08
 """log2(e) minus its f32 rounding."""
@@ -47,19 +50,19 @@ def _exp(b: ValueBuilder, x: Num) -> Num:
 
 
 @intrinsic("exp2", target="nvvm")
-def exp2(op: Any, b: ValueBuilder) -> Decline | Num:
+def exp2(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
     """Compute 2^x with one instruction."""
     return _exp2(b, op.nums[0]) if op.dtype == "f32" else decline("only for f32", dtype=op.dtype)
 
 
 @intrinsic("exp", target="nvvm")
-def exp(op: Any, b: ValueBuilder) -> Decline | Num:
+def exp(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
     """Compute 2^(x * log2 e) with the product in two parts."""
     return _exp(b, op.nums[0]) if op.dtype == "f32" else decline("only for f32", dtype=op.dtype)
 
 
 @intrinsic("sigmoid", target="nvvm")
-def sigmoid(op: Any, b: ValueBuilder) -> Decline | Num:
+def sigmoid(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
     """Compute e^x / (e^x + 1), clamped where that is one."""
     if op.dtype != "f32":
         return decline("only for f32", dtype=op.dtype)
@@ -68,12 +71,12 @@ def sigmoid(op: Any, b: ValueBuilder) -> Decline | Num:
 
 
 @intrinsic("erf", target="nvvm")
-def erf(op: Any, b: ValueBuilder) -> Decline | Num:
+def erf(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
     """Use the default expansion with a branch-free division."""
     return errorfunction.erf(_quick(b), op.nums[0]) if op.dtype == "f32" else decline("only for f32", dtype=op.dtype)
 
 
 @intrinsic("tanh", target="nvvm")
-def tanh(op: Any, b: ValueBuilder) -> Decline | Num:
+def tanh(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
     """Use the default expansion with a branch-free division."""
     return hyperbolic.tanh(_quick(b), op.nums[0]) if op.dtype == "f32" else decline("only for f32", dtype=op.dtype)

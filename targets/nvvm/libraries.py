@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import arith, func, ir
 from mirlo.dialects.core.surgery import replace_op
@@ -24,6 +24,9 @@ from mirlo.passes.rules import nearest
 from mirlo.targets.gpu.outline import ON_DEVICE
 from mirlo.targets.nvvm.back_end import load_llvmlite
 from mirlo.targets.nvvm.chips import Chip, ChipError
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 MAX_BYTES = 256 << 20
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
@@ -128,7 +131,7 @@ class FindDeviceFunctions(Pass):
     name = "find-device-functions"
     libraries: tuple[str, ...] = option((), "files of LLVM bitcode or PTX, or 'libdevice'")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         libraries = [open_library(name) for name in self.libraries]
         known = {name for library in libraries for name in library.functions}
         functions = [f.operation for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]

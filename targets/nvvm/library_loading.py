@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
+from ctypes import c_void_p
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,13 +68,13 @@ class NvidiaLibrary:
         except self.error:
             return ""
 
-    def open_handle(self) -> Any:
+    def open_handle(self) -> c_void_p:
         """Create a handle for calls on one GPU."""
         handle = ctypes.c_void_p()
         self.check(getattr(self.load(), f"{self.prefix}Create")(ctypes.byref(handle)), f"starting {self.title}")
         return handle
 
-    def close_handle(self, handle: Any) -> None:
+    def close_handle(self, handle: c_void_p) -> None:
         """Destroy a handle."""
         getattr(self.load(), f"{self.prefix}Destroy")(handle)
 

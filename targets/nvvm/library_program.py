@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from mirlo.targets.nvvm.device import Gpu, check
 from mirlo.targets.nvvm.device_functions import on_gpu
 from mirlo.targets.nvvm.library_plan import LibraryRegion
 from mirlo.targets.nvvm.memory import allocate
+
+if TYPE_CHECKING:
+    from ctypes import c_void_p
 
 
 class LibraryCall(Protocol):
@@ -32,13 +35,13 @@ class LibraryCall(Protocol):
 class DeviceState:
     """The state of a program on one GPU."""
 
-    def __init__(self, gpu: Gpu, handle: Any, close: Callable[[Any], None]) -> None:
+    def __init__(self, gpu: Gpu, handle: c_void_p, close: Callable[[c_void_p], None]) -> None:
         self.gpu = gpu
         self.handle = handle
         """The library's handle for this GPU."""
         self._close = close
         self._memories: list[int] = []
-        self._made: dict[Any, int] = {}
+        self._made: dict[str | tuple[str, int | str], int] = {}
 
     def memory(self, key: Any, size: int) -> int:
         """Return memory for one purpose, allocated on first use."""
@@ -74,8 +77,8 @@ class LibraryProgram:
         functions: Sequence[LibraryRegion],
         params: Mapping[str, np.ndarray],
         make_call: Callable[[Any], LibraryCall],
-        open_handle: Callable[[], Any],
-        close_handle: Callable[[Any], None],
+        open_handle: Callable[[], c_void_p],
+        close_handle: Callable[[c_void_p], None],
     ) -> None:
         self._functions = functions
         self._params = params

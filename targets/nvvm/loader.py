@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.device_array import CUDA, DeviceMemory, DeviceView
@@ -16,6 +16,10 @@ from mirlo.targets.nvvm.interpreted import run
 from mirlo.targets.nvvm.memory import pool
 from mirlo.targets.nvvm.model import CudaModel
 from mirlo.targets.nvvm.timing import microseconds
+
+if TYPE_CHECKING:
+    import ctypes
+
 
 LEGACY = 1
 """The handle of CUDA's default stream."""
@@ -74,7 +78,12 @@ class CudaDeviceSide:
             return CUDA, int(check(on.cuda.cuPointerGetAttribute(ordinal, view.address), "asking where an array is"))
 
     def run(
-        self, inputs: Sequence[Given], outputs: Sequence[DeviceView | int | None], record: Any, params: Any, stream: int
+        self,
+        inputs: Sequence[Given],
+        outputs: Sequence[DeviceView | int | None],
+        record: ctypes.Array[ctypes.c_int64],
+        params: ctypes.Array[ctypes.c_void_p],
+        stream: int,
     ) -> list[DeviceMemory]:
         """Enqueue a call in the order of a stream."""
         return self._entry.model.run(inputs, outputs, record, params, stream)

@@ -45,7 +45,7 @@ def load_kernels(artifact: Artifact, gpu: Gpu, held: list[Any]) -> dict[str, str
     return functions
 
 
-def _load_ptx(artifact: Artifact, gpu: Gpu, code: bytes) -> Any:
+def _load_ptx(artifact: Artifact, gpu: Gpu, code: bytes) -> int:
     """Load a module of zero-terminated PTX; the error contains the log of the driver's assembler."""
     cuda, said = gpu.cuda, bytearray(LOG_BYTES)
     options = cuda.CUjit_option

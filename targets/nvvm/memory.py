@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -180,5 +181,5 @@ def _release_after(on: Gpu, block: MemoryBlock, streams: set[int], keep: Any) ->
     pool_of(on).release(block)
 
 
-def _drop_event(on: Gpu, handle: Any) -> None:
+def _drop_event(on: Gpu, handle: Mapping[str, float]) -> None:
     on.cuda.cuEventDestroy(handle)

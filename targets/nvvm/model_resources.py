@@ -19,7 +19,7 @@ class ModelResources:
         self.gpu = gpu
         self.memories: list[int] = []
         self.pinned: list[int] = []
-        self.modules: list[Any] = []
+        self.modules: list[int] = []
         self.stream = check(gpu.cuda.cuStreamCreate(NON_BLOCKING), "making a stream")
         self.graphs = Graphs(gpu)
         held = (self.stream, self.memories, self.pinned, self.modules, self.graphs.made)
@@ -47,7 +47,7 @@ class ModelResources:
 
 
 def _release(
-    gpu: Gpu, stream: Any, memories: list[int], pinned: list[int], modules: list[Any], graphs: dict[Any, Any]
+    gpu: Gpu, stream: int, memories: list[int], pinned: list[int], modules: list[int], graphs: dict[Any, Any]
 ) -> None:
     """Release a model's resources; errors here were reported before."""
     cuda = gpu.cuda

@@ -20,7 +20,7 @@ _INDEX_SOURCES = frozenset(
 _LARGEST = 1 << 31
 
 
-def narrow_comparisons(kernels: Any) -> None:
+def narrow_comparisons(kernels: ir.Operation) -> None:
     """Compare indices in 32 bits in kernels whose tensors all have fewer than 2^31 elements.
 
     A 64-bit comparison takes two instructions, and masks have one for each score. Values loaded from data are left
@@ -102,10 +102,10 @@ def _is_arithmetic(op: ir.Operation) -> bool:
     return op.name in _ARITHMETIC
 
 
-def _argument(op: Any, region: int, number: int) -> Any:
+def _argument(op: ir.Operation, region: int, number: int) -> Any:
     return op.regions[region].blocks[0].arguments[number]
 
 
-def _is_integer(value: Any) -> bool:
+def _is_integer(value: ir.Value) -> bool:
     kind = value.type
     return isinstance(kind, ir.IndexType) or (isinstance(kind, ir.IntegerType) and kind.width > 1)

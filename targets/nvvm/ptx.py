@@ -165,7 +165,7 @@ def _gather(module: ir.Module) -> dict[str, str]:
     return names
 
 
-def _declare_callees(source: Any, target: Any, declared: set[str]) -> set[str]:
+def _declare_callees(source: ir.Operation, target: ir.Operation, declared: set[str]) -> set[str]:
     """Declare the functions that kernels call in the target module; return their names."""
     functions = find(source, "func.func")
     names = [ir.StringAttr(function.attributes["sym_name"]).value for function in functions]
@@ -258,7 +258,7 @@ def _is_huge(kernel: ir.Operation) -> bool:
     return False
 
 
-def _has_scalar_arguments(kernel: Any) -> bool:
+def _has_scalar_arguments(kernel: ir.Operation) -> bool:
     """Return whether kernels take scalar arguments, which have 64 bits."""
     functions = find(kernel, "gpu.func")
     return any(isinstance(a.type, ir.IndexType) for f in functions for a in f.regions[0].blocks[0].arguments)

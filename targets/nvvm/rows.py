@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.targets.nvvm.device import Gpu, check
 
 
 class ProfileEvents:
     """Events in the work of a stream, one before each profile row."""
 
-    def __init__(self, gpu: Gpu, stream: Any) -> None:
+    def __init__(self, gpu: Gpu, stream: int) -> None:
         self._gpu = gpu
         self._stream = stream
-        self._events: list[Any] = []
+        self._events: list[dict[str, float]] = []
 
     def reach(self, row: int) -> None:
         """Assign the stream's following work to this row."""

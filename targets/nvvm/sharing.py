@@ -18,7 +18,7 @@ TILE_ALIGNMENT = 1024
 """Alignment of dynamic shared memory: the period of the swizzle patterns."""
 
 
-def allocate_shared(module: Any) -> dict[str, int]:
+def allocate_shared(module: ir.Operation) -> dict[str, int]:
     """Assign addresses to the shared memory of all kernels of a `gpu.module`; return the dynamic bytes per kernel."""
     asked: dict[str, int] = {}
     for function in find(module, "gpu.func"):
@@ -56,7 +56,7 @@ def _replace(alloc: ir.Operation, make: Any) -> None:
     alloc.erase()
 
 
-def _shared_range(module: Any, kind: Any, offset: int) -> Any:
+def _shared_range(module: ir.Operation, kind: ir.MemRefType, offset: int) -> Any:
     """Return a range of dynamic shared memory."""
     i8, space = ir.IntegerType.get_signless(8), kind.memory_space
     whole = _global(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.targets.nvvm.options import parse_options
 from mirlo.targets.nvvm.ptx import lower_to_nvvm
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 
 @register_pass
@@ -23,5 +26,5 @@ class LowerToNvvm(Pass):
     contained = True
     options: str = option("", "options of target nvvm, as in braces after its name: 'chip=sm_90a'")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         lower_to_nvvm(op, parse_options(self.options).chip)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
@@ -92,7 +93,7 @@ class OnnxGenerator(CodeGenerator):
     def _options(self) -> tuple[tuple[str, str], ...]:
         return tuple((name, value) for name, _, value in (text.partition("=") for text in self.provider_options))
 
-    def _accepts(self, op: Any) -> bool | Decline:
+    def _accepts(self, op: ir.OpView) -> bool | Decline:
         """Decline an operator that ONNX cannot express or the provider cannot run."""
         for value in (*op.operation.operands, *op.operation.results):
             kind = TensorType.from_mlir(value.type)

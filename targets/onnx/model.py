@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from mirlo.runtime.errors import MirloError
 from mirlo.targets.onnx.dtypes import CODES, code_of
 from mirlo.targets.onnx.export import load_exporters
 from mirlo.targets.onnx.export.graph import INLINE_BYTES, IR_VERSION, OPSET, ExportGraph
+
+if TYPE_CHECKING:
+    import onnx
 
 OUTSIDE = "outside"
 """The file name given to constants that are supplied at load time."""
@@ -28,7 +31,7 @@ class OnnxExportError(MirloError, ValueError):
 class OnnxRegion:
     """A model and the constants of its external initializers."""
 
-    model: Any
+    model: onnx.ModelProto
     weights: dict[str, str]
     """The constant of each external initializer, by initializer name."""
 
@@ -66,7 +69,7 @@ def _output_names(graph: ExportGraph, function: ExternalFunction) -> list[str]:
     return names
 
 
-def node_model(node: ExternalNode) -> Any:
+def node_model(node: ExternalNode) -> onnx.ModelProto:
     """Return a model of one operator on inputs of its types, or a decline."""
     graph = ExportGraph()
     made = export_node(graph, node)
@@ -96,7 +99,7 @@ def export_node(graph: ExportGraph, node: ExternalNode) -> Any:
     return True
 
 
-def _initializer(value: ExternalValue, array: np.ndarray) -> Any:
+def _initializer(value: ExternalValue, array: np.ndarray) -> onnx.TensorProto:
     import onnx
     from onnx import numpy_helper
 
@@ -114,7 +117,7 @@ def _model(
     inputs: Sequence[ExternalValue],
     outputs: Sequence[ExternalValue],
     output_names: Sequence[str],
-) -> Any:
+) -> onnx.ModelProto:
     from onnx import helper
 
     taken = [_declared(value, value.name) for value in inputs]
@@ -124,7 +127,7 @@ def _model(
     return helper.make_model(made, opset_imports=imports, ir_version=IR_VERSION, producer_name="mirlo")
 
 
-def _declared(value: ExternalValue, name: str) -> Any:
+def _declared(value: ExternalValue, name: str) -> onnx.ValueInfoProto:
     from onnx import helper
 
     dims = [dim if isinstance(dim, int) else None if dim is D.UNKNOWN else str(dim) for dim in value.type.shape]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.passes.rules import Decline
 from mirlo.runtime.errors import MirloError
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 SILENT = 4
 """ONNX Runtime's severity of fatal errors; other errors are raised and reported by Mirlo."""
@@ -19,7 +22,7 @@ class ProviderError(MirloError, RuntimeError):
     """ONNX Runtime, or the requested provider, is not installed."""
 
 
-def onnxruntime() -> Any:
+def onnxruntime() -> ModuleType:
     """Import ONNX Runtime, or raise an error that names the package to install."""
     try:
         import onnxruntime as found

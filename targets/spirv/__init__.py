@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.passes.code_forms import CodeForm
-from mirlo.passes.targets import Target
+from mirlo.passes.targets import CompileOptions, Target
+
+if TYPE_CHECKING:
+    from mirlo.dialects.bindings import ir
+    from mirlo.runtime.artifact import Artifact
 
 
 def _pipeline(options: Any = None) -> str:
@@ -14,7 +18,7 @@ def _pipeline(options: Any = None) -> str:
     return compile_pipeline("spirv")
 
 
-def _emit(module: Any, options: Any) -> Any:
+def _emit(module: ir.Module, options: CompileOptions) -> Artifact:
     from mirlo.targets.spirv.emit import emit
 
     return emit(module)
@@ -27,7 +31,7 @@ def _to_dialect(options: Any = None) -> str:
     return str(Pipeline(_pipeline(options)).append("lower-to-spirv"))
 
 
-def _code(module: Any, options: Any) -> Any:
+def _code(module: ir.Module, options: CompileOptions) -> Any:
     from mirlo.targets.spirv.emit import kernel_code
 
     return kernel_code(module, options)

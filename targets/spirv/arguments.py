@@ -10,7 +10,7 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.schedule.loops import index
 
 
-def convert_arguments(module: Any) -> None:
+def convert_arguments(module: ir.Module) -> None:
     """Pass scalar arguments in one more buffer, the last one, and give unsized buffers the type that shaders use."""
     for function in find(module, "gpu.func"):
         block = function.regions[0].blocks[0]

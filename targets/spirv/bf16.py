@@ -15,7 +15,7 @@ EMULATE = (
 """Passes after which bf16 is only loaded, stored, selected and bitcast."""
 
 
-def convert_by_f32(root: Any) -> None:
+def convert_by_f32(root: ir.Module) -> None:
     """Split conversions between bf16 and floats other than f32 in two steps: the passes above support only f32."""
     narrow, wide = ir.BF16Type.get(), ir.F32Type.get()
     for name in ("arith.extf", "arith.truncf"):
@@ -31,12 +31,12 @@ def convert_by_f32(root: Any) -> None:
             op.erase()
 
 
-def store_as_bits(root: Any) -> None:
+def store_as_bits(root: ir.Module) -> None:
     """Replace bf16 with i16 in every type below an operation, including kernel parameters."""
     narrow = ir.BF16Type.get()
     casts: list[Any] = []
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> Any:
         if op.name == "arith.bitcast" and narrow in (op.operands[0].type, op.results[0].type):
             casts.append(op)
         if op.name == "arith.constant" and op.results[0].type == narrow:
@@ -56,7 +56,7 @@ def store_as_bits(root: Any) -> None:
         cast.erase()
 
 
-def _retype(value: Any) -> None:
+def _retype(value: ir.Value) -> None:
     narrow, bits, kind = ir.BF16Type.get(), ir.IntegerType.get_signless(16), value.type
     if kind == narrow:
         value.set_type(bits)

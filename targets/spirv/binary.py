@@ -31,7 +31,7 @@ _TO_SPIRV = (
 )
 
 
-def to_binaries(module: Any) -> list[KernelCode]:
+def to_binaries(module: ir.Module) -> list[KernelCode]:
     """Return a binary for each kernel of a module. Host functions are dropped, and the module is consumed."""
     features = {name: _capabilities(shader) for name, shader in lower_to_spirv(module).items()}
     if not features:
@@ -77,11 +77,11 @@ def lower_to_spirv(module: Any) -> dict[str, Any]:
     return {ir.StringAttr(op.attributes["sym_name"]).value.removeprefix("__spv__"): op for op in shaders}
 
 
-def _modules(module: Any, kind: str) -> list[Any]:
+def _modules(module: ir.Module, kind: str) -> list[ir.Operation]:
     return [op.operation for op in module.body.operations if op.operation.name == kind]
 
 
-def _run(module: Any, passes: str) -> None:
+def _run(module: ir.Module, passes: str) -> None:
     try:
         passmanager.PassManager.parse(f"builtin.module({passes})").run(module.operation)
     except ir.MLIRError as error:
@@ -89,7 +89,7 @@ def _run(module: Any, passes: str) -> None:
         raise PassError(f"conversion to SPIR-V failed: {reasons}") from error
 
 
-def _remove_unused_functions(module: Any) -> None:
+def _remove_unused_functions(module: ir.Module) -> None:
     for op in [o.operation for o in module.body.operations][::-1]:
         if op.name != "gpu.module":
             op.erase()
@@ -100,7 +100,7 @@ def _remove_unused_functions(module: Any) -> None:
         )
 
 
-def _order_all_memory(module: Any) -> None:
+def _order_all_memory(module: ir.Module) -> None:
     """Let barriers order accesses to buffers too, not only to shared memory."""
     scope = ir.Attribute.parse("#spirv.scope<Workgroup>")
     semantics = ir.Attribute.parse("#spirv.memory_semantics<AcquireRelease|UniformMemory|WorkgroupMemory>")
@@ -112,7 +112,7 @@ def _order_all_memory(module: Any) -> None:
         barrier.erase()
 
 
-def _localize_private(module: Any) -> None:
+def _localize_private(module: ir.Module) -> None:
     """Move private memory into the function of its thread."""
     space = ir.Attribute.parse("#spirv.storage_class<Function>")
     for alloca in find(module, "memref.alloca"):
@@ -123,7 +123,7 @@ def _localize_private(module: Any) -> None:
 EXACT = frozenset(f"spirv.{name}" for name in ("FAdd", "FSub", "FMul", "FDiv", "FRem", "FNegate", "GL.Fma"))
 
 
-def _forbid_contraction(module: Any) -> None:
+def _forbid_contraction(module: ir.Module) -> None:
     """Forbid reordering of floating-point arithmetic on every operation.
 
     Otherwise drivers may simplify it, which breaks rounding by adding and subtracting a large number, and error
@@ -131,7 +131,7 @@ def _forbid_contraction(module: Any) -> None:
     """
     unit = ir.UnitAttr.get()
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> Any:
         if op.name in EXACT:
             op.attributes["no_contraction"] = unit
         return ir.WalkResult.ADVANCE
@@ -139,7 +139,7 @@ def _forbid_contraction(module: Any) -> None:
     module.operation.walk(visit)
 
 
-def _empty_continues(module: Any) -> None:
+def _empty_continues(module: ir.Module) -> None:
     """Give each loop a separate continue block.
 
     MLIR lets loops continue from their whole body. Mesa's drivers miscompile a loop that is left from within such a
@@ -158,7 +158,7 @@ def _empty_continues(module: Any) -> None:
         last.erase()
 
 
-def _capabilities(shader: Any) -> tuple[str, tuple[str, ...]]:
+def _capabilities(shader: ir.Operation) -> tuple[str, tuple[str, ...]]:
     """Return the entry point of a shader and its capabilities."""
     entry = next(op.operation for op in shader.regions[0].blocks[0].operations if "EntryPoint" in op.operation.name)
     listed = str(shader.attributes["vce_triple"]).split("[")[1].split("]")[0]
@@ -166,7 +166,7 @@ def _capabilities(shader: Any) -> tuple[str, tuple[str, ...]]:
     return name, tuple(part.strip() for part in listed.split(",") if part.strip() not in ("", "Matrix"))
 
 
-def _nest(module: Any) -> None:
+def _nest(module: ir.Module) -> None:
     """Move shaders into the modules that they come from, where the serializer expects them."""
     by_name = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in _modules(module, "gpu.module")}
     for shader in _modules(module, "spirv.module"):

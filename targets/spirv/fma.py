@@ -5,8 +5,6 @@ The product is computed as a sum of two numbers (Veltkamp, Dekker) and added to 
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.calls import find
 from mirlo.passes.lower.values import Num, ValueBuilder
@@ -16,7 +14,7 @@ _LARGE = {"f32": 60, "f64": 480}
 """Exponents beyond which an operand is scaled down first, so that no part of the product is lost."""
 
 
-def expand_fma(root: Any) -> None:
+def expand_fma(root: ir.Module) -> None:
     """Replace every `math.fma` that must round once; those marked `contract` need not."""
     for op in find(root, "math.fma"):
         kind = str(op.results[0].type)

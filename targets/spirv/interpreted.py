@@ -15,7 +15,9 @@ from mirlo.targets.spirv.recording import Recording
 from mirlo.targets.spirv.vulkan import DeviceBuffer
 
 
-def run(model: VulkanModel, record: Any, params: Any, profiled: bool) -> None:
+def run(
+    model: VulkanModel, record: ctypes.Array[ctypes.c_int64], params: ctypes.Array[ctypes.c_void_p], profiled: bool
+) -> None:
     """Run one call; inputs are in the staging buffer, which holds the outputs afterwards."""
     worker = _Worker(model, record, params, profiled)
     try:
@@ -28,7 +30,13 @@ def run(model: VulkanModel, record: Any, params: Any, profiled: bool) -> None:
 class _Worker:
     """Execute the steps of one call; implements `mirlo.targets.gpu.host.Worker`."""
 
-    def __init__(self, model: VulkanModel, record: Any, params: Any, profiled: bool) -> None:
+    def __init__(
+        self,
+        model: VulkanModel,
+        record: ctypes.Array[ctypes.c_int64],
+        params: ctypes.Array[ctypes.c_void_p],
+        profiled: bool,
+    ) -> None:
         self._model = model
         self._device = model.device
         self._record = record
@@ -102,7 +110,7 @@ class _Worker:
             self._stamp(step["row"])
         return self._functions.call(step, self._record, self._read_array, self._write_array)
 
-    def _read_array(self, where: list[Any], array: np.ndarray) -> None:
+    def _read_array(self, where: list[int | str], array: np.ndarray) -> None:
         if array.nbytes:
             buffer, offset, _ = self._model.place(where)
             staging = self._buffer(array.nbytes, host=True)
@@ -110,7 +118,7 @@ class _Worker:
             assert staging.mapped is not None
             ctypes.memmove(array.__array_interface__["data"][0], staging.mapped, array.nbytes)
 
-    def _write_array(self, where: list[Any], array: np.ndarray) -> None:
+    def _write_array(self, where: list[int | str], array: np.ndarray) -> None:
         if array.nbytes:
             buffer, offset, _ = self._model.place(where)
             staging = self._buffer(array.nbytes, host=True)

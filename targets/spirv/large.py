@@ -27,7 +27,7 @@ class SplitParameter:
     part_bytes: int
 
 
-def split_large(module: Any, limit: int = LIMIT) -> dict[str, list[SplitParameter]]:
+def split_large(module: ir.Module, limit: int = LIMIT) -> dict[str, list[SplitParameter]]:
     """Split kernel parameters that are too large; return the splits by the kernel name that launches use."""
     found = {}
     for function in find(module, "gpu.func"):
@@ -75,7 +75,7 @@ def _parts(whole: Range, size: int) -> list[Range]:
     return [whole.part(at, min(size, whole.size - at)) for at in range(0, whole.size, size)]
 
 
-def _bytes(kind: Any) -> int:
+def _bytes(kind: ir.Type) -> int:
     if not isinstance(kind, ir.MemRefType) or UNBOUNDED in kind.shape:
         return 0  # the size of an unsized buffer is known when it is bound
     return math.prod(kind.shape) * element_bytes(kind.element_type)
@@ -98,7 +98,7 @@ def _split(block: Any, argument: Any, limit: int) -> int:
     return count * size
 
 
-def _access(op: Any, parts: list[Any], shape: list[int], count: int) -> None:
+def _access(op: ir.Operation, parts: list[Any], shape: list[int], count: int) -> None:
     """Replace one access with accesses of all parts, of which one is executed."""
     loads = op.name == "memref.load"
     indices = list(op.operands)[1 if loads else 2 :]
@@ -115,7 +115,7 @@ def _access(op: Any, parts: list[Any], shape: list[int], count: int) -> None:
     op.erase()
 
 
-def _choose(op: Any, parts: list[Any], number: int, which: Any, there: Any) -> Any:
+def _choose(op: ir.Operation, parts: list[Any], number: int, which: Any, there: Any) -> Any:
     def access() -> Any:
         if op.name == "memref.load":
             return memref.LoadOp(parts[number], [there]).result

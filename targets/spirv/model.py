@@ -64,7 +64,7 @@ class VulkanModel:
                 f"{self.device.limits.minStorageBufferOffsetAlignment} bytes; memory is planned for 64"
             )
 
-    def call(self, tensors: Any, params: Any, arena: Any, stamps: Any) -> None:
+    def call(self, tensors: Any, params: ctypes.Array[ctypes.c_void_p], arena: int, stamps: int | None) -> None:
         """Run the entry function on arrays of addresses, with the signature of compiled CPU code."""
         if tensors is None:
             self.frames.measure(arena)

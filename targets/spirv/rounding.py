@@ -8,14 +8,13 @@ without AVX-512; then an f64 of 2^24 or more stays as it is, as an f32 of this s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.calls import find
 from mirlo.passes.lower.values import Num, ValueBuilder
 
 
-def expand_rounding(root: Any) -> None:
+def expand_rounding(root: ir.Module) -> None:
     """Replace every `math.trunc` and `math.roundeven` of f64."""
     for name, round_size in _OF_SIZE.items():
         for op in find(root, name):

@@ -52,13 +52,13 @@ class Child:
         found = {"version": self.model.version, "seconds": seconds, "imported": imported}
         return {**found, "before": before, "peak": peak()}
 
-    def make_inputs(self, seed: int, path: str, dims: Mapping[str, int]) -> dict[str, Any]:
+    def make_inputs(self, seed: int, path: str, dims: Mapping[str, int]) -> dict[str, int]:
         executable = self.model.executable
         np.savez(path, **executable.random_inputs(seed, dims))
         memory = executable.memory
         return {"weights": memory.weights_bytes, "arena": memory.arena_bytes}
 
-    def bind(self, inputs: str, outputs: str) -> dict[str, Any]:
+    def bind(self, inputs: str, outputs: str) -> dict[str, float]:
         """Run once; write the results to a file, and return the resources that another run takes."""
         self.model.bind(dict(np.load(inputs)))
         self.model.run()
@@ -66,7 +66,7 @@ class Child:
         reset_peak()
         return {"seconds": min(self.run(3)["seconds"])}
 
-    def run(self, count: int, gap: float = 0.0) -> dict[str, Any]:
+    def run(self, count: int, gap: float = 0.0) -> dict[str, list[float]]:
         """Return the times of so many runs, after one that finds the caches as other processes left them.
 
         Before each of them nothing happens for `gap` seconds.
@@ -82,7 +82,7 @@ class Child:
             seconds.append(clock() - start)
         return {"seconds": seconds}
 
-    def memory(self) -> dict[str, Any]:
+    def memory(self) -> dict[str, int]:
         return {"peak": peak(children=False), "now": resident()}
 
     def kernels(self, threads: int, rounds: int) -> dict[str, Any]:

@@ -7,11 +7,14 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.runtime.threads import available_cores, supported
+
+if TYPE_CHECKING:
+    from mirlo.runtime.executable import Executable
 
 SIZES = tuple(1 << power for power in range(15, 29, 2))
 """Bytes that copies move, from sizes in the first-level cache to sizes beyond all caches."""
@@ -74,7 +77,7 @@ def _seconds(function: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def kernel_rows(executable: Any, inputs: Mapping[str, np.ndarray], threads: int, rounds: int) -> dict[str, Any]:
+def kernel_rows(executable: Executable, inputs: Mapping[str, np.ndarray], threads: int, rounds: int) -> dict[str, Any]:
     """Return the rows of `mirlo bench`'s table of kernels, and the limits, as JSON."""
     machine = RooflineMeasurement(min(threads, available_cores()) if supported() else 1)
     machine.measure()

@@ -103,5 +103,5 @@ def _kinds(kernels: Sequence[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(map(_kind, kernels)))
 
 
-def _text(kernel: dict[str, Any]) -> str:
+def _text(kernel: dict[str, float | str]) -> str:
     return f"{kernel['kernel']}: {kernel['microseconds']:.1f} us, {_kind(kernel)} ({kernel['source']})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from mirlo.tools.bisect.nodes import DepartingNode
 from mirlo.tools.bisect.oracles import Oracle, OracleError
 from mirlo.tools.bisect.submodel import cut
 from mirlo.tools.bisect.trial import TrialOptions, try_submodel
+
+if TYPE_CHECKING:
+    import onnx
 
 RANDOM_ROUNDINGS = 6
 """Patterns of inputs rounded up and down for which the oracle computes a node, besides all up and all down."""
@@ -32,7 +35,11 @@ class Amplified:
 
 
 def amplified(
-    model: Any, found: DepartingNode, values: Mapping[str, Any], settings: TrialOptions, oracle: Oracle
+    model: onnx.ModelProto,
+    found: DepartingNode,
+    values: Mapping[str, np.ndarray],
+    settings: TrialOptions,
+    oracle: Oracle,
 ) -> Amplified | None:
     """Return the origin of the rounding that explains a departure; None if rounding does not explain it.
 
@@ -63,7 +70,7 @@ def amplified(
     return _beginning(model, found, values, settings)
 
 
-def _roundings(expected: Mapping[str, Any], computed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _roundings(expected: Mapping[str, np.ndarray], computed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield candidate inputs: as computed by compiled code, and the oracle's values rounded up and down."""
     yield {name: computed[name] for name in expected}
     rng = np.random.default_rng(0)
@@ -75,7 +82,7 @@ def _roundings(expected: Mapping[str, Any], computed: Mapping[str, Any]) -> Iter
         yield made
 
 
-def _rounded(expected: Any, computed: Any, direction: Any) -> Any:
+def _rounded(expected: np.ndarray | Mapping[str, np.ndarray], computed: Any, direction: Any) -> Any:
     """Move floats by the distance of the computed ones, at least to the next float; return others as computed."""
     import ml_dtypes
 
@@ -109,7 +116,9 @@ def _explains(near: list[Any], found: Any, expected: Any, tolerance: Tolerance) 
     return bool((departs | ~wrong).all())
 
 
-def _beginning(model: Any, found: DepartingNode, values: Mapping[str, Any], settings: TrialOptions) -> Amplified:
+def _beginning(
+    model: onnx.ModelProto, found: DepartingNode, values: Mapping[str, np.ndarray], settings: TrialOptions
+) -> Amplified:
     """Return the first node of the part whose result is not bit-identical to the oracle's."""
     before = found.part.nodes[:-1]
     shown = [name for index in before for name in model.graph.node[index].output if name in values]

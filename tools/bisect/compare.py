@@ -66,7 +66,7 @@ def wrong_elements(found: Any, expected: Any, tolerance: Tolerance) -> Any:
     return found != expected if found.dtype.kind in "OSU" else _wrong(found, expected, tolerance)
 
 
-def _wrong(found: Any, expected: Any, tolerance: Tolerance) -> Any:
+def _wrong(found: np.ndarray, expected: np.ndarray, tolerance: Tolerance) -> np.ndarray | np.generic:
     rtol, atol = tolerance.of(expected.dtype)
     if not rtol and not atol and expected.dtype.kind in "biu":
         return found != expected
@@ -80,7 +80,7 @@ def _wrong(found: Any, expected: Any, tolerance: Tolerance) -> Any:
     return ~(same | near)
 
 
-def _of_objects(found: Any, expected: Any, tolerance: Tolerance) -> str | None:
+def _of_objects(found: np.ndarray, expected: np.ndarray, tolerance: Tolerance) -> str | None:
     if expected is None or found is None:
         return None if found is expected else f"{found}, expected {expected}"
     if not isinstance(found, (list, tuple)) or len(found) != len(expected):

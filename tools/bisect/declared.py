@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.dialects.context import graph_operations
+
+if TYPE_CHECKING:
+    from mirlo.tools.bisect.compare import Tolerance
 
 
 def declared_operators() -> list[Any]:
@@ -26,7 +29,7 @@ def _evaluated(cls: Any, base: Any) -> Any:
     names = {onnx: own for own, onnx in cls.ONNX.attributes}
     defaults = {name: declared.default for name, declared in cls._attributes.items()}
 
-    def run(self: Any, *inputs: Any, **attributes: Any) -> tuple[np.ndarray, ...]:
+    def run(self: Tolerance, *inputs: Any, **attributes: Any) -> tuple[np.ndarray, ...]:
         given = {names.get(name, name): value for name, value in attributes.items()}
         given = {name: cls._attributes[name].normalize(value) for name, value in given.items()}
         rest, operands = list(inputs), list[Any]()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.tools.bisect.submodel import Submodel, ancestors, cut, live_after
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
 
 Tell = Callable[[str], None]
 
@@ -25,7 +29,12 @@ class DepartingNode:
 
 
 def first_departing_node(
-    model: Any, values: Mapping[str, Any], settings: TrialOptions, whole: Trial, tell: Tell, start: int = 0
+    model: onnx.ModelProto,
+    values: Mapping[str, np.ndarray],
+    settings: TrialOptions,
+    whole: Trial,
+    tell: Tell,
+    start: int = 0,
 ) -> DepartingNode:
     """Return the first node from `start` on that departs, by binary search; the model must depart.
 
@@ -45,14 +54,19 @@ def first_departing_node(
     return _smallest(model, DepartingNode(high, part, trial), values, settings, start, tell)
 
 
-def stretch(model: Any, start: int, last: int, values: Mapping[str, Any]) -> Submodel:
+def stretch(model: onnx.ModelProto, start: int, last: int, values: Mapping[str, np.ndarray]) -> Submodel:
     """Return the nodes in a range, and all of their values that later nodes or the model's outputs read."""
     made = {name for node in model.graph.node[start : last + 1] for name in node.output}
     return cut(model, range(start, last + 1), [name for name in live_after(model, last) if name in made], values)
 
 
 def _smallest(
-    model: Any, found: DepartingNode, values: Mapping[str, Any], settings: TrialOptions, start: int, tell: Tell
+    model: onnx.ModelProto,
+    found: DepartingNode,
+    values: Mapping[str, np.ndarray],
+    settings: TrialOptions,
+    start: int,
+    tell: Tell,
 ) -> DepartingNode:
     """Return the node alone if it departs, else with as few of the preceding nodes as needed."""
     outputs = [name for name in model.graph.node[found.node].output if name in values]
@@ -72,10 +86,10 @@ def _smallest(
 
 
 def _without(
-    model: Any,
+    model: onnx.ModelProto,
     found: DepartingNode,
     outputs: Sequence[str],
-    values: Mapping[str, Any],
+    values: Mapping[str, np.ndarray],
     settings: TrialOptions,
     budget: int,
     tell: Tell,
@@ -94,7 +108,11 @@ def _without(
 
 
 def _try(
-    model: Any, nodes: Sequence[int], outputs: Sequence[str], values: Mapping[str, Any], settings: TrialOptions
+    model: onnx.ModelProto,
+    nodes: Sequence[int],
+    outputs: Sequence[str],
+    values: Mapping[str, np.ndarray],
+    settings: TrialOptions,
 ) -> tuple[Submodel, Trial]:
     part = cut(model, nodes, outputs, values)
     return part, try_submodel(part, values, settings)

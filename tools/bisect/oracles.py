@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.bisect.declared import evaluated_operators
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
 
 Values = dict[str, Any]
 Oracle = Callable[[Any, Mapping[str, Any], Sequence[str]], Values]
@@ -17,7 +21,7 @@ class OracleError(MirloError):
     """An oracle that cannot compute the model."""
 
 
-def reference(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> Values:
+def reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: Sequence[str]) -> Values:
     """Compute values with the reference evaluator of the `onnx` package: slow, in numpy, by the specification."""
     from onnx.reference import ReferenceEvaluator
 
@@ -28,7 +32,7 @@ def reference(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> Val
     return {name: values[name] for name in names if name in values}
 
 
-def onnxruntime(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> Values:
+def onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: Sequence[str]) -> Values:
     """Compute values with ONNX Runtime on the CPU, without its optimizations."""
     import onnx
 

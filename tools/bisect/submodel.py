@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.frontends.onnx.graph import read_names
+
+if TYPE_CHECKING:
+    import onnx
 
 Values = Mapping[str, Any]
 
@@ -17,8 +20,8 @@ Values = Mapping[str, Any]
 class Submodel:
     """A model cut out of another one, and its inputs."""
 
-    model: Any
-    feeds: dict[str, Any]
+    model: onnx.ModelProto
+    feeds: dict[str, np.ndarray]
     outputs: tuple[str, ...]
     nodes: tuple[int, ...]
     """Indices of its nodes in the whole model."""
@@ -46,7 +49,7 @@ def cut(model: Any, nodes: Sequence[int], outputs: Sequence[str], values: Values
     return Submodel(part, {name: values[name] for name in given}, tuple(outputs), tuple(nodes))
 
 
-def _shell(model: Any) -> Any:
+def _shell(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model without its graph: versions and functions."""
     import onnx
 
@@ -58,7 +61,7 @@ def _shell(model: Any) -> Any:
     return shell
 
 
-def type_of(value: Any) -> Any:
+def type_of(value: np.ndarray) -> onnx.TypeProto:
     """Return the ONNX type of an array, or of a sequence of them."""
     from onnx import helper
 
@@ -70,7 +73,7 @@ def type_of(value: Any) -> Any:
     return helper.make_tensor_type_proto(code, array.shape)
 
 
-def ancestors(model: Any, index: int) -> list[int]:
+def ancestors(model: onnx.ModelProto, index: int) -> list[int]:
     """Return a node and its transitive producers, in graph order."""
     producer = {name: at for at, node in enumerate(model.graph.node) for name in node.output if name}
     found: set[int] = set()
@@ -84,7 +87,7 @@ def ancestors(model: Any, index: int) -> list[int]:
     return sorted(found)
 
 
-def live_after(model: Any, last: int) -> list[str]:
+def live_after(model: onnx.ModelProto, last: int) -> list[str]:
     """Return the values that nodes up to `last` compute and that later ones, or the model's outputs, read."""
     made = [name for node in model.graph.node[: last + 1] for name in node.output if name]
     later = {name for node in model.graph.node[last + 1 :] for name in read_names(node)}
@@ -111,5 +114,5 @@ def in_order(model: Any) -> Any:
     return made
 
 
-def _names(values: Iterable[Any]) -> set[str]:
+def _names(values: Iterable[onnx.ValueInfoProto | onnx.TensorProto]) -> set[str]:
     return {value.name for value in values}

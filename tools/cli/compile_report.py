@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.runtime import archive
 from mirlo.runtime.errors import ArtifactError, MirloError
@@ -13,8 +13,12 @@ from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.run_sizes import with_small_sizes
 from mirlo.tools.cli.tables import bytes_text, columns
 
+if TYPE_CHECKING:
+    from mirlo.runtime.artifact import Artifact
+    from mirlo.runtime.executable import Executable
 
-def report_lines(executable: Any, progress: Progress) -> Iterator[str]:
+
+def report_lines(executable: Executable, progress: Progress) -> Iterator[str]:
     """Yield the memory of a call, weights, code, memory of the compilation, and time of each step."""
     # A program has several modules, compiled one by one.
     for part in executable.compiled.parts if hasattr(executable, "compiled") else [executable.artifact]:
@@ -27,7 +31,7 @@ def report_lines(executable: Any, progress: Progress) -> Iterator[str]:
     yield progress.table()
 
 
-def _artifact_lines(artifact: Any) -> Iterator[str]:
+def _artifact_lines(artifact: Artifact) -> Iterator[str]:
     yield from arena_lines(artifact)
     if "placement" in artifact.metadata:
         yield f"placed by {artifact.metadata['placement']['by']} cost: {artifact.metadata['placement']['taken']}"
@@ -38,7 +42,7 @@ def _artifact_lines(artifact: Any) -> Iterator[str]:
     yield f"code: {bytes_text(len(artifact.code))} in {objects} object files: equal kernels are one"
 
 
-def arena_lines(artifact: Any) -> Iterator[str]:
+def arena_lines(artifact: Artifact) -> Iterator[str]:
     """Yield the size of the arena and of the values live at one time; for example sizes if it is dynamic."""
     plan, sizes = artifact.metadata.get("memory", {}), artifact.metadata.get("sizes")
     if not sizes:
@@ -51,7 +55,7 @@ def arena_lines(artifact: Any) -> Iterator[str]:
         yield f"  {example}: {bytes_text(arena)}{asked}"
 
 
-def _arenas(artifact: Any, arena: str) -> Iterator[tuple[str, int]]:
+def _arenas(artifact: Artifact, arena: str) -> Iterator[tuple[str, int]]:
     """Yield sizes of the dynamic dims, and the size of the arena for them."""
     from mirlo.dialects.core import dims as D
 
@@ -67,7 +71,7 @@ def _arenas(artifact: Any, arena: str) -> Iterator[tuple[str, int]]:
             yield ", ".join(f"{name} = {sizes[name]}" for name in names if name in sizes), found
 
 
-def _arena_text(arena: int, plan: dict[str, Any]) -> str:
+def _arena_text(arena: int, plan: dict[str, int]) -> str:
     """Format the size of the arena and of the values that are live at one time."""
     if "bound" not in plan:
         return bytes_text(arena)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.runtime.names import file_name
 from mirlo.tools.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def load_plugins(names: list[str]) -> None:
@@ -34,7 +37,7 @@ def is_compiled(path: str) -> bool:
     return Path(path).suffix == ".mirlo" or has_magic(path, MODEL_FILE)
 
 
-def read_array(path: str, name: str) -> Any:
+def read_array(path: str, name: str) -> np.ndarray:
     """Read the array in a `.npy` file, for the input of this name."""
     import numpy as np
 
@@ -49,7 +52,7 @@ def read_array(path: str, name: str) -> Any:
         ) from error
 
 
-def write_arrays(folder: str, arrays: dict[str, Any]) -> list[Path]:
+def write_arrays(folder: str, arrays: dict[str, np.ndarray]) -> list[Path]:
     """Write arrays to `.npy` files named for them."""
     import numpy as np
 

@@ -6,12 +6,17 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.tables import bytes_text, columns
+
+if TYPE_CHECKING:
+    import onnx
+
+    from mirlo.runtime.artifact import TensorSpec
 
 
 def execute(arguments: Arguments) -> None:
@@ -91,7 +96,7 @@ def _onnx(arguments: Arguments) -> Iterable[str]:
     yield f"not supported: {', '.join(kinds)}" if kinds else "every operator is supported"
 
 
-def _parameters(graph: Any) -> tuple[int, int]:
+def _parameters(graph: onnx.GraphProto) -> tuple[int, int]:
     import onnx
 
     size = 0
@@ -105,7 +110,7 @@ def _dim(dim: Any) -> int | str:
     return dim if isinstance(dim, int) else str(dim)
 
 
-def _tensors(title: str, specs: Iterable[Any]) -> Iterable[str]:
+def _tensors(title: str, specs: Iterable[TensorSpec]) -> Iterable[str]:
     from mirlo.runtime.artifact import describe
 
     yield f"{title}:"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from argparse import ArgumentParser, _ArgumentGroup, _SubParsersAction
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ MAX_GAP_MS = 60_000.0
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
-def add_cache(commands: Any, add: Add) -> None:
+def add_cache(commands: _SubParsersAction, add: Add) -> None:
     """Add the arguments of `mirlo cache`."""
     parser = add(commands, "cache", "look at the cache of compiled kernels and models, and keep it small")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -31,7 +32,7 @@ def add_cache(commands: Any, add: Add) -> None:
     _add_folder(limit)
 
 
-def add_bench(commands: Any, add: Add, positive: Callable[[str], int]) -> argparse.ArgumentParser:
+def add_bench(commands: _SubParsersAction, add: Add, positive: Callable[[str], int]) -> argparse.ArgumentParser:
     """Add the arguments of `mirlo bench`."""
     parser = add(commands, "bench", "time models beside other engines, and their kernels beside the machine's limits")
     parser.add_argument("models", metavar="MODEL.onnx", nargs="+", help="the models")
@@ -116,7 +117,7 @@ def interpreter_of(text: str) -> tuple[str, str]:
     return name, path
 
 
-def add_cache_flags(group: Any, positive: Callable[[str], int]) -> None:
+def add_cache_flags(group: _ArgumentGroup | ArgumentParser, positive: Callable[[str], int]) -> None:
     """Add the flags for the cache and processes to a command that compiles."""
     group.add_argument("--cache-dir", metavar="DIR", help="the folder of the cache (default: see 'mirlo cache path')")
     group.add_argument("--no-cache", action="store_true", help="compile everything, and keep nothing")

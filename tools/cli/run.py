@@ -16,6 +16,8 @@ from mirlo.tools.cli.run_sizes import sizes_of_shapes, with_small_sizes
 from mirlo.tools.cli.tables import columns, number
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from mirlo.runtime.artifact import TensorSpec
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.program import Program
@@ -76,7 +78,7 @@ def _refuse_compilation(arguments: Arguments) -> None:
             raise CommandError(f"{arguments.model} is compiled already: {flag} is for 'mirlo compile'")
 
 
-def _inputs(executable: Executable, given: Mapping[str, Any], arguments: Arguments) -> dict[str, Any]:
+def _inputs(executable: Executable, given: Mapping[str, np.ndarray], arguments: Arguments) -> dict[str, np.ndarray]:
     """Return the given arrays, and random ones for other inputs."""
     from mirlo.runtime.inputs import bind, convert
 
@@ -123,7 +125,7 @@ def _sizes_of_dims(executable: Executable, arguments: Arguments) -> dict[str, in
 def _print_tensors(
     title: str,
     specs: tuple[TensorSpec, ...],
-    arrays: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
     given: set[str] | None = None,
     seed: int = 0,
 ) -> None:
@@ -138,7 +140,7 @@ def _print_tensors(
     print("\n".join(columns(rows, numbers={2, 3, 4})))
 
 
-def _statistics(array: Any) -> tuple[str, str, str]:
+def _statistics(array: np.ndarray) -> tuple[str, str, str]:
     """Mean, least and largest of the finite values."""
     import numpy as np
 
@@ -149,7 +151,7 @@ def _statistics(array: Any) -> tuple[str, str, str]:
     return number(values.mean()), number(values.min()), number(values.max())
 
 
-def _first_values(array: Any) -> str:
+def _first_values(array: np.ndarray) -> str:
     import numpy as np
 
     values = array.reshape(-1).astype(np.float64)
@@ -159,7 +161,7 @@ def _first_values(array: Any) -> str:
     return f"{text}  ({', '.join(odd)})" if odd else text
 
 
-def _latency(executable: Executable, inputs: Mapping[str, Any], repeat: int) -> str:
+def _latency(executable: Executable, inputs: Mapping[str, np.ndarray], repeat: int) -> str:
     """Time runs after the one that gave the outputs."""
     seconds = []
     for _ in range(repeat):

@@ -12,13 +12,15 @@ from mirlo.tools.cli.files import write_arrays
 from mirlo.tools.cli.tables import columns
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from mirlo.runtime.program import Program
 
 SHOWN = 60
 """Letters of a value that are printed."""
 
 
-def run_program(program: Program, given: Mapping[str, Any], arguments: Arguments) -> None:
+def run_program(program: Program, given: Mapping[str, np.ndarray], arguments: Arguments) -> None:
     """Run it with the arrays given and random ones for other tensors, print."""
     inputs = _inputs(program, given, arguments)
     outputs = program.run(inputs)
@@ -37,7 +39,7 @@ def run_program(program: Program, given: Mapping[str, Any], arguments: Arguments
         print(f"\n{program.profile(*inputs.values(), repeats=arguments.repeat).table(limit=15)}")
 
 
-def _inputs(program: Program, given: Mapping[str, Any], arguments: Arguments) -> dict[str, Any]:
+def _inputs(program: Program, given: Mapping[str, np.ndarray], arguments: Arguments) -> dict[str, np.ndarray]:
     import numpy as np
 
     from mirlo.runtime.artifact import TensorSpec

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from argparse import ArgumentParser, _ArgumentGroup
 
 Shapes = dict[str, tuple[int | str, ...]]
 
 
-def add_input(parser: Any) -> None:
+def add_input(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--input",
         metavar="NAME=FILE.npy",
@@ -27,7 +27,7 @@ def add_model(parser: argparse.ArgumentParser, metavar: str, help_text: str) -> 
     )
 
 
-def add_target(parser: Any, required: bool = False) -> None:
+def add_target(parser: _ArgumentGroup | ArgumentParser, required: bool = False) -> None:
     """Parse `--target` as `mirlo.compile` takes it: a name, or a list, with options in braces."""
     parser.add_argument(
         "--target",
@@ -40,7 +40,7 @@ def add_target(parser: Any, required: bool = False) -> None:
     )
 
 
-def add_cost(parser: Any) -> None:
+def add_cost(parser: _ArgumentGroup | ArgumentParser) -> None:
     parser.add_argument(
         "--cost",
         choices=("priority", "estimated", "measured"),
@@ -50,13 +50,13 @@ def add_cost(parser: Any) -> None:
     )
 
 
-def add_shapes(parser: Any) -> None:
+def add_shapes(parser: _ArgumentGroup | ArgumentParser) -> None:
     """Parse `--shape`, and `--dim` with it."""
     add_shape(parser)
     add_dims(parser, "the size of a dynamic dim in all inputs; may be given for several dims")
 
 
-def add_shape(parser: Any) -> None:
+def add_shape(parser: _ArgumentGroup | ArgumentParser) -> None:
     parser.add_argument(
         "--shape",
         metavar="NAME=1x3x224x224",
@@ -67,7 +67,7 @@ def add_shape(parser: Any) -> None:
     )
 
 
-def add_dims(parser: Any, purpose: str) -> None:
+def add_dims(parser: _ArgumentGroup | ArgumentParser, purpose: str) -> None:
     parser.add_argument("--dim", metavar="NAME=N", type=_size_of_dim, action="append", default=[], help=purpose)
 
 

@@ -43,7 +43,9 @@ class OperatorCase:
         return [array for array in flat if array is not None]
 
 
-def case(*operands: Any, expected: Any, tolerance: float = 0.0, **attributes: Any) -> OperatorCase:
+def case(
+    *operands: Any, expected: np.ndarray | tuple[np.ndarray, ...], tolerance: float = 0.0, **attributes: Any
+) -> OperatorCase:
     """Return `case(x, axis=1, expected=...)`; one array, or a tuple of them, is expected."""
     wanted = expected if isinstance(expected, tuple) else (expected,)
     return OperatorCase(operands, attributes, tuple(np.asarray(array) for array in wanted), tolerance)

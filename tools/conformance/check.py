@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -220,7 +219,7 @@ def intrinsic_bound(name: str, kind: str) -> float | None:
     return FLOAT[name].ulp.get(kind, LOW_PRECISION_ULP) if name in FLOAT else LOW_PRECISION_ULP
 
 
-def intrinsic_reference(name: str, arrays: Sequence[np.ndarray]) -> Any:
+def intrinsic_reference(name: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Compute an intrinsic in the widest float type there is, or in integers."""
     if name in INTEGER:
         bits = 8 * arrays[0].dtype.itemsize

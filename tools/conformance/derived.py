@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.attributes import REQUIRED
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.core.errors import OpError
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.values import ValueDeclaration
 from mirlo.dialects.relax.reduce import Reduce
 from mirlo.tools.conformance.case import COLUMNS, TABLE, Draw, OperatorCase, case, wide
 
@@ -66,7 +68,7 @@ def _choices(cls: Any) -> Iterator[dict[str, Any]]:
                 yield {name: value}
 
 
-def _fields(cls: Any) -> list[Any]:
+def _fields(cls: Any) -> list[ValueDeclaration]:
     """Return the operands that a case gives: all but optional ones."""
     return [field for field in cls._operand_layout.fields if field.kind != "optional"]
 
@@ -75,7 +77,9 @@ def _shapes(cls: Any, kind: str, tile: int) -> tuple[tuple[int, ...], ...] | Non
     """Return shapes of operands that the operator's inference accepts for an element type."""
     count = len(_fields(cls))
     defaults = {name: declared.default for name, declared in cls._attributes.items()}
-    tried: list[Any] = [BROADCAST[count]] if Trait.ELEMENTWISE in cls.TRAITS and count in BROADCAST else []
+    tried: list[tuple[tuple[int, ...], ...]] = (
+        [BROADCAST[count]] if Trait.ELEMENTWISE in cls.TRAITS and count in BROADCAST else []
+    )
     searched = itertools.product(SHAPES, repeat=count) if count <= MAX_SEARCHED else ()
     for shapes in (*tried, *searched):
         rounded = tuple(tuple(_multiple(size, tile) for size in shape) for shape in shapes)
@@ -126,7 +130,7 @@ def _array(draw: Draw, shape: tuple[int, ...], low: float, high: float) -> np.nd
     return made if shape else made.reshape(())
 
 
-def _add_reductions(name: str, cls: Any) -> None:
+def _add_reductions(name: str, cls: type[ir.OpView]) -> None:
     """Add reductions of a last axis, of several, and of all."""
     for axes in ((-1,), (0, 1), None):
         TABLE.add(name, _reduced_kinds(cls), _reduction(cls, axes))
@@ -143,7 +147,7 @@ def _reduced_kinds(cls: Any) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def _reduction(cls: Any, axes: tuple[int, ...] | None) -> Callable[[Draw], OperatorCase]:
+def _reduction(cls: type[ir.OpView], axes: tuple[int, ...] | None) -> Callable[[Draw], OperatorCase]:
     def make(draw: Draw) -> OperatorCase:
         x = draw.array(2, 3, 5) if draw.kind.is_bool else draw.nonzero(2, 3, 5, high=1.5)
         attributes: dict[str, Any] = {"axes": axes, "keepdims": axes is not None}

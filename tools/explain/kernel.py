@@ -48,7 +48,7 @@ class FollowedKernel(Instrument):
     """The prim functions before they are fused, with the nodes of their calls."""
     stages: list[KernelStage] = field(default_factory=list)
 
-    def begin_stage(self, op: Any, remaining: Sequence[Any]) -> None:
+    def begin_stage(self, op: ir.Operation | ir.OpView, remaining: Sequence[Any]) -> None:
         if not self.operators:
             self.operators = _operators(op.operation)
 

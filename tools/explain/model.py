@@ -79,14 +79,14 @@ class Explanation:
 
 
 def explain_model(
-    model: Any,
+    model: str | ir.Module,
     target: str = "llvm",
     *,
     threads: int = 1,
     shapes: Mapping[str, Sequence[int | str]] | None = None,
     legalize: Mapping[str, Any] | None = None,
     strategies: Any = None,
-    tune: Any = True,
+    tune: bool = True,
     kernel: str | None = None,
 ) -> Explanation:
     """Compile a model up to its kernels and collect why each step came out as it did.
@@ -131,8 +131,8 @@ class _Watch(Instrument):
     nodes: list[str] = field(default_factory=list)
     intrinsics: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
-    def note_nodes(self, module: Any) -> None:
-        def visit(op: Any) -> Any:
+    def note_nodes(self, module: ir.Module) -> None:
+        def visit(op: ir.Operation) -> Any:
             if op.name not in ("builtin.module", "func.func", "func.return", "relax.constant"):
                 self.nodes += node_labels(op.location)
             return ir.WalkResult.ADVANCE
@@ -140,7 +140,7 @@ class _Watch(Instrument):
         module.operation.walk(visit)
         self.nodes = list(dict.fromkeys(self.nodes))
 
-    def before_pass(self, step: Any, op: Any) -> None:
+    def before_pass(self, step: Any, op: ir.OpView) -> None:
         if step.name != "lower-intrinsics" or op.operation.name != "builtin.module":
             return
         for function in op.operation.opview.body.operations:
@@ -149,10 +149,10 @@ class _Watch(Instrument):
                 self.intrinsics[name] = _intrinsics(function.operation)
 
 
-def _intrinsics(function: Any) -> list[tuple[str, str]]:
+def _intrinsics(function: ir.Operation) -> list[tuple[str, str]]:
     found: dict[tuple[str, str], None] = {}
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> Any:
         if op.name.startswith("tir.") and op.name[4:] in INTRINSICS:
             found[op.name[4:], str(op.operands[0].type)] = None
         return ir.WalkResult.ADVANCE

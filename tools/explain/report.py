@@ -166,7 +166,7 @@ def _kernel_json(kernel: ExplainedKernel) -> dict[str, Any]:
     }
 
 
-def _declined_json(attempts: Iterable[Attempt]) -> list[dict[str, Any]]:
+def _declined_json(attempts: Iterable[Attempt]) -> list[dict[str, str | dict[str, int | str]]]:
     return [
         {
             "rule": rule_json(attempt.rule),

@@ -55,7 +55,7 @@ def dumped(found: Mapping[str, Any]) -> str:
     return json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _share(share: Share, whole: int | None) -> dict[str, Any]:
+def _share(share: Share, whole: int | None) -> dict[str, float]:
     found = {**vars(share), "operators": share.nodes, "share_of_flops": None}
     del found["nodes"]
     if whole and share.flops is not None:
@@ -79,7 +79,7 @@ def _node(survey: Survey, node: NodeRecord, tell_function: bool) -> dict[str, An
     return {**found, "function": node.function} if tell_function else found
 
 
-def _attempt(survey: Survey, attempt: AttemptRecord, node: int) -> dict[str, Any]:
+def _attempt(survey: Survey, attempt: AttemptRecord, node: int) -> dict[str, int | str]:
     nodes = survey.placement.nodes
     found: dict[str, Any] = {"pattern": f"{attempt.target}.{attempt.pattern}", "depth": attempt.depth}
     if attempt.root != node:

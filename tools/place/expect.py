@@ -104,7 +104,7 @@ def _values(path: str, expected: Any, found: Any) -> Iterator[str]:
         yield f"{path}: expected {_short(expected)}, found {_short(found)}"
 
 
-def _short(value: Any) -> str:
+def _short(value: float) -> str:
     if isinstance(value, list):
         return f"{len(value)} entries"
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False)

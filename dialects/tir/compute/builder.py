@@ -280,7 +280,7 @@ class PrimBuilder:
             indices = [emitter.emit(i) for i in expr.args]
             return create("tensor.extract", found.type.element_type, found, *indices)
 
-        def stored(value: Expr, emitter: BodyEmitter) -> Any:
+        def stored(value: Expr, emitter: BodyEmitter) -> ir.Value:
             # An element that is only copied keeps its storage form.
             if value.op == "load":
                 return loaded(value, emitter)
@@ -298,7 +298,7 @@ class PrimBuilder:
 INDEX_AS = DTYPES["i64"]
 
 
-def _yield_segments(values: list[Any]) -> dict[str, ir.Attribute]:
+def _yield_segments(values: list[ir.Value]) -> dict[str, ir.Attribute]:
     from mirlo.dialects.tir.block import Yield
 
     _, sizes = Yield._operand_layout.flatten([values], lambda v: v.type, "tir.yield")

@@ -120,7 +120,7 @@ class BodyEmitter:
         result: ir.Value = emit_intrinsic(expr.data, *args)
         return result
 
-    def _emit_op(self, expr: Expr, *args: Any) -> Any:
+    def _emit_op(self, expr: Expr, *args: Any) -> ir.Value:
         name, attributes = expr.data
         parsed = {key: ir.Attribute.parse(text) for key, text in attributes}
         return create(name, scalar_type(expr.dtype), *args, **parsed)

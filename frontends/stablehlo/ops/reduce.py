@@ -124,7 +124,7 @@ def _part(op: StablehloOperation, values: Sequence[Tensor], axis: int, begin: in
     return [_sliced_axis(op, value, axis, begin, end, 1) for value in values]
 
 
-def _sliced_axis(op: StablehloOperation, x: Tensor, axis: int, begin: int, end: Any, stride: int) -> Tensor:
+def _sliced_axis(op: StablehloOperation, x: Tensor, axis: int, begin: int, end: int, stride: int) -> Tensor:
     words = {"axes": [axis], "begin": [begin], "end": [end], "strides": [stride]}
     return op.tensor(op.emit("strided_slice", x, **words))
 

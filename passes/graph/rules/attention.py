@@ -114,7 +114,7 @@ def _weights(value: ir.Value, b: Rewriter) -> ir.Value | Decline | Decline:
     return softmax.x
 
 
-def _scores(value: Any, b: Rewriter) -> _Scores | Decline:
+def _scores(value: ir.Value, b: Rewriter) -> _Scores | Decline:
     """Decompose scores from the last operation up to the product."""
     masks: list[ir.Value] = []
     scale, shape, is_expanded = 1.0, kind_of(value).shape, False
@@ -171,7 +171,7 @@ def _split_scale(value: ir.Value, b: Rewriter) -> tuple[ir.Value, float] | None:
     return None
 
 
-def _masked(value: Any, shape: tuple[Dim, ...], b: Rewriter) -> tuple[ir.Value, ir.Value] | None:
+def _masked(value: ir.Value, shape: tuple[Dim, ...], b: Rewriter) -> tuple[ir.Value, ir.Value] | None:
     """Return a value as scores and the mask that is added to them."""
     total = defining(value, "relax.add")
     if total is not None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @legalize("relax.cast")
-def cast(op: ir.OpView, b: Any) -> Any:
+def cast(op: ir.OpView, b: LegalizeBuilder) -> Any:
     target = op.dtype
 
     def converted(x: Expr) -> Expr:

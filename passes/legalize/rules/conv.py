@@ -30,7 +30,7 @@ def conv(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
 
 def convolve(
-    p: Any,
+    p: PrimBuilder,
     x: TensorExpr,
     weight: TensorExpr,
     bias: TensorExpr | None,

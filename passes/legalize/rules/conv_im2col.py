@@ -7,7 +7,7 @@ Tried after the direct rule, which accepts every convolution; request it by name
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
@@ -18,11 +18,14 @@ from mirlo.dialects.tir.compute import Expr, TensorExpr
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import tensor_type
 from mirlo.passes.legalize.windows import SlidingWindows
-from mirlo.passes.rules import decline, legalize
+from mirlo.passes.rules import Decline, decline, legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
 @legalize("relax.conv", priority=-10, name="im2col")
-def im2col(op: ir.OpView, b: Any) -> Any:
+def im2col(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     """Multiply a matrix of all windows by the weight."""
     x, output = tensor_type(op.x), tensor_type(op.output)
     weight = tensor_type(op.weight)

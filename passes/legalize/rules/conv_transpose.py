@@ -85,14 +85,19 @@ def _in_phases(op: ir.OpView, b: LegalizeBuilder, windows: SlidingWindows, phase
 
 
 def _interleaved(
-    p: Any, made: TensorExpr, bias: TensorExpr | None, op: Any, windows: SlidingWindows, first: Sequence[int]
+    p: PrimBuilder,
+    made: TensorExpr,
+    bias: TensorExpr | None,
+    op: ir.OpView,
+    windows: SlidingWindows,
+    first: Sequence[int],
 ) -> TensorExpr:
     """Interleave the phases, which are contiguous as channels."""
 
     def element(*axes: Expr) -> Expr:
         n, oc, at = windows.split(axes)
         places = [i + begin for i, begin in zip(at, windows.begins, strict=True)]
-        phase: Any = oc
+        phase: Expr = oc
         for place, s in zip(places, windows.strides, strict=True):
             phase = phase * s + place % s
         where = [place // s - low for place, s, low in zip(places, windows.strides, first, strict=True)]

@@ -89,7 +89,7 @@ def slice_bounds(op: Any, b: LegalizeBuilder) -> Any:
 
 
 @legalize("relax.slice_at")
-def slice_at(op: ir.OpView, b: LegalizeBuilder) -> Any:
+def slice_at(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.output)
 
     def body(p: Any, x: TensorExpr, bounds: TensorExpr) -> TensorExpr:

@@ -60,7 +60,7 @@ def dequantize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
 
 @legalize("relax.unpack")
-def unpack(op: ir.OpView, b: LegalizeBuilder) -> Any:
+def unpack(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     bits = op.dtype.bits
     count = 8 // bits
 

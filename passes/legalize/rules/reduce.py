@@ -86,7 +86,7 @@ class ReductionIndices:
 
 
 @legalize("relax.argmax", "relax.argmin")
-def argument(op: ir.OpView, b: Any) -> Any:
+def argument(op: ir.OpView, b: LegalizeBuilder) -> Any:
     largest = short_name(op) == "argmax"
     axis = op.axis % len(shape_of(op.x))
 

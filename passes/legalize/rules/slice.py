@@ -157,7 +157,7 @@ def _copied(
 
 
 @legalize("relax.split")
-def split(op: Any, b: Any) -> Any:
+def split(op: Any, b: LegalizeBuilder) -> Any:
     """Emit one prim function per slice, so that each can be fused with its users."""
     axis = op.axis % len(shape_of(op.x))
     shapes = [shape_of(output) for output in op.outputs]

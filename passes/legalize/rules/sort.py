@@ -111,7 +111,7 @@ def topk(op: ir.OpView, b: LegalizeBuilder) -> Any:
             for i in loops.range(op.k // 2):
                 heap.sink((op.k // 2 - 1) - i, op.k)
 
-            def element(i: Expr, at: Sequence[Any] = at) -> Expr:
+            def element(i: Expr, at: Sequence[Expr] = at) -> Expr:
                 return x[[*at[:axis], i, *at[axis:]]]
 
             def offer(i: Expr, element: Callable[[Expr], Expr] = element) -> None:

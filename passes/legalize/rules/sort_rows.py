@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.legalize.rules.sort import KeyedRow, merge_sort, order
 from mirlo.passes.rules import legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 
 @legalize("relax.argsort_rows")
-def argsort_rows(op: Any, b: Any) -> Any:
+def argsort_rows(op: Any, b: LegalizeBuilder) -> Any:
     rows, columns = shape_of(op.x)
 
     def body(loops: LoopBuilder, x: Any, output: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -26,16 +26,20 @@ from mirlo.dialects.tir.compute import (
     minimum,
     select,
 )
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import shape_of, tensor_type, wide, wide_dtype
 from mirlo.passes.legalize.rules.index import from_end
 from mirlo.passes.rules import Decline, decline, legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 LIMIT = float(1 << 30)
 """Coordinates are clamped to this magnitude, so that they have an index; NaN becomes it too."""
 
 
 @legalize("relax.col2im")
-def col2im(op: ir.OpView, b: Any) -> Decline | ir.Value:
+def col2im(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
     """Gather at each pixel the elements of the windows that contain it."""
     if op.sizes is not None:
         return decline("the size of the windows is known at run time only")
@@ -72,7 +76,7 @@ def col2im(op: ir.OpView, b: Any) -> Decline | ir.Value:
 
 
 @legalize("relax.col2im", priority=-10)
-def col2im_of_sizes(op: ir.OpView, b: Any) -> Decline | ir.Value:
+def col2im_of_sizes(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
     """Add each element of each window to its pixel, whose position is computed at run time."""
     if op.sizes is None:
         return decline("the size of the windows is known")
@@ -110,7 +114,7 @@ def col2im_of_sizes(op: ir.OpView, b: Any) -> Decline | ir.Value:
 
 
 @legalize("relax.deform_conv")
-def deform_conv(op: Any, b: Any) -> Any:
+def deform_conv(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Multiply the interpolated elements of all windows, as a matrix, by the weight."""
     x, weight = shape_of(op.x), shape_of(op.weight)
     output = shape_of(op.output)
@@ -121,7 +125,7 @@ def deform_conv(op: Any, b: Any) -> Any:
     begins = [begin for begin, _ in padding_pairs(op.padding, count)]
     per_offset_group = channels // op.offset_groups
 
-    def columns(p: Any, image: TensorExpr, offset: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
+    def columns(p: PrimBuilder, image: TensorExpr, offset: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
         def element(n: Expr, c: Expr, *axes: Expr) -> Expr:
             at, place = axes[:count], axes[count:]
             number = c // per_offset_group
@@ -147,7 +151,7 @@ def deform_conv(op: Any, b: Any) -> Any:
     if op.bias is None:
         return product_
 
-    def biased(p: Any, sums: TensorExpr, bias: TensorExpr) -> TensorExpr:
+    def biased(p: PrimBuilder, sums: TensorExpr, bias: TensorExpr) -> TensorExpr:
         return p.compute(sums.shape, lambda *axes: sums.at(*axes) + bias.at(axes[1]), name="bias")
 
     return b.call_prim(biased, product_, op.bias, name="deform_bias")
@@ -178,7 +182,7 @@ def _interpolated(x: TensorExpr, leading: list[Any], places: list[Expr], sizes: 
 
 
 @legalize("relax.roi_align")
-def roi_align(op: Any, b: Any) -> Any:
+def roi_align(op: Any, b: LegalizeBuilder) -> Any:
     images, _, height, width = shape_of(op.x)
     regions, channels, bins_down, bins_across = shape_of(op.output)
     kind = wide_dtype(tensor_type(op.x).dtype)

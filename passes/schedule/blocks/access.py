@@ -143,7 +143,9 @@ def _read_steps(
     return _gather(point, buffer, first, _offsets(step, point.lanes), mask, filler)
 
 
-def _read_strided(kind: ir.Type, buffer: ir.Value, first: ir.Value, step: int, on: Sequence[bool], filler: Any) -> Any:
+def _read_strided(
+    kind: ir.Type, buffer: ir.Value, first: ir.Value, step: int, on: Sequence[bool], filler: ir.Value | None
+) -> Any:
     """Load every `step`-th element with up to `step` vectors; the last vector ends at the last requested element."""
     lanes = len(on)
     wanted = {lane * step for lane in range(lanes) if on[lane]}

@@ -56,7 +56,7 @@ def _accesses(leaf: BlockLeaf) -> list[BufferAccess]:
     return found
 
 
-def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, Any]], function: BufferFunction) -> Placed:
+def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]], function: BufferFunction) -> Placed:
     common = _common_loops([leaf for leaf, _ in uses])
     inlined = any(access not in (*leaf.reads, *leaf.writes) for leaf, access in uses)
     places = [(leaf, None if access.is_opaque or inlined else leaf.place(access)) for leaf, access in uses]
@@ -76,7 +76,7 @@ def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, Any]], functio
     return Placed(buffer, _alloca(memory, buffer, function, None), start)
 
 
-def _alloca(shape: list[int], buffer: ScheduleBuffer, function: BufferFunction, space: Any) -> Any:
+def _alloca(shape: list[int], buffer: ScheduleBuffer, function: BufferFunction, space: Any) -> ir.Value:
     kind = ir.MemRefType.get(shape, buffer.element, memory_space=space)
     alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT)
     with ir.InsertionPoint.at_block_begin(function.entry), function.location:

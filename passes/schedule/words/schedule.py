@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_tensor_form
 from mirlo.passes.rules import nearest
 from mirlo.passes.schedule.words import blocks, loops
@@ -52,7 +53,7 @@ def _place_of(function: ir.OpView) -> Any:
     return getattr(getattr(function, "source", None), "file", None), getattr(function, "name", None)
 
 
-def _require_blocks(function: ir.OpView, made: Any, types: Sequence[Any]) -> None:
+def _require_blocks(function: ir.OpView, made: ir.OpView, types: Sequence[TensorType]) -> None:
     if not is_tensor_form(made):
         reason = function.why_loops(*types) or "it is loops over buffers"
         raise ScheduleError(f"'{function.name}' is not made of blocks, which words are about: {reason}")
@@ -69,7 +70,7 @@ class Schedule:
     def __init__(self, function: ir.OpView) -> None:
         self._root: Root = build(function)
         self.trace = Trace()
-        self._module: Any = None
+        self._module: ir.Module | None = None
         """Keeps the function alive if only this schedule refers to it."""
 
     def __str__(self) -> str:

@@ -37,7 +37,7 @@ class TensorIntrin:
     means: Any = field(repr=False)
     does: Any = field(repr=False)
 
-    def match(self, means: Any, loop: Loop) -> dict[int, tuple[BufferAccess, list[IndexExpr], list[int]]]:
+    def match(self, means: ir.OpView, loop: Loop) -> dict[int, tuple[BufferAccess, list[IndexExpr], list[int]]]:
         """Match each parameter of `means`: its access, where the access begins, and which dims it has."""
         tree = build(means)
         wanted, found = list(tree.leaves()), list(leaves_of(loop))
@@ -122,7 +122,7 @@ class BoundIntrin:
 @dataclass(frozen=True)
 class _Argument:
     buffer: Any
-    origin: list[Any]
+    origin: list[ir.Value]
     dims: list[int]
 
     def at(self, indices: list[Any]) -> list[Any]:
@@ -132,7 +132,7 @@ class _Argument:
         return found
 
 
-def _clone_block(name: str, block: Any, arguments: dict[Any, _Argument], env: dict[Any, Any]) -> None:
+def _clone_block(name: str, block: ir.Block, arguments: dict[Any, _Argument], env: dict[ir.Value, ir.Value]) -> None:
     """Clone operations; loads from and stores to a parameter are redirected to its tile."""
     for op in [o.operation for o in block.operations]:
         if op.name == "func.return":
@@ -179,7 +179,7 @@ def _require_same_body(name: str, pattern: BlockLeaf, leaf: BlockLeaf) -> None:
         raise ScheduleError(f"tensorize: '{leaf.name}' does not compute what '{name}' means")
 
 
-def _body(view: BlockView) -> list[tuple[Any, ...]]:
+def _body(view: BlockView) -> list[tuple[str | tuple[str, ...], ...]]:
     """Return the body with numbered values: equal for blocks with the same computation."""
     numbers: dict[Any, str] = {value: f"axis {i}" for i, value in enumerate(view.index_arguments)}
     numbers.update({value: f"read {i}" for i, value in enumerate(view.input_arguments)})

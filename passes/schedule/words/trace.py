@@ -38,7 +38,7 @@ class Trace:
     def __iter__(self) -> Any:
         return iter(self.words)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, int | list[list[str | list[int | None]]]]:
         return {"version": VERSION, "words": [[said.word, *map(_as_json, said.arguments)] for said in self.words]}
 
     def save(self, path: str | Path) -> None:

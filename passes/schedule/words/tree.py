@@ -26,7 +26,7 @@ class ScheduleBuffer:
 
     name: str
     shape: tuple[int, ...]
-    element: Any
+    element: ir.Type
     value: Any = None
     """The tensor value of the prim function; None for copies."""
     is_parameter: bool = False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from types import SimpleNamespace
-from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.view import ExternalNode
@@ -16,7 +16,7 @@ from mirlo.targets.c.types import literal
 from mirlo.targets.c.writer import Writer, element_type
 
 
-def _has_sizes(op: Any) -> bool | Decline:
+def _has_sizes(op: ir.OpView) -> bool | Decline:
     x, output = (TensorType.from_mlir(value.type) for value in (op.x, op.output))
     if x is None or output is None or not (x.is_static and output.is_static) or 0 in (*x.shape, *output.shape):
         return decline("the sizes of a resize must be numbers", types=f"{x}, {output}")

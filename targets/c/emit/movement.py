@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import dims_of
 from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.passes.rules import Decline, decline
@@ -30,7 +29,7 @@ def permute(w: Writer, node: ExternalNode) -> None:
         w.line(f"{w.at(out, index)} = {w.at(x, source)};")
 
 
-def _is_decided(op: Any) -> bool | Decline:
+def _is_decided(op: ir.OpView) -> bool | Decline:
     """Check that it is known statically which dims are 1."""
     source, target = (dims_of(value.type) for value in (op.x, op.output))
     pairs = zip(source, target[len(target) - len(source) :], strict=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from ctypes import c_void_p
 from typing import Any
 
 from mirlo.targets.cublas.native import library as lt
@@ -56,13 +57,13 @@ class ProductCall:
         bits = _ACTIVATIONS[self.product.activation] | (lt.BIAS if self.product.bias is not None else 0)
         return bits or lt.DEFAULT
 
-    def _set(self, what: str, descriptor: Any, attribute: int, value: Any) -> None:
+    def _set(self, what: str, descriptor: c_void_p, attribute: int, value: Any) -> None:
         change = getattr(self._library, f"cublasLt{what}SetAttribute")
         CUBLAS.check(
             change(descriptor, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))), "describing"
         )
 
-    def _matrix(self, kind: int, size: tuple[int, int], apart: int) -> Any:
+    def _matrix(self, kind: int, size: tuple[int, int], apart: int) -> c_void_p:
         """Return a contiguous column-major matrix; `apart` is the stride of a batch, 0 if the batch shares it."""
         rows, columns = size
         made = ctypes.c_void_p()
@@ -90,7 +91,7 @@ class ProductCall:
         )  # fmt: skip
         CUBLAS.check(started, f"multiplying {product.m} x {product.k} by {product.k} x {product.n}")
 
-    def _algorithm(self, handle: Any, addresses: Sequence[int]) -> Algorithm:
+    def _algorithm(self, handle: c_void_p, addresses: Sequence[int]) -> Algorithm:
         """Return what the heuristics choose for tensors of this alignment."""
         key = tuple(min(address & -address, MAX_ALIGNMENT) if address else MAX_ALIGNMENT for address in addresses)
         found = self._algorithms.get(key)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from ctypes import c_void_p
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -86,9 +87,9 @@ class Descriptors:
     def __init__(self, what: str) -> None:
         self._what = what
         self._library = CUDNN.load()
-        self._made: list[Any] = []
+        self._made: list[c_void_p] = []
 
-    def make(self, kind: int, *attributes: tuple[int, int, Any]) -> Any:
+    def make(self, kind: int, *attributes: tuple[int, int, Any]) -> c_void_p:
         """Return a descriptor with attributes: number, type, and a ctypes value or array."""
         made = self.new(kind)
         for number, form, value in attributes:
@@ -97,7 +98,7 @@ class Descriptors:
         self._do("Finalize", made)
         return made
 
-    def new(self, kind: int) -> Any:
+    def new(self, kind: int) -> c_void_p:
         """Return an empty descriptor."""
         made = ctypes.c_void_p()
         self._do("CreateDescriptor", kind, ctypes.byref(made))
@@ -128,13 +129,13 @@ class Descriptors:
         self._made.clear()
 
 
-def operations_of(graph: OperationGraph, made: Descriptors) -> list[Any]:
+def operations_of(graph: OperationGraph, made: Descriptors) -> list[c_void_p]:
     """Return the descriptors of a graph's operations."""
     tensors = {tensor.number: _tensor(tensor, made) for tensor in graph.tensors}
     return [_operation(operation, tensors, made) for operation in graph.operations]
 
 
-def _tensor(tensor: BackendTensor, made: Descriptors) -> Any:
+def _tensor(tensor: BackendTensor, made: Descriptors) -> c_void_p:
     return made.make(
         TENSOR, (900, INT64, ctypes.c_int64(ALIGNMENT)), (901, DATA_TYPE, ctypes.c_int(tensor.kind)),
         (902, INT64, _longs(tensor.dims)), (903, INT64, _longs(tensor.strides)),
@@ -143,7 +144,7 @@ def _tensor(tensor: BackendTensor, made: Descriptors) -> Any:
     )  # fmt: skip
 
 
-def _operation(operation: Operation, tensors: Mapping[int, Any], made: Descriptors) -> Any:
+def _operation(operation: Operation, tensors: Mapping[int, c_void_p], made: Descriptors) -> c_void_p:
     inputs, output = [tensors[number] for number in operation.inputs], tensors[operation.output]
     compute = ctypes.c_int(operation.compute)
     if operation.name == "matmul":
@@ -166,7 +167,7 @@ def _operation(operation: Operation, tensors: Mapping[int, Any], made: Descripto
     )  # fmt: skip
 
 
-def engine_configs(rules: Any, made: Descriptors) -> list[Any]:
+def engine_configs(rules: c_void_p, made: Descriptors) -> list[c_void_p]:
     """Return the engine configurations that the heuristics propose; empty if no engine computes the graph."""
     count = made.count(rules, HEURISTICS_RESULTS, DESCRIPTOR)
     if not count:
@@ -179,7 +180,7 @@ def engine_configs(rules: Any, made: Descriptors) -> list[Any]:
 class Execution:
     """The plan of a graph on one GPU: the first engine of the heuristics that accepts it."""
 
-    def __init__(self, graph: OperationGraph, handle: Any, most_memory: int, what: str) -> None:
+    def __init__(self, graph: OperationGraph, handle: c_void_p, most_memory: int, what: str) -> None:
         self._graph, self._handle, self._what = graph, handle, what
         self._library = CUDNN.load()
         self._made = Descriptors(what)
@@ -191,7 +192,7 @@ class Execution:
             self._made.release()
             raise
 
-    def _find(self, operations: Sequence[Any], most: int) -> Any:
+    def _find(self, operations: Sequence[c_void_p], most: int) -> c_void_p:
         made, handle = self._made, ctypes.c_void_p(_value(self._handle))
         graph = made.make(GRAPH, (GRAPH_HANDLE, HANDLE, handle), (GRAPH_OPERATIONS, DESCRIPTOR, _pointers(operations)))
         refused: list[str] = []
@@ -216,7 +217,7 @@ class Execution:
         why = f" ({refused[-1]})" if refused else ""
         raise CuDnnError(f"cuDNN {version()} has no engine for {self._what}{why}")
 
-    def _engines(self, graph: BlockGraph | onnx.GraphProto, mode: int) -> list[Any]:
+    def _engines(self, graph: BlockGraph | onnx.GraphProto, mode: int) -> list[c_void_p]:
         made = self._made
         rules = made.make(
             HEURISTICS, (HEURISTICS_MODE, MODE, ctypes.c_int(mode)), (HEURISTICS_GRAPH, DESCRIPTOR, graph)
@@ -252,5 +253,5 @@ def _longs(values: Sequence[int]) -> Any:
     return (ctypes.c_int64 * len(values))(*values)
 
 
-def _pointers(descriptors: Sequence[Any]) -> Any:
+def _pointers(descriptors: Sequence[c_void_p]) -> Any:
     return (ctypes.c_void_p * len(descriptors))(*(made.value for made in descriptors))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from ctypes import c_void_p
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ class ConvolutionCall:
     def __init__(self, step: Convolution, tf32: bool = False) -> None:
         self.step = step
         self._library = CUDNN.load()
-        self._made: list[tuple[str, Any]] = []
+        self._made: list[tuple[str, c_void_p]] = []
         kind, compute, math = dnn.TYPES[step.dtype]
         if tf32 and step.dtype == "f32":
             math = dnn.DEFAULT_MATH
@@ -53,13 +54,13 @@ class ConvolutionCall:
             getattr(self._library, f"cudnn{name}")(*given), f"convolving {step.x_shape} with {step.weight_shape}"
         )
 
-    def _new(self, what: str) -> Any:
+    def _new(self, what: str) -> c_void_p:
         made = ctypes.c_void_p()
         self._do(f"Create{what}Descriptor", ctypes.byref(made))
         self._made.append((what, made))
         return made
 
-    def _tensor(self, kind: int, shape: Sequence[int]) -> Any:
+    def _tensor(self, kind: int, shape: Sequence[int]) -> c_void_p:
         """Return the descriptor of a dense tensor in the layout of the data."""
         made = self._new("Tensor")
         order = (0, *range(2, len(shape)), 1) if self.step.channels_last else tuple(range(len(shape)))
@@ -109,7 +110,7 @@ class ConvolutionCall:
             found = self._chosen[place.gpu.number] = self._choose(place.handle)
         return found
 
-    def _choose(self, handle: Any) -> tuple[int, int]:
+    def _choose(self, handle: c_void_p) -> tuple[int, int]:
         if not self._is_plain and not self.step.activation:
             return dnn.PRECOMPUTED_GEMM, self._workspace(handle, dnn.PRECOMPUTED_GEMM)
         rows, count = (AlgorithmPerformance * dnn.ALGORITHMS)(), ctypes.c_int()
@@ -120,7 +121,7 @@ class ConvolutionCall:
                 return row.algorithm, self._workspace(handle, row.algorithm)
         raise CuDnnError(f"cuDNN has no algorithm for {self.step.x_shape} with {self.step.weight_shape}")
 
-    def _workspace(self, handle: Any, algorithm: int) -> int:
+    def _workspace(self, handle: c_void_p, algorithm: int) -> int:
         size = ctypes.c_size_t()
         ends = (self.x, self.weight, self.convolution, self.y)
         self._do("GetConvolutionForwardWorkspaceSize", handle, *ends, algorithm, ctypes.byref(size))

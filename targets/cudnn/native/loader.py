@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
 from mirlo.targets.cudnn.native.attention import AttentionCall
 from mirlo.targets.cudnn.native.convolutions import ConvolutionCall
@@ -16,7 +14,7 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
     """Load the functions of a plan."""
     tf32 = bool(artifact.metadata.get("tf32"))
 
-    def call(step: Any) -> LibraryCall:
+    def call(step: AttentionStep | Convolution) -> LibraryCall:
         return AttentionCall(step) if isinstance(step, AttentionStep) else ConvolutionCall(step, tf32)
 
     return CUDNN.functions(artifact, context, (AttentionStep, Convolution), call)

@@ -28,7 +28,14 @@ class SharedExchange:
     """Exchange through shared memory: every thread reads what the others wrote."""
 
     def __init__(
-        self, team: ir.Value, member: Any, teams: int, members: int, values: int, kind: Any, writes: Any = None
+        self,
+        team: ir.Value,
+        member: Any,
+        teams: int,
+        members: int,
+        values: int,
+        kind: ir.Type,
+        writes: ir.Value | None = None,
     ):
         self.teams = teams
         self.members = members

@@ -10,6 +10,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
@@ -106,7 +107,7 @@ def plan_points(group: BlockGroup) -> PointsPlan | Decline:
 
 def _in_step(space: Space, group: BlockGroup) -> Decline | None:
     """Decline if a value computed here is read at another point than it is made."""
-    written: dict[ir.Value, Any] = {}
+    written: dict[ir.Value, tuple[IndexExpr, ...]] = {}
     for place in space.places:
         for operand in place.block.inputs:
             if operand.value in written and place.dims(operand) != written[operand.value]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
@@ -61,7 +61,7 @@ class SplitKPlan:
         axes = [*whole.batch, *whole.rows.axes, *whole.columns.axes]
         part = divided.roles.batch[0]
 
-        def element(indices: list[Any]) -> None:
+        def element(indices: list[Value]) -> None:
             values = dict(zip((axis.id for axis in axes), indices, strict=True))
             first = evaluate(position, values)
             buffer = memory.slot(divided.unfinished).buffer

@@ -108,7 +108,7 @@ def _subgroup(view: PrimView, start: int, end: int) -> BlockGroup:
     return BlockGroup(tuple(inside), frozenset(made & (read_elsewhere | set(view.returned))), LANES)
 
 
-def build(kernel: Any, stages: Sequence[PlannedBlocks], about: Mapping[str, int] | None = None) -> Any:
+def build(kernel: Kernel, stages: Sequence[PlannedBlocks], about: Mapping[str, int] | None = None) -> Any:
     """Build the buffer form of a prim function from its stages; `mirlo explain` prints `about`."""
     buffers = BufferFunction(kernel.view, stack_limit=0)
 
@@ -131,7 +131,7 @@ def stages(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
 
 
 @schedule("any", target="gpu")
-def threads(kernel: Any, context: Any) -> Any:
+def threads(kernel: Kernel, context: ScheduleContext) -> Any:
     """Schedule any blocks, one launch per block and one thread per element."""
     if kernel.view.others:
         return decline("has operations beside blocks", first=kernel.view.others[0].operation.name)

@@ -117,7 +117,7 @@ def call_dot(instruction: str, total: ir.Value, first: ir.Value, second: ir.Valu
     return ir.Operation.create("arith.addi", results=[total.type], operands=[total, made]).results[0]
 
 
-def call_permute(table: Any, words: Any) -> Any:
+def call_permute(table: ir.Value, words: ir.Value) -> ir.Value:
     """Emit the element of a table of 16 floats that the lowest 4 bits of each of 16 lanes name."""
     return _intrinsic("llvm.x86.avx512.permvar.sf.512", [table, words], table.type)
 

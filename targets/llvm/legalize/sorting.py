@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, constant
+from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import ordered_bits, shape_of, short_name, tensor_type
-from mirlo.passes.rules import decline, legalize
+from mirlo.passes.rules import Decline, decline, legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 DIGIT_BITS = 8
 """Bits that a pass sorts by: the ends of 256 runs that it writes to are in the first-level cache."""
@@ -20,7 +24,7 @@ SORTED = ("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 
 
 @legalize("relax.sort", "relax.argsort", target="llvm", name="radix")
-def sort(op: ir.OpView, b: Any) -> Any:
+def sort(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     """Sort by one digit after the other, from the last one: each pass is stable, and so is the sort."""
     shape, element = shape_of(op.x), tensor_type(op.x).dtype
     axis = op.axis % len(shape)
@@ -73,7 +77,7 @@ class _Rows:
             at = step, self.loops.let(self._digit(key, step))
             self.counts[at] = self.counts[at] + 1
 
-    def sort(self) -> Any:
+    def sort(self) -> Buffer:
         """Sort the keys; return the buffer with their places."""
         loops, counts = self.loops, self.counts
         for step in range(self.passes):

@@ -45,11 +45,11 @@ class _Kernel:
 
     op: ir.OpView
     loops: LoopBuilder
-    x: Any
+    x: Buffer
     thresholds: Any
     nodes: Buffer
     roots: Buffer
-    weights: Any
+    weights: Buffer
     output: Any
 
     def add_groups_of_rows(self, rows: Dim, trees: int) -> None:

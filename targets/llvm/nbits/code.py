@@ -9,6 +9,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import PARALLEL
 from mirlo.dialects.tir.scalars import compare, create, emit_constant
 from mirlo.dialects.tir.sizes import size_of
@@ -17,7 +18,7 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE
 
 
-def vector(kind: Any, lanes: int = COLUMNS) -> Any:
+def vector(kind: ir.Type, lanes: int = COLUMNS) -> ir.Type:
     return ir.VectorType.get([lanes], kind)
 
 
@@ -25,7 +26,7 @@ def f32() -> Any:
     return ir.F32Type.get()
 
 
-def integer(bits: int) -> Any:
+def integer(bits: int) -> ir.Type:
     return ir.IntegerType.get_signless(bits)
 
 
@@ -37,11 +38,11 @@ def add(a: Any, b: Any) -> Any:
     return create("arith.addi", a.type, a, b)
 
 
-def offset(a: Any, by: int) -> Any:
+def offset(a: ir.Value, by: int) -> ir.Value:
     return add(a, index(by)) if by else a
 
 
-def times(a: Any, b: Any) -> Any:
+def times(a: Any, b: Any) -> ir.Value:
     return create("arith.muli", a.type, a, b)
 
 
@@ -49,7 +50,7 @@ def equals(a: Any, b: Any) -> Any:
     return compare("eq", a, b)
 
 
-def smaller(a: Any, b: Any) -> Any:
+def smaller(a: ir.Value, b: ir.Value) -> Value:
     return create("arith.minsi", a.type, a, b)
 
 
@@ -66,7 +67,7 @@ def loop(
     return list(made.results)
 
 
-def branch(condition: Any, then: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
+def branch(condition: ir.Value, then: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
     """Emit a branch without results."""
     made = scf.IfOp(condition, [], has_else=True)
     for block, body in ((made.then_block, then), (made.else_block, otherwise)):
@@ -76,7 +77,7 @@ def branch(condition: Any, then: Callable[[], None], otherwise: Callable[[], Non
             scf.YieldOp([])
 
 
-def splat(value: Any, lanes: int = COLUMNS) -> Any:
+def splat(value: ir.Value, lanes: int = COLUMNS) -> Value:
     """Emit a vector with a scalar in all lanes."""
     return create("vector.broadcast", vector(value.type, lanes), value)
 
@@ -89,7 +90,7 @@ def constant(number: float, kind: Any, lanes: int = COLUMNS) -> Any:
     return create("arith.constant", vector(kind, lanes), value=value)
 
 
-def bitcast(value: ir.Value, kind: Any) -> Any:
+def bitcast(value: ir.Value, kind: ir.Type) -> Value:
     """Reinterpret the bits of a vector as elements of this type."""
     lanes = value.type.shape[0] * value.type.element_type.width // kind.width
     return create("vector.bitcast", vector(kind, lanes), value)
@@ -99,36 +100,36 @@ def load(buffer: Any, position: Any) -> Any:
     return create("memref.load", buffer.type.element_type, buffer, position)
 
 
-def load_vector(buffer: Any, position: Any, lanes: int) -> Any:
+def load_vector(buffer: Any, position: ir.Value, lanes: int) -> Value:
     return create("vector.load", vector(buffer.type.element_type, lanes), buffer, position)
 
 
-def store_vector(value: Any, buffer: Any, position: Any) -> None:
+def store_vector(value: ir.Value, buffer: Any, position: ir.Value) -> None:
     ir.Operation.create("vector.store", operands=[value, buffer, position])
 
 
-def load_word(buffer: Any, position: Any) -> Any:
+def load_word(buffer: ir.Value, position: Value) -> Any:
     """Load four adjacent bytes as an i32 in all lanes."""
     word = bitcast(load_vector(buffer, position, 4), integer(32))
     scalar = create("vector.extract", integer(32), word, static_position=ir.DenseI64ArrayAttr.get([0]))
     return splat(scalar)
 
 
-def fused(a: Any, b: Any, c: Any) -> Any:
+def fused(a: Any, b: ir.Value, c: Any) -> Value:
     """Emit a * b + c, rounded once."""
     return create("vector.fma", c.type, a, b, c)
 
 
-def both(name: str, a: Any, b: Any) -> Any:
+def both(name: str, a: Any, b: ir.Value) -> Any:
     """Emit an operation of two values of one type."""
     return create(f"arith.{name}", a.type, a, b)
 
 
-def to_float(value: ir.Value) -> Any:
+def to_float(value: ir.Value) -> Value:
     return create("arith.sitofp", vector(f32(), value.type.shape[0]), value)
 
 
-def load_floats(buffer: Any, position: Any, kind: str) -> Any:
+def load_floats(buffer: Any, position: ir.Value, kind: str) -> Value:
     """Load 16 values of this element type from bytes as f32."""
     if kind == "f32":
         return bitcast(load_vector(buffer, position, 4 * COLUMNS), f32())
@@ -141,7 +142,7 @@ def load_floats(buffer: Any, position: Any, kind: str) -> Any:
     return bitcast(both("shli", bits, constant(16, integer(32))), f32())
 
 
-def prefetch(buffer: Any, position: Any, lines: range, last: int) -> None:
+def prefetch(buffer: Any, position: ir.Value, lines: range, last: int) -> None:
     """Prefetch some cache lines after a position, which may be beyond the last one."""
     inside = smaller(position, index(max(0, last)))
     for line in lines:
@@ -177,7 +178,7 @@ class Dots:
             made = create("vector.shuffle", kind, made, part, mask=mask)
         return made
 
-    def _add(self, total: Any, weights: Any, signed: Any) -> Any:
+    def _add(self, total: ir.Value, weights: Any, signed: Any) -> Any:
         if self.accumulates:
             return call_dot("vpdpbusd", total, weights, signed)
         pairs = call_dot("vpmaddubsw", total, weights, signed)

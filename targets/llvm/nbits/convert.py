@@ -175,7 +175,7 @@ def _behind_moves(value: ir.Value, by_column: bool) -> tuple[ir.Value, bool, Dim
             return value, by_column, rows
 
 
-def _source(value: ir.Value) -> Any:
+def _source(value: ir.Value) -> ir.Value:
     """Return the packed constant behind `unpack`, or the value itself."""
     unpack = defining(value, "relax.unpack")
     return value if unpack is None else unpack.x
@@ -282,7 +282,7 @@ class _Converter:
             layout = replace(layout, scale="f16")
         return Product(layout, D.product(list(kind.shape[:-1])), digits)
 
-    def convert(self, product: Product, activations: str) -> Any:
+    def convert(self, product: Product, activations: str) -> ir.Value:
         """Emit the product and return its value, of the type of the original."""
         layout, b, matmul = product.layout, self.b, self.matmul
         kind, result = kind_of(matmul.lhs), kind_of(matmul.output)
@@ -309,7 +309,7 @@ class _Converter:
         made = self.b.emit(op, x, block=layout.sub, digits=product.digits, offset=-layout.middle)
         return list(made)
 
-    def _floats(self, product: Product, x: Any) -> list[Any]:
+    def _floats(self, product: Product, x: ir.Value) -> list[ir.Value]:
         """Return the rows in sub-blocks, and the sums of these if there are zero points."""
         layout, b = product.layout, self.b
         padding = layout.sub_blocks * layout.sub - layout.rows

@@ -14,6 +14,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute import Buffer, LoopBuilder, LoopFunction
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.scalars import compare, create
@@ -66,7 +67,7 @@ class Product:
         return TensorType((self.count * self.layout.columns,), DTYPES["f32"])
 
 
-def product_function(product: Product, machine: Machine, loc: Any) -> Any:
+def product_function(product: Product, machine: Machine, loc: Any) -> ir.OpView:
     """Build the kernel, in buffer form."""
     layout = product.layout
     name = f"matmul_u{layout.bits}_{f'i8x{product.digits}' if product.digits else 'f32'}"
@@ -93,7 +94,7 @@ class SubBlock:
     weights: Any
     """Position of its first byte."""
     scale: Any
-    zero: Any
+    zero: ir.Value
     number: Any
     """Its number along K."""
     is_last: bool
@@ -113,7 +114,7 @@ class ProductKernel:
     # The walk over a panel
 
     def walk(
-        self, panel: Any, visit: Callable[..., Sequence[Any]], carried: Sequence[Any], ahead: int = 1
+        self, panel: Any, visit: Callable[..., Sequence[ir.Value]], carried: Sequence[Value], ahead: int = 1
     ) -> list[Any]:
         """Visit the sub-blocks of a panel: `visit(sub_block, *carried)`; prefetch those of `ahead` adjacent panels."""
         layout = self.layout
@@ -121,7 +122,7 @@ class ProductKernel:
         whole, rest = divmod(layout.sub_blocks, per_group)
         start = C.times(panel, C.index(layout.panel_bytes))
 
-        def group(i: Any, *held: Any, count: int = per_group) -> Sequence[Any]:
+        def group(i: ir.Value, *held: Value, count: int = per_group) -> Sequence[ir.Value]:
             at = C.add(start, C.times(i, C.index(layout.group_bytes)))
             first = C.times(i, C.index(per_group))
             return self._group(at, first, count, visit, list(held), ahead)
@@ -132,8 +133,8 @@ class ProductKernel:
         return list(group(C.index(whole), *held, count=rest)) if rest else held
 
     def _group(
-        self, at: Any, first: Any, count: int, visit: Callable[..., Sequence[Any]], held: list[Any], ahead: int
-    ) -> list[Any]:
+        self, at: Any, first: Any, count: int, visit: Callable[..., Sequence[Any]], held: list[ir.Value], ahead: int
+    ) -> list[ir.Value]:
         layout = self.layout
         per_block, lines = layout.subs_per_block, layout.group_bytes // LINE
         scales = layout.group * layout.block_bytes
@@ -158,7 +159,7 @@ class ProductKernel:
             )
         return held
 
-    def words(self, sub: SubBlock, vector: int, panel: int = 0) -> Any:
+    def words(self, sub: SubBlock, vector: int, panel: int = 0) -> ir.Value:
         """Load a vector of weights as <16 x i32>."""
         at = C.offset(sub.weights, vector * 64 + panel * self.layout.panel_bytes)
         return C.bitcast(C.load_vector(self.panels, at, 64), C.integer(32))
@@ -166,7 +167,7 @@ class ProductKernel:
     def scale(self, sub: SubBlock, panel: int = 0) -> Any:
         return C.load_floats(self.panels, C.offset(sub.scale, panel * self.layout.panel_bytes), self.layout.scale)
 
-    def zero(self, sub: SubBlock, panel: int = 0) -> Any:
+    def zero(self, sub: SubBlock, panel: int = 0) -> Value:
         return C.load_floats(self.panels, C.offset(sub.zero, panel * self.layout.panel_bytes), self.layout.zero)
 
     # Results
@@ -208,7 +209,7 @@ class ProductKernel:
         scratch = self.scratch()
 
         def pair(p: int | PrimBuilder | str) -> None:
-            def tile(top: Any) -> None:
+            def tile(top: ir.Value) -> None:
                 left = create("arith.subi", top.type, self.rows, top)
                 count = C.smaller(left, C.index(ROWS))
                 zero = C.constant(0.0, C.f32())
@@ -220,7 +221,7 @@ class ProductKernel:
 
                 self.walk(p, visit, [], PAIR)
 
-                def finish(row: Any) -> None:
+                def finish(row: ir.Value) -> None:
                     for i, value in enumerate(self.get(accumulators, row)):
                         self.store(value, C.add(top, row), p, i)
 
@@ -235,8 +236,8 @@ class ProductKernel:
         """Return scratch memory of a tile."""
         return None
 
-    def each_row(self, count: Any, body: Callable[[Any], None]) -> None:
-        def one(row: Any) -> None:
+    def each_row(self, count: Value, body: Callable[[Any], None]) -> None:
+        def one(row: ir.Value) -> None:
             body(row)
 
         C.loop(C.index(0), count, one)
@@ -250,14 +251,14 @@ class ProductKernel:
         for i, value in enumerate(values):
             C.store_vector(value, accumulators, C.offset(at, i * COLUMNS))
 
-    def row_of(self, sub: SubBlock, row: Any) -> Any:
+    def row_of(self, sub: SubBlock, row: ir.Value) -> ir.Value:
         """Return the number of a row among those of all sub-blocks."""
         return C.add(C.times(sub.number, self.rows), row)
 
-    def add_one_row(self, sub: SubBlock, total: Any) -> Sequence[Any]:
+    def add_one_row(self, sub: SubBlock, total: Value) -> Sequence[Any]:
         raise NotImplementedError
 
-    def add_rows(self, sub: SubBlock, top: Any, count: Any, accumulators: Any, scratch: Any) -> None:
+    def add_rows(self, sub: SubBlock, top: ir.Value, count: Value, accumulators: ir.Value, scratch: ir.Value) -> None:
         raise NotImplementedError
 
 
@@ -269,7 +270,7 @@ class QuantizedKernel(ProductKernel):
         self.codes, self.scales, self.sums = self.activations
         self.dots = C.Dots(self.machine)
 
-    def add_one_row(self, sub: SubBlock, total: Any) -> Sequence[Any]:
+    def add_one_row(self, sub: SubBlock, total: Value) -> Sequence[Any]:
         layout, digits = self.layout, range(self.product.digits)
         vectors, fields = layout.vectors, layout.fields
         row = self.row_of(sub, C.index(0))
@@ -295,7 +296,7 @@ class QuantizedKernel(ProductKernel):
         zeros = self.zero(sub) if layout.zero else None
         return [C.fused(self.combined(whole, zeros, row), scale, total)]
 
-    def add_rows(self, sub: SubBlock, top: Any, count: Any, accumulators: Any, scratch: Any) -> None:
+    def add_rows(self, sub: SubBlock, top: ir.Value, count: Value, accumulators: ir.Value, scratch: ir.Value) -> None:
         layout, digits = self.layout, range(self.product.digits)
         weights: list[list[Any]] = [[] for _ in range(PAIR)]
         for panel in range(PAIR):
@@ -304,7 +305,7 @@ class QuantizedKernel(ProductKernel):
         scales = [self.scale(sub, panel) for panel in range(PAIR)]
         zeros = [self.zero(sub, panel) if layout.zero else None for panel in range(PAIR)]
 
-        def one(i: Any) -> None:
+        def one(i: ir.Value) -> None:
             row = self.row_of(sub, C.add(top, i))
             at = C.times(row, C.index(layout.sub))
             sums = [[self.start(d, row) for d in digits] for _ in range(PAIR)]
@@ -322,7 +323,7 @@ class QuantizedKernel(ProductKernel):
 
         self.each_row(count, one)
 
-    def digit(self, digit: int, position: Any, each: int) -> Any:
+    def digit(self, digit: int, position: ir.Value, each: int) -> Any:
         """Return the position of a digit: those of all rows are together."""
         if not digit:
             return position
@@ -333,7 +334,7 @@ class QuantizedKernel(ProductKernel):
         """Return what the middle of the range takes off, in all lanes."""
         return C.splat(C.load(self.sums, self.digit(digit, row, 1)))
 
-    def field(self, words: Any, field: int, in_place: bool) -> Any:
+    def field(self, words: ir.Value, field: int, in_place: bool) -> Any:
         """Return a field of each byte as <64 x i8>, shifted to the lowest bits unless it stays in place."""
         bits = self.layout.bits
         if bits == 8:
@@ -346,7 +347,7 @@ class QuantizedKernel(ProductKernel):
         signed = mask - 256 if mask > 127 else mask
         return C.both("andi", C.bitcast(words, C.integer(8)), C.constant(signed, C.integer(8), 64))
 
-    def combined(self, sums: Sequence[Any], zeros: Any, row: Any) -> Any:
+    def combined(self, sums: Sequence[Any], zeros: Any, row: ir.Value) -> Any:
         """Return the sum of the products of all digits as floats, less those with the zero points."""
         value = C.to_float(sums[-1])
         for part in reversed(sums[:-1]):
@@ -380,7 +381,7 @@ class FloatKernel(ProductKernel):
                     found.append((row, self.decoder.value(words, 8 * i + layout.bits * field)))
         return found
 
-    def add_one_row(self, sub: SubBlock, total: Any) -> Sequence[Any]:
+    def add_one_row(self, sub: SubBlock, total: Value) -> Sequence[Any]:
         row = self.row_of(sub, C.index(0))
         at = C.times(row, C.index(self.layout.sub))
         zero = C.constant(0.0, C.f32())
@@ -394,11 +395,11 @@ class FloatKernel(ProductKernel):
             value = C.both("subf", value, C.both("mulf", self.zero(sub), own))
         return [C.fused(value, self.scale(sub), total)]
 
-    def scratch(self) -> Any:
+    def scratch(self) -> ir.Value:
         elements = self.layout.sub * PAIR * COLUMNS
         return self.loops.alloca((elements,), DTYPES["f32"], "local").value
 
-    def add_rows(self, sub: SubBlock, top: Any, count: Any, accumulators: Any, scratch: Any) -> None:
+    def add_rows(self, sub: SubBlock, top: ir.Value, count: Value, accumulators: ir.Value, scratch: ir.Value) -> None:
         layout, width = self.layout, PAIR * COLUMNS
         for panel in range(PAIR):
             scale = self.scale(sub, panel)

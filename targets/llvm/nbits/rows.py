@@ -29,7 +29,7 @@ def quantize_rows(op: ir.OpView, b: Any) -> Any:
         flat = [_flat(buffer) for buffer in (x, codes, scales, sums)]
         count = C.index(rows)
 
-        def one(row: Any) -> None:
+        def one(row: ir.Value) -> None:
             C.loop(C.index(0), C.index(blocks), lambda k: _block(op, flat, row, k, count, depth, blocks))
 
         C.loop(C.index(0), count, one, parallel=True)
@@ -93,5 +93,5 @@ def _float(value: float) -> Any:
     return create("arith.constant", C.f32(), value=ir.FloatAttr.get(C.f32(), value))
 
 
-def _store(value: Any, buffer: Any, position: Any) -> None:
+def _store(value: Any, buffer: Any, position: ir.Value) -> None:
     ir.Operation.create("memref.store", operands=[value, buffer, position])

@@ -92,7 +92,7 @@ class Chunks:
             carried = step([start], width, active, carried)
         return carried
 
-    def emit_before(self, limit: ir.Value, step: Step, carried: list[ir.Value]) -> list[Any]:
+    def emit_before(self, limit: ir.Value, step: Step, carried: list[ir.Value]) -> list[ir.Value]:
         """Emit the vectors before an index, which is a multiple of the step or the end."""
         lanes, unroll = self.lanes, self.unroll
         parts = [(0, self.main, lanes * unroll, lanes, lanes, unroll)]

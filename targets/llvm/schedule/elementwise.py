@@ -72,7 +72,7 @@ class ElementwisePlan:
     def describe(self) -> dict[str, int]:
         return {"pieces": len(self.spaces)}
 
-    def stored(self) -> set[Any]:
+    def stored(self) -> set[ir.Value]:
         return {value for value in self.group.made if value in self.group.kept}
 
     def _touched(self, stored: set[ir.Value]) -> list[ir.Value]:

@@ -71,7 +71,7 @@ class InterleavedSweep:
         """Emit the loops at the insertion point."""
         self._level([])
 
-    def _level(self, indices: list[Any]) -> None:
+    def _level(self, indices: list[ir.Value]) -> None:
         extent = self.space.extents[len(indices)]
         if len(indices) < self.axis:
             for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=not indices)
@@ -85,14 +85,14 @@ class InterleavedSweep:
             at = end
         self._some(indices, extent - at, at)
 
-    def _some(self, indices: list[Any], count: int, at: Any) -> None:
+    def _some(self, indices: list[ir.Value], count: int, at: ir.Value | int) -> None:
         """Emit `count` pixels from `at` on; large blocks in a strided order of vectors."""
         starts = range(0, count, self.lanes)
         apart = _LOAD_DISTANCE if len(starts) == _BLOCK else 1
         for done in (start for first in range(apart) for start in starts[first::apart]):
             self._pixels(indices, plus(at, done), min(self.lanes, count - done))
 
-    def _pixels(self, indices: list[Any], at: Any, active: int) -> None:
+    def _pixels(self, indices: list[ir.Value], at: ir.Value | int, active: int) -> None:
         """Emit one vector of pixels, `active` of which exist."""
         points = [Iteration(self.frame, [*indices, at, c], self.lanes, active) for c in range(self.channels)]
         start = Iteration(self.scalar, [*indices, at, 0])
@@ -117,7 +117,7 @@ class InterleavedSweep:
                 ir.Operation.create("vector.maskedstore", operands=[buffer, position, mask, vector])
 
 
-def interleave(vectors: Sequence[Any]) -> list[Any]:
+def interleave(vectors: Sequence[ir.Value]) -> list[ir.Value]:
     """Interleave vectors: the first lanes of all vectors, then the second ones, in as many vectors."""
     count, lanes = len(vectors), vectors[0].type.shape[0]
     made = []

@@ -68,7 +68,7 @@ class BlockedPlan:
         heads = prod(extent for _, extent in self.loops)
         step = lcm(self.first.plan.tile_columns, *self.rows.steps(memory)) if self.limit is not None else 1
 
-        def blocks(head: Any) -> None:
+        def blocks(head: ir.Value) -> None:
             indices = self._indices(head, code)
             parts = spans(self.extent, self.block)
 

@@ -106,7 +106,7 @@ class Sweep:
                 if output.value in self.stored:
                     point.store(place, output, point.find(value))
 
-    def _single(self, indices: Sequence[Any]) -> dict[ir.Value, ir.Value]:
+    def _single(self, indices: Sequence[ir.Value]) -> dict[ir.Value, ir.Value]:
         """Emit one scalar of each block, without loops."""
         point = Iteration(self.frame(self.space, None), indices)
         self.run(self.space, point)
@@ -201,7 +201,7 @@ class _Vectors:
             at += len(reducer.contributions) * (self.chunks.unroll + int(self.chunks.has_narrow_tail))
         return found
 
-    def finish(self, carried: list[ir.Value]) -> list[list[Any]]:
+    def finish(self, carried: list[ir.Value]) -> list[list[ir.Value]]:
         """Return the outputs of each reducer."""
         results = []
         for reducer, first in self._spans():

@@ -257,7 +257,7 @@ class _InputEmitter(_Emitter):
             kind, start = ir.IndexType.get(), self.code.index(0)
             places = {at: create("arith.select", kind, there[at], index.value(position(*at)), start) for at in every}
 
-            def read(c: ir.Value, at: tuple[int, int]) -> Any:
+            def read(c: ir.Value, at: tuple[int, int]) -> ir.Value:
                 loaded = self._load(index.add(places[at], c))
                 return create("arith.select", loaded.type, there[at], loaded, zero)
 

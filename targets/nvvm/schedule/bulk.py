@@ -99,7 +99,7 @@ def synchronize(cluster: bool) -> None:
 
 
 def copy_tile(
-    target: ir.Value, tensor_map: ir.Value, corner: list[Any], barriers: Barriers, number: Any, blocks: int = 1
+    target: ir.Value, tensor_map: ir.Value, corner: list[Any], barriers: Barriers, number: ir.Value, blocks: int = 1
 ) -> None:
     """Start the copy of a tile: destination, tensor map, and its first index in each dim, innermost first.
 

@@ -87,7 +87,7 @@ class Lane:
     """A thread of a warp, and its part of fragments: four threads share a row of the result."""
 
     number: Any
-    group: Any
+    group: ir.Value
     member: ir.Value
 
     @staticmethod

@@ -80,7 +80,7 @@ def _assembly(form: Format, columns: int, left: Any, right: SharedOperand, adds:
     return "{\n" + "\n".join(lines) + "\n}"
 
 
-def wait_products(under_way: int, sums: Sequence[ir.Value], factor: Sequence[Any] = ()) -> list[Any]:
+def wait_products(under_way: int, sums: Sequence[ir.Value], factor: Sequence[ir.Value] = ()) -> list[Any]:
     """Wait until at most this many groups are in flight; then the accumulators are defined, and the lhs is read."""
     constraints = [f"={_letter(value)}" for value in sums] + [str(i) for i in range(len(sums))] + ["r"] * len(factor)
     made = _asm(

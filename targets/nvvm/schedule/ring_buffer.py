@@ -53,7 +53,7 @@ class Ring:
         """Return the address of a stage."""
         return add(self.base, multiply(slot, self.size))
 
-    def following(self, slot: Any, turn: Any) -> list[Any]:
+    def following(self, slot: Any, turn: Any) -> list[ir.Value]:
         """Return the next stage and its phase, which flips with each round."""
         following = add(slot, 1)
         more = less(following, self.count)

@@ -194,7 +194,7 @@ class Stager:
     def _turning(self, matrix: SharedMatrix, line: ir.Value, step: ir.Value) -> Load:
         base = self._base(line, QUAD)
 
-        def read(begin: Any) -> list[Any]:
+        def read(begin: ir.Value) -> list[Any]:
             found = []
             for i in range(QUAD):
                 position = add(begin, add(step, i))

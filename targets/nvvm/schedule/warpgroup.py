@@ -209,7 +209,7 @@ class _Kernel:
     def _each_tile(self, cluster: ir.Value, turn: int, body: Callable[[Any, list[Any]], list[Any]]) -> None:
         """Run `body` for each tile of a block, with the next stage and phase; it returns those after it."""
 
-        def one(tile: ir.Value, *at: ir.Value) -> list[Any]:
+        def one(tile: ir.Value, *at: ir.Value) -> list[ir.Value]:
             return body(self._place(tile), list(at))
 
         for_loop(cluster, self.tiles // self.together, self.clusters, one, [index(0), index(turn)])
@@ -292,7 +292,7 @@ class _Kernel:
 
     # Consumers
 
-    def _multiply(self, place: Any, at: list[Any]) -> list[Any]:
+    def _multiply(self, place: Any, at: list[ir.Value]) -> list[Any]:
         def step(sums: Any, slot: Any, turn: Any, begins: bool) -> Any:
             self.ring.full.wait(slot, turn)
             bulk.begin_products()
@@ -303,7 +303,7 @@ class _Kernel:
             bulk.end_products(under_way=1)
             return sums
 
-        def following(_: Any, sums: Any, slot: Any, turn: Any) -> list[Any]:
+        def following(_: Any, sums: Any, slot: Any, turn: Any) -> list[ir.Value]:
             sums = step(sums, slot, turn, False)
             # The products of the previous k-step are done: their stage may be overwritten.
             self._release(self.ring.before(slot, 1))

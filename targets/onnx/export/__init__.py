@@ -12,7 +12,7 @@ import numpy as np
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.traits import OnnxName
-from mirlo.passes.byoc.view import ExternalNode
+from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.passes.rules import decline
 from mirlo.targets.onnx.dtypes import code_of
 from mirlo.targets.onnx.export.graph import OPSET, ExportGraph
@@ -62,7 +62,7 @@ def export_by_name(onnx: OnnxName, g: ExportGraph, node: ExternalNode) -> Any:
     return [made] if isinstance(made, str) else made
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: ExternalValue | str) -> Any:
     """Return an attribute as ONNX stores it."""
     if isinstance(value, DType):
         return code_of(value)

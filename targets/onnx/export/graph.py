@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.traits import OnnxName
 from mirlo.passes.byoc.view import ExternalValue
 from mirlo.targets.onnx.dtypes import code_of
+
+if TYPE_CHECKING:
+    import onnx
 
 OPSET = 18
 """The opset, which providers that adopt new ones late support too."""
@@ -25,8 +28,8 @@ INLINE_BYTES = 1024
 class ExportGraph:
     """A graph under construction. Names of values are those of the view, unique in their function."""
 
-    nodes: list[Any] = field(default_factory=list)
-    initializers: dict[str, Any] = field(default_factory=dict)
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
     count: int = 0
     domains: dict[str, int] = field(default_factory=dict)
     """The versions of the domains of nodes outside ONNX's own."""

@@ -86,12 +86,12 @@ class Work:
 
     def score(
         self,
-        total: Any,
+        total: ir.Value,
         loops: Loops,
         inside: bool = False,
         in_units: bool = False,
         given: Mapping[ir.Value, ir.Value] | None = None,
-    ) -> Any:
+    ) -> ir.Value:
         """Return a masked score; `inside` says whether its key is within all bounds.
 
         With `in_units` the common scale is not applied, if there is one; `given` are known values of the mask's
@@ -178,7 +178,7 @@ class Work:
 # Arithmetic of the softmax
 
 
-def hidden(kind: ir.Type) -> Any:
+def hidden(kind: ir.Type) -> ir.Value:
     """Return the score of a masked key."""
     return emit_constant(float("-inf"), kind)
 

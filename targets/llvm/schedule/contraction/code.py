@@ -101,7 +101,7 @@ class Code:
         zero = self.zero(piece.lanes, kind.element_type)
         return create("vector.maskedload", kind, buffer, position, self.mask(piece), zero)
 
-    def load_strided(self, buffer: Any, position: ir.Value, stride: Dim, piece: ColumnVector) -> Value:
+    def load_strided(self, buffer: ir.Value, position: ir.Value, stride: Dim, piece: ColumnVector) -> Value:
         """Load elements with a stride; inactive lanes are zero."""
         element = buffer.type.element_type
         kind = ir.VectorType.get([piece.lanes], element)

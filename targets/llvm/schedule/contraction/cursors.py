@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
@@ -46,7 +47,7 @@ class TileCursors:
 
     @staticmethod
     def start(code: Code, plan: RegisterTilePlan) -> TileCursors:
-        def at(form: Any) -> Cursor:
+        def at(form: IndexExpr) -> Cursor:
             return Cursor.start(code, form)
 
         ahead = next_panel(plan)

@@ -42,7 +42,9 @@ class DotTiles(Tiles):
                 position = self.code.index(r * columns + piece.offset)
                 self.epilogue.store_results(here, piece, self.code.load_vector(held, position, piece), {})
 
-    def _walk(self, axes: list[LoopAxis], rows: Cursor, columns: Cursor, sums: list[ir.Value], count: int) -> list[Any]:
+    def _walk(
+        self, axes: list[LoopAxis], rows: Cursor, columns: Cursor, sums: list[ir.Value], count: int
+    ) -> list[ir.Value]:
         axis, *inner = axes
         if inner:
             return self.code.loop(

@@ -130,7 +130,7 @@ def prepared_rows(code: Code, group: DotGroup, value: ir.Value) -> ir.Value:
     return flipped(code, value) if group.flips else value
 
 
-def widened_bytes(value: Any, is_unsigned: bool) -> Any:
+def widened_bytes(value: ir.Value, is_unsigned: bool) -> Any:
     """Extend int8 to int16."""
     kind = ir.VectorType.get(list(value.type.shape), ir.IntegerType.get_signless(16))
     return create("arith.extui" if is_unsigned else "arith.extsi", kind, value)

@@ -56,7 +56,7 @@ class Tiles:
         self.epilogue = Epilogue(code, plan, buffers)
         self.row_lane_stride = plan.rows.form.stride(plan.lane_axis)
         self.column_lane_stride = 1 if packed else plan.columns.form.stride(plan.lane_axis)
-        self.resident: dict[tuple[int, int], Any] = {}
+        self.resident: dict[tuple[int, int], ir.Value] = {}
         self.lead = lead(plan)
         self.whole_columns = _has_whole_columns(plan)
         self.limits: dict[int, ir.Value | None] = {}

@@ -108,7 +108,7 @@ class GroupKernel:
 
     # Producer: one thread of its warpgroup
 
-    def _copy(self, visit: Visit, at: Sequence[ir.Value]) -> list[Any]:
+    def _copy(self, visit: Visit, at: Sequence[ir.Value]) -> list[ir.Value]:
         job = visit.job
         slot, turn = at
         self._fetch(self.keys, self.factors.key, self.key_map, job, job.last, slot, turn)
@@ -176,7 +176,7 @@ class GroupKernel:
         own = rematerialize(self.own_row)
         return [self.jobs.row(job, add(own, half * (ROWS // 2))) for half in range(2)]
 
-    def _step(self, tile: Value, *carried: ir.Value, inside: bool) -> list[Any]:
+    def _step(self, tile: Value, *carried: ir.Value, inside: bool) -> list[ir.Value]:
         """Process a tile of keys, and multiply the previous weights with their values."""
         peaks, totals, words, sums, (slot, turn) = self._apart(carried)
         following = self.keys.following(slot, turn)
@@ -248,7 +248,9 @@ class GroupKernel:
 
     # Finished rows
 
-    def _finish(self, job: Job, peaks: Sequence[Any], totals: Sequence[ir.Value], sums: Sequence[ir.Value]) -> None:
+    def _finish(
+        self, job: Job, peaks: Sequence[ir.Value], totals: Sequence[ir.Value], sums: Sequence[ir.Value]
+    ) -> None:
         lines = SharedRowStores(self.work, self.lane)
         for row, peak, total, own in zip(self.rows, peaks, totals, by_rows(sums), strict=True):
             if self.parts is None:
@@ -257,7 +259,7 @@ class GroupKernel:
                 when(row.exists, partial(self._keep, self.parts, job, row.number, peak, total, own))
 
     def _keep(
-        self, parts: PartialResults, job: Job, row: Any, peak: Any, total: ir.Value, sums: Sequence[ir.Value]
+        self, parts: PartialResults, job: Job, row: Any, peak: ir.Value, total: ir.Value, sums: Sequence[ir.Value]
     ) -> None:
         """Store the partial result of a row."""
         line = parts.line(job.part, job.batch_number, row)
@@ -269,14 +271,14 @@ class GroupKernel:
             parts.store(line, column, weighted, partial(self.work.finish, total, weighted, loops))
 
 
-def by_rows(registers: Sequence[Any]) -> list[list[ir.Value]]:
+def by_rows(registers: Sequence[ir.Value]) -> list[list[ir.Value]]:
     """Group a thread's accumulators by row: pairs of adjacent columns of two rows alternate."""
     return [[value for i, value in enumerate(registers) if i // PAIR % 2 == half] for half in range(2)]
 
 
 def downwards(
     after: ir.Value, last: ir.Value, body: Callable[..., Sequence[ir.Value]], carried: Sequence[ir.Value]
-) -> list[Any]:
+) -> list[ir.Value]:
     """Run `body` for the numbers below `after` down to `last`."""
     count = create("arith.subi", after.type, after, last)
 

@@ -98,7 +98,7 @@ class Jobs:
         def remainder(turn: ir.Value) -> Value:
             return create("arith.remui", turn.type, turn, index(2))
 
-        def one(turn: ir.Value, *held: Value) -> list[Any]:
+        def one(turn: ir.Value, *held: Value) -> list[ir.Value]:
             return body(Visit(find(turn), remainder(turn), lambda: find(rematerialize(turn))), list(held))
 
         loop_i32(rounds, one, carried)

@@ -103,7 +103,7 @@ def exchanged(member: Any, words: Sequence[Any]) -> list[Any]:
     _, high, low = split(member, [1, 2, 2])
     odd, upper = equal(low, 1), equal(high, 1)
 
-    def choose(condition: ir.Value, yes: Any, no: Any) -> ir.Value:
+    def choose(condition: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
         return create("arith.select", yes.type, condition, yes, no)
 
     pairs = []
