@@ -11,6 +11,9 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.block import REDUCE, SPATIAL, split_operands
 
 PRIM_FUNC = "tir.prim_func"
+NAMES = "tir.names"
+"""Attribute of a prim function in tensor form: what its author calls each argument and each result of an operation, in
+order; empty for those without a name."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,16 @@ class PrimView:
         self.others = [op for op in operations[:-1] if op.operation.name != "tir.block"]
         self.arguments = list(self.entry.arguments)
         self.returned = list(operations[-1].operation.operands)
+
+    @property
+    def names(self) -> dict[ir.Value, str]:
+        """Return what the author calls the buffers, where that is known; each name once."""
+        if NAMES not in self.op.attributes or not isinstance(self.op.attributes[NAMES], ir.ArrayAttr):
+            return {}
+        given = [attribute.value for attribute in self.op.attributes[NAMES] if isinstance(attribute, ir.StringAttr)]
+        values = [*self.arguments, *(value for op in self.entry.operations for value in op.operation.results)]
+        pairs = zip(values, given, strict=False)
+        return {value: name for value, name in pairs if name.isidentifier() and given.count(name) == 1}
 
 
 def is_prim_func(op: ir.OpView | ir.Operation) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.index_expr import contiguous_strides
 from mirlo.dialects.tir.buffers import START
 from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.compute import BOOL, INDEX, Buffer, Expr, LoopBuilder, Variable, all_of, clamp, constant, select
@@ -41,8 +42,9 @@ _KINDS = {"grid": "serial", "thread_binding": "bound"}
 class MemoryBuffer:
     """A buffer in memory."""
 
-    def __init__(self, name: str, buffer: Buffer, is_input: bool = False):
+    def __init__(self, name: str, buffer: Buffer, is_input: bool = False, strides: Sequence[int] | None = None):
         self.name = name
+        self._strides = strides
         self.buffer = buffer
         self.is_input = is_input
 
@@ -53,6 +55,11 @@ class MemoryBuffer:
     @property
     def dtype(self) -> DType:
         return self.buffer.dtype
+
+    @property
+    def strides(self) -> tuple[Any, ...]:
+        """Return the elements between neighbours in each dim."""
+        return tuple(self._strides) if self._strides is not None else contiguous_strides(self.shape)
 
     def read(self, indices: Sequence[Expr], outside: Any = None) -> Expr:
         if outside is None:
@@ -303,6 +310,8 @@ class BufferForm(Interpreter):
             return self._call_extern(node)
         if word.name == "call_intrin":
             return self._call_intrin(node)
+        if word.name == "stride":
+            return self._stride(node)
         return super().call_word(word, node)
 
     def _call_extern(self, call: ast.Call) -> Any:
@@ -322,6 +331,18 @@ class BufferForm(Interpreter):
             operands, result_types=types, function=name, pure=bool(pure is not None and self.value(pure))
         )
         return None if element is None else held(from_scalar(made.operation.results[0], element), element)
+
+    def _stride(self, call: ast.Call) -> Any:
+        """Read `T.stride(buffer, 0)`: the elements between neighbours in a dim."""
+        buffer, dim = self.arguments(call, 2, 2)
+        if not isinstance(buffer, MemoryBuffer):
+            raise self.error(call.args[0], f"T.stride takes a buffer, found {kind_of(buffer)}")
+        if not isinstance(dim, int) or not 0 <= dim < len(buffer.shape):
+            raise self.error(call.args[1], f"'{buffer.name}' has dims 0 to {len(buffer.shape) - 1}, found {dim}")
+        stride = buffer.strides[dim]
+        if not isinstance(stride, int):
+            raise self.error(call, f"the stride of dim {dim} of '{buffer.name}' is known at run time only: compute it")
+        return constant(stride, INDEX)
 
     def _operands_of_call(self, given: list[Any], call: ast.Call, word: str) -> list[Any]:
         operands = []

@@ -23,7 +23,7 @@ from mirlo.frontends.script.words import (
 
 _TIR = (
     *LOOPS, *TYPES, *INTRINSICS, "Buffer", "Out", "block", "axes", "init", "alloc", "select", "max", "min",
-    "call_extern", "call_intrin", "copy", "op", "reads",
+    "call_extern", "call_intrin", "copy", "op", "reads", "stride",
 )  # fmt: skip
 _RELAX = ("Tensor", "call_tir", "call_dps_packed", "call_packed", "const", "param", *TYPES)
 

@@ -6,12 +6,14 @@ import ast
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import LoopFunction, PrimBuilder
+from mirlo.dialects.tir.view import NAMES
 from mirlo.frontends.script.buffer_form import BufferForm, MemoryBuffer
 from mirlo.frontends.script.describe import kind_of
 from mirlo.frontends.script.errors import NotRegular, ScriptError
@@ -138,8 +140,13 @@ class PrimFunc:
                 raise self.source.error(self.tree, f"attribute '{name}' must be a number, found {kind_of(given[name])}")
         return dict(given)
 
-    def build(self, bindings: Bindings, name: str | None = None) -> Any:
-        """Build the `func.func` for these bindings: in tensor form if it is regular, else in buffer form."""
+    def build(
+        self, bindings: Bindings, name: str | None = None, strides: Mapping[str, Sequence[int]] = MappingProxyType({})
+    ) -> Any:
+        """Build the `func.func` for these bindings: in tensor form if it is regular, else in buffer form.
+
+        `strides` are those of parameters that are tiles of larger buffers, for `T.stride`.
+        """
         reason = "it is declared buffers=True"
         if not self.buffers:
             try:
@@ -151,7 +158,7 @@ class PrimFunc:
                 self.tree,
                 f"kind={self.attributes[KIND]} is for functions that are blocks, but '{self.name}' is not: {reason}",
             )
-        return self._finished(self._buffer_form(bindings, name or self.name))
+        return self._finished(self._buffer_form(bindings, name or self.name, strides))
 
     def why_loops(self, *inputs: TensorType) -> str | None:
         """Return why the function is kept as loops over buffers; None if it is raised to blocks."""
@@ -185,9 +192,15 @@ class PrimFunc:
                 raise NotRegular(f"no block writes '{buffer.name}'")
             made.append(buffer.tensor)
         builder.loc = self.source.location(self.tree)
-        return builder.finish(*made)
+        named = {b.tensor.value: b.name for b in (*buffers, *form.names.values()) if _is_written(b)}
+        function = builder.finish(*made)
+        block = function.operation.regions[0].blocks[0]
+        values = [*block.arguments, *(value for op in block.operations for value in op.operation.results)]
+        names = [ir.StringAttr.get(named.get(value, "")) for value in values]
+        function.operation.attributes[NAMES] = ir.ArrayAttr.get(names)
+        return function
 
-    def _buffer_form(self, bindings: Bindings, name: str) -> ir.OpView:
+    def _buffer_form(self, bindings: Bindings, name: str, strides: Mapping[str, Sequence[int]]) -> ir.OpView:
         inputs = [self.type_of(p, bindings) for p in self.inputs]
         outputs = [self.type_of(p, bindings) for p in self.outputs]
         function = LoopFunction(name, inputs, outputs, self.source.location(self.tree))
@@ -195,7 +208,7 @@ class PrimFunc:
 
         def body(loops: Any, *buffers: Any) -> None:
             named = zip((*self.inputs, *self.outputs), buffers, strict=True)
-            memory = {p.name: MemoryBuffer(p.name, buffer, not p.is_output) for p, buffer in named}
+            memory = {p.name: MemoryBuffer(p.name, buffer, not p.is_output, strides.get(p.name)) for p, buffer in named}
             form.names = {**bindings, **memory}
             form.builder = loops
             form.body(self.tree.body)
@@ -387,3 +400,7 @@ def _element(reader: Interpreter, node: Located) -> DType | TypeSymbol:
     found = reader.element_type(node)
     assert found.name in DTYPES
     return found
+
+
+def _is_written(value: Any) -> bool:
+    return isinstance(value, TensorBuffer) and value.tensor is not None

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func, is_tensor_form
+from mirlo.dialects.tir.view import NAMES, PRIM_FUNC, is_prim_func, is_tensor_form
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.module import parse_script
 from mirlo.frontends.script.print_buffer import print_buffer_form
@@ -25,6 +25,7 @@ _PRINTED_ATTRIBUTES = (
     "arg_attrs",
     "res_attrs",
     "tir.workspace",
+    NAMES,
 )
 
 

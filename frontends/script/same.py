@@ -6,6 +6,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import REQUIRED
+from mirlo.dialects.tir.view import NAMES
 
 _PURE_DIALECTS = ("arith", "math", "affine", "index")
 _PURE = frozenset({"tensor.extract", "tensor.empty"})
@@ -102,7 +103,7 @@ def _attributes(op: ir.Operation | ir.OpView) -> tuple[tuple[str, str], ...]:
         known = declared.get(named.name)
         if known is not None and _has_default(known, named.attr):
             continue
-        if _DEFAULTS.get(named.name) != text and named.name not in _LAYOUT:
+        if _DEFAULTS.get(named.name) != text and named.name not in (*_LAYOUT, NAMES):
             found.append((named.name, text))
     return tuple(sorted(found))
 

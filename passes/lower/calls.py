@@ -33,9 +33,13 @@ def _mixed_buffers(calls: list[ir.OpView]) -> set[str]:
         given = [v.type for v in call.operands]
         known = types.setdefault(call.opview.function, given)
         both = zip(known, given, strict=False)
-        if any(a != b and isinstance(a, ir.MemRefType) and isinstance(b, ir.MemRefType) for a, b in both):
+        if any(a != b and _is_address(a) and _is_address(b) for a, b in both):
             mixed.add(call.opview.function)
     return mixed
+
+
+def _is_address(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.MemRefType) or str(kind) == "!llvm.ptr"
 
 
 def find(root: ir.Module | ir.OpView | ir.Operation, name: str) -> list[ir.Operation]:

@@ -96,7 +96,7 @@ def cache_read(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, scope: str) 
     for access in accesses:
         access.buffer = copy
     made = _copy_leaf(root, f"{copy.name}", buffer, copy)
-    _insert(root, _nest(root, made), leaf, before=True)
+    insert_nest(nest_of(root, made), leaf, before=True)
     return made
 
 
@@ -110,7 +110,7 @@ def cache_write(root: Root, leaf: BlockLeaf, scope: str) -> BlockLeaf:
     for access in leaf.writes:
         access.buffer = copy
     made = _copy_leaf(root, f"{buffer.name}_out", copy, buffer)
-    _insert(root, _nest(root, made), leaf, before=False)
+    insert_nest(nest_of(root, made), leaf)
     return made
 
 
@@ -219,7 +219,8 @@ def _copy_of(root: Root, buffer: ScheduleBuffer, scope: str) -> ScheduleBuffer:
     while any(other.name == name for other in root.buffers):
         count += 1
         name = f"{buffer.name}_{scope or 'copy'}_{count}"
-    copy = ScheduleBuffer(name, buffer.shape, buffer.element, scope=scope, order=buffer.order)
+    alias = f"{buffer.alias or buffer.name}_{scope or 'copy'}"
+    copy = ScheduleBuffer(name, buffer.shape, buffer.element, scope=scope, order=buffer.order, alias=alias)
     root.buffers.append(copy)
     return copy
 
@@ -237,7 +238,8 @@ def _copy_leaf(root: Root, name: str, source: ScheduleBuffer, target: ScheduleBu
     )
 
 
-def _nest(root: Root, leaf: BlockLeaf) -> Loop | BlockLeaf:
+def nest_of(root: Root, leaf: BlockLeaf) -> Loop | BlockLeaf:
+    """Return a block in new loops, one for each axis."""
     names = [unique_loop_name(root, f"{leaf.name}_{LETTERS[i]}") for i in range(len(leaf.domain))]
     leaf.at = [loop_index(name) for name in names]
     node: Loop | BlockLeaf = leaf
@@ -248,7 +250,7 @@ def _nest(root: Root, leaf: BlockLeaf) -> Loop | BlockLeaf:
     return node
 
 
-def _insert(root: Root, node: Loop | BlockLeaf, leaf: BlockLeaf, before: bool) -> None:
+def insert_nest(node: Loop | BlockLeaf, leaf: BlockLeaf, before: bool = False) -> None:
     """Insert a node at the root, before or after the nest of a block."""
     anchor: Loop | BlockLeaf = around(leaf)[0] if around(leaf) else leaf
     replace(anchor, [node, anchor] if before else [anchor, node])

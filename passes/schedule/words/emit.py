@@ -115,7 +115,7 @@ class _Emitter:
         names = {axis_name(i): index for i, index in enumerate(at)}
         if leaf.view is None:
             return [self.read(leaf.reads[0], names, values)]
-        env = dict(zip(leaf.view.index_arguments, axes, strict=True))
+        env = dict(zip(leaf.view.index_arguments, axes, strict=False))
         for argument, access in zip(leaf.view.input_arguments, leaf.reads, strict=True):
             env[argument] = self.read(access, names, values)
         for argument, access in zip(leaf.view.accumulators, leaf.writes, strict=False):
@@ -212,7 +212,7 @@ class _Emitter:
             return [attribute_constant(attribute) for attribute in leaf.view.init]
         if leaf.view is None:
             return [self.read_lanes(leaf.reads[0], leaf, loop, values, False)]
-        env = dict(zip(leaf.view.index_arguments, (emit_index(index, values) for index in leaf.at), strict=True))
+        env = dict(zip(leaf.view.index_arguments, (emit_index(index, values) for index in leaf.at), strict=False))
         for argument, access in zip(leaf.view.input_arguments, leaf.reads, strict=True):
             env[argument] = self.read_lanes(access, leaf, loop, values, False)
         for argument, access in zip(leaf.view.accumulators, leaf.writes, strict=False):

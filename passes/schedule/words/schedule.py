@@ -12,6 +12,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_tensor_form
 from mirlo.passes.rules import nearest
 from mirlo.passes.schedule.words import blocks, loops
+from mirlo.passes.schedule.words.rfactor import rfactor
 from mirlo.passes.schedule.words.show import show
 from mirlo.passes.schedule.words.tensorize import TensorIntrin
 from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
@@ -226,6 +227,15 @@ class Schedule:
         made = blocks.decompose(self._root, self._leaf(block), self._loop(loop))
         return self._record("decompose_reduction", (block, loop), made.name)
 
+    def rfactor(self, block: str, loop: str) -> str:
+        """Let each iteration of a loop of a reduction make a partial result, and combine these in a block after it.
+
+        Return the name of the block that makes the partial results, in which the loop is no longer one of the
+        reduction: it can be vectorized or run on threads. Floats are added in another order.
+        """
+        made = rfactor(self._root, self._leaf(block), self._loop(loop))
+        return self._record("rfactor", (block, loop), made.name)
+
     def tensorize(self, loop: str, intrinsic: str) -> None:
         """Replace a loop by a tensor intrinsic whose description the loop must match."""
         found = INTRINSICS.get(intrinsic)
@@ -293,7 +303,8 @@ class Schedule:
         return found[name]
 
     def _buffer(self, name: str) -> ScheduleBuffer:
-        found = {buffer.name: buffer for buffer in self._root.buffers}
+        found = {buffer.alias: buffer for buffer in self._root.buffers if buffer.alias}
+        found.update({buffer.name: buffer for buffer in self._root.buffers})
         if name not in found:
             raise ScheduleError(f"there is no buffer '{name}'{nearest(name, found)}")
         return found[name]
@@ -301,6 +312,6 @@ class Schedule:
 
 WORDS = (
     "split", "fuse", "reorder", "parallel", "vectorize", "unroll", "bind", "compute_at", "reverse_compute_at",
-    "compute_inline", "cache_read", "cache_write", "pack", "decompose_reduction", "tensorize",
+    "compute_inline", "cache_read", "cache_write", "pack", "decompose_reduction", "rfactor", "tensorize",
 )  # fmt: skip
 """The primitives that a trace may contain."""

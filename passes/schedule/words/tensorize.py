@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.index_expr import IndexExpr, loop_index
-from mirlo.dialects.tir.scalars import create
+from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, loop_index
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.dialects.tir.own_intrinsics import OWN
+from mirlo.dialects.tir.scalars import create, emit_constant
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.words.index import emit_index
 from mirlo.passes.schedule.words.memory import Placed
@@ -16,12 +18,15 @@ from mirlo.passes.schedule.words.tree import (
     BlockLeaf,
     BufferAccess,
     Loop,
+    ScheduleBuffer,
     ScheduleError,
     around,
     build,
     leaves_of,
     loops_of,
 )
+
+CALL = "tir.call_extern"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +42,8 @@ class TensorIntrin:
     means: Any = field(repr=False)
     does: Any = field(repr=False)
 
-    def match(self, means: ir.OpView, loop: Loop) -> dict[int, tuple[BufferAccess, list[IndexExpr], list[int]]]:
-        """Match each parameter of `means`: its access, where the access begins, and which dims it has."""
+    def match(self, means: Any, loop: Loop) -> dict[int, Tile]:
+        """Match each parameter of `means` to a tile of a buffer."""
         tree = build(means)
         wanted, found = list(tree.leaves()), list(leaves_of(loop))
         if len(wanted) != 1 or len(found) != 1:
@@ -57,11 +62,12 @@ class TensorIntrin:
         for ours, theirs in names.items():
             if (ours in leaf.reduce_loops()) != (theirs in pattern.reduce_loops()):
                 raise ScheduleError(f"tensorize: only one of '{ours}' and '{theirs}' is a loop of the reduction")
-        arguments: dict[int, tuple[BufferAccess, list[IndexExpr], list[int]]] = {}
+        arguments: dict[int, Tile] = {}
         pairs = list(zip([*pattern.reads, *pattern.writes], [*leaf.reads, *leaf.writes], strict=True))
         for meant, access in pairs:
             position = tree.buffers.index(meant.buffer)
-            arguments[position] = (access, *self._fit(pattern.place(meant), leaf.place(access), names, access))
+            start, dims = self._fit(pattern.place(meant), leaf.place(access), names, access)
+            arguments[position] = Tile(access.buffer, start, dims, meant.buffer.shape)
         return arguments
 
     def _fit(
@@ -86,43 +92,82 @@ class TensorIntrin:
         return start, moving
 
     def bind(self, loop: Loop) -> BoundIntrin:
-        """Match a loop, and build the intrinsic in the current context."""
+        """Match a loop in the current context."""
         module = ir.Module.create(ir.Location.unknown())
         with ir.InsertionPoint(module.body), ir.Location.unknown():
-            means, does = self.means.build({}, f"{self.name}_means"), self.does.build({}, f"{self.name}_does")
-            for function in (means, does):
-                module.body.append(function.operation)
-        return BoundIntrin(self.name, does, self.match(means, loop), module)
+            means = self.means.build({}, f"{self.name}_means")
+            module.body.append(means.operation)
+        return BoundIntrin(self, self.match(means, loop))
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """The part of a buffer that stands for a parameter of an intrinsic."""
+
+    buffer: ScheduleBuffer
+    start: list[IndexExpr]
+    """Where it begins, in the dims of the buffer."""
+    dims: list[int]
+    """The dims of the buffer that the parameter has."""
+    shape: tuple[int, ...]
+
+    def check_packed(self, memory: Placed, name: str) -> None:
+        """Require that the elements of a packed buffer are where strides lead."""
+        for dim, extent in zip(self.dims, self.shape, strict=True):
+            packed = self.buffer.tiles.get(dim)
+            if packed is None:
+                continue
+            first = self.start[dim] - memory.start[dim]
+            whole = all(count % extent == 0 for count in (first.constant, *first.terms.values()))
+            if packed % extent or not whole:
+                raise ScheduleError(
+                    f"tensorize: '{name}' takes {extent} elements of dim {dim} of '{self.buffer.name}', which is "
+                    f"packed in tiles of {packed}: they would not be evenly spaced"
+                )
+
+    def places(self) -> list[int]:
+        """Return the dim in memory for each dim of the parameter."""
+        tiled = [dim for dim in self.buffer.order if dim in self.buffer.tiles]
+        outer = list(self.buffer.order)
+        return [len(outer) + tiled.index(dim) if dim in tiled else outer.index(dim) for dim in self.dims]
 
 
 @dataclass(frozen=True, eq=False)
 class BoundIntrin:
     """An intrinsic that replaces a loop."""
 
-    name: str
-    does: Any
-    arguments: dict[int, tuple[BufferAccess, list[IndexExpr], list[int]]]
-    module: Any
-    """Keeps the implementation alive."""
+    intrinsic: TensorIntrin
+    arguments: dict[int, Tile]
+
+    @property
+    def name(self) -> str:
+        return self.intrinsic.name
 
     def emit(self, loop: Loop, values: dict[str, Any], placed: dict[int, Placed]) -> None:
         """Emit the operations of the implementation on the buffers of the schedule."""
-        entry = self.does.operation.regions[0].blocks[0]
-        given = {}
-        for position, (access, start, dims) in self.arguments.items():
-            memory = placed[id(access.buffer)]
-            if memory.buffer.tiles or list(memory.buffer.order) != list(range(len(memory.buffer.shape))):
-                raise ScheduleError(f"tensorize: '{access.buffer.name}' is packed")
-            origin = [emit_index(at - first, values) for at, first in zip(start, memory.start, strict=True)]
-            given[position] = _Argument(memory.value, origin, dims)
+        given, strides = {}, {}
+        for position, tile in self.arguments.items():
+            memory = placed[id(tile.buffer)]
+            tile.check_packed(memory, self.name)
+            origin = [emit_index(index, values) for index in memory.at(tile.start)]
+            argument = given[position] = _Argument(memory.value, origin, tile.places())
+            strides[self.intrinsic.does.parameters[position].name] = argument.strides
+        module = ir.Module.create(ir.Location.unknown())
+        with ir.InsertionPoint(module.body), ir.Location.unknown():
+            does = self.intrinsic.does.build({}, f"{self.name}_does", strides)
+            module.body.append(does.operation)
+        entry = does.operation.regions[0].blocks[0]
         arguments = {argument: given[i] for i, argument in enumerate(entry.arguments) if i in given}
         _clone_block(self.name, entry, arguments, {})
 
 
 @dataclass(frozen=True)
 class _Argument:
+    """A tile in memory."""
+
     buffer: Any
-    origin: list[ir.Value]
+    origin: list[Any]
+    """Where it begins, in the dims of the memory."""
     dims: list[int]
 
     def at(self, indices: list[Any]) -> list[Any]:
@@ -131,9 +176,26 @@ class _Argument:
             found[dim] = create("arith.addi", ir.IndexType.get(), found[dim], index)
         return found
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Return the elements between neighbours in each dim of the parameter."""
+        found = contiguous_strides(tuple(self.buffer.type.shape))
+        return tuple(found[dim] for dim in self.dims)
 
-def _clone_block(name: str, block: ir.Block, arguments: dict[Any, _Argument], env: dict[ir.Value, ir.Value]) -> None:
-    """Clone operations; loads from and stores to a parameter are redirected to its tile."""
+    def pointer(self) -> Any:
+        """Emit the address of the first element."""
+        kind, place = ir.IndexType.get(), memref.ExtractAlignedPointerAsIndexOp(self.buffer).result
+        size = element_bytes(self.buffer.type.element_type)
+        strides = contiguous_strides(tuple(self.buffer.type.shape))
+        for index, stride in zip(self.origin, strides, strict=True):
+            step = create("arith.muli", kind, index, emit_constant(stride * size, kind))
+            place = create("arith.addi", kind, place, step)
+        address = create("arith.index_cast", ir.IntegerType.get_signless(64), place)
+        return create("llvm.inttoptr", ir.Type.parse("!llvm.ptr"), address)
+
+
+def _clone_block(name: str, block: Any, arguments: dict[Any, _Argument], env: dict[Any, Any]) -> None:
+    """Clone operations on tiles: loads and stores are redirected, calls take the addresses of tiles."""
     for op in [o.operation for o in block.operations]:
         if op.name == "func.return":
             continue
@@ -142,11 +204,14 @@ def _clone_block(name: str, block: ir.Block, arguments: dict[Any, _Argument], en
         types = [result.type for result in op.results]
         if not touched:
             operands = [env.get(value, value) for value in op.operands]
+        elif op.name == CALL or op.name in OWN:
+            operands = [arguments[v].pointer() if v in arguments else env.get(v, v) for v in op.operands]
         else:
             at = 1 if op.name in ("memref.store", "vector.store") else 0
             if op.name not in ("memref.load", "memref.store", "vector.load", "vector.store"):
                 raise ScheduleError(
-                    f"tensorize: '{name}' hands a parameter to '{op.name}'; tiles are for loads and stores only"
+                    f"tensorize: '{name}' hands a parameter to '{op.name}': tiles are for loads, stores, T.call_extern "
+                    "and T.call_intrin"
                 )
             argument = arguments[op.operands[at]]
             rest = [env.get(value, value) for value in list(op.operands)[at + 1 :]]

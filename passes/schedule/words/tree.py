@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,8 @@ class ScheduleBuffer:
     """Dims from the slowest to the fastest in memory."""
     tiles: dict[int, int] = field(default_factory=dict)
     """Tile sizes of tiled dims; the position within the tile is the fastest dim (`pack`)."""
+    alias: str = ""
+    """The name that it would have without the author's: `x0`, or its block's."""
 
     def __str__(self) -> str:
         return f"{self.name}[{', '.join(map(str, self.shape))}]"
@@ -83,8 +85,10 @@ class BlockLeaf:
 
     def reduce_loops(self) -> set[str]:
         """Return the loops that the reduction axes depend on."""
-        used = (index.variables() for kind, index in zip(self.kinds, self.at, strict=True) if kind == "reduce")
-        return set().union(*used)
+        used: dict[bool, set[str]] = {True: set(), False: set()}
+        for kind, index in zip(self.kinds, self.at, strict=True):
+            used[kind == "reduce"] |= index.variables()
+        return used[True] - used[False]  # after `rfactor`, one loop of the reduction numbers partial results
 
 
 @dataclass(eq=False)
@@ -109,6 +113,8 @@ class Root:
     buffers: list[ScheduleBuffer]
     body: list[Loop | BlockLeaf] = field(default_factory=list)
     parent: None = None
+    modules: list[Any] = field(default_factory=list)
+    """Modules that keep blocks alive which are not in the function."""
 
     def leaves(self) -> Iterator[BlockLeaf]:
         yield from leaves_of(self)
@@ -174,13 +180,14 @@ def build(function: Any) -> Root:
     """Build the tree of a prim function in tensor form: a nest for each block, axes in order."""
     view = PrimView(function)
     buffers: dict[Any, ScheduleBuffer] = {}
+    given = view.names
     for position, value in enumerate(view.arguments):
-        buffers[value] = _buffer(f"x{position}", value, True)
+        buffers[value] = _buffer(f"x{position}", value, True, given)
     names = _unique([block.name for block in view.blocks])
     for name, block in zip(names, view.blocks, strict=True):
         outputs = [name] if len(block.outputs) == 1 else [f"{name}{i}" for i in range(len(block.outputs))]
         for made, output in zip(outputs, block.outputs, strict=True):
-            buffers[output.value] = _buffer(made, output.value, output.value in view.returned)
+            buffers[output.value] = _buffer(made, output.value, output.value in view.returned, given)
     root = Root(view, list(buffers.values()))
     set_children(root, [_nest(name, block, buffers) for name, block in zip(names, view.blocks, strict=True)])
     return root
@@ -197,11 +204,14 @@ def _unique(names: list[str]) -> list[str]:
     return found
 
 
-def _buffer(name: str, value: ir.Value, is_parameter: bool) -> ScheduleBuffer:
+def _buffer(alias: str, value: ir.Value, is_parameter: bool, given: Mapping[ir.Value, str]) -> ScheduleBuffer:
+    name = given.get(value, alias)
     shape = tuple(value.type.shape)
     if not value.type.has_static_shape:
         raise ScheduleError(f"'{name}' has dims of run time; schedules by hand are for shapes of numbers")
-    return ScheduleBuffer(name, shape, value.type.element_type, value, is_parameter, order=tuple(range(len(shape))))
+    return ScheduleBuffer(
+        name, shape, value.type.element_type, value, is_parameter, order=tuple(range(len(shape))), alias=alias
+    )
 
 
 def _nest(base: str, block: BlockView, buffers: dict[ir.Value, ScheduleBuffer]) -> Loop | BlockLeaf:
