@@ -81,31 +81,31 @@ def on_the_unit(s):
 HIDDEN, INNER, TOKENS = 768, 3072, 128
 
 
-def feed_forward(w1, b1, w2, b2):
-    """Return the layer as a module."""
+@mirlo.script
+def layer(
+    x: R.Tensor[(TOKENS, HIDDEN), R.f32],
+    w1: R.Tensor[(HIDDEN, INNER), R.f32],
+    b1: R.Tensor[(INNER,), R.f32],
+    w2: R.Tensor[(INNER, HIDDEN), R.f32],
+    b2: R.Tensor[(HIDDEN,), R.f32],
+):
+    y = R.gelu(R.matmul(x, w1) + b1)
+    return R.matmul(y, w2) + b2 + x
 
-    @mirlo.script
-    def layer(x: R.Tensor[(TOKENS, HIDDEN), R.f32]):
-        y = R.gelu(R.matmul(x, R.const(w1)) + R.const(b1))
-        return R.matmul(y, R.const(w2)) + R.const(b2) + x
 
-    return layer
+PRODUCTS = ("fused_matmul_add_gelu", "fused_matmul_0_add_1_add_2")
 
 
-def compile_layer(*weights):
+def compile_layer():
     """Compile the layer with both products on the unit."""
-    layer = feed_forward(*weights)
-    products = ("fused_matmul_add_gelu", "fused_matmul_0_add_1_add_2")
-    return mirlo.compile(layer, schedules=dict.fromkeys(products, on_the_unit))
+    return mirlo.compile(layer, schedules=dict.fromkeys(PRODUCTS, on_the_unit))
 
 
 if __name__ == "__main__":
-    rng = np.random.default_rng(0)
-    shapes = ((HIDDEN, INNER), (INNER,), (INNER, HIDDEN), (HIDDEN,))
-    weights = [(rng.standard_normal(shape) / 30).astype(np.float32) for shape in shapes]
-    x = rng.standard_normal((TOKENS, HIDDEN)).astype(np.float32)
     with tempfile.TemporaryDirectory() as folder:
         unit = start_unit(folder)
-        found = compile_layer(*weights)(x)
-        error = np.abs(found - mirlo.compile(feed_forward(*weights))(x)).max()
+        executable = compile_layer()
+        x, *weights = executable.random_inputs().values()
+        given = [x, *(array / 30 for array in weights)]
+        error = np.abs(executable(*given) - mirlo.compile(layer)(*given)).max()
         print(f"{unit.npu_calls()} tiles on the unit, largest difference to target llvm {error:.1e}")

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import UNKNOWN
 from mirlo.dialects.core.errors import OpError, OpMistake, describe_raised
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
@@ -72,10 +73,10 @@ def onnx_operator(
             return _results(CallDpsPacked.build(values, result_types=outputs, function=packed))
         assert prim_func is not None
         for i, found in enumerate(types):
-            if not found.is_static:
+            if any(dim is UNKNOWN for dim in found.shape):
                 raise NodeError(
-                    f"input #{i} is {found}: the prim function '{prim_func.name}' needs numbers for all dims; "
-                    "give the shapes of the model's inputs"
+                    f"input #{i} is {found}: the prim function '{prim_func.name}' needs numbers or symbols for all "
+                    "dims; give the shapes of the model's inputs"
                 )
         numbers = {name: given[name] for name in prim_func.numbers if name in given}
         functions = made.setdefault(node.builder, {})

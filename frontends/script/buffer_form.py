@@ -14,7 +14,19 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.index_expr import contiguous_strides
 from mirlo.dialects.tir.buffers import START
 from mirlo.dialects.tir.calls import CallExtern
-from mirlo.dialects.tir.compute import BOOL, INDEX, Buffer, Expr, LoopBuilder, Variable, all_of, clamp, constant, select
+from mirlo.dialects.tir.compute import (
+    BOOL,
+    INDEX,
+    Buffer,
+    Expr,
+    LoopBuilder,
+    Variable,
+    all_of,
+    clamp,
+    constant,
+    lift,
+    select,
+)
 from mirlo.dialects.tir.compute.builder import from_storage
 from mirlo.dialects.tir.compute.emit import scalar_type
 from mirlo.dialects.tir.compute.loops import element_of_scalar, emit, held
@@ -64,8 +76,9 @@ class MemoryBuffer:
     def read(self, indices: Sequence[Expr], outside: Any = None) -> Expr:
         if outside is None:
             return self.buffer[tuple(indices)]
-        inside = all_of([c for i, size in zip(indices, self.shape, strict=True) for c in (i >= 0, i < size)])
-        held_in = tuple(clamp(i, 0, size - 1) for i, size in zip(indices, self.shape, strict=True))
+        sizes = [lift(size, INDEX) for size in self.shape]
+        inside = all_of([c for i, size in zip(indices, sizes, strict=True) for c in (i >= 0, i < size)])
+        held_in = tuple(clamp(i, 0, size - 1) for i, size in zip(indices, sizes, strict=True))
         return select(inside, self.buffer[held_in], constant(outside, self.dtype))
 
 
@@ -229,7 +242,7 @@ class BufferForm(Interpreter):
         indices: list[Expr] = []
         points = []
         for lower, upper in zip(loop.lower, loop.upper, strict=True):
-            bounds = [emit(constant(b, INDEX) if is_number(b) else b.cast(INDEX)) for b in (lower, upper)]
+            bounds = [emit(lift(b, INDEX).cast(INDEX)) for b in (lower, upper)]
             made = For.build(*bounds, result_types=[], kind=_KINDS.get(loop.kind, loop.kind), thread=loop.thread)
             body = made.operation.regions[0].blocks.append(ir.IndexType.get(), arg_locs=[made.operation.location])
             points.append(ir.InsertionPoint(body))
@@ -283,6 +296,8 @@ class BufferForm(Interpreter):
             raise self.error(given, f"the scope of a buffer is one of {', '.join(SCOPES)}; found '{scope}'")
         if scope == "global":
             return MemoryBuffer(name, self.builder.scratch(shape, element))
+        if not all(isinstance(dim, int) for dim in shape):
+            raise self.error(call.args[0], f"memory of scope '{scope}' has a size known when the function is made")
         return MemoryBuffer(name, self.builder.alloca(shape, element, scope))
 
     def _copy(self, call: ast.Call) -> None:
@@ -292,6 +307,8 @@ class BufferForm(Interpreter):
                 raise self.error(argument, f"T.copy takes two buffers, found {kind_of(value)}")
         if source.shape != target.shape or source.dtype is not target.dtype:
             raise self.error(call, f"T.copy takes buffers of one type, found {_typed(source)} and {_typed(target)}")
+        if not all(isinstance(dim, int) for dim in source.shape):
+            raise self.error(call, "T.copy takes buffers of sizes known when the function is made: write a loop")
         self._write(target, call.args[1])
         made = memref.CopyOp(source.buffer.value, target.buffer.value)
         start = self.keyword(call, "start")

@@ -14,6 +14,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.tir.compute import BOOL, INDEX, Expr, all_of, constant, lift, select
 from mirlo.dialects.tir.compute import call as call_intrinsic
@@ -31,6 +32,8 @@ _OPERATORS: dict[type, tuple[str, str]] = {
 }  # fmt: skip
 _PREDICATES = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
 STATIC_CALLS = {name: getattr(builtins, name) for name in ("int", "float", "bool", "len", "range", "tuple", "sum")}
+_OF_DIMS = {f"__{name}__": getattr(operator, name) for name in ("add", "sub", "mul", "floordiv", "mod")}
+"""The operators of dims that are known at run time only."""
 _BITWISE = ("__and__", "__or__", "__xor__", "__lshift__", "__rshift__")
 
 
@@ -47,7 +50,7 @@ class BufferValue(Protocol):
     name: str
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[Dim, ...]: ...
 
     @property
     def dtype(self) -> DType: ...
@@ -98,6 +101,8 @@ class Expressions:
         """Convert a number to a scalar of an element type that represents it."""
         if isinstance(value, Expr):
             return value
+        if isinstance(value, SymbolicDim):
+            return lift(value, INDEX)
         if not is_number(value):
             raise self.error(node, f"expected a scalar, found {kind_of(value)}")
         if isinstance(value, float) and not element.is_float and not (element.is_integer and value.is_integer()):
@@ -139,10 +144,13 @@ class Expressions:
             raise self.error(node, f"expected an element type such as 'f32', found {name!r}{hint}")
         return found
 
-    def shape(self, node: Located) -> tuple[int, ...]:
+    def shape(self, node: Located) -> tuple[Any, ...]:
+        """Return the dims of a shape: integers, and symbols where the function is made for dynamic dims."""
         value = self.value(node)
         dims = self.flat(value) if isinstance(value, (tuple, list)) else [value]
         for dim in dims:
+            if isinstance(dim, SymbolicDim):
+                continue
             if isinstance(dim, bool) or not isinstance(dim, int) or dim < 0:
                 raise self.error(node, f"a shape is a tuple of integers, found {kind_of(dim)} in it")
         return tuple(dims)
@@ -190,6 +198,8 @@ class Expressions:
             return owner.dtype
         if owner is math and isinstance(getattr(math, node.attr, None), float):
             return getattr(math, node.attr)
+        if isinstance(owner, SymbolicDim):
+            return Method(lift(owner, INDEX), node.attr)
         if isinstance(owner, (Expr, int, float)) or hasattr(owner, "read") or owner is math:
             return Method(owner, node.attr)
         value = getattr(owner, node.attr, None)
@@ -235,6 +245,10 @@ class Expressions:
 
     def _static_binary(self, node: Located, method: str, symbol: str, left: Any, right: Any) -> Any:
         result = NotImplemented
+        if isinstance(left, SymbolicDim) or isinstance(right, SymbolicDim):
+            operation = _OF_DIMS.get(method)
+            if operation is not None and all(isinstance(dim, (int, SymbolicDim)) for dim in (left, right)):
+                return self._checked(node, lambda: operation(left, right))
         if is_number(left) and is_number(right) or isinstance(left, (tuple, str)):
             try:
                 result = getattr(left, method)(right)
@@ -258,6 +272,8 @@ class Expressions:
 
     def _value_UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self.value(node.operand)
+        if isinstance(value, SymbolicDim):
+            value = lift(value, INDEX)
         if is_number(value):
             if isinstance(node.op, ast.Invert) and not isinstance(value, int):
                 raise self.error(node, f"operator '~' takes integers, found {kind_of(value)}")
@@ -304,7 +320,8 @@ class Expressions:
             predicate = _PREDICATES.get(type(op))
             if predicate is None:
                 raise self.error(node, f"comparison '{describe(op)}' has no meaning in a prim function")
-            if isinstance(left, Expr) or isinstance(right, Expr):
+            if any(isinstance(value, (Expr, SymbolicDim)) for value in (left, right)):
+                left, right = (lift(v, INDEX) if isinstance(v, SymbolicDim) else v for v in (left, right))
                 a, b = self.matched(left, right, node)
                 results.append(self._checked(node, lambda a=a, b=b, p=predicate: a.compare(p, b)))
             else:
@@ -360,12 +377,14 @@ class Expressions:
                 f"found {len(values)}",
             )  # fmt: skip
         made = []
+        values = [lift(value, INDEX) if isinstance(value, SymbolicDim) else value for value in values]
         for i, (value, size) in enumerate(zip(values, buffer.shape, strict=True)):
             if isinstance(value, Expr) and not (value.dtype is INDEX or value.dtype.is_integer):
                 raise self.error(place, f"index #{i} of '{buffer.name}' must be an integer, found {value.dtype}")
             if not isinstance(value, Expr) and (isinstance(value, bool) or not isinstance(value, int)):
                 raise self.error(place, f"index #{i} of '{buffer.name}' must be an integer, found {kind_of(value)}")
-            if isinstance(value, int) and not padded and not 0 <= value < size:
+            beyond = isinstance(value, int) and (value < 0 or isinstance(size, int) and value >= size)
+            if beyond and not padded:
                 raise self.error(place, f"index #{i} of '{buffer.name}' is {value}, outside of 0 to {size - 1}")
             made.append(lift(value, INDEX).cast(INDEX))
         return made

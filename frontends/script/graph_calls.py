@@ -10,6 +10,7 @@ from typing import Any
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.attributes import Dims, Ints
 from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.dims import UNKNOWN
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
@@ -195,8 +196,8 @@ class GraphCalls(Interpreter):
                 raise self.error(node, "a function given as IR has no attributes, and needs out=R.Tensor[...]")
             return self.functions.symbol_of(template), out
         inputs = [t.type for t in tensors]
-        if any(not t.is_static for t in inputs):
-            raise self.error(node, "a prim function needs tensors whose dims are numbers")
+        if any(dim is UNKNOWN for t in inputs for dim in t.shape):
+            raise self.error(node, "a prim function needs tensors whose dims are numbers or symbols")
         try:
             template.bind(inputs, out)
             template.attribute_values(attributes)

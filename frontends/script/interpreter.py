@@ -105,7 +105,7 @@ class Interpreter(Expressions):
         if name in DTYPES:
             value = self.arguments(node, 1, 1)[0]
             if not isinstance(value, Expr):
-                return constant(value, name) if is_number(value) else self.lifted(value, DTYPES[name], node)
+                return constant(value, name) if is_number(value) else self.lifted(value, DTYPES[name], node).cast(name)
             return value.cast(name)
         if name == "select":
             condition, yes, no = self.arguments(node, 3, 3)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.source import Located
@@ -71,7 +72,7 @@ def describe_call(node: Located) -> str:
 
 
 def _check_bound(interpreter: Interpreter, node: Located, bound: int) -> None:
-    is_int = isinstance(bound, int) and not isinstance(bound, bool)
+    is_int = isinstance(bound, (int, SymbolicDim)) and not isinstance(bound, bool)
     scalar = getattr(bound, "dtype", None)
     if not is_int and not (scalar is not None and scalar.is_integer):
         raise interpreter.error(node, f"a bound of a loop must be an integer, found {kind_of(bound)}")

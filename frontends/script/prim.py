@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import LoopFunction, PrimBuilder
@@ -250,16 +251,17 @@ class PrimFunc:
                 parameter, found, f"{name} is {_shown(known)} in another parameter, and {_shown(value)} here"
             )
 
-    def _dims(self, parameter: Parameter, dim: Any, bindings: Bindings) -> Sequence[int]:
+    def _dims(self, parameter: Parameter, dim: Any, bindings: Bindings) -> Sequence[Dim]:
         if isinstance(dim, int):
             return (dim,)
         if isinstance(dim, DimSymbol):
             return (self._bound(parameter, dim.name, bindings),)
         if isinstance(dim, ShapeSymbol):
-            found: Sequence[int] = self._bound(parameter, dim.name, bindings)
+            found: Sequence[Dim] = self._bound(parameter, dim.name, bindings)
             return found
         reader = Interpreter(self.source, dict(bindings), _without_symbols(self.captured))
-        return (reader.static(dim, f"a dim of '{parameter.name}'"),)
+        value = reader.value(dim)
+        return (value if isinstance(value, SymbolicDim) else reader.static(dim, f"a dim of '{parameter.name}'"),)
 
     def _bound(self, parameter: Parameter, name: str, bindings: Bindings) -> Any:
         if name not in bindings:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Axis, Expr, PrimBuilder, TensorExpr
@@ -30,8 +31,8 @@ class TensorBuffer:
     tensor: TensorExpr | None = None
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.type.static_shape
+    def shape(self) -> tuple[Dim, ...]:
+        return self.type.shape
 
     @property
     def dtype(self) -> DType:
@@ -47,7 +48,7 @@ class TensorBuffer:
 class LoopVariable:
     """An index before it is known which axis of a block it is."""
 
-    extent: int
+    extent: Dim
 
 
 @dataclass
@@ -116,7 +117,7 @@ class TensorForm(Interpreter):
         loop = header(self, node)
         if loop.kind not in ("grid", "serial", "range") or loop.step != 1 or any(low != 0 for low in loop.lower):
             raise NotRegular(f"there is a loop of kind T.{loop.kind} that requires an order or a part")
-        if not all(isinstance(extent, int) for extent in loop.upper):
+        if not all(isinstance(extent, (int, SymbolicDim)) for extent in loop.upper):
             raise NotRegular("a bound of a loop is computed")
         made = [LoopVariable(extent) for extent in loop.upper]
         self._bind(node.target, tuple(made) if loop.as_tuple or len(made) != 1 else made[0])

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType, dtype
 from mirlo.dialects.core.types import TensorType, ranked_tensor
 from mirlo.dialects.tir.block import REDUCE, SPATIAL, Block
@@ -173,8 +174,8 @@ class PrimBuilder:
     def block(
         self,
         name: str,
-        shape: Sequence[int],
-        extents: Sequence[int],
+        shape: Sequence[Dim],
+        extents: Sequence[Dim],
         values: Sequence[Expr],
         init: Sequence[float | int] | None = None,
         reads: Sequence[Expr] = (),
@@ -213,8 +214,8 @@ class PrimBuilder:
     def _block(
         self,
         name: str,
-        shape: tuple[int, ...],
-        extents: tuple[int, ...],
+        shape: tuple[Dim, ...],
+        extents: tuple[Dim, ...],
         values: list[Expr],
         init: list[float] | None,
         combine: Callable[..., Sequence[Expr]] | None,
@@ -230,7 +231,7 @@ class PrimBuilder:
         unit = ir.UnitAttr.get()
         maps = [ir.AffineMapAttr.get(a.map) if a.map is not None else unit for a in accesses]
         maps += [ir.AffineMapAttr.get(out_map)] * len(values)
-        attributes: dict[str, Sequence[int | str] | ir.Attribute | str] = {
+        attributes: dict[str, Sequence[Dim | str] | ir.Attribute | str] = {
             "name": name,
             "axes": [SPATIAL] * rank + [REDUCE] * len(extents),
             "domain": domain,

@@ -212,7 +212,7 @@ def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = ((768, 3072), (3072,), (3072, 768), (768,))
     w1, b1, w2, b2 = weights = [(rng.standard_normal(shape) / 30).astype(np.float32) for shape in shapes]
     x = rng.standard_normal((128, 768)).astype(np.float32)
-    found = example.compile_layer(*weights)(x)
+    found = example.compile_layer()(x, *weights)
     assert unit.npu_calls() == 2 * 128 * 768 * 3072 // 16**3
     inner = x.astype(np.float64) @ w1 + b1
     erf = np.vectorize(__import__("math").erf)
