@@ -128,9 +128,10 @@ class PrimView:
     @property
     def names(self) -> dict[ir.Value, str]:
         """Return what the author calls the buffers, where that is known; each name once."""
-        if NAMES not in self.op.attributes or not isinstance(self.op.attributes[NAMES], ir.ArrayAttr):
+        found = self.op.attributes.get(NAMES)
+        if not isinstance(found, ir.ArrayAttr):
             return {}
-        given = [attribute.value for attribute in self.op.attributes[NAMES] if isinstance(attribute, ir.StringAttr)]
+        given = [attribute.value if isinstance(attribute, ir.StringAttr) else "" for attribute in found]
         values = [*self.arguments, *(value for op in self.entry.operations for value in op.operation.results)]
         pairs = zip(values, given, strict=False)
         return {value: name for value, name in pairs if name.isidentifier() and given.count(name) == 1}

@@ -179,15 +179,18 @@ class _Argument:
     @property
     def strides(self) -> tuple[int, ...]:
         """Return the elements between neighbours in each dim of the parameter."""
-        found = contiguous_strides(tuple(self.buffer.type.shape))
-        return tuple(found[dim] for dim in self.dims)
+        return tuple(self._all_strides[dim] for dim in self.dims)
+
+    @property
+    def _all_strides(self) -> list[int]:
+        """Return the stride of each dim of the memory, whose shape is numbers."""
+        return [int(stride) for stride in contiguous_strides(tuple(self.buffer.type.shape)) if isinstance(stride, int)]
 
     def pointer(self) -> Any:
         """Emit the address of the first element."""
         kind, place = ir.IndexType.get(), memref.ExtractAlignedPointerAsIndexOp(self.buffer).result
         size = element_bytes(self.buffer.type.element_type)
-        strides = contiguous_strides(tuple(self.buffer.type.shape))
-        for index, stride in zip(self.origin, strides, strict=True):
+        for index, stride in zip(self.origin, self._all_strides, strict=True):
             step = create("arith.muli", kind, index, emit_constant(stride * size, kind))
             place = create("arith.addi", kind, place, step)
         address = create("arith.index_cast", ir.IntegerType.get_signless(64), place)
