@@ -12,7 +12,7 @@ from mirlo.passes.byoc.view import ExternalFunction, ExternalNode, ExternalValue
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.names import c_comment, c_identifier
 from mirlo.targets.c.emit import load_emitters
-from mirlo.targets.c.emit.elementwise import EXPRESSIONS, emit_chain
+from mirlo.targets.c.emit.elementwise import emit_chain, is_elementwise
 from mirlo.targets.c.emit.movement import VIEWS, copy
 from mirlo.targets.c.memory import Workspace
 from mirlo.targets.c.types import c_dim, c_type, literal, symbol_name
@@ -91,7 +91,7 @@ class CFunction:
             for node in step:
                 w.line(f"/* {c_comment(_described(node))} */")
             with w.block(""):
-                emit_chain(w, step) if step[0].op in EXPRESSIONS else emitters[step[0].op](w, step[0])
+                emit_chain(w, step) if is_elementwise(step[0].op) else emitters[step[0].op](w, step[0])
         for value, name in zip(self.function.outputs, self.outputs, strict=True):
             if w.names[value] != name:
                 shown = ExternalValue(name, value.type)
@@ -170,8 +170,8 @@ class CFunction:
         inside = {node.output for node in self.function.nodes if self._is_fused_into_user(node)}
         steps: list[list[ExternalNode]] = []
         for node in self.function.nodes:
-            if node.op not in VIEWS and not (node.op in EXPRESSIONS and node.output in inside):
-                steps.append(self._chain(node, inside) if node.op in EXPRESSIONS else [node])
+            if node.op not in VIEWS and not (is_elementwise(node.op) and node.output in inside):
+                steps.append(self._chain(node, inside) if is_elementwise(node.op) else [node])
         return steps
 
     def _chain(self, node: ExternalNode, inside: set[ExternalValue]) -> list[ExternalNode]:
@@ -183,10 +183,10 @@ class CFunction:
         return [*found, node]
 
     def _is_fused_into_user(self, node: ExternalNode) -> bool:
-        if node.op not in EXPRESSIONS or len(node.output.users) != 1 or node.output in self.function.outputs:
+        if not is_elementwise(node.op) or len(node.output.users) != 1 or node.output in self.function.outputs:
             return False
         user = node.output.users[0]
-        return user.op in EXPRESSIONS and user.output.type.shape == node.output.type.shape
+        return is_elementwise(user.op) and user.output.type.shape == node.output.type.shape
 
     # --------------------------------------------------------------------------------------------------- the symbols
 

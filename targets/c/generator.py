@@ -14,6 +14,7 @@ from mirlo.passes.byoc.operators import is_op
 from mirlo.passes.figures import Figures
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.c.emit import CHECKS, load_emitters
+from mirlo.targets.c.emit.derived import derive, elementwise_operators, forget
 from mirlo.targets.c.emit.movement import VIEWS
 from mirlo.targets.c.source import CSource
 from mirlo.targets.c.types import C_TYPES
@@ -38,7 +39,8 @@ class CGenerator(CodeGenerator):
 
     def patterns(self) -> Sequence[Any]:
         """Make each supported operator a composite of its own; merging joins them into regions."""
-        names = sorted({*load_emitters(), *VIEWS})
+        forget()
+        names = sorted({*load_emitters(), *VIEWS, *elementwise_operators()})
         return [(name.removeprefix("relax."), is_op(name).where(accepts, "c.accepts")) for name in names]
 
     def fingerprint(self) -> str:
@@ -87,6 +89,9 @@ def accepts(op: ir.OpView) -> bool | Decline:
     name = op.operation.name
     if name in ONLY_FLOATS and not TensorType.from_mlir(op.operation.operands[0].type).dtype.is_float:  # type: ignore[union-attr]
         return decline("it is written for floats only")
+    if name not in load_emitters() and name not in VIEWS:
+        derived = derive(op.operation)
+        return decline("its legalization has no C code", why=derived) if isinstance(derived, str) else True
     check = CHECKS.get(name)
     return True if check is None else check(op)
 

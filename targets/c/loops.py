@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mirlo.passes.byoc.prim_view import ExternalPrim
 
 LOWERING = "schedule{target=c},lower-loops,lower-intrinsics{target=c}"
+COPY = "mirlo.copy"
 TIDYING = "builtin.module(lower-affine,canonicalize,cse)"
 
 
@@ -89,14 +90,14 @@ def _lowered(operation: ir.Operation) -> tuple[ir.Module, ir.Operation]:
     from mirlo.passes.session import Session
 
     module = ir.Module.create(operation.location)
-    operation.clone(ip=ir.InsertionPoint(module.body))
+    clone = operation.clone(ip=ir.InsertionPoint(module.body))
+    clone.operation.attributes["sym_name"] = ir.StringAttr.get(COPY)  # its own may be that of a C function
     Pipeline(LOWERING).run(module, Session())
     passmanager.PassManager.parse(TIDYING).run(module.operation)
-    wanted = ir.StringAttr(operation.attributes["sym_name"]).value
-    for op in module.body.operations:
-        if op.operation.name == "func.func" and ir.StringAttr(op.operation.attributes["sym_name"]).value == wanted:
-            return module, op.operation
-    raise CLoopsError(f"prim function '{wanted}' was lost in lowering")
+    functions = {
+        ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation for op in module.body.operations
+    }
+    return module, functions[COPY]
 
 
 @dataclass

@@ -40,7 +40,9 @@ class CSource:
     def text(self) -> str:
         """Return the source file."""
         title = f"Written by Mirlo, target '{c_comment(self.module.target)}'.{self._contents()}"
-        return prelude(title) + "\n" + "\n".join(made.text() for made in self.functions)
+        regions = [made.text() for made in self.functions]
+        called = {name: text for made in self.functions for name, text in made.writer.functions.items()}
+        return "\n".join([prelude(title), *called.values(), *regions])
 
     def header(self) -> str:
         """Return the header for programs that call the functions."""

@@ -19,6 +19,8 @@ class Writer:
     names: dict[ExternalValue, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     depth: int = 1
+    functions: dict[str, str] = field(default_factory=dict)
+    """The definitions of functions that the body calls, by name."""
 
     def line(self, text: str = "") -> None:
         self.lines.append(INDENT * self.depth + text if text else "")

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.relax import OPS
+from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.targets.c.emit import EMITTERS
+from mirlo.targets.c.emit.derived import derive, elementwise_operators
+from mirlo.targets.c.intrinsics import FUNCTIONS
+from mirlo.targets.c.loops import CLoopsError
 from mirlo.targets.c.types import c_type, literal
 from mirlo.targets.c.writer import Writer, count
 
@@ -34,13 +39,9 @@ def _template(real: str, integer: str | None = None, boolean: str | None = None)
     return expression
 
 
-_CALLS = (
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "sin", "cos", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "floor", "ceil", "trunc",
-)  # fmt: skip
 # operator: the expression for floats; for integers, where it differs; for bools
 _TEMPLATES: dict[str, tuple[str, ...]] = {
-    **{name: (f"{name}{{f}}({{a}})",) for name in _CALLS},
+    **{name: (f"{function}{{f}}({{a}})",) for name, function in FUNCTIONS.items() if INTRINSICS[name].arity == 1},
     "round": ("rint{f}({a})",),
     "abs": ("fabs{f}({a})", "{a} < 0 ? ({t})-{a} : {a}"),
     "negative": ("-{a}", "({t})-{a}"),
@@ -138,7 +139,7 @@ def _cast(node: ExternalNode, operands: list[str]) -> str:
     return f"{operands[0]} != 0" if node["dtype"].is_bool else f"({c_type(node['dtype'])}){operands[0]}"
 
 
-EXPRESSIONS.update({f"relax.{name}": _template(*texts) for name, texts in _TEMPLATES.items()})
+EXPRESSIONS.update({f"relax.{name}": _template(*texts) for name, texts in _TEMPLATES.items() if name in OPS})
 EXPRESSIONS.update({f"relax.{name}": _attributed(text) for name, text in _WITH_ATTRIBUTES.items()})
 EXPRESSIONS.update(
     {"relax.hard_swish": _hard_swish, "relax.gelu": _gelu, "relax.clip": _clip, "relax.cast": _cast}
@@ -169,12 +170,36 @@ def _emit_elements(w: Writer, chain: list[ExternalNode], element: Callable[[Exte
                 made[value] = f"e{len(made)}"
                 w.line(f"const {c_type(value.type.dtype)} {made[value]} = {element(value)};")
             operands.append(made[value])
+        if node.op not in EXPRESSIONS:
+            made[node.output] = _emit_derived(w, node, operands, f"r{position}")
+            if node is chain[-1]:
+                w.line(f"{element(output)} = {made[node.output]};")
+            continue
         text = EXPRESSIONS[node.op](node, operands)
         if node is chain[-1]:
             w.line(f"{element(output)} = {text};")
         else:
             made[node.output] = f"r{position}"
             w.line(f"const {c_type(node.output.type.dtype)} r{position} = {text};")
+
+
+def _emit_derived(w: Writer, node: ExternalNode, operands: list[str], name: str) -> str:
+    """Emit a call of the function that an operator's legalization became; return the variable of the result."""
+    function = derive(node.operation)
+    if isinstance(function, str):
+        raise CLoopsError(f"{node.op} has no C code: {function}")
+    w.functions[function.name] = f"static {function.text}"
+    w.line(f"{c_type(node.output.type.dtype)} {name};")
+    given = [
+        f"({parameter.type})&{value}" for parameter, value in zip(function.parameters, (*operands, name), strict=True)
+    ]
+    w.line(f"{function.name}({', '.join(given)});")
+    return name
+
+
+def is_elementwise(operator: str) -> bool:
+    """Return whether an operator is emitted in chains: by its expression, or by what its legalization became."""
+    return operator in EXPRESSIONS or operator not in EMITTERS and operator in elementwise_operators()
 
 
 def _emit_loop_nest(w: Writer, node: ExternalNode) -> None:

@@ -26,7 +26,8 @@ from mirlo.passes.session import Session
 from mirlo.runtime.dlpack import DLTensor, tensor_of_array
 from mirlo.runtime.external import load_externals
 from mirlo.targets.c.compiler import find_compiler
-from mirlo.targets.c.emit import load_emitters
+from mirlo.targets.c.emit import EMITTERS, derived, load_emitters
+from mirlo.targets.c.emit.elementwise import EXPRESSIONS
 from mirlo.targets.c.emit.movement import VIEWS
 from mirlo.tools.conformance.check import check_target, names
 
@@ -50,6 +51,67 @@ def test_operators_compute_what_numpy_does() -> None:
 
 def test_every_operator_checked_is_written_in_c() -> None:
     assert {f"relax.{name}" for name in OPERATORS} <= {*load_emitters(), *VIEWS}
+
+
+DERIVED = (
+    "abs", "add", "bitwise_xor", "celu", "clip", "equal", "erf", "fmod", "gelu", "hard_swish", "isnan", "logical_and",
+    "maximum", "mod", "power", "round", "shift_right", "sigmoid", "sign", "tan", "tanh", "where",
+)  # fmt: skip
+
+
+@needs_c_compiler
+def test_elementwise_operators_without_an_expression(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no table names is derived from the legalization of the operator."""
+    load_emitters()
+    for name in [f"relax.{name}" for name in DERIVED]:
+        monkeypatch.delitem(EXPRESSIONS, name)
+        monkeypatch.delitem(EMITTERS, name)
+    matrix = check_target("c,llvm", [f"relax.{name}" for name in DERIVED])
+    wrong = [(e.name, k, v) for e in matrix.entries for k, v in e.verdicts.items() if v.status != "ok"]
+    assert not wrong and matrix.count("ok") > 100
+    assert not [reason for reason in derived._MADE.values() if isinstance(reason, str)]
+
+
+PLUGIN = """
+import numpy as np
+from mirlo.extend import DialectOp, Float, OpError, Trait, operand, register_dialect, result
+
+class Wave(DialectOp, name="wave", dialect=register_dialect("ocean")):
+    TRAITS = (Trait.ELEMENTWISE,)
+    x, output = operand(), result()
+    scale = Float(1.0)
+
+    @staticmethod
+    def infer(x, *, scale):
+        if not x.dtype.is_float:
+            raise OpError(f"operand must be floating point, got {x}")
+        return x
+
+    @staticmethod
+    def meaning(x, *, scale):
+        return np.sin(x * scale) + x
+"""
+WAVE = """
+func.func @main(%x: tensor<4x9xf32> {relax.name = "x"}) -> (tensor<4x9xf32> {relax.name = "y"}) {
+  %0 = "ocean.wave"(%x) {scale = 0.5 : f64} : (tensor<4x9xf32>) -> tensor<4x9xf32>
+  %1 = "relax.relu"(%0) : (tensor<4x9xf32>) -> tensor<4x9xf32>
+  return %1 : tensor<4x9xf32>
+}
+"""
+
+
+@needs_c_compiler
+def test_operators_of_plug_ins(tmp_path: Path) -> None:
+    (tmp_path / "ocean.py").write_text(PLUGIN)
+    (tmp_path / "model.mlir").write_text(WAVE)
+    command = ["compile", "model.mlir", "--plugin", "ocean.py", "--target", "c", "--emit", "source", "-o", "made"]
+    output_of(mirlo_command(*command, cwd=tmp_path))
+    source = (tmp_path / "made" / "c.c").read_text()
+    assert "sinf(" in source and source.count("for (int64_t i = 0; i < 36; ++i) {") == 1
+    out = output_of(
+        mirlo_command("check-target", "c,llvm", "--plugin", "ocean.py", "--operator", "ocean.wave", cwd=tmp_path)
+    )
+    assert re.search(r"ocean\.wave( +ok){4}", out)
 
 
 ATTENTION = """
