@@ -14,7 +14,8 @@ not pure: it stays where it is, and is neither shared nor dropped.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -41,6 +42,12 @@ class OwnIntrinsic:
     result: str | None
     pure: bool = True
     doc: str = ""
+    meaning: Callable[..., Any] | None = field(default=None, compare=False)
+    """A function of numpy arrays that computes the same, in the widest float there is; for `check-target`."""
+    near: tuple[tuple[float, float], ...] = field(default=((-10.0, 10.0),), compare=False)
+    """Intervals that `check-target` samples densely."""
+    ulp: float = field(default=4.0, compare=False)
+    """The largest error that a target may make, in units in the last place."""
 
     @property
     def arity(self) -> int:
@@ -89,9 +96,22 @@ class OwnIntrinsicOp(DialectOp):
 
 
 def define_intrinsic(
-    dialect: Dialect, name: str, operands: str = "", result: str | None = SAME, *, pure: bool = True, doc: str = ""
+    dialect: Dialect,
+    name: str,
+    operands: str = "",
+    result: str | None = SAME,
+    *,
+    pure: bool = True,
+    doc: str = "",
+    meaning: Callable[..., Any] | None = None,
+    near: Sequence[tuple[float, float]] = ((-10.0, 10.0),),
+    ulp: float = 4.0,
 ) -> OwnIntrinsic:
-    """Declare an intrinsic of a plug-in's dialect: `operands` has a letter each, `result` a type or None."""
+    """Declare an intrinsic of a plug-in's dialect: `operands` has a letter each, `result` a type or None.
+
+    With `meaning`, the same in numpy, `mirlo check-target` checks it: on random bits and in the intervals `near`, with
+    errors of at most `ulp` units in the last place.
+    """
     full = f"{dialect.namespace}.{name}"
     if dialect.namespace in ("relax", "tir"):
         raise DialectError(f"intrinsic '{full}': register a dialect of your own")
@@ -107,12 +127,14 @@ def define_intrinsic(
         raise DialectError(f"intrinsic '{full}' has no operand that its result could be the same as")
     if pure and result is None:
         raise DialectError(f"intrinsic '{full}' has no result, so it would be removed: declare it with pure=False")
-    row = OwnIntrinsic(full, tuple(_LETTERS[letter] for letter in operands), result, pure, doc)
+    kinds = tuple(_LETTERS[letter] for letter in operands)
+    row = OwnIntrinsic(full, kinds, result, pure, doc, meaning, tuple(near), ulp)
     module = str(sys._getframe(1).f_globals.get("__name__", "?"))
     if OWN.get(full, row) != row and _MODULES[full] != module:
         raise DialectError(f"intrinsic '{full}' is already declared, by module '{_MODULES[full]}'")
-    if OWN.get(full) != row:
-        OWN[full], _MODULES[full] = row, module
+    known = OWN.get(full)
+    OWN[full], _MODULES[full] = row, module
+    if known != row:
         _define(dialect, name, row)
     return row
 
@@ -121,8 +143,8 @@ def _define(dialect: Dialect, name: str, row: OwnIntrinsic) -> None:
     fields: dict[str, Any] = {f"x{i}": operand() for i in range(row.arity)}
     if row.result is not None:
         fields["output"] = declared_result()
-    for key, field in fields.items():
-        field.__set_name__(None, key)
+    for key, declared in fields.items():
+        declared.__set_name__(None, key)
     body = {**fields, "ROW": row, "PURE": row.pure, "__module__": __name__, "__doc__": row.doc}
     type(f"{dialect.namespace}_{name}", (OwnIntrinsicOp,), body, name=name, dialect=dialect)
 

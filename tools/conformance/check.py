@@ -13,6 +13,7 @@ import numpy as np
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule
@@ -21,6 +22,7 @@ from mirlo.tools.conformance.case import COLUMNS, TABLE, TOLERANCE, OperatorCase
 from mirlo.tools.conformance.derived import derive_cases
 from mirlo.tools.conformance.errors import relative_error, ulp_errors
 from mirlo.tools.conformance.meanings import FLOAT, INTEGER, WIDE, wrapped
+from mirlo.tools.conformance.own import own_checks, own_names, why_unchecked
 from mirlo.tools.conformance.programs import ProgramOutcome, TestProgram, intrinsic_program, operator_program, run
 from mirlo.tools.conformance.search import FoundCase, search
 
@@ -62,6 +64,8 @@ class Matrix:
     entries: tuple[MatrixEntry, ...]
     unreached: tuple[Rule, ...] = ()
     """The rules of the target that no case took: nothing is known of them."""
+    unchecked: tuple[tuple[str, str], ...] = ()
+    """The intrinsics of plug-ins that the target lowers and that cannot be checked, and why."""
 
     def count(self, status: str) -> int:
         return sum(v.status == status for entry in self.entries for v in entry.verdicts.values())
@@ -74,7 +78,7 @@ def names() -> list[str]:
     derive_cases()
     operators = [f"relax.{name}" for name in sorted(OPS) if f"relax.{name}" not in NOT_COMPUTED]
     operators += sorted(name for name in TABLE.makers if "." in name)  # of plug-ins
-    return operators + [f"tir.{name}" for name in INTRINSICS]
+    return [*operators, *own_names(), *(f"tir.{name}" for name in INTRINSICS)]
 
 
 def check_target(target: str, only: Iterable[str] | None = None, tell: Tell | None = None) -> Matrix:
@@ -104,7 +108,14 @@ def check_target(target: str, only: Iterable[str] | None = None, tell: Tell | No
         for (name, kind, judge), outcome in zip(judges, outcomes, strict=True):
             found.setdefault(name, {}).setdefault(kind, []).append(judge(outcome))
     entries = [MatrixEntry(name, {kind: _worst(v) for kind, v in kinds.items()}) for name, kinds in found.items()]
-    return Matrix(target, tuple(entries), tuple(rule for rule in own if rule not in reached))
+    left = _unchecked(target) if only is None else ()
+    return Matrix(target, tuple(entries), tuple(rule for rule in own if rule not in reached), left)
+
+
+def _unchecked(target: str) -> tuple[tuple[str, str], ...]:
+    lowered = {rule.subject for rule in INTRINSIC if rule.target in Targets.parse(target).names}
+    reasons = {name: why_unchecked(row) for name, row in OWN.items() if name in lowered}
+    return tuple((name, reason) for name, reason in reasons.items() if reason is not None)
 
 
 def own_rules(target: str, names: Iterable[str], schedules: bool) -> list[Rule]:
@@ -125,6 +136,10 @@ def _checks(name: str) -> Iterable[tuple[str, TestProgram, Callable[[ProgramOutc
     space, _, short = name.partition(".")
     if space == "tir":
         yield from _intrinsic_checks(short)
+        return
+    if name in OWN:
+        for kind, program, judged in own_checks(name):
+            yield kind, program, lambda outcome, judged=judged: _judge_own(outcome, judged)  # type: ignore[misc]
         return
     short = short if space == "relax" else name
     for kind in COLUMNS:
@@ -153,6 +168,13 @@ def _judge(outcome: ProgramOutcome, case: OperatorCase) -> SupportVerdict:
             return SupportVerdict(WRONG, f"error {error:.1e}, at most {bound:.0e} is allowed", error)
         worst = max(worst, error)
     return SupportVerdict(OK, error=worst)
+
+
+def _judge_own(outcome: ProgramOutcome, judged: Callable[[ProgramOutcome], str | float]) -> SupportVerdict:
+    if outcome.error is not None:
+        return _not_computed(outcome.error)
+    found = judged(outcome)
+    return SupportVerdict(WRONG, found, float("inf")) if isinstance(found, str) else SupportVerdict(OK, error=found)
 
 
 def _judge_found(outcome: ProgramOutcome, case: FoundCase) -> SupportVerdict:

@@ -39,6 +39,8 @@ def _cell(verdict: SupportVerdict | None) -> str:
 
 
 def _unreached(matrix: Matrix) -> Iterator[str]:
+    for name, reason in matrix.unchecked:
+        yield f"{name}: not checked: {reason}"
     for rule in matrix.unreached:
         yield f"{rule.subject}: not reached: no case took rule '{rule.name}' at {short_position(rule)}"
 

@@ -88,7 +88,7 @@ def _constant(array: np.ndarray) -> ir.Value:
 
 def intrinsic_program(name: str, arrays: Sequence[np.ndarray]) -> TestProgram:
     """Return a prim function that applies an intrinsic to each element."""
-    symbol = "kernel_" + "_".join([name, *(str(array.dtype) for array in arrays)])
+    symbol = "kernel_" + "_".join([name.replace(".", "_"), *(str(array.dtype) for array in arrays)])
 
     def emit(values: list[ir.Value]) -> list[Any]:
         types = [tensor_type(array) for array in arrays]
@@ -99,7 +99,7 @@ def intrinsic_program(name: str, arrays: Sequence[np.ndarray]) -> TestProgram:
         module.regions[0].blocks[0].append(prim.finish(output).operation)
         return [CallTir.make(values, result_types=[output.type], callee=symbol)]
 
-    return TestProgram(f"tir.{name}", arrays, emit)
+    return TestProgram(name if "." in name else f"tir.{name}", arrays, emit)
 
 
 def tensor_type(array: np.ndarray) -> TensorType:
