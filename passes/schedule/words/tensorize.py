@@ -42,7 +42,7 @@ class TensorIntrin:
     means: Any = field(repr=False)
     does: Any = field(repr=False)
 
-    def match(self, means: Any, loop: Loop) -> dict[int, Tile]:
+    def match(self, means: ir.OpView, loop: Loop) -> dict[int, Tile]:
         """Match each parameter of `means` to a tile of a buffer."""
         tree = build(means)
         wanted, found = list(tree.leaves()), list(leaves_of(loop))
@@ -166,7 +166,7 @@ class _Argument:
     """A tile in memory."""
 
     buffer: Any
-    origin: list[Any]
+    origin: list[ir.Value]
     """Where it begins, in the dims of the memory."""
     dims: list[int]
 
@@ -197,7 +197,9 @@ class _Argument:
         return create("llvm.inttoptr", ir.Type.parse("!llvm.ptr"), address)
 
 
-def _clone_block(name: str, block: Any, arguments: dict[Any, _Argument], env: dict[Any, Any]) -> None:
+def _clone_block(
+    name: str, block: ir.Block, arguments: dict[ir.Value, _Argument], env: dict[ir.Value, ir.Value]
+) -> None:
     """Clone operations on tiles: loads and stores are redirected, calls take the addresses of tiles."""
     for op in [o.operation for o in block.operations]:
         if op.name == "func.return":
