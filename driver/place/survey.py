@@ -160,7 +160,13 @@ def place_parts(opened: OpenedModel, targets: Targets, nodes: str = "", before: 
     """Place the parts of a model that is open, after these passes; its module is changed."""
     first = len(opened.session.notes)
     with opened.module.context, ir.Location.unknown():
-        Pipeline(",".join(filter(None, [before, targets.placing(nodes)]))).run(opened.module, opened.session)
+        placing = targets.placing(nodes) if targets.of_operators else targets.placing_loops()
+        Pipeline(",".join(filter(None, [before, placing]))).run(opened.module, opened.session)
+    if targets.of_operators and targets.of_loops:
+        opened.session.warning(
+            f"the prim functions that '{targets.of_loops[0].name}' matches are placed after legalization: "
+            "'mirlo explain' shows them"
+        )
     notes = opened.session.notes[first:]
     placement = next(note for note in notes if isinstance(note, Placement))
     layouts = {note.target: note for note in notes if isinstance(note, LayoutRecord)}

@@ -154,6 +154,14 @@ class Targets:
         # well.
         return ",".join([self.dividing(nodes), *_own_passes(self.of_operators)])
 
+    def placing_loops(self) -> str:
+        """Return the host's passes up to the prim functions, and those that place them."""
+        target = self.or_host().host_target
+        assert target.pipeline is not None
+        steps = list(Pipeline(target.pipeline(CompileOptions(target.name))))
+        last = max(steps.index(next(s for s in steps if s.name == t.generator.after)) for t in self.of_loops)
+        return ",".join([*map(str, steps[: last + 1]), _partition(self.of_loops), *_own_passes(self.of_loops)])
+
     def dividing(self, nodes: str = "", before: str = "") -> str:
         """Return the passes up to the outlined functions; `before` are passes to run first."""
         partition = _partition(self.of_operators, nodes) if self.of_operators else ""

@@ -49,6 +49,11 @@ def _survey(arguments: Arguments) -> Survey:
 
     targets, decision, nodes = divided(arguments.target or "llvm"), None, ""
     with Progress(f"placing {os.path.basename(arguments.model)}", arguments.verbose) as progress:
+        if arguments.cost != "priority" and targets.of_loops:
+            raise CommandError(
+                f"'{targets.of_loops[0].name}' matches prim functions, which are placed in the order of the targets, "
+                "not by cost"
+            )
         if arguments.cost != "priority":
             from mirlo.driver.model_cache import open_cache
             from mirlo.driver.place.decide import decide_placement

@@ -28,6 +28,7 @@ from mirlo.extend import (
     wildcard,
 )
 from mirlo.testing import stages_round_trip
+from mirlo.tools.cli import main
 
 ROOT = Path(__file__).parents[3]
 
@@ -248,3 +249,15 @@ def test_the_page(tmp_path: Path) -> None:
     example, printed = page.split("```python\n")[1].split("```")[0], page.split("```text\n")[1].split("```")[0]
     (tmp_path / "page.py").write_text(f"import mirlo\n{example}")
     assert output_of(python("page.py", cwd=tmp_path)).strip() == printed.strip()
+
+
+def test_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "model.mlir"
+    path.write_text(str(network(3)))
+    assert main(["partition", str(path), "--targets", "looper,llvm"]) == 0
+    out = capsys.readouterr().out
+    assert "looper.product" in out and "its first block does not sum products" in out
+    assert main(["partition", str(path), "--targets", "looper,llvm", "--cost", "estimated"]) == 1
+    assert "which are placed in the order of the targets, not by cost" in capsys.readouterr().err
+    assert main(["explain", str(path), "--target", "looper,llvm"]) == 0
+    assert "taken by a code generator, as product_activation" in capsys.readouterr().out
