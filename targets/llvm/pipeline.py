@@ -8,6 +8,7 @@ from mirlo.dialects.bindings import ir, passmanager
 from mirlo.passes.options import quote
 from mirlo.targets.llvm.bfloat16 import expand_bf16, move_bf16_as_integers, uses_bf16
 from mirlo.targets.llvm.fma import expand_fma
+from mirlo.targets.llvm.loop_annotations import annotate_branches
 from mirlo.targets.llvm.options import planning_options, threads_of
 from mirlo.targets.llvm.processor import Processor
 
@@ -93,5 +94,6 @@ def lower_to_llvm(module: ir.Module, processor: Processor, verify: bool = True) 
     manager = passmanager.PassManager.parse(lower_pipeline())
     manager.enable_verifier(verify)
     manager.run(module.operation)
+    annotate_branches(module)
     if without_bf16:
         move_bf16_as_integers(module)

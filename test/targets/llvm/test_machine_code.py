@@ -6,7 +6,9 @@ import struct
 import pytest
 
 from mirlo.dialects.bindings import ir, new_context
-from mirlo.targets.llvm.machine_code import FORMS, CodeSettings, generate
+from mirlo.targets.llvm.loop_annotations import keep_rolled
+from mirlo.targets.llvm.machine_code import FORMS, CodeSettings, generate, to_llvm_ir
+from mirlo.targets.llvm.pipeline import lower_to_llvm
 from mirlo.targets.llvm.processor import Processor, host_processor
 
 SCALE = """
@@ -76,3 +78,28 @@ def test_products_are_not_fused_into_sums() -> None:
 
 def test_host_has_the_features_that_it_names() -> None:
     assert b"scale" in _code(host_processor(), "asm")
+
+
+ROLLED = """
+func.func @double(%a: memref<1024xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.for %i = %c0 to %n step %c1 {
+    %x = memref.load %a[%i] : memref<1024xf32>
+    %y = arith.addf %x, %x : f32
+    memref.store %y, %a[%i] : memref<1024xf32>
+  }
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_llvm_is_told_which_loops_stay_as_they_are(rolled: bool) -> None:
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(ROLLED)
+        if rolled:
+            entry = module.body.operations[0].regions[0].blocks[0]
+            keep_rolled(next(op.operation for op in entry.operations if op.operation.name == "scf.for"))
+        lower_to_llvm(module, host_processor())
+        assert ("llvm.loop.unroll.disable" in to_llvm_ir(module)) == rolled

@@ -17,6 +17,7 @@ from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import PARALLEL
+from mirlo.targets.llvm.loop_annotations import keep_rolled
 from mirlo.targets.llvm.schedule.contraction.tiles import LINE_BYTES, ColumnVector, Span
 
 
@@ -145,6 +146,8 @@ class Code:
         loop = scf.ForOp(self.index(span.start), self.index(span.stop), self.index(span.size), list(carried))
         if parallel:
             loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
+        else:
+            keep_rolled(loop.operation)
         with ir.InsertionPoint(loop.body):
             following = body(loop.induction_variable, *list(loop.inner_iter_args))
             scf.YieldOp(list(following or ()))
@@ -179,6 +182,7 @@ class Code:
     ) -> list[ir.Value]:
         """Loop from one index to another: `body(i, *carried)`."""
         loop = scf.ForOp(lower, upper, self.index(1), list(carried))
+        keep_rolled(loop.operation)
         with ir.InsertionPoint(loop.body):
             scf.YieldOp(list(body(loop.induction_variable, *list(loop.inner_iter_args))))
         return list(loop.results)

@@ -44,6 +44,7 @@ func.func @main(%x: tensor<2x20xf32>, %w: tensor<20x32xf32>, %b: tensor<32xf32>)
 // CHECK: vector.store %{{.*}} : memref<9600xf32>, vector<16xf32>
 // CHECK: scf.for %{{.*}} = %c0 to %c70 step %c14 {
 // CHECK: scf.for %{{.*}} = %c0 to %c300 step %c1 iter_args
+// CHECK: } {llvm.loop_annotation = #{{.*}}}
 // CHECK: } else {
 // CHECK: vector.maskedload %{{.*}} : memref<147000xf32>, vector<16xi1>, vector<16xf32> into vector<16xf32>
 // CHECK: vector.maskedstore %{{.*}} : memref<34300xf32>, vector<16xi1>, vector<16xf32>
