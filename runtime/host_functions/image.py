@@ -15,19 +15,19 @@ _WEIGHTS = (19595, 38470, 7471)
 
 
 @host_function("mirlo.image.decode")
-def decode(encoded: Any, *, pixel_format: str) -> Any:
+def decode(encoded: np.ndarray, *, pixel_format: str) -> np.ndarray:
     """Return the pixels of a file, [height, width, channels]."""
     data = encoded.tobytes()
     pixels = _rgb(data)
     if pixel_format == "BGR":
         return np.ascontiguousarray(pixels[..., ::-1])
     if pixel_format == "Grayscale":
-        sums = sum(pixels[..., i].astype(np.uint32) * weight for i, weight in enumerate(_WEIGHTS))
+        sums: Any = sum(pixels[..., i].astype(np.uint32) * weight for i, weight in enumerate(_WEIGHTS))
         return ((sums + 0x8000) >> 16).astype(np.uint8)[..., None]
     return pixels
 
 
-def _rgb(data: bytes) -> Any:
+def _rgb(data: bytes) -> np.ndarray:
     if data.startswith(png.SIGNATURE):
         return png.decode(data)
     if data.startswith(bmp.SIGNATURE):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.host import host_function
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
-def _each(function: Callable[..., Any], *arrays: np.ndarray, dtype: Any = object) -> np.ndarray:
+
+def _each(function: Callable[..., Any], *arrays: np.ndarray, dtype: npt.DTypeLike = object) -> np.ndarray:
     """Return the elementwise function, with broadcasting."""
     views = np.broadcast_arrays(*arrays)
     made = np.empty(views[0].shape, dtype)
@@ -21,7 +24,7 @@ def _each(function: Callable[..., Any], *arrays: np.ndarray, dtype: Any = object
 
 
 @host_function("mirlo.string.equal")
-def equal(a: Any, b: Any) -> Any:
+def equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return _each(lambda x, y: x == y, a, b, dtype=bool)
 
 
@@ -37,7 +40,7 @@ def matches(x: np.ndarray, *, pattern: str) -> np.ndarray:
 
 
 @host_function("mirlo.string.split")
-def split(x: Any, *, delimiter: str, maxsplit: int) -> tuple[Any, Any]:
+def split(x: np.ndarray, *, delimiter: str, maxsplit: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the parts, padded with empty strings to the maximum count, and their counts."""
     limit = -1 if maxsplit < 0 else maxsplit
     parts = [text.split(delimiter or None, limit) if text else [] for text in x.flat]
@@ -100,13 +103,13 @@ def normalize(x: np.ndarray, *, case: str, case_sensitive: bool, stopwords: Sequ
 
 
 @host_function("mirlo.string.pool")
-def pool(*arrays: Any) -> Any:
+def pool(*arrays: np.ndarray) -> np.ndarray:
     """Concatenate the strings of several tensors into one row."""
     return np.concatenate([array.reshape(-1) for array in arrays]) if arrays else np.empty(0, object)
 
 
 @host_function("mirlo.string.places")
-def places(*arrays: Any) -> Any:
+def places(*arrays: np.ndarray) -> np.ndarray | tuple[np.ndarray, ...]:
     """Return the indices of the strings of several tensors in their pool."""
     made, start = [], 0
     for array in arrays:
@@ -116,8 +119,9 @@ def places(*arrays: Any) -> Any:
 
 
 @host_function("mirlo.string.take")
-def take(strings: np.ndarray, places: np.ndarray) -> Any:
-    return strings[places]
+def take(strings: np.ndarray, places: np.ndarray) -> np.ndarray:
+    taken: np.ndarray = strings[places]
+    return taken
 
 
 @host_function("mirlo.string.lookup")
@@ -128,12 +132,12 @@ def lookup(x: np.ndarray, *, keys: Sequence[str], default: int) -> np.ndarray:
 
 
 @host_function("mirlo.string.constant")
-def constant(*, strings: Sequence[str], shape: Sequence[int]) -> Any:
+def constant(*, strings: Sequence[str], shape: Sequence[int]) -> np.ndarray:
     return np.array(list(strings), dtype=object).reshape(shape)
 
 
 @host_function("mirlo.string.parse")
-def parse(x: Any, *, dtype: str) -> Any:
+def parse(x: np.ndarray, *, dtype: str) -> np.ndarray:
     """Parse numbers as Python writes them, and words such as "NaN" and "-INF"."""
     try:
         return _each(lambda text: parse_number(text, dtype), x).astype(numpy_dtype(dtype))
@@ -141,9 +145,9 @@ def parse(x: Any, *, dtype: str) -> Any:
         raise ValueError(f"a string is not a number of type {dtype}: {problem}") from None
 
 
-def parse_number(text: str, dtype: str) -> Any:
+def parse_number(text: str, dtype: str) -> float:
     """Parse a number as Python writes it; a text with a fraction is an integer without it."""
-    number: Callable[[str], Any] = _integer if numpy_dtype(dtype).kind in "iu" else float
+    number: Callable[[str], float] = _integer if numpy_dtype(dtype).kind in "iu" else float
     try:
         return number(text.strip())
     except (ValueError, OverflowError) as problem:
@@ -158,10 +162,10 @@ def _integer(text: str) -> int:
 
 
 @host_function("mirlo.string.format")
-def format_numbers(x: Any) -> Any:
+def format_numbers(x: np.ndarray) -> np.ndarray:
     """Format numbers: the shortest text that round-trips, and "NaN", "INF", "-INF"."""
 
-    def text(number: Any) -> str:
+    def text(number: float) -> str:
         value = float(number)
         if value != value:
             return "NaN"

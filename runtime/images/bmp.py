@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ SIGNATURE = b"BM"
 MAX_PIXELS = 1 << 28
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes) -> np.ndarray:
     """Return the pixels of a BMP file; raise ValueError if it is damaged."""
     if len(data) < 54 or not data.startswith(SIGNATURE):
         raise ValueError("this is no BMP file, or a truncated one")
@@ -39,4 +38,5 @@ def decode(data: bytes) -> Any:
     palette = np.frombuffer(data, np.uint8, max(count, 0) * 4, 14 + header).reshape(-1, 4)[:, 2::-1]
     if int(places.max(initial=0)) >= len(palette):
         raise ValueError("the BMP file is damaged: it uses colors that its palette does not have")
-    return palette[places]
+    chosen: np.ndarray = palette[places]
+    return chosen

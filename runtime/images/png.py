@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4),
 MAX_PIXELS = 1 << 28
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes) -> np.ndarray:
     """Return the pixels of a PNG file; raise ValueError if it is damaged."""
     width = height = depth = color = interlaced = 0
     palette = np.zeros((0, 3), np.uint8)
@@ -101,7 +100,7 @@ def _unfiltered(lines: np.ndarray, step: int) -> np.ndarray:
     return made
 
 
-def _recursive(row: Any, stored: Any, above: Any, step: int, kind: int) -> None:
+def _recursive(row: np.ndarray, stored: np.ndarray, above: np.ndarray, step: int, kind: int) -> None:
     """Apply the average and Paeth filters, in which every byte depends on the one before."""
     out = [0] * len(stored)
     for i, (byte, up) in enumerate(zip(stored.tolist(), above.tolist(), strict=True)):
@@ -125,11 +124,12 @@ def _samples(lines: np.ndarray, columns: int, depth: int, channels: int) -> np.n
     return parts.reshape(len(lines), -1)[:, :columns, None]
 
 
-def _colors(samples: np.ndarray, depth: int, color: int, palette: np.ndarray) -> Any:
+def _colors(samples: np.ndarray, depth: int, color: int, palette: np.ndarray) -> np.ndarray:
     if color == PALETTE:
         if int(samples.max(initial=0)) >= len(palette):
             raise ValueError("the PNG file is damaged: it uses colors that its palette does not have")
-        return palette[samples[..., 0]]
+        chosen: np.ndarray = palette[samples[..., 0]]
+        return chosen
     values = (samples >> 8).astype(np.uint8) if depth == 16 else samples
     if depth < 8:
         values = (values.astype(np.uint16) * 255 // ((1 << depth) - 1)).astype(np.uint8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ def decode(data: bytes) -> np.ndarray:
     return pixels if channels == 3 else np.repeat(pixels, 3, axis=2)
 
 
-def _text(body: bytes, kind: int, count: int) -> Any:
+def _text(body: bytes, kind: int, count: int) -> np.ndarray:
     plain = re.sub(rb"#[^\n]*", b"", body)
     words = re.findall(rb"[01]" if kind == 1 else rb"\d+", plain)[:count]
     if len(words) < count:
@@ -46,7 +45,7 @@ def _text(body: bytes, kind: int, count: int) -> Any:
     return np.array([min(int(word[:6]), 65535) for word in words], np.int64)
 
 
-def _binary(body: bytes, kind: int, width: int, height: int, most: int) -> Any:
+def _binary(body: bytes, kind: int, width: int, height: int, most: int) -> np.ndarray:
     if kind == 4:
         stride = (width + 7) // 8
         _require(body, stride * height)
