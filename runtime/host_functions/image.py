@@ -23,7 +23,8 @@ def decode(encoded: np.ndarray, *, pixel_format: str) -> np.ndarray:
         return np.ascontiguousarray(pixels[..., ::-1])
     if pixel_format == "Grayscale":
         sums: Any = sum(pixels[..., i].astype(np.uint32) * weight for i, weight in enumerate(_WEIGHTS))
-        return ((sums + 0x8000) >> 16).astype(np.uint8)[..., None]
+        gray: np.ndarray = ((sums + 0x8000) >> 16).astype(np.uint8)[..., None]
+        return gray
     return pixels
 
 
