@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 
 
-def clone_with(op: Any, operands: list[ir.Value]) -> ir.Operation:
+def clone_with(op: ir.Operation | ir.OpView, operands: list[ir.Value]) -> ir.Operation:
     """Return a copy of an operation with these operands."""
     attributes = {named.name: named.attr for named in (op.attributes[i] for i in range(len(op.attributes)))}
     return ir.Operation.create(op.name, [value.type for value in op.results], operands, attributes)

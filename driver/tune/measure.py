@@ -105,7 +105,7 @@ def _weights(module: ir.Module) -> Any:
 
     store, rng = ParameterStore(), np.random.default_rng(0)
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation | ir.OpView) -> Any:
         if op.name == "relax.constant" and "param" in op.attributes:
             name = ir.StringAttr(op.attributes["param"]).value
             found = TensorType.from_mlir(op.results[0].type)
@@ -118,7 +118,7 @@ def _weights(module: ir.Module) -> Any:
     return store
 
 
-def _random_values(rng: Any, shape: Sequence[int], dtype: Any) -> Any:
+def _random_values(rng: np.random.Generator, shape: Sequence[int], dtype: Any) -> Any:
     kind = np.dtype(dtype)
     if kind.kind in "iub":
         return rng.integers(0, 2, shape).astype(kind)

@@ -85,7 +85,7 @@ def strip(function: ir.OpView | ir.Operation, edge: Edge) -> None:
     erase_dead(block, is_pure_relax)
 
 
-def push(function: Any, parameters: dict[int, tuple[Axes, ir.Type]], session: Session) -> None:
+def push(function: ir.Operation | ir.OpView, parameters: dict[int, tuple[Axes, ir.Type]], session: Session) -> None:
     """Make a function take parameters of the type before a permute, and permute them itself."""
     block = function.operation.regions[0].blocks[0]
     for i, (axes, kind) in parameters.items():

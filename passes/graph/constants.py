@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def emit_deferred_constant(
     return Constant.make(param=param, result_types=[kind])
 
 
-def emit_constant(array: np.ndarray, kind: TensorType, session: Any, name: str) -> ir.Value:
+def emit_constant(array: np.ndarray, kind: TensorType, session: Session, name: str) -> ir.Value:
     """Emit a constant at the insertion point: in the IR if it is small, else a parameter of (about) this name."""
     if array.nbytes >= _MIN_DEFERRED_BYTES and array.shape == kind.static_shape and _is_transposed(array):
         return emit_deferred_constant(lambda: array, kind, session, name, array)

@@ -26,7 +26,7 @@ MAX_SWEEPS = 32
 class Rewriter:
     """What a rule builds with: operators and constants, inserted before the operator that it rewrites."""
 
-    def __init__(self, op: Any, session: Session, given: RequestedLayouts | None = None):
+    def __init__(self, op: ir.Operation | ir.OpView, session: Session, given: RequestedLayouts | None = None):
         self.op = op
         self.session = session
         self.given = given

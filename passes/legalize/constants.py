@@ -11,10 +11,12 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
-def dense(values: Any, element: str | DType) -> ir.Attribute:
+def dense(values: np.ndarray | tuple[int, ...], element: str | DType) -> ir.Attribute:
     """Return a dense attribute of these values (nested lists or an array), for `relax.constant`."""
     import numpy as np
 

@@ -76,7 +76,7 @@ def elementwise(op: ir.OpView, b: Any, values: Sequence[ir.Value], function: Cal
     """Call a prim function that applies `function` to the broadcast elements of the values."""
     name = short_name(op)
 
-    def body(p: Any, *tensors: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, *tensors: TensorExpr) -> TensorExpr:
         rank = max(t.rank for t in tensors)
         shape: list[Dim] = [1] * rank
         for tensor in tensors:

@@ -69,7 +69,7 @@ class OutlineParallel(Pass):
             if is_prim_func(function) and len(function.operation.regions[0].blocks):
                 session.notes.append(self._outline_all(function, symbols, body))
 
-    def _outline_all(self, function: Any, symbols: ir.SymbolTable, module_body: ir.Block) -> ParallelRecord:
+    def _outline_all(self, function: ir.OpView, symbols: ir.SymbolTable, module_body: ir.Block) -> ParallelRecord:
         name = ir.StringAttr(function.operation.attributes["sym_name"]).value
         loops = _parallel_loops(function)
         work = _work(function)
@@ -158,7 +158,7 @@ class _Outliner:
     def _captured(self) -> list[ir.Value]:
         """Return values from outside that the body uses, in order of first use."""
         inside: set[Any] = set()
-        used: dict[Any, None] = {}
+        used: dict[ir.Value, None] = {}
 
         def visit(op: ir.Operation) -> ir.WalkResult:
             for region in op.regions:

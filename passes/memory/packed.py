@@ -32,7 +32,7 @@ class PackedCalls:
     module: Any
     names: list[str]
     record_words: int = RECORD_WORDS
-    declared: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    declared: dict[tuple[str, ...], str] = field(default_factory=dict)
 
     def argument_types(self) -> list[ir.MemRefType]:
         """Return the types of the pointers, if functions are called, and of the record, if it is used."""

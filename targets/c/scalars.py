@@ -44,7 +44,7 @@ def _bits(kind: Any) -> int:
     return 64 if isinstance(kind, ir.IndexType) else int(kind.width)
 
 
-def constant_text(op: Any) -> str:
+def constant_text(op: ir.Operation | ir.OpView) -> str:
     """Return the C constant of an `arith.constant`."""
     attribute, kind = op.attributes["value"], op.results[0].type
     if isinstance(kind, ir.FloatType):

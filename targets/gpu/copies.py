@@ -26,7 +26,7 @@ def hoist_copies(work: list[ir.Operation]) -> list[ir.Operation]:
     return left
 
 
-def _match_copy_loops(op: Any) -> tuple[Any, Any, list[Any]] | None:
+def _match_copy_loops(op: ir.Operation | ir.OpView) -> tuple[Any, Any, list[Any]] | None:
     """Return source, target and extents of loops that copy one buffer elementwise to another, else None."""
     extents, places = [], []
     while op.name == "scf.for" and not len(op.results):
@@ -60,7 +60,7 @@ def _ends(
     return None
 
 
-def _is_row_major(position: Any, places: list[Any], extents: list[Any]) -> bool:
+def _is_row_major(position: ir.Value, places: list[Any], extents: list[Any]) -> bool:
     """Return whether a position is the row-major index in a tensor of these extents."""
     if len(places) == 1:
         return bool(position == places[0])
@@ -72,7 +72,7 @@ def _is_row_major(position: Any, places: list[Any], extents: list[Any]) -> bool:
     return False
 
 
-def _operands(value: Any, name: str) -> list[tuple[Any, Any]]:
+def _operands(value: ir.Value, name: str) -> list[tuple[Any, Any]]:
     """Return the operands of a value's defining operation, in both orders, if it has this name."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != name:
@@ -81,5 +81,5 @@ def _operands(value: Any, name: str) -> list[tuple[Any, Any]]:
     return [(left, right), (right, left)]
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: ir.Value, b: Any) -> bool:
     return bool(a == b) or (constant_of(a) is not None and constant_of(a) == constant_of(b))

@@ -43,7 +43,7 @@ class MapThreads(Pass):
 
 
 class _Mapping:
-    def __init__(self, function: Any, loops: list[ir.Operation]):
+    def __init__(self, function: ir.Operation | ir.OpView, loops: list[ir.Operation]):
         self.function = function
         self.loops = loops
         self.extents = {"block": [1, 1, 1], "thread": [1, 1, 1]}

@@ -25,19 +25,19 @@ _EXPAND = "builtin.module(arith-expand{include-bf16=true})"
 _CONVERSIONS = ("arith.extf", "arith.truncf")
 
 
-def uses_bf16(module: Any) -> bool:
+def uses_bf16(module: ir.Module) -> bool:
     """Return whether any type of the module is bf16."""
     return "bf16" in module.operation.get_asm(assume_verified=True)
 
 
-def expand_bf16(module: Any) -> None:
+def expand_bf16(module: ir.Module) -> None:
     """Rewrite arithmetic and conversions of bf16 as f32 arithmetic and integer operations, rounding after each."""
     _widen_fma(module)
     _split_conversions(module)
     passmanager.PassManager.parse(_WIDEN).run(module.operation)
     exact = ir.Attribute.parse("#arith.fastmath<none>")
 
-    def visit(operation: Any) -> Any:
+    def visit(operation: ir.Operation | ir.OpView) -> Any:
         # The pass may contract a rounding with the following extension: results would depend on fusion.
         if operation.name in _CONVERSIONS:
             operation.attributes["fastmath"] = exact
@@ -47,11 +47,11 @@ def expand_bf16(module: Any) -> None:
     passmanager.PassManager.parse(_EXPAND).run(module.operation)
 
 
-def _split_conversions(module: Any) -> None:
+def _split_conversions(module: ir.Module) -> None:
     """Convert between bf16 and f64 by way of f32: upstream's expansions only know conversions of f32."""
     found = []
 
-    def visit(operation: Any) -> Any:
+    def visit(operation: ir.Operation | ir.OpView) -> Any:
         kinds = [str(value.type) for value in (*operation.operands, *operation.results)]
         if operation.name in _CONVERSIONS and "bf16" in "".join(kinds) and "f64" in "".join(kinds):
             found.append(operation)
@@ -68,11 +68,11 @@ def _split_conversions(module: Any) -> None:
         operation.erase()
 
 
-def _widen_fma(module: Any) -> None:
+def _widen_fma(module: ir.Module) -> None:
     """Compute `math.fma` of bf16 in f32: upstream's pass treats it as an instruction and leaves it."""
     found = []
 
-    def visit(operation: Any) -> Any:
+    def visit(operation: ir.Operation | ir.OpView) -> Any:
         if operation.name == "math.fma" and "bf16" in str(operation.results[0].type):
             found.append(operation)
         return ir.WalkResult.ADVANCE
@@ -92,11 +92,11 @@ def _widen_fma(module: Any) -> None:
         operation.erase()
 
 
-def move_bf16_as_integers(module: Any) -> None:
+def move_bf16_as_integers(module: ir.Module) -> None:
     """Replace every bf16 of a module in the LLVM dialect, without arithmetic on bf16, by i16."""
     operations: list[Any] = []
 
-    def visit(operation: Any) -> Any:
+    def visit(operation: ir.Operation | ir.OpView) -> Any:
         operations.append(operation)
         return ir.WalkResult.ADVANCE
 
@@ -126,7 +126,7 @@ def _integer_type(kind: Any) -> Any:
     return ir.Type.parse(str(kind).replace("bf16", "i16"))
 
 
-def _integer_attribute(attribute: Any) -> Any | None:
+def _integer_attribute(attribute: ir.Attribute) -> Any | None:
     """Return the attribute with i16 in place of bf16; None if it contains none."""
     if isinstance(attribute, ir.TypeAttr):
         return ir.TypeAttr.get(_integer_type(attribute.value)) if "bf16" in str(attribute.value) else None

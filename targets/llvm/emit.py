@@ -154,7 +154,7 @@ def _unbounded_loops(op: ir.Operation) -> Iterator[ir.Operation]:
                     yield inner.operation
 
 
-def _neighbours(op: Any) -> Iterator[tuple[ir.OpView, ir.OpView]]:
+def _neighbours(op: ir.Operation | ir.OpView) -> Iterator[tuple[ir.OpView, ir.OpView]]:
     """Yield each operation inside of one, with the operation after it."""
     for region in op.operation.regions:
         for block in region.blocks:

@@ -70,7 +70,7 @@ def _fingerprint(options: str) -> str:
     return f"{chosen.chip.name} {chosen.chip.units}{digest}"
 
 
-def _space(function: Any, options: Mapping[str, int | str | set[str]]) -> Any:
+def _space(function: ir.Operation | ir.OpView, options: Mapping[str, int | str | set[str]]) -> Any:
     from mirlo.targets.nvvm.tuning import space
 
     return space(function, options)

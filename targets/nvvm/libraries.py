@@ -172,7 +172,7 @@ def _pass_words(call: ir.Operation, function: ir.Operation) -> None:
     replace_op(call, given)
 
 
-def link_bitcode(binding: Any, module: Any, libraries: Sequence[DeviceLibrary]) -> set[str]:
+def link_bitcode(binding: Any, module: ir.OpView, libraries: Sequence[DeviceLibrary]) -> set[str]:
     """Link libraries of bitcode to the LLVM IR of kernels; return the names of the functions of all libraries.
 
     Later passes remove unused functions.

@@ -6,6 +6,7 @@ Tensors are passed without copies; a provider on another device copies them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
     return ExternalFunctions(functions, keep=keep)
 
 
-def _function(session: Any) -> Any:
+def _function(session: Any) -> Callable[[], None]:
     """Return the callback for generated code: inputs, then outputs, which are written in place."""
     inputs = [spec.name for spec in session.get_inputs()]
     outputs = [spec.name for spec in session.get_outputs()]

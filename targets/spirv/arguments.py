@@ -25,7 +25,7 @@ def convert_arguments(module: ir.Module) -> None:
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
 
 
-def _through_buffer(block: Any, numbers: list[Any]) -> None:
+def _through_buffer(block: ir.Block, numbers: list[Any]) -> None:
     i32 = ir.IntegerType.get_signless(32)
     location = numbers[0].location
     buffer = block.add_argument(ir.MemRefType.get([len(numbers)], i32), location)

@@ -81,7 +81,7 @@ def _bytes(kind: ir.Type) -> int:
     return math.prod(kind.shape) * element_bytes(kind.element_type)
 
 
-def _split(block: Any, argument: Any, limit: int) -> int:
+def _split(block: ir.Block, argument: Any, limit: int) -> int:
     """Add the parts to a kernel and rewrite all accesses; return the bytes of a part."""
     kind = argument.type
     total, size = math.prod(kind.shape), element_bytes(kind.element_type)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import is_compiled, read_array, require_file
 from mirlo.tools.cli.progress import Progress
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mirlo.dialects.core.types import TensorType
 
 
 def execute(arguments: Arguments) -> None:
@@ -78,7 +83,7 @@ def _step_text(name: str) -> str:
     return others.get(name, f"pass {name}")
 
 
-def _inputs(arguments: Arguments, given: dict[str, Any]) -> dict[str, Any]:
+def _inputs(arguments: Arguments, given: dict[str, Any]) -> dict[str, np.ndarray]:
     """Return the given arrays, and random ones for the other inputs."""
     import numpy as np
 
@@ -114,7 +119,7 @@ def _inputs(arguments: Arguments, given: dict[str, Any]) -> dict[str, Any]:
     return feeds
 
 
-def _dim_flags(found: Any) -> str:
+def _dim_flags(found: TensorType) -> str:
     from mirlo.dialects.core import dims as D
 
     names = sorted({name for dim in found.shape for name in D.symbols_of(dim)})

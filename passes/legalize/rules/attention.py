@@ -10,6 +10,7 @@ from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, rsqrt, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
+from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
 from mirlo.passes.legalize.rules.softmax import softmax_blocks
 from mirlo.passes.rules import legalize
@@ -68,7 +69,7 @@ def cache_write(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Legalize to loops that work in place if the memory plan lets cache and result alias."""
     rows = op.shape[2]
 
-    def body(loops: Any, cache: Any, new: Any, positions: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, cache: Buffer, new: Buffer, positions: Buffer, output: Buffer) -> None:
         loops.start_from(cache, output, axis=2)
         batch, heads, length, size = new.shape
         for n, h in loops.nest((batch, heads), parallel=True):
@@ -83,7 +84,7 @@ def cache_write(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
 @legalize("relax.rotary_embedding")
 def rotary_embedding(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
-    def body(p: Any, x: TensorExpr, cos: TensorExpr, sin: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, cos: TensorExpr, sin: TensorExpr) -> TensorExpr:
         half = cos.shape[-1]
 
         def element(*axes: Expr) -> Expr:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def conv(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     output = tensor_type(op.output)
 
-    def body(p: Any, x: TensorExpr, weight: TensorExpr, bias: TensorExpr | None) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, weight: TensorExpr, bias: TensorExpr | None) -> TensorExpr:
         kernel = [weight.shape[axis] for axis in kernel_axes(op.kernel_layout, len(weight.shape))[2]]
         windows = SlidingWindows.of(op, x.shape, kernel, output.shape, op.data_layout)
         return convolve(p, x, weight, bias, windows, op.groups, op.kernel_layout, output.dtype)

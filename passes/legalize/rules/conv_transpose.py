@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -38,7 +38,7 @@ def conv_transpose(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
             return _in_phases(op, b, windows, phases)
     result = tensor_type(op.output).dtype
 
-    def body(p: Any, x: TensorExpr, weight: TensorExpr, bias: TensorExpr | None) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, weight: TensorExpr, bias: TensorExpr | None) -> TensorExpr:
         spread, forward = _spread_out(op, p, x, windows)
         return convolve(p, spread, _flip(p, weight, op.groups), bias, forward, op.groups, "OI*", result)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, select
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.rules import legalize
 
@@ -44,7 +45,7 @@ def eye(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
 @legalize("relax.tri")
 def tri(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             row, column = axes[-2:]
             kept = column >= row + op.k if op.upper else column <= row + op.k

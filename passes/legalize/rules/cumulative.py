@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import lift
+from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
 from mirlo.passes.legalize.helpers import shape_of, short_name, wide_dtype
 from mirlo.passes.rules import legalize
 
@@ -19,7 +20,7 @@ def cumulative(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     axis = op.axis % len(shape)
     is_sum = short_name(op) == "cumsum"
 
-    def body(loops: Any, x: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, x: Buffer, output: Buffer) -> None:
         running_type = wide_dtype(x.dtype)
         for at in loops.nest([*shape[:axis], *shape[axis + 1 :]], parallel=True):
             running = loops.variable(lift(0 if is_sum else 1, running_type), running_type)

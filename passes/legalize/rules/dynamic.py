@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, clamp, constant, maximum, minimum, select
+from mirlo.dialects.tir.compute.builder import PrimBuilder
+from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
 from mirlo.passes.legalize.helpers import dims_vector, shape_of
 from mirlo.passes.legalize.rules.slice import inside
 from mirlo.passes.rules import legalize
@@ -25,7 +27,7 @@ def dims_tensor(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 def steps(op: ir.OpView, b: LegalizeBuilder) -> Any:
     shape = shape_of(op.output)
 
-    def body(p: Any, start: TensorExpr, delta: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, start: TensorExpr, delta: TensorExpr) -> TensorExpr:
         wide = "f32" if start.dtype.is_float and start.dtype.bits < 32 else start.dtype
 
         def element(i: Expr) -> Expr:
@@ -40,7 +42,7 @@ def steps(op: ir.OpView, b: LegalizeBuilder) -> Any:
 def nonzero(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.x)
 
-    def body(loops: Any, x: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, x: Buffer, output: Buffer) -> None:
         found = loops.variable(0, "index")
         for at in loops.nest(shape):
             with loops.if_(x[at].cast("bool")):
@@ -92,7 +94,7 @@ def slice_bounds(op: Any, b: LegalizeBuilder) -> Any:
 def slice_at(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.output)
 
-    def body(p: Any, x: TensorExpr, bounds: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, bounds: TensorExpr) -> TensorExpr:
         def place(axis: int, at: Expr) -> Expr:
             return bounds[BEGIN, axis].cast(INDEX) + at * bounds[STEP, axis].cast(INDEX)
 
@@ -105,7 +107,7 @@ def slice_at(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 def slice_dims(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.output)
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         def place(axis: int, at: Expr) -> Expr:
             stride, begin = op.strides[axis], op.begin[axis]
             scaled = at if stride == 1 else at * stride
@@ -120,7 +122,7 @@ def slice_dims(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 def pad_at(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.output)
 
-    def body(p: Any, x: TensorExpr, begins: TensorExpr, value: TensorExpr | None) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, begins: TensorExpr, value: TensorExpr | None) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             at = [axis - begins[i].cast(INDEX) for i, axis in enumerate(axes)]
             if op.mode != "constant":
@@ -143,7 +145,7 @@ def spread_axes(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.output)
     rank = len(shape) // 2
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             return x.at(*(axes[i] + axes[rank + i] for i in range(rank)))
 

@@ -28,7 +28,7 @@ def einsum(op: Any, b: LegalizeBuilder) -> Any:
         for label, dim in zip(labels, shape, strict=True):
             sizes[label] = dim if sizes.get(label, 1) == 1 else sizes[label]
 
-    def body(p: Any, *tensors: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, *tensors: TensorExpr) -> TensorExpr:
         element = tensors[0].dtype
         left: list[Term] = list(zip(tensors, inputs, strict=True))
         while len(left) > 2:

@@ -49,7 +49,7 @@ def resize(op: Any, b: LegalizeBuilder) -> Any:
     order = sorted(tables, key=lambda i: output[i] / shape[i])
     constants = [c for i in order for c in _constants(b, tables[i])]
 
-    def body(p: Any, x: TensorExpr, *given: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, *given: TensorExpr) -> TensorExpr:
         rest = iter(given)
         readers = {i: TableReader(i, tables[i], rest) for i in order}
         made = x
@@ -136,7 +136,7 @@ def grid_sample(op: ir.OpView, b: LegalizeBuilder) -> Any:
         place = unit * lift(size - 1, unit.dtype) if op.align_corners else unit * lift(size, unit.dtype) - 0.5
         return select(place < LIMIT, select(place > -LIMIT, place, constant(-LIMIT, place.dtype)), LIMIT)
 
-    def body(p: Any, x: TensorExpr, grid: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, grid: TensorExpr) -> TensorExpr:
         def element(n: Expr, c: Expr, *at: Expr) -> Expr:
             # The last dim comes first in the grid.
             places = [wide(grid.at(n, *at, len(spatial) - 1 - i)) for i in range(len(spatial))]

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, all_of, clamp, maximum, minimum, select
+from mirlo.dialects.tir.compute.builder import PrimBuilder
+from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.rules import Decline, decline, legalize
 
@@ -36,7 +38,7 @@ def gather(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
     if 0 in shape and 0 not in output:
         return decline("an empty tensor has nothing to gather", shape=shape)
 
-    def body(p: Any, x: TensorExpr, indices: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, indices: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             index = indices.at(*axes[axis : axis + indices.rank])
             return x.at(*axes[:axis], safe(index, shape[axis]), *axes[axis + indices.rank :])
@@ -53,7 +55,7 @@ def gather_elements(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
     if 0 in shape and 0 not in output:
         return decline("an empty tensor has nothing to gather", shape=shape)
 
-    def body(p: Any, x: TensorExpr, indices: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, indices: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             return x.at(*axes[:axis], safe(indices.at(*axes), shape[axis]), *axes[axis + 1 :])
 
@@ -69,7 +71,7 @@ def gather_nd(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
         return decline("an empty tensor has nothing to gather", shape=shape)
     batch = op.batch_dims
 
-    def body(p: Any, x: TensorExpr, indices: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, indices: TensorExpr) -> TensorExpr:
         points = indices.rank - 1
         depth = indices.shape[-1]
 
@@ -87,7 +89,7 @@ def one_hot(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     output = shape_of(op.output)
     axis = op.axis % len(output)
 
-    def body(p: Any, indices: TensorExpr, values: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, indices: TensorExpr, values: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             index = indices.at(*axes[:axis], *axes[axis + 1 :])
             index = index.cast("i64") if index.dtype.is_float else index
@@ -113,7 +115,7 @@ def scatter_elements(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     axis = op.axis % len(shape)
     combine = COMBINE[op.reduction]
 
-    def body(loops: Any, x: Any, indices: Any, updates: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, x: Buffer, indices: Buffer, updates: Buffer, output: Buffer) -> None:
         loops.start_from(x, output)
         for at in loops.nest(indices.shape):
             place = loops.let(from_end(indices[at], shape[axis]))
@@ -129,7 +131,7 @@ def scatter_nd(op: Any, b: LegalizeBuilder) -> Any:
     shape = shape_of(op.x)
     combine = COMBINE[op.reduction]
 
-    def body(loops: Any, x: Any, indices: Any, updates: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, x: Buffer, indices: Buffer, updates: Buffer, output: Buffer) -> None:
         loops.start_from(x, output)
         *points, depth = indices.shape
         for at in loops.nest(points):

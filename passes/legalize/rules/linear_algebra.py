@@ -9,6 +9,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.tir.compute import Expr, LoopBuilder, abs_, constant, select
+from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import shape_of, wide, wide_dtype
 from mirlo.passes.rules import legalize
 
@@ -50,7 +51,7 @@ def det(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Compute the product of the pivots of an elimination with partial pivoting."""
     *batch, size, _ = shape_of(op.x)
 
-    def body(loops: LoopBuilder, x: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, x: Buffer, output: Buffer) -> None:
         kind = wide_dtype(x.dtype)
         work = Elimination(loops, size, size, kind)
         for at in loops.nest(batch):
@@ -75,7 +76,7 @@ def inverse(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Eliminate above and below the diagonal of the matrix augmented by the identity."""
     *batch, size, _ = shape_of(op.x)
 
-    def body(loops: LoopBuilder, x: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, x: Any, output: Buffer) -> None:
         kind = wide_dtype(x.dtype)
         work = Elimination(loops, size, 2 * size, kind)
         for at in loops.nest(batch):

@@ -42,7 +42,7 @@ def moments(
 def layer_norm(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     first = op.axis % len(shape_of(op.x))
 
-    def body(p: Any, x: TensorExpr, scale: TensorExpr | None, bias: TensorExpr | None) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, scale: TensorExpr | None, bias: TensorExpr | None) -> TensorExpr:
         rows, extents = x.shape[:first], x.shape[first:]
         mean, deviation = moments(p, rows, extents, lambda axes: wide(x.at(*axes)), op.epsilon)
 
@@ -65,7 +65,7 @@ def _affine(value: Expr, scale: TensorExpr | None, bias: TensorExpr | None, axes
 def rms_norm(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     first = op.axis % len(shape_of(op.x))
 
-    def body(p: Any, x: TensorExpr, scale: TensorExpr | None) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, scale: TensorExpr | None) -> TensorExpr:
         rows, extents = x.shape[:first], x.shape[first:]
         squares = p.reduce("add", rows, extents, lambda *axes: wide(x.at(*axes)) * wide(x.at(*axes)), name="squares")
         count = math.prod(extents)
@@ -86,7 +86,7 @@ def batch_norm(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     channel = op.axis % len(shape_of(op.x))
 
     def body(
-        p: Any, x: TensorExpr, scale: TensorExpr, bias: TensorExpr, mean: TensorExpr, variance: TensorExpr
+        p: PrimBuilder, x: TensorExpr, scale: TensorExpr, bias: TensorExpr, mean: TensorExpr, variance: TensorExpr
     ) -> TensorExpr:
         factor = p.compute(scale.shape, lambda c: wide(scale[c]) / sqrt(wide(variance[c]) + op.epsilon), name="factor")
 
@@ -112,7 +112,7 @@ def group_norm(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 def _grouped(op: Any, b: LegalizeBuilder, groups: int, name: str) -> Any:
     """Emit a normalization with statistics over the spatial dims and the channels of each group."""
 
-    def body(p: Any, x: TensorExpr, scale: TensorExpr, bias: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, scale: TensorExpr, bias: TensorExpr) -> TensorExpr:
         batch, channels, *spatial = x.shape
         size = channels // groups if groups != 0 else 1  # no channels: instance_norm has a group for each
         several = size != 1
@@ -137,7 +137,7 @@ def _grouped(op: Any, b: LegalizeBuilder, groups: int, name: str) -> Any:
 
 @legalize("relax.lrn")
 def lrn(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         def squared(n: Expr, c: Expr, *rest: Expr) -> Expr:
             *at, k = rest
             value = wide(x.at(n, c + k - (op.size - 1) // 2, *at, outside=0.0))
@@ -158,7 +158,7 @@ def lrn(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 def lp_normalize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     axis = op.axis % len(shape_of(op.x))
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         rows = SoftmaxRows(p, x, axis)
 
         def power(at: Sequence[Expr]) -> Expr:

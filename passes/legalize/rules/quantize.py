@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, clamp, constant, identity_of, roundeven, select
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import saturated, shape_of
 from mirlo.passes.rules import legalize
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def quantize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     target = op.dtype
 
-    def body(p: Any, x: TensorExpr, scale: TensorExpr, zero_point: TensorExpr | None) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, scale: TensorExpr, zero_point: TensorExpr | None) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             at = parameter_indices(axes, scale.rank, op.axis % max(x.rank, 1), op.block)
             # The quotient decides about rounding, so it is computed as in the reference: in the type of the scale.
@@ -42,7 +43,7 @@ def quantize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 @legalize("relax.dequantize")
 def dequantize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
-    def body(p: Any, x: TensorExpr, scale: TensorExpr, zero_point: TensorExpr | None) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, scale: TensorExpr, zero_point: TensorExpr | None) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             at = parameter_indices(axes, scale.rank, op.axis % max(x.rank, 1), op.block)
             value = x.at(*axes)
@@ -64,7 +65,7 @@ def unpack(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     bits = op.dtype.bits
     count = 8 // bits
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             *outer, last = axes
             byte = x.at(*outer, last // count).cast("i32")
@@ -81,7 +82,7 @@ def quantize_rows(op: ir.OpView, b: LegalizeBuilder) -> Any:
     block, digits = op.block, op.digits
     _, blocks, rows, _ = shape_of(op.codes)
 
-    def body(p: Any, x: TensorExpr) -> tuple[TensorExpr, ...]:
+    def body(p: PrimBuilder, x: TensorExpr) -> tuple[TensorExpr, ...]:
         def value(k: Expr, row: Expr, i: Expr) -> Expr:
             return x.at(row, k * block + i, outside=0.0).cast("f32")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, LoopBuilder, Variable, constant, log, select, sqrt
+from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.rules import legalize
 
@@ -60,7 +61,7 @@ class MersenneTwister:
 
 @legalize("relax.random_uniform")
 def random_uniform(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
-    def body(loops: LoopBuilder, seed: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, seed: Buffer, output: Buffer) -> None:
         twister = MersenneTwister(loops, seed[()])
         for at in loops.nest(shape_of(op.output)):
             output[at] = (twister.uniform() * (op.high - op.low) + op.low).cast(output.dtype)
@@ -76,7 +77,7 @@ def _is_outside(square: Variable) -> Expr:
 def random_normal(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Use the polar method: a point in the unit circle produces two values; the second is cached."""
 
-    def body(loops: LoopBuilder, seed: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, seed: Buffer, output: Buffer) -> None:
         twister = MersenneTwister(loops, seed[()])
         has_spare = loops.variable(False, "bool")
         spare, made = loops.variable(0.0, "f64"), loops.variable(0.0, "f64")

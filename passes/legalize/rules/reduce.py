@@ -10,6 +10,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.relax.infer import normalize_axes
 from mirlo.dialects.tir.compute import Expr, TensorExpr, call, constant, exp, log, select
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import shape_of, short_name, split_axes, wide
 from mirlo.passes.rules import decline, legalize
 
@@ -25,7 +26,7 @@ def reduction(op: ir.OpView, b: LegalizeBuilder) -> Any:
     if row is None:
         return decline("it declares no COMBINE")
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         over = ReductionIndices(x, op.axes, op.keepdims)
         kind = OF_BOOL.get(row.kind, row.kind) if x.dtype.is_bool else row.kind
         made = p.reduce(kind, over.shape, over.extents, lambda *axes: row.before(wide(x.at(*over.source(axes)))))
@@ -41,7 +42,7 @@ def reduction(op: ir.OpView, b: LegalizeBuilder) -> Any:
 
 @legalize("relax.reduce_log_sum_exp")
 def log_sum_exp(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         over = ReductionIndices(x, op.axes, op.keepdims)
         peak = p.reduce("max", over.shape, over.extents, lambda *axes: wide(x.at(*over.source(axes))))
         # An infinite maximum would result in `inf - inf`.
@@ -90,7 +91,7 @@ def argument(op: ir.OpView, b: LegalizeBuilder) -> Any:
     largest = short_name(op) == "argmax"
     axis = op.axis % len(shape_of(op.x))
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         over = ReductionIndices(x, (axis,), op.keepdims)
 
         def row(axes: Sequence[Expr]) -> Sequence[Expr]:

@@ -11,6 +11,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import shape_text
 from mirlo.dialects.relax.shape import VIEW_TEXT, Reshape
 from mirlo.dialects.tir.compute import Expr, TensorExpr
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.constants import tensor_of
 from mirlo.passes.legalize.helpers import dims_vector, shape_of, short_name
 from mirlo.passes.rules import legalize
@@ -26,7 +27,7 @@ def moved(op: ir.OpView, b: LegalizeBuilder, where: Where) -> ir.Value:
     """Call a prim function that reads the operand at mapped positions."""
     output, name = shape_of(op.output), short_name(op)
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         return p.compute(output, lambda *axes: x.at(*where(x.shape, axes)), name=name)
 
     return b.call_prim(body, op.x)
@@ -61,7 +62,7 @@ def expand(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         )
         x.owner.attributes[VIEW_TEXT] = ir.StringAttr.get(text)
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             own = axes[len(axes) - len(strides) :] if strides else ()
             moves = zip(strides, own, strict=True)

@@ -10,6 +10,8 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_distinct_axes
 from mirlo.dialects.relax.slice import slice_start
 from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, abs_, clamp, constant, maximum, minimum, select
+from mirlo.dialects.tir.compute.builder import PrimBuilder
+from mirlo.dialects.tir.compute.loops import LoopBuilder
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.legalize.rules.shape import moved
 from mirlo.passes.rules import legalize
@@ -46,7 +48,7 @@ def pad(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     begins, ends = op.pads[: len(shape)], op.pads[len(shape) :]
     widens = any(amount > 0 for amount in op.pads)
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         value = (op.value if x.dtype.is_float else int(op.value)) if widens else None
 
         def element(*axes: Expr) -> Expr:
@@ -93,7 +95,7 @@ def concat(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     axis = op.axis % len(output)
     xs = [x for x in op.xs if shape_of(x)[axis] != 0] or op.xs[:1]
 
-    def body(p: Any, *tensors: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, *tensors: TensorExpr) -> TensorExpr:
         starts = _starts([t.shape[axis] for t in tensors])
 
         def element(*axes: Expr) -> Expr:
@@ -117,7 +119,7 @@ def stack(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     axis = op.axis % len(output)
     xs = list(op.xs)
 
-    def body(p: Any, *tensors: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, *tensors: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             values = [t.at(*axes[:axis], *axes[axis + 1 :]) for t in tensors]
             return _choose(axes[axis], range(len(tensors)), values)
@@ -146,7 +148,7 @@ def _copied(
 ) -> Any:
     """Copy the operands to their positions in the result, one after the other."""
 
-    def body(loops: Any, *buffers: Any) -> None:
+    def body(loops: LoopBuilder, *buffers: Any) -> None:
         *sources, target = buffers
         for source, start in zip(sources, starts, strict=True):
             for at in loops.nest(source.shape):
@@ -163,7 +165,7 @@ def split(op: Any, b: LegalizeBuilder) -> Any:
     shapes = [shape_of(output) for output in op.outputs]
 
     def piece(shape: tuple[int, ...], start: int) -> Any:
-        def body(p: Any, x: TensorExpr) -> TensorExpr:
+        def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
             def element(*axes: Expr) -> Expr:
                 return x.at(*axes[:axis], axes[axis] + start, *axes[axis + 1 :])
 

@@ -71,7 +71,7 @@ def softmax_blocks(p: PrimBuilder, x: TensorExpr, axis: int, result: DType, guar
 def log_softmax(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     axis = op.axis % len(shape_of(op.x))
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         rows = SoftmaxRows(p, x, axis)
         peak = rows.reduce("max", lambda at: wide(x.at(*at)), "softmax_max")
         total = rows.reduce("add", lambda at: exp(wide(x.at(*at)) - rows.of(peak, at)), "softmax_sum")
@@ -88,7 +88,7 @@ def log_softmax(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 def hardmax(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     axis = op.axis % len(shape_of(op.x))
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         rows = SoftmaxRows(p, x, axis)
         where = arg_extreme(p, x, axis, rows.rows, lambda row: row, largest=True, last=False)
         one, zero = constant(1, x.dtype), constant(0, x.dtype)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, ExprLike, LoopBuilder, all_of, constant, minimum, select
+from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import shape_of, short_name
 from mirlo.passes.rules import legalize
 
@@ -101,7 +102,7 @@ def topk(op: ir.OpView, b: LegalizeBuilder) -> Any:
     axis = op.axis % len(shape)
     before = order(op.largest)
 
-    def body(loops: LoopBuilder, x: Any, values: Any, places: Any) -> None:
+    def body(loops: LoopBuilder, x: Buffer, values: Buffer, places: Buffer) -> None:
         if op.k == 0:
             return
         heap = Heap(loops, op.k, x.dtype, before)

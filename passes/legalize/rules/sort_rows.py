@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder
+from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.legalize.rules.sort import KeyedRow, merge_sort, order
 from mirlo.passes.rules import legalize
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def argsort_rows(op: Any, b: LegalizeBuilder) -> Any:
     rows, columns = shape_of(op.x)
 
-    def body(loops: LoopBuilder, x: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, x: Buffer, output: Buffer) -> None:
         less = order(descending=False)
 
         def element(row: Expr, column: Expr) -> Expr:

@@ -10,6 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, Variable, constant, lift, maximum, minimum, select
+from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import ordered_bits, shape_of, tensor_type, wide, wide_dtype
 from mirlo.passes.rules import legalize
 
@@ -26,7 +27,14 @@ def non_max_suppression(op: ir.OpView, b: Any) -> tuple[ir.Value, ir.Value]:
     (most,) = op.most
 
     def body(
-        loops: LoopBuilder, boxes: Any, scores: Any, limit: Any, overlap: Any, threshold: Any, selected: Any, count: Any
+        loops: LoopBuilder,
+        boxes: Buffer,
+        scores: Buffer,
+        limit: Buffer,
+        overlap: Buffer,
+        threshold: Any,
+        selected: Buffer,
+        count: Buffer,
     ) -> None:
         used = loops.variable(0, "index")
         queue = _BoxQueue(loops, boxes_count, kind)

@@ -10,6 +10,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, TensorExpr, Variable, clamp, constant, minimum, select
+from mirlo.dialects.tir.compute.builder import PrimBuilder
+from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import shape_of, tensor_type
 from mirlo.passes.rules import legalize
 
@@ -22,7 +24,7 @@ def find_sorted(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Search without branches: each step advances by a power of two if the key there is not larger."""
     (count,) = shape_of(op.keys)
 
-    def body(p: Any, x: TensorExpr, keys: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, keys: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             value = x.at(*axes)
             place: Expr = constant(-1, INDEX)
@@ -49,10 +51,10 @@ def _not_larger(a: Expr, b: Expr) -> Expr:
 
 
 @legalize("relax.tree_ensemble")
-def tree_ensemble(op: ir.OpView, b: Any) -> ir.Value:
+def tree_ensemble(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     rows, targets = shape_of(op.output)
 
-    def body(loops: LoopBuilder, x: Any, thresholds: Any, nodes: Any, roots: Any, weights: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, x: Any, thresholds: Any, nodes: Any, roots: Any, weights: Any, output: Buffer) -> None:
         table = NodeTable(loops, x, thresholds, nodes, op.mode)
         for (row,) in loops.nest((rows,), parallel=True):
             for (target,) in loops.nest((targets,)):

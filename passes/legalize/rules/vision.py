@@ -27,6 +27,7 @@ from mirlo.dialects.tir.compute import (
     select,
 )
 from mirlo.dialects.tir.compute.builder import PrimBuilder
+from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import shape_of, tensor_type, wide, wide_dtype
 from mirlo.passes.legalize.rules.index import from_end
 from mirlo.passes.rules import Decline, decline, legalize
@@ -54,7 +55,7 @@ def col2im(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
         for i in range(count)
     ]
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         def term(n: Expr, c: Expr, *axes: Expr) -> Expr:
             pixel, at = axes[:count], axes[count:]
             row, column, inside = c, constant(0, INDEX), []
@@ -87,7 +88,7 @@ def col2im_of_sizes(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
     pads = padding_pairs(op.padding, count)
     kind = wide_dtype(tensor_type(op.x).dtype)
 
-    def body(loops: LoopBuilder, x: Any, sizes: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, x: Buffer, sizes: Buffer, output: Buffer) -> None:
         sums = loops.scratch(output.shape, kind)
         for at in loops.nest(output.shape):
             sums[at] = 0
@@ -187,7 +188,7 @@ def roi_align(op: Any, b: LegalizeBuilder) -> Any:
     regions, channels, bins_down, bins_across = shape_of(op.output)
     kind = wide_dtype(tensor_type(op.x).dtype)
 
-    def body(loops: LoopBuilder, x: Any, rois: Any, batch: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, x: Buffer, rois: Buffer, batch: Buffer, output: Buffer) -> None:
         for r in loops.range(regions):
             image = loops.let(clamp(from_end(batch[r], images), 0, images - 1))
             down = _Bins(op, loops, wide(rois[r, 1]), wide(rois[r, 3]), bins_down, height)

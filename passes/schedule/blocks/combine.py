@@ -75,7 +75,7 @@ class Combiner:
         value = values.get(op, 0)
         return emit_constant(bool(value) if width == 1 else value, kind)
 
-    def combine(self, a: ir.Value, b: Any) -> ir.Value:
+    def combine(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """Combine two partial results, scalars or vectors."""
         kind = a.type if is_vector(a) else b.type
         lanes = kind.shape[0] if isinstance(kind, ir.VectorType) else 1

@@ -251,7 +251,7 @@ def _require_same_body(name: str, pattern: BlockLeaf, leaf: BlockLeaf) -> None:
 
 def _body(view: BlockView) -> list[tuple[str | tuple[str, ...], ...]]:
     """Return the body with numbered values: equal for blocks with the same computation."""
-    numbers: dict[Any, str] = {value: f"axis {i}" for i, value in enumerate(view.index_arguments)}
+    numbers: dict[ir.Value, str] = {value: f"axis {i}" for i, value in enumerate(view.index_arguments)}
     numbers.update({value: f"read {i}" for i, value in enumerate(view.input_arguments)})
     numbers.update({value: f"total {i}" for i, value in enumerate(view.accumulators)})
     found: list[tuple[Any, ...]] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from ctypes import c_float
 from typing import Any
 
 from mirlo.targets.cudnn.native import library as dnn
@@ -124,7 +125,7 @@ class _Graph:
             BackendTensor(Y, (batch, heads, queries, step.v_shape[3]), tuple(step.y_strides), self.kind),
         ]
         self.operations: list[Operation] = []
-        self.numbers: dict[int, Any] = {}
+        self.numbers: dict[int, c_float] = {}
         if step.mask is not None and step.mask_shape is not None:
             self.tensors.append(BackendTensor(MASK, tuple(step.mask_shape), contiguous(step.mask_shape), self.kind))
         self.number(SCALE, dnn.F32, ctypes.c_float(step.scale))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import c_void_p
+from ctypes import c_float, c_void_p
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +77,7 @@ class OperationGraph:
 
     tensors: tuple[BackendTensor, ...]
     operations: tuple[Operation, ...]
-    numbers: Mapping[int, Any]
+    numbers: Mapping[int, c_float]
     """The values of the CPU scalars as ctypes objects."""
 
 

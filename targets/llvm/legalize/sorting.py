@@ -35,7 +35,7 @@ def sort(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
         return decline("rows are short", size=size)
     wants_places = short_name(op) == "argsort"
 
-    def body(loops: LoopBuilder, x: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, x: Buffer, output: Buffer) -> None:
         rows = _Rows(loops, size, element.bits)
         for at in loops.nest([*shape[:axis], *shape[axis + 1 :]], parallel=True):
 

@@ -27,7 +27,7 @@ def tree_ensemble(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     The rows that remain descend several trees at a time.
     """
 
-    def body(loops: LoopBuilder, *buffers: Any) -> None:
+    def body(loops: LoopBuilder, *buffers: Buffer) -> None:
         kernel = _Kernel(op, loops, *buffers)
         (rows, _), (trees,) = kernel.output.shape, kernel.roots.shape
         if isinstance(trees, int):

@@ -55,7 +55,7 @@ def smaller(a: ir.Value, b: ir.Value) -> Value:
 
 
 def loop(
-    low: Any, high: Any, body: Callable[..., Sequence[Any] | None], carried: Sequence[Any] = (), step: int = 1,
+    low: ir.Value, high: ir.Value, body: Callable[..., Sequence[Any] | None], carried: Sequence[ir.Value] = (), step: int = 1,
     parallel: bool = False,
 ) -> list[Any]:  # fmt: skip
     """Emit a loop: `body(i, *carried)` returns the next carried values. Return the final ones."""
@@ -96,7 +96,7 @@ def bitcast(value: ir.Value, kind: ir.Type) -> Value:
     return create("vector.bitcast", vector(kind, lanes), value)
 
 
-def load(buffer: Any, position: Any) -> Any:
+def load(buffer: Any, position: ir.Value) -> ir.Value:
     return create("memref.load", buffer.type.element_type, buffer, position)
 
 
@@ -120,7 +120,7 @@ def fused(a: Any, b: ir.Value, c: Any) -> Value:
     return create("vector.fma", c.type, a, b, c)
 
 
-def both(name: str, a: Any, b: ir.Value) -> Any:
+def both(name: str, a: ir.Value, b: ir.Value) -> Value:
     """Emit an operation of two values of one type."""
     return create(f"arith.{name}", a.type, a, b)
 
@@ -129,7 +129,7 @@ def to_float(value: ir.Value) -> Value:
     return create("arith.sitofp", vector(f32(), value.type.shape[0]), value)
 
 
-def load_floats(buffer: Any, position: ir.Value, kind: str) -> Value:
+def load_floats(buffer: ir.Value, position: ir.Value, kind: str) -> Value:
     """Load 16 values of this element type from bytes as f32."""
     if kind == "f32":
         return bitcast(load_vector(buffer, position, 4 * COLUMNS), f32())
@@ -178,7 +178,7 @@ class Dots:
             made = create("vector.shuffle", kind, made, part, mask=mask)
         return made
 
-    def _add(self, total: ir.Value, weights: Any, signed: Any) -> Any:
+    def _add(self, total: ir.Value, weights: ir.Value, signed: Any) -> Any:
         if self.accumulates:
             return call_dot("vpdpbusd", total, weights, signed)
         pairs = call_dot("vpmaddubsw", total, weights, signed)

@@ -61,8 +61,8 @@ class PackedWeights:
     rows: int
     """Rows of K that are used; the last block may have more."""
     block: int
-    scales: Any
-    zeros: Any
+    scales: ir.Value
+    zeros: ir.Value | int
     """The zero points: a constant, perhaps packed, or one number."""
 
     @property
@@ -322,7 +322,7 @@ class _Converter:
             x = b.emit(OPS["reshape"], x, shape=(layout.sub_blocks, 1, layout.sub))
         return [x, b.emit(OPS["reduce_sum"], x, axes=[2], keepdims=False)] if layout.zero else [x]
 
-    def _packed(self, layout: PanelLayout) -> Any:
+    def _packed(self, layout: PanelLayout) -> ir.Value:
         """Emit the constant of the panels; products with the same weights share it."""
         weights, b = self.weights, self.b
         key = (layout, *(_key(v) for v in (weights.values, weights.scales, weights.zeros)))

@@ -133,7 +133,13 @@ class ProductKernel:
         return list(group(C.index(whole), *held, count=rest)) if rest else held
 
     def _group(
-        self, at: Any, first: Any, count: int, visit: Callable[..., Sequence[Any]], held: list[ir.Value], ahead: int
+        self,
+        at: ir.Value,
+        first: ir.Value,
+        count: int,
+        visit: Callable[..., Sequence[ir.Value]],
+        held: list[ir.Value],
+        ahead: int,
     ) -> list[ir.Value]:
         layout = self.layout
         per_block, lines = layout.subs_per_block, layout.group_bytes // LINE
@@ -164,7 +170,7 @@ class ProductKernel:
         at = C.offset(sub.weights, vector * 64 + panel * self.layout.panel_bytes)
         return C.bitcast(C.load_vector(self.panels, at, 64), C.integer(32))
 
-    def scale(self, sub: SubBlock, panel: int = 0) -> Any:
+    def scale(self, sub: SubBlock, panel: int = 0) -> ir.Value:
         return C.load_floats(self.panels, C.offset(sub.scale, panel * self.layout.panel_bytes), self.layout.scale)
 
     def zero(self, sub: SubBlock, panel: int = 0) -> Value:
@@ -255,7 +261,7 @@ class ProductKernel:
         """Return the number of a row among those of all sub-blocks."""
         return C.add(C.times(sub.number, self.rows), row)
 
-    def add_one_row(self, sub: SubBlock, total: Value) -> Sequence[Any]:
+    def add_one_row(self, sub: SubBlock, total: Value) -> Sequence[ir.Value]:
         raise NotImplementedError
 
     def add_rows(self, sub: SubBlock, top: ir.Value, count: Value, accumulators: ir.Value, scratch: ir.Value) -> None:
@@ -270,7 +276,7 @@ class QuantizedKernel(ProductKernel):
         self.codes, self.scales, self.sums = self.activations
         self.dots = C.Dots(self.machine)
 
-    def add_one_row(self, sub: SubBlock, total: Value) -> Sequence[Any]:
+    def add_one_row(self, sub: SubBlock, total: Value) -> Sequence[ir.Value]:
         layout, digits = self.layout, range(self.product.digits)
         vectors, fields = layout.vectors, layout.fields
         row = self.row_of(sub, C.index(0))
@@ -381,7 +387,7 @@ class FloatKernel(ProductKernel):
                     found.append((row, self.decoder.value(words, 8 * i + layout.bits * field)))
         return found
 
-    def add_one_row(self, sub: SubBlock, total: Value) -> Sequence[Any]:
+    def add_one_row(self, sub: SubBlock, total: Value) -> Sequence[ir.Value]:
         row = self.row_of(sub, C.index(0))
         at = C.times(row, C.index(self.layout.sub))
         zero = C.constant(0.0, C.f32())

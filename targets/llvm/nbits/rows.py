@@ -51,7 +51,9 @@ def _flat(buffer: Buffer) -> Any:
     return create("memref.collapse_shape", kind, value, reassociation=groups)
 
 
-def _block(op: ir.OpView, flat: list[Any], row: Any, k: Any, count: Any, depth: int, blocks: int) -> None:
+def _block(
+    op: ir.OpView, flat: list[Any], row: ir.Value, k: ir.Value, count: ir.Value | int, depth: int, blocks: int
+) -> None:
     x, codes, scales, sums = flat
     block, digits = op.block, op.digits
     at = C.add(C.times(row, C.index(depth)), C.times(k, C.index(block)))
@@ -93,5 +95,5 @@ def _float(value: float) -> Any:
     return create("arith.constant", C.f32(), value=ir.FloatAttr.get(C.f32(), value))
 
 
-def _store(value: Any, buffer: Any, position: ir.Value) -> None:
+def _store(value: ir.Value, buffer: ir.Value, position: ir.Value) -> None:
     ir.Operation.create("memref.store", operands=[value, buffer, position])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.rules import Decline, schedule
@@ -14,6 +14,9 @@ from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.sweep import Sweep
+
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 
 
 @dataclass
@@ -62,7 +65,7 @@ def plan_rows(group: BlockGroup) -> VectorRowsPlan | Decline:
 
 
 @schedule("any", target="llvm", priority=40)
-def rows(kernel: Any, context: Any) -> Any:
+def rows(kernel: Kernel, context: ScheduleContext) -> Any:
     """Schedule softmax, normalizations and reductions along the innermost axis row by row, in vectors."""
     group = function_group(kernel, context)
     if isinstance(group, Decline):

@@ -57,7 +57,7 @@ class Gathering:
         side: GatheredOperand,
         memory: TensorBuffers,
         batch: Indices,
-        first: Any,
+        first: ir.Value,
         lines: int,
         thread: ir.Value,
         threads: int,

@@ -197,7 +197,7 @@ class _WarpPerLine(_Kernel):
                 mine = create("arith.andi", mine.type, mine, less(line, plan.many.extent))
             when(mine, partial(self._finish, number % self.rows, line, total))
 
-    def _across(self, vector: Any) -> Any:
+    def _across(self, vector: ir.Value) -> Any:
         """Sum a vector pairwise."""
         kind = vector.type.element_type
         values: list[ir.Value] = [

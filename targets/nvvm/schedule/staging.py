@@ -233,7 +233,7 @@ class Stager:
         outside = create("vector.broadcast", kind, attribute_constant(self.side.access.outside))
         return create("arith.select", kind, there, value, outside)
 
-    def _store(self, matrix: SharedMatrix, value: Any, place: ir.Value) -> None:
+    def _store(self, matrix: SharedMatrix, value: ir.Value, place: ir.Value) -> None:
         (width,) = value.type.shape
         attributes = {"alignment": self._aligned(width)}
         ir.Operation.create("vector.store", operands=[value, matrix.memory, place], attributes=attributes)

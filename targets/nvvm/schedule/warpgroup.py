@@ -328,7 +328,7 @@ class _Kernel:
             else:
                 self.ring.empty.arrive(slot)
 
-    def _product(self, sums: Any, left: ir.Value, right: ir.Value, product: int, begins: bool) -> Value:
+    def _product(self, sums: ir.Value, left: ir.Value, right: ir.Value, product: int, begins: bool) -> Value:
         a, b = self.plan.left, self.plan.right
         total = {"f32": "f32", "i32": "s32"}[a.form.sums]
         shape = f"#nvvm.shape<m = {PRODUCT_ROWS}, n = {self.tile.width}, k = {a.form.depth}>"

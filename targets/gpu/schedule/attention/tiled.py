@@ -191,7 +191,7 @@ class TiledKernel:
         """Load some k-steps of the first product's operands; zero beyond the last one."""
         size = self.found.size
 
-        def load(line: Any, depth: ir.Value) -> None:
+        def load(line: ir.Value, depth: ir.Value) -> None:
             read, loops = source(line)
             at = add(first, depth)
             value = self.work.factor(read, {**loops, self.found.size_loop: clamp_index(at, size, DEPTH)})
@@ -239,7 +239,7 @@ class TiledKernel:
         depth = min(DEPTH, tile.width)
 
         def step(first: ir.Value, *held: ir.Value) -> list[Any]:
-            def load(line: Any, column: ir.Value) -> None:
+            def load(line: ir.Value, column: ir.Value) -> None:
                 key = clamp_index(add(first_key, add(first, line)), found.keys, tile.width)
                 at = clamp_index(add(self.first_column, column), found.value_size, tile.columns)
                 loops = {**self.batch, found.key_loop: key, found.value_loop: at}
