@@ -150,7 +150,7 @@ class MatchBuilder(Rewriter):
             return emit_constant(array, kind, self.session, name)
 
 
-def _module_of(op: ir.Operation) -> Any:
+def _module_of(op: ir.Operation | ir.OpView) -> Any:
     """Return the module that an operation is in."""
     found: Any = op
     while found.name != ROOT_ANCHOR:

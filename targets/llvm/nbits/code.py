@@ -55,8 +55,8 @@ def smaller(a: ir.Value, b: ir.Value) -> Value:
 
 
 def loop(
-    low: ir.Value, high: ir.Value, body: Callable[..., Sequence[Any] | None], carried: Sequence[ir.Value] = (), step: int = 1,
-    parallel: bool = False,
+    low: ir.Value, high: ir.Value, body: Callable[..., Sequence[Any] | None], carried: Sequence[ir.Value] = (),
+    step: int = 1, parallel: bool = False,
 ) -> list[Any]:  # fmt: skip
     """Emit a loop: `body(i, *carried)` returns the next carried values. Return the final ones."""
     made = scf.ForOp(low, high, index(step), list(carried))
