@@ -186,7 +186,7 @@ class EmitChoices:
         return iter(found)
 
 
-def _add_compile(commands: _SubParsersAction) -> None:
+def _add_compile(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "compile", "compile a model to a .mirlo file")
     add_model(parser, "MODEL", "an ONNX model, IR of any stage (.mlir), or a script (.py)")
     parser.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: MODEL.mirlo, here)")
@@ -221,14 +221,14 @@ def _add_library(parser: argparse.ArgumentParser, which: str) -> None:
     )
 
 
-def _add_link(commands: _SubParsersAction) -> None:
+def _add_link(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "link", "link a compiled model to a shared library that C programs open")
     parser.add_argument("model", metavar="MODEL", help="a compiled model (.mirlo)")
     parser.add_argument("-o", "--output", metavar="FILE", help="the library (default: libMODEL.so, here)")
     _add_library(parser, "of the model in the library (default: that of the file)")
 
 
-def _add_quantize(commands: _SubParsersAction) -> None:
+def _add_quantize(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "quantize", "store the weights of matrix products as integers of a few bits")
     add_model(parser, "MODEL.onnx", "a model whose weights are f32 or f16")
     parser.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: MODEL.uBITS.onnx, here)")
@@ -250,7 +250,7 @@ def _add_quantize(commands: _SubParsersAction) -> None:
     )
 
 
-def _add_run(commands: _SubParsersAction) -> None:
+def _add_run(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "run", "run a model and print what comes out")
     add_model(parser, "MODEL", "a compiled model (.mirlo), or one to compile first")
     add_input(parser)
@@ -261,7 +261,7 @@ def _add_run(commands: _SubParsersAction) -> None:
     _add_compilation(parser)
 
 
-def _add_explain(commands: _SubParsersAction) -> None:
+def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "explain", "tell which rules there are, or what became of each node of a model and why")
     parser.add_argument(
         "subject", metavar="NAME|MODEL", help="an operator, an intrinsic (tir.exp), 'schedule', or the file of a model"
@@ -275,7 +275,7 @@ def _add_explain(commands: _SubParsersAction) -> None:
     _add_strategies(parser)
 
 
-def _add_new(commands: _SubParsersAction) -> None:
+def _add_new(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(
         commands, "new", "write a small package with tests: a target, a code generator, a pass or an operator"
     )
@@ -286,7 +286,7 @@ def _add_new(commands: _SubParsersAction) -> None:
     parser.add_argument("--into", metavar="DIR", default=".", help="the folder in which to write it (default: here)")
 
 
-def _add_check_target(commands: _SubParsersAction) -> None:
+def _add_check_target(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "check-target", "compare what a target computes with numpy, operator by operator")
     parser.add_argument("given", metavar="TARGET", nargs="?", help="the target to check, as --target takes it")
     add_target(parser)
@@ -355,7 +355,7 @@ def _strategy(text: str) -> str:
     return text
 
 
-def _add(commands: _SubParsersAction, name: str, purpose: str) -> argparse.ArgumentParser:
+def _add(commands: _SubParsersAction[argparse.ArgumentParser], name: str, purpose: str) -> argparse.ArgumentParser:
     description = f"{purpose[0].upper()}{purpose[1:]}."
     parser: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=description)
     parser.add_argument("-v", "--verbose", action="store_true", help="tell each step, also where no one watches")

@@ -30,7 +30,7 @@ SEARCH_NAMES = tuple(name.replace("-", "_") for name, _, _ in _SEARCH)
 Add = Callable[[Any, str, str], argparse.ArgumentParser]
 
 
-def add_generate(commands: _SubParsersAction, add: Add) -> None:
+def add_generate(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) -> None:
     """Add the commands `generate` and `chat`."""
     generate = add(commands, "generate", "let a language model continue a text")
     _add_folder(generate)

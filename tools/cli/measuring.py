@@ -15,7 +15,7 @@ MAX_GAP_MS = 60_000.0
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
-def add_cache(commands: _SubParsersAction, add: Add) -> None:
+def add_cache(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) -> None:
     """Add the arguments of `mirlo cache`."""
     parser = add(commands, "cache", "look at the cache of compiled kernels and models, and keep it small")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -32,7 +32,9 @@ def add_cache(commands: _SubParsersAction, add: Add) -> None:
     _add_folder(limit)
 
 
-def add_bench(commands: _SubParsersAction, add: Add, positive: Callable[[str], int]) -> argparse.ArgumentParser:
+def add_bench(
+    commands: _SubParsersAction[argparse.ArgumentParser], add: Add, positive: Callable[[str], int]
+) -> argparse.ArgumentParser:
     """Add the arguments of `mirlo bench`."""
     parser = add(commands, "bench", "time models beside other engines, and their kernels beside the machine's limits")
     parser.add_argument("models", metavar="MODEL.onnx", nargs="+", help="the models")

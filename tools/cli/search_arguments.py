@@ -15,7 +15,7 @@ Add = Callable[[Any, str, str], argparse.ArgumentParser]
 """Adds a command: its name, its purpose."""
 
 
-def add_searches(commands: _SubParsersAction, add: Add) -> None:
+def add_searches(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) -> None:
     """Add the arguments of `mirlo bisect`, `mirlo fuzz`, `mirlo tune`, `mirlo partition`."""
     _add_bisect(commands, add)
     _add_fuzz(commands, add)
@@ -23,7 +23,7 @@ def add_searches(commands: _SubParsersAction, add: Add) -> None:
     _add_partition(commands, add)
 
 
-def _add_bisect(commands: _SubParsersAction, add: Add) -> None:
+def _add_bisect(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) -> None:
     parser = add(commands, "bisect", "find the first node and the first pass whose result departs from an oracle's")
     parser.add_argument("model", metavar="MODEL.onnx", help="the model")
     parser.add_argument(
@@ -45,7 +45,7 @@ def _add_bisect(commands: _SubParsersAction, add: Add) -> None:
     add_shapes(parser)
 
 
-def _add_fuzz(commands: _SubParsersAction, add: Add) -> None:
+def _add_fuzz(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) -> None:
     parser = add(commands, "fuzz", "try random models against the oracles, or hostile input")
     subjects = "; ".join(f"{name}: {mode.doc}" for name, mode in MODES.items())
     parser.add_argument("subject", choices=tuple(MODES), help=subjects)
@@ -61,7 +61,7 @@ def _add_fuzz(commands: _SubParsersAction, add: Add) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _add_tune(commands: _SubParsersAction, add: Add) -> None:
+def _add_tune(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) -> None:
     parser = add(commands, "tune", "search for faster kernels of a model; compilations use what is found")
     parser.add_argument("model", metavar="MODEL", nargs="?", help="an ONNX model, or IR; none: print what was found")
     parser.add_argument("--seconds", metavar="S", type=positive, default=60, help="time to spend (default: 60)")
@@ -73,7 +73,7 @@ def _add_tune(commands: _SubParsersAction, add: Add) -> None:
     add_shapes(parser)
 
 
-def _add_partition(commands: _SubParsersAction, add: Add) -> None:
+def _add_partition(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) -> None:
     parser = add(commands, "partition", "tell which parts of a model go to which target, and why; makes no code")
     add_model(parser, "MODEL", "an ONNX model, or IR")
     add_target(parser, required=True)

@@ -191,7 +191,8 @@ def _changed(usual: np.ndarray, with_sum: bool, rng: np.random.Generator) -> np.
         else:
             numbers = SMALL if rng.random() < 0.3 else large
             flat[place] = numbers[int(rng.integers(len(numbers)))]
-    return flat.reshape(usual.shape)
+    changed: np.ndarray = flat.reshape(usual.shape)
+    return changed
 
 
 def _call_of_dims(name: str, rng: np.random.Generator) -> ModelCall:

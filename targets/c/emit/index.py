@@ -38,7 +38,7 @@ def gather_elements(w: Writer, node: ExternalNode) -> None:
 def gather_nd(w: Writer, node: ExternalNode) -> None:
     x, indices, out = node["x"], node["indices"], node.output
     batch, points = node["batch_dims"], indices.type.rank - 1
-    depth = int(indices.type.shape[-1])  # type: ignore[arg-type]
+    depth = int(indices.type.shape[-1])
     with w.each(out) as index:
         places = [
             declare_index(w, f"place{i}", indices, [*index[:points], str(i) if depth > 1 else "0"], dims(x)[batch + i])

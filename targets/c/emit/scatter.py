@@ -30,7 +30,7 @@ def scatter_elements(w: Writer, node: ExternalNode) -> None:
 @emits("scatter_nd")
 def scatter_nd(w: Writer, node: ExternalNode) -> None:
     x, indices, updates, out = node["x"], node["indices"], node["updates"], node.output
-    points, depth = indices.type.rank - 1, int(indices.type.shape[-1])  # type: ignore[arg-type]
+    points, depth = indices.type.rank - 1, int(indices.type.shape[-1])
     copy(w, x, out)
     with w.each(updates) as index:
         at = [[*index[:points], str(i) if depth > 1 else "0"] for i in range(depth)]

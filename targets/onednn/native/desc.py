@@ -22,12 +22,12 @@ class Desc:
     @property
     def pointer(self) -> int:
         """For calls."""
-        return self._owned.pointer
+        return int(self._owned.pointer)
 
     @property
     def bytes(self) -> int:
         """Bytes of memory that it takes, padding included."""
-        return api.typed_library().dnnl_memory_desc_get_size(self.pointer)
+        return int(api.typed_library().dnnl_memory_desc_get_size(self.pointer))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Desc):
@@ -166,4 +166,4 @@ def of_primitive(primitive_desc: int, what: int, index: int, shape: Sequence[int
 def bytes_of_primitive(primitive_desc: int, what: int) -> int:
     """Return the bytes of one of the tensors of a primitive."""
     functions = api.typed_library()
-    return functions.dnnl_memory_desc_get_size(functions.dnnl_primitive_desc_query_md(primitive_desc, what, 0))
+    return int(functions.dnnl_memory_desc_get_size(functions.dnnl_primitive_desc_query_md(primitive_desc, what, 0)))

@@ -133,7 +133,7 @@ def attention(g: ExportGraph, node: ExternalNode) -> Any:
         scores = g.add("Add", [scores, mask])
     if node["causal"]:
         past = lengths[1] - lengths[0] if node["at_end"] else 0
-        seen = g.array(np.tri(*lengths, past, dtype=np.bool_))  # type: ignore[arg-type]
+        seen = g.array(np.tri(*lengths, past, dtype=np.bool_))
         scores = g.add("Where", [seen, scores, g.scalar(float("-inf"), kind)])
     return [g.add("MatMul", [g.add("Softmax", [scores], axis=-1), value])]
 

@@ -21,7 +21,7 @@ def layer_norm(g: ExportGraph, node: ExternalNode) -> Any:
     for vector in (scale, node["bias"]):
         if vector is not None and vector.type.shape != normalized:
             return decline("scale and bias must have the shape that is normalized", found=str(vector.type))
-    scale = scale if scale is not None else g.array(np.ones(normalized, x.type.dtype.to_numpy()))  # type: ignore[arg-type]
+    scale = scale if scale is not None else g.array(np.ones(normalized, x.type.dtype.to_numpy()))
     return [g.add("LayerNormalization", [x, scale, node["bias"]], axis=axis, epsilon=node["epsilon"])]
 
 
