@@ -177,7 +177,7 @@ def wrong(op, b):
         (
             WRONG_REWRITE,
             ["--pipeline", "rewrite{rules=wrong-sigmoid},legalize,schedule,lower-intrinsics,plan-memory"],
-            "right", "rewrite{rules={wrong-sigmoid}}", "rewrite relax.sigmoid: wrong_sigmoid (plugin.py:5)",
+            "right", "rewrite{rules={wrong-sigmoid}}", "rewrite relax.sigmoid: wrong-sigmoid (plugin.py:5)",
         ),
         (WRONG_UNIT, ["--target", "unit,llvm"], "left", None, "relax.tanh: wrong (plugin.py:15)"),
     ],
