@@ -30,6 +30,7 @@ _CODE = (
     "machine_code.py",
     "units.py",
     "pipeline.py",
+    "loop_annotations.py",
     "bfloat16.py",
     "fma.py",
     "forks.py",
