@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -197,8 +198,9 @@ class PrimFunc:
         function = builder.finish(*made)
         block = function.operation.regions[0].blocks[0]
         values = [*block.arguments, *(value for op in block.operations for value in op.operation.results)]
-        names = [ir.StringAttr.get(named.get(value, "")) for value in values]
-        function.operation.attributes[NAMES] = ir.ArrayAttr.get(names)
+        names = ["" if _PRINTED.fullmatch(named.get(value, "")) else named.get(value, "") for value in values]
+        if any(names):
+            function.operation.attributes[NAMES] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in names])
         return function
 
     def _buffer_form(self, bindings: Bindings, name: str, strides: Mapping[str, Sequence[int]]) -> ir.OpView:
@@ -402,6 +404,10 @@ def _element(reader: Interpreter, node: Located) -> DType | TypeSymbol:
     found = reader.element_type(node)
     assert found.name in DTYPES
     return found
+
+
+_PRINTED = re.compile(r"[xyt]\d+")
+"""The names that the printer of scripts gives to buffers."""
 
 
 def _is_written(value: Any) -> bool:
