@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test test-doors lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm bench-gpu kit format clean
+.PHONY: run test test-doors lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm combinations bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -73,6 +73,10 @@ test-emulated: $(VENV)/ready
 		-k "nvvm and not agrees_with_onnx and not everything_is and not formats_and_layouts and not rounded_floats"
 	$(BIN)/python test/targets/nvvm/emulated_models.py --chip sm_90a
 	$(BIN)/python test/targets/nvvm/emulated_matrix.py --chip sm_90a
+
+# Operators, rules, places in a model and tools in every combination: writes docs/combinations.md. Twenty minutes.
+combinations: $(VENV)/ready
+	$(BIN)/python test/conformance/combinations.py > docs/combinations.md
 
 # On an emulated AArch64 (qemu-user-static, gcc-aarch64-linux-gnu): all operators of target llvm, then models. Minutes;
 # `make test` has a sample.

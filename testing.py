@@ -93,10 +93,16 @@ def after_passes(model: Any, passes: str) -> str:
     return str(module)
 
 
-def stages_round_trip(model: Any, target: str = "llvm") -> list[str]:
+def stages_round_trip(
+    model: Any,
+    target: str = "llvm",
+    *,
+    legalize: Mapping[str, Any] | None = None,
+    schedules: Mapping[str, Any] | None = None,
+) -> list[str]:
     """Check that the module reads back equal, as MLIR and as script, after each step of the pipeline of targets.
 
-    Return the names of the steps.
+    Rules and schedules are given as to `mirlo.compile`. Return the names of the steps.
     """
     from mirlo.dialects.bindings import ir
     from mirlo.frontends.script.module import parse_script
@@ -104,8 +110,11 @@ def stages_round_trip(model: Any, target: str = "llvm") -> list[str]:
     from mirlo.frontends.script.same import same_ir
     from mirlo.passes.byoc.target_list import Targets
     from mirlo.passes.pipeline import Pipeline
+    from mirlo.passes.schedule.schedule import SCHEDULES
 
     module, session = _opened(model)
+    session.options["legalize"] = dict(legalize or {})
+    session.options[SCHEDULES] = dict(schedules or {})
     done: list[str] = []
     targets = Targets.parse(target)
     host = targets.host

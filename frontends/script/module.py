@@ -248,7 +248,7 @@ class _ModuleBuilder:
 
 _NAME = r'@([\w$.-]+|"[^"]*")'
 _NAMED = re.compile(_NAME)
-_DEFINED = re.compile(r"^\s*([\w.]+)\s+(?:private\s+|public\s+|nested\s+)?" + _NAME, re.MULTILINE)
+_DEFINED = re.compile(r"^\s*([\w.]+)\s+(?:\"?(?:private|public|nested)\"?\s+)?(?:constant\s+)?" + _NAME, re.MULTILINE)
 _FUNCTION = "func.func"
 _IS_MODULE = re.compile(r"\s*module\b")
 

@@ -32,7 +32,9 @@ Accept = Callable[[BlockNode, PrimView], "Sequence[int] | Decline"]
 
 
 class PrimPattern(OpPattern):
-    """A pattern of a call of a prim function."""
+    """A pattern of a call of a prim function; without patterns of operands it matches any."""
+
+    in_order = True
 
     def __init__(self, what: str, accept: Accept, operands: Sequence[Pattern]):
         super().__init__((CALL,))
@@ -65,10 +67,17 @@ class PrimPattern(OpPattern):
     def _operand_matches(self, node: BlockNode, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         order = self._order(node, search)
         assert not isinstance(order, Decline)
+        if self.operands and self.in_order and len(order) != len(self.operands):
+            found = decline(f"expected {len(self.operands)} operands", found=len(order))
+            search.fail(state, value, found, predicate=self.what)
+            return
         yield from self.solve_operands([node.operands[i] for i in order], state, search)
 
     def solve_operands(self, values: list[BlockValue], state: State, search: Search) -> Iterator[State]:
-        yield from solve_all(list(zip(self.operands or (), values, strict=True)), state, search)
+        if not self.operands:
+            yield state
+            return
+        yield from solve_all(list(zip(self.operands, values, strict=True)), state, search)
 
 
 def prim_of(node: BlockNode) -> PrimView | None:
@@ -90,9 +99,7 @@ def is_call_tir(name: str = "*", *operands: Pattern) -> PrimPattern:
     def accept(node: BlockNode, view: PrimView) -> Sequence[int] | Decline:
         if not fnmatchcase(view.name, name):
             return decline(f"expected a prim function '{name}'", found=view.name)
-        if operands and len(operands) != len(node.operands):
-            return decline(f"expected {len(operands)} operands", found=len(node.operands))
-        return range(len(operands))
+        return range(len(node.operands))
 
     return PrimPattern(f"call_tir {name}", accept, operands)
 
@@ -115,6 +122,8 @@ def elementwise(*operands: Pattern, ops: Collection[str] | None = None) -> PrimP
 
 class _AnyOrder(PrimPattern):
     """Operand patterns that match distinct operands in any order."""
+
+    in_order = False
 
     def solve_operands(self, values: list[BlockValue], state: State, search: Search) -> Iterator[State]:
         patterns = self.operands or ()

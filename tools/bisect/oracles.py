@@ -28,7 +28,10 @@ def reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: Se
     try:
         values = ReferenceEvaluator(model, new_ops=evaluated_operators()).run(None, dict(feeds), intermediate=True)
     except Exception as error:
-        raise OracleError(f"onnx's reference evaluator cannot run the model: {_short(error)}") from error
+        raise OracleError(
+            f"onnx's reference evaluator cannot run the model: {_short(error)}; it knows the operators of plug-ins "
+            "that are classes with ONNX and meaning"
+        ) from error
     return {name: values[name] for name in names if name in values}
 
 

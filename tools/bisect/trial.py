@@ -35,6 +35,11 @@ class TrialOptions:
     timeout: float = TIMEOUT
     plugins: tuple[str, ...] = ()
     """The loaded plug-ins, which a replay must load again."""
+    legalize: Mapping[str, Any] | None = None
+    """Rules as for `mirlo.compile`; like the next two, no replay has them."""
+    intrinsics: Mapping[str, Any] | None = None
+    schedules: Mapping[str, Any] | None = None
+    """Schedules by kernel, where a part of the model has a kernel of that name."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,8 @@ def _compute(sender: Any, part: Submodel, settings: TrialOptions, save_ir: str |
         with observed_rules(_RuleReport(sender)):
             executable = compile_model(
                 part.model, settings.target, threads=settings.threads, pipeline=settings.pipeline, save_ir=save_ir,
-                cache=False, progress=tell,
+                cache=False, progress=tell, legalize=settings.legalize, intrinsics=settings.intrinsics,
+                schedules=settings.schedules,
             )  # fmt: skip
         tell("run")
         if isinstance(executable, UnloadedModel):

@@ -23,7 +23,7 @@ from mirlo.passes.lower.parallel import ParallelRecord
 from mirlo.passes.memory.plan import MemoryRecord
 from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.schedule.schedule import ScheduleRecord
+from mirlo.passes.schedule.schedule import SCHEDULES, ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 from mirlo.tools.explain.kernel import FollowedKernel, KernelStage
 
@@ -85,14 +85,16 @@ def explain_model(
     threads: int = 1,
     shapes: Mapping[str, Sequence[int | str]] | None = None,
     legalize: Mapping[str, Any] | None = None,
+    intrinsics: Mapping[str, Any] | None = None,
     strategies: Any = None,
+    schedules: Mapping[str, Any] | None = None,
     tune: bool = True,
     kernel: str | None = None,
 ) -> Explanation:
     """Compile a model up to its kernels and collect why each step came out as it did.
 
-    `tune` says which database of measured choices is used, as for `mirlo.compile`. With `kernel` the IR and the code
-    of this kernel are kept at each stage.
+    Rules, strategies, schedules and `tune`, the database of measured choices, are given as to `mirlo.compile`. With
+    `kernel` the IR and the code of this kernel are kept at each stage.
     """
     from mirlo.passes.byoc.target_list import Targets
     from mirlo.passes.targets import CompileOptions
@@ -104,6 +106,8 @@ def explain_model(
     module, session = opened.module, opened.session
     require_sizes(module, host.name)
     session.options["legalize"] = dict(legalize or {})
+    session.options["intrinsics"] = dict(intrinsics or {})
+    session.options[SCHEDULES] = dict(schedules or {})
     session.options[TUNING] = open_database(tune)
     options = CompileOptions(host.name, threads, target_options=targets.host.options)
     session.options["strategies"] = bind_strategies(strategies, options, session, build)

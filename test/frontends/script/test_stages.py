@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from reduced_models import reduced
 
 import mirlo
 from mirlo.frontends.script.errors import ScriptError
@@ -66,6 +68,27 @@ def network(dim: Any) -> Any:
 def test_all_stages(model: Any, target: str) -> None:
     stages = stages_round_trip(model, target)
     assert stages[0] == "import" and len(stages) > 10
+
+
+def test_all_stages_of_a_loop() -> None:
+    """The plan of a loop has constants in memory, which functions name and MLIR text defines."""
+    value = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["c"], ["again"]), helper.make_node("Neg", ["v"], ["u"])],
+        "body",
+        [value("i", TensorProto.INT64, []), value("c", TensorProto.BOOL, []), value("v", 1, [4, 8])],
+        [value("again", TensorProto.BOOL, []), value("u", 1, [4, 8])],
+    )
+    loop = helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)
+    inputs = [value("n", TensorProto.INT64, []), value("x", 1, [4, 8])]
+    graph = helper.make_graph([loop], "g", inputs, [value("y", 1, [4, 8])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    assert len(stages_round_trip(model)) > 20
+
+
+def test_all_stages_of_a_transformer(tmp_path: Path) -> None:
+    """One layer of a benchmark model."""
+    assert len(stages_round_trip(reduced("bert_base", tmp_path))) > 20
 
 
 def test_a_graph_may_call_what_is_defined_after_it() -> None:
