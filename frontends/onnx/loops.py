@@ -17,7 +17,7 @@ from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import join, kind_of_proto, tensor_kind, tensor_type, without_shapes
-from mirlo.frontends.onnx.node import BodyImporter, relax_op, type_of
+from mirlo.frontends.onnx.node import RegionImporter, relax_op, type_of
 from mirlo.frontends.onnx.objects import object_of
 from mirlo.frontends.onnx.values import AnyValue, ObjectValue, TensorValue, constant
 from mirlo.runtime.kinds import Kind
@@ -45,7 +45,7 @@ class LoopIteration:
     """The body of ONNX's Loop, which may change the sizes of carried tensors; None for other loops."""
 
 
-def iteration_of_graph(body: BodyImporter, graph: onnx.GraphProto, carried: int) -> LoopIteration:
+def iteration_of_graph(body: RegionImporter, graph: onnx.GraphProto, carried: int) -> LoopIteration:
     """Return the iteration that the body of ONNX's Loop defines."""
 
     def make(
@@ -58,7 +58,7 @@ def iteration_of_graph(body: BodyImporter, graph: onnx.GraphProto, carried: int)
 
 
 def repeat(
-    body: BodyImporter,
+    body: RegionImporter,
     round_: LoopIteration,
     limit: TensorValue | None,
     going: TensorValue | None,
@@ -113,7 +113,7 @@ def _at(declared: Sequence[onnx.ValueInfoProto], index: int) -> onnx.ValueInfoPr
 
 
 def _collected_types(
-    body: BodyImporter, round_: LoopIteration, inits: Sequence[ir.Value], kinds: list[Kind]
+    body: RegionImporter, round_: LoopIteration, inits: Sequence[ir.Value], kinds: list[Kind]
 ) -> tuple[list[Kind], list[TensorType]]:
     """Return the kinds to carry, and the types of the scan outputs: import the body once and discard it."""
     types = [value.type for value in inits]
@@ -157,7 +157,7 @@ def _rows(room: Dim, row: TensorType) -> ir.Value:
 
 
 def _imported(
-    body: BodyImporter, round_: LoopIteration, block: ir.Block, kinds: list[Kind]
+    body: RegionImporter, round_: LoopIteration, block: ir.Block, kinds: list[Kind]
 ) -> tuple[TensorValue, list[AnyValue], list[AnyValue]]:
     """Import an iteration into its block: whether to continue, carried values, scan outputs."""
     arguments = list(block.arguments)
@@ -172,7 +172,7 @@ def _imported(
 
 
 def _import_iteration(
-    body: BodyImporter,
+    body: RegionImporter,
     round_: LoopIteration,
     loop: ir.Operation,
     block: ir.Block,
@@ -209,7 +209,9 @@ def from_the_end(length: Dim, number: ir.Value) -> ir.Value:
     return relax_op("subtract").make(last, number)
 
 
-def _carried(body: BodyImporter, round_: LoopIteration, index: int, new: AnyValue, kind: Kind) -> tuple[AnyValue, Kind]:
+def _carried(
+    body: RegionImporter, round_: LoopIteration, index: int, new: AnyValue, kind: Kind
+) -> tuple[AnyValue, Kind]:
     """Return the next carried value, conformed to a kind where it can be, and the kind of both."""
     wanted = tensor_type(kind)
     if wanted is None or not isinstance(new, TensorValue):
@@ -235,7 +237,7 @@ def _declared_dims(declared: onnx.ValueInfoProto | None, rank: int) -> list[int 
     return [dim.dim_value if dim.HasField("dim_value") else None for dim in shape.dim]
 
 
-def _conformed(body: BodyImporter, value: AnyValue, kind: Kind) -> AnyValue:
+def _conformed(body: RegionImporter, value: AnyValue, kind: Kind) -> AnyValue:
     """Return a tensor as one of a kind whose dims only the call can confirm, with a check."""
     wanted = tensor_type(kind)
     if wanted is None or not isinstance(value, TensorValue) or value.type == wanted or not _may_be(value.type, wanted):
@@ -290,7 +292,7 @@ def without_dims(kind: Kind, other: Kind) -> Kind | None:
     return tensor_kind(one.with_shape([a if a == b else UNKNOWN for a, b in zip(one.shape, two.shape, strict=True)]))
 
 
-def of_kind(body: BodyImporter, value: AnyValue, kind: Kind) -> ir.Value:
+def of_kind(body: RegionImporter, value: AnyValue, kind: Kind) -> ir.Value:
     """Return the SSA value for a wanted kind: a tensor, without the dims that the kind does not have, or an object."""
     wanted = tensor_type(kind)
     if wanted is None:
@@ -299,7 +301,7 @@ def of_kind(body: BodyImporter, value: AnyValue, kind: Kind) -> ir.Value:
     return relax_op("erase_dims").make(body.ssa(value), axes=axes) if axes else body.ssa(value)
 
 
-def scalar_of(body: BodyImporter, value: TensorValue, name: str) -> ir.Value:
+def scalar_of(body: RegionImporter, value: TensorValue, name: str) -> ir.Value:
     """Return a tensor of one element as rank 0; the call checks its size if necessary."""
     if value.type.elements != 1 and not (D.symbols_of(value.type.elements) and value.type.elements is not D.UNKNOWN):
         raise NodeError(f"'{name}' must have one element, got {value.type}")
@@ -307,7 +309,7 @@ def scalar_of(body: BodyImporter, value: TensorValue, name: str) -> ir.Value:
     return relax_op("reshape").make(found, shape=()) if value.type.rank else found
 
 
-def value_of(body: BodyImporter, made: ir.Value, kind: Kind, name: str = "carried") -> AnyValue:
+def value_of(body: RegionImporter, made: ir.Value, kind: Kind, name: str = "carried") -> AnyValue:
     """Wrap an SSA value of this kind; dims that the kind does not have get names."""
     found = tensor_type(kind)
     if found is None:

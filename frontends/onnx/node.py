@@ -104,7 +104,7 @@ class NodeImporter(Protocol):
         """
 
 
-class BodyImporter(NodeImporter, Protocol):
+class RegionImporter(NodeImporter, Protocol):
     """The interface of an import that branches and loops use."""
 
     bound: set[str]

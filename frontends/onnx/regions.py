@@ -12,7 +12,7 @@ from mirlo.dialects.bindings import ir, scf, tensor
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import join
 from mirlo.frontends.onnx.loops import of_kind, scalar_of, value_of, without_dims
-from mirlo.frontends.onnx.node import BodyImporter
+from mirlo.frontends.onnx.node import RegionImporter
 from mirlo.frontends.onnx.values import AnyValue, TensorValue
 from mirlo.runtime.kinds import Kind
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def choose(
-    body: BodyImporter, condition: TensorValue, then_graph: onnx.GraphProto, else_graph: onnx.GraphProto
+    body: RegionImporter, condition: TensorValue, then_graph: onnx.GraphProto, else_graph: onnx.GraphProto
 ) -> list[AnyValue]:
     flag = tensor.ExtractOp(scalar_of(body, condition, "cond"), []).result
     # Result types are known when both branches are imported, and an operation cannot gain results: the branches are
@@ -43,7 +43,7 @@ def choose(
     return [value_of(body, *each) for each in zip(made.results, kinds, names, strict=True)]
 
 
-def _branch_of(body: BodyImporter, block: ir.Block, op: ir.OpView, graph: onnx.GraphProto) -> list[AnyValue]:
+def _branch_of(body: RegionImporter, block: ir.Block, op: ir.OpView, graph: onnx.GraphProto) -> list[AnyValue]:
     with body.inside(op, block):
         values = body.branch(graph)
         for value in values:
