@@ -23,4 +23,6 @@ def use_sample(arguments: Arguments) -> None:
 
     assert arguments.sample is not None
     arguments.model = str(path(arguments.sample))
-    print(f"sample {arguments.sample}, an exported graph with weights from a seed: {arguments.model}", file=sys.stderr)
+    if arguments.verbose or sys.stderr.isatty():
+        text = f"sample {arguments.sample}, an exported graph with weights from a seed: {arguments.model}"
+        print(text, file=sys.stderr)
