@@ -169,20 +169,8 @@ REASONS = (
         "one compilation", rule=("compilation", "tensorized"), tool=("check-target",),
     ),
     Reason(
-        "Hand-written loops, and hand-written schedules, are for sizes that are numbers: fix them with `dims=`.",
-        "a bound of a loop must be an integer", rule=("hand-written",), place=("dynamic",),
-    ),
-    Reason(
-        "Hand-written loops, and hand-written schedules, are for sizes that are numbers: fix them with `dims=`.",
-        "needs numbers for all dims", operator=("custom",), place=("dynamic",),
-    ),
-    Reason(
-        "Hand-written loops, and hand-written schedules, are for sizes that are numbers: fix them with `dims=`.",
+        "Schedules by hand are for sizes that are numbers: fix them with `dims=`.",
         "has dims of run time", rule=("tensorized",), place=("dynamic",),
-    ),
-    Reason(
-        "`tensorize` gives tiles to loads and stores only; call the C function in a rule, with `b.call_loops`.",
-        "tiles are for loads and stores only", rule=("tensorized",),
     ),
     Reason(
         "The oracle must know what the operator means: an operator class with `meaning` says so, an attached prim "
