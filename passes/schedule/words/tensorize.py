@@ -42,7 +42,7 @@ class TensorIntrin:
     means: Any = field(repr=False)
     does: Any = field(repr=False)
 
-    def match(self, means: ir.OpView, loop: Loop) -> dict[int, Tile]:
+    def match(self, means: ir.OpView, loop: Loop) -> dict[int, BufferTile]:
         """Match each parameter of `means` to a tile of a buffer."""
         tree = build(means)
         wanted, found = list(tree.leaves()), list(leaves_of(loop))
@@ -62,12 +62,12 @@ class TensorIntrin:
         for ours, theirs in names.items():
             if (ours in leaf.reduce_loops()) != (theirs in pattern.reduce_loops()):
                 raise ScheduleError(f"tensorize: only one of '{ours}' and '{theirs}' is a loop of the reduction")
-        arguments: dict[int, Tile] = {}
+        arguments: dict[int, BufferTile] = {}
         pairs = list(zip([*pattern.reads, *pattern.writes], [*leaf.reads, *leaf.writes], strict=True))
         for meant, access in pairs:
             position = tree.buffers.index(meant.buffer)
             start, dims = self._fit(pattern.place(meant), leaf.place(access), names, access)
-            arguments[position] = Tile(access.buffer, start, dims, meant.buffer.shape)
+            arguments[position] = BufferTile(access.buffer, start, dims, meant.buffer.shape)
         return arguments
 
     def _fit(
@@ -101,7 +101,7 @@ class TensorIntrin:
 
 
 @dataclass(frozen=True, eq=False)
-class Tile:
+class BufferTile:
     """The part of a buffer that stands for a parameter of an intrinsic."""
 
     buffer: ScheduleBuffer
@@ -137,7 +137,7 @@ class BoundIntrin:
     """An intrinsic that replaces a loop."""
 
     intrinsic: TensorIntrin
-    arguments: dict[int, Tile]
+    arguments: dict[int, BufferTile]
 
     @property
     def name(self) -> str:
