@@ -15,7 +15,7 @@ from mirlo.tools.bench.results import describe_machine
 
 from .families import entries
 from .judge import DISPUTED, NOT_RUN, RIGHT
-from .reasons import reason_of
+from .reasons import difference_of, reason_of
 from .run import BAD, NOT_EXPORTED, read_results
 
 Row = dict[str, Any]
@@ -102,7 +102,10 @@ def _failures(rows: list[Row]) -> str:
         found = [row for row in rows if row["status"] in statuses]
         if found:
             lines += [f"### {title}", "", "| model | what happens | reason |", "| --- | --- | --- |"]
-            lines += [f"| {row['model']} | {row['status']} | {_cell(row['reason'])} |" for row in _sorted(found)] + [""]
+            lines += [
+                f"| {row['model']} | {row['status']} | {_cell(row['reason'])}{difference_of(row['model'])} |"
+                for row in _sorted(found)
+            ] + [""]
     for title, status in (("ONNX Runtime does not run", NOT_RUN), ("The exporter does not export", NOT_EXPORTED)):
         found = [row for row in rows if row["status"] == status]
         if found:
