@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 REASONS = {
-    "multimodal/Wav2Vec2ForCTC.dynamo": "attention with a mask that is expanded is not fused: its scores are stored",
     "sklearn/LogisticRegression_zipmap": "dictionaries of ZipMap are made in Python",
     "trees/lightgbm_zipmap": "dictionaries of ZipMap are made in Python",
     "sklearn/SVC_poly": "dictionaries of ZipMap are made in Python",

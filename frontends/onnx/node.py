@@ -293,6 +293,8 @@ def broadcast_dim(node: Node, left: Dim, right: Dim) -> Dim:
             return one
         if D.is_nonnegative(1 - one):  # 0 or 1
             return one * other
+        if other == D.maximum(one, 0):  # a dim of an array is not negative
+            return one
     largest = D.maximum(left, right)
     made = largest * D.minimum(1, left) * D.minimum(1, right)
     if made in (left, right):

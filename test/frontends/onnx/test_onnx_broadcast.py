@@ -165,3 +165,19 @@ def test_equations_take_dims_for_equal(seed: int) -> None:
             for name, dims in (("x", shapes[0]), ("y", shapes[1]))
         }
         np.testing.assert_allclose(compiled.run(given)["out"], oracle.run(None, given)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_slice_and_what_is_as_long_have_one_size() -> None:
+    """A dim n - 1 of an array is not negative, and so the dim max(n - 1, 0) of a slice; the heads of rows are 4."""
+    make = helper.make_node
+    nodes = [
+        make("Slice", ["x", "zero", "last", "one"], ["part"]),
+        make("Shape", ["x"], ["batch"], start=0, end=1), make("Shape", ["x"], ["length"], start=1, end=2),
+        make("Sub", ["length", "one"], ["less"]), make("Concat", ["less", "width"], ["sizes"], axis=0),
+        make("Expand", ["scale", "sizes"], ["scales"]), make("Mul", ["part", "scales"], ["scaled"]),
+        make("Concat", ["batch", "less", "heads"], ["shape"], axis=0), make("Reshape", ["scaled", "shape"], ["out"]),
+    ]  # fmt: skip
+    constants = {"zero": [0], "one": [1], "last": [-1], "width": [32], "scale": np.float32([2]), "heads": [-1, 8]}
+    model = model_of(nodes, {"x": ["b", "n", 32]}, constants)
+    assert mirlo.compile(model).outputs[0].shape == ("b", "n - 1", 4, 8)
+    assert_like_onnxruntime(model, [{"x": (2, size, 32)} for size in (2, 3, 9)])
