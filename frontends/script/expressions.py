@@ -254,6 +254,8 @@ class Expressions:
                 result = getattr(left, method)(right)
                 if result is NotImplemented:
                     result = getattr(float(left), method)(float(right))
+            except ZeroDivisionError:
+                raise self.error(node, f"operator '{symbol}' divides by zero") from None
             except (ArithmeticError, TypeError, ValueError, AttributeError) as error:
                 raise self.error(node, f"{error}") from None
         if result is NotImplemented:
