@@ -184,9 +184,13 @@ def emulated(chip: str = "sm_90a", gpus: int = 1, races: bool = False) -> Iterat
         patch.object(model_module.CudaModel, "step", noting),
         patch.object(emit, "to_cubin", remembering),
     ):
-        device.gpu.cache_clear()
+        _forget_devices()
         try:
             yield made
         finally:
-            for known in (device.gpu, device.capability, options._present, options._as_here):
-                known.cache_clear()
+            _forget_devices()
+
+
+def _forget_devices() -> None:
+    for known in (device.gpu, device.capability, options._present, options._as_here):
+        known.cache_clear()
