@@ -35,3 +35,9 @@ def output_of(done: subprocess.CompletedProcess[str]) -> str:
 def benchmark_model(name: str) -> Path:
     """Return a model of `benchmarks/models` with its weights."""
     return Path(output_of(python("-m", "benchmarks.models", name, "--cache", MODELS)).strip())
+
+
+def require_tests(path: Path) -> None:
+    """Run the tests of a file in a process of their own, in which they may register what others must not see."""
+    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", path)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -19,6 +19,7 @@ from emulator.tensormap import BYTES, TensorMap, encode
 from emulator.text import Module
 from mirlo.targets.nvvm import device, emit, maps, options
 from mirlo.targets.nvvm import model as model_module
+from mirlo.targets.nvvm.chips import find_chip
 
 GRANULE = 16
 """Bytes that memory comes in: kernels count on this alignment."""
@@ -56,6 +57,7 @@ class EmulatedDriver(FakeDriver):
         super().__init__(gpus)
         digits = "".join(c for c in chip if c.isdigit())
         self.capability = (int(digits) // 10, int(digits) % 10)
+        self.units = find_chip(chip).units
         self.maps = EmulatedMaps()
         self.races = races
         self.edit: Callable[[str], str] = lambda ptx: ptx
