@@ -8,30 +8,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
-
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "support")]
 
 from emulator.driver import emulated
+from sampled_matrix import sampled_matrix
 
 from mirlo.tools.conformance.check import (
     FAILED,
-    OK,
     WRONG,
     Matrix,
-    MatrixEntry,
-    SupportVerdict,
-    _checks,
-    _worst,
     check_target,
-    names,
 )
 from mirlo.tools.conformance.matrix import markdown, text_lines, totals
-from mirlo.tools.conformance.programs import ProgramOutcome, TestProgram, run
 
 CHIPS = ("sm_80", "sm_89", "sm_90a", "sm_100")
 """The page has the matrix of the first; the others' totals."""
@@ -46,36 +38,11 @@ An empty cell is an element type that the operator does not have, or that is not
 """
 
 
-def sample(number: int, kinds: list[str]) -> str:
-    """Return the element type that one operator of many is checked on by the tests."""
-    return kinds[number % len(kinds)]
-
-
 def sampled(chip: str) -> Matrix:
-    """One element type of each operator and intrinsic executed, another one for the next; the others count as right."""
-    programs: list[TestProgram] = []
-    judges: list[tuple[str, str, Callable[[ProgramOutcome], SupportVerdict]]] = []
-    found: dict[str, dict[str, list[SupportVerdict]]] = {}
-    with np.errstate(all="ignore"):
-        for number, name in enumerate(names()):
-            checks = list(_checks(name))
-            kinds = list(dict.fromkeys(kind for kind, _, _ in checks))
-            found[name] = {kind: [] for kind in kinds}
-            for kind, program, judge in checks:
-                if kind == sample(number, kinds):
-                    programs.append(program)
-                    judges.append((name, kind, judge))
-        with emulated(chip):
-            outcomes = run(programs, f"nvvm{{chip={chip}}}", lambda done: None)
-        for (name, kind, judge), outcome in zip(judges, outcomes, strict=True):
-            found[name][kind].append(judge(outcome))
-    entries = [
-        MatrixEntry(
-            name, {kind: _worst(verdicts) if verdicts else SupportVerdict(OK) for kind, verdicts in kinds.items()}
-        )
-        for name, kinds in found.items()
-    ]
-    return Matrix("nvvm", tuple(entries))
+    """Execute a sample on an emulated GPU."""
+    with emulated(chip):
+        matrix = sampled_matrix(f"nvvm{{chip={chip}}}")
+    return Matrix("nvvm", matrix.entries)
 
 
 def executed(chip: str, only: Iterable[str] | None = None) -> Matrix:
