@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.clone import clone_module
-from mirlo.passes.code_forms import CodeForm, with_comments
+from mirlo.passes.code_forms import CodeForm, KernelText, with_comments
 from mirlo.passes.files import FileError
 from mirlo.passes.kernel_nodes import kernel_nodes
 from mirlo.passes.targets import CompileOptions, Target, code_target
@@ -20,17 +20,24 @@ CODE_FOLDER = "code"
 
 def save_code(module: ir.Module, target: Target, options: CompileOptions, folder: Path) -> None:
     """Write the code of a planned module's kernels, in each form of the target that is text."""
+    nodes = kernel_nodes(module)
+    for form, texts in texts_by_form(module, target, options):
+        files = [(text.symbol, with_comments(text, nodes.get(text.function, []), form)) for text in texts]
+        write_code(folder / CODE_FOLDER, form, files)
+
+
+def texts_by_form(
+    module: ir.Module, target: Target, options: CompileOptions
+) -> Iterator[tuple[CodeForm, Sequence[KernelText]]]:
+    """Yield the code of a planned module's kernels in each form of the target that is text; the module stays."""
     source = code_target(target)
     if source.code is None:
         return
-    nodes = kernel_nodes(module)
     for form in source.forms:
-        if not form.is_text:
-            continue
-        with module.context, ir.Location.unknown():
-            texts = source.code(clone_module(module), replace(options, form=form.name))
-        files = [(text.symbol, with_comments(text, nodes.get(text.function, []), form)) for text in texts]
-        write_code(folder / CODE_FOLDER, form, files)
+        if form.is_text:
+            with module.context, ir.Location.unknown():
+                texts = source.code(clone_module(module), replace(options, form=form.name))
+            yield form, texts
 
 
 def write_code(folder: Path, form: CodeForm, files: Iterable[tuple[str, bytes]]) -> list[Path]:

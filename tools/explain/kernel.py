@@ -8,19 +8,15 @@ from typing import Any, Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.driver.clone import clone_module
+from mirlo.driver.code import UnknownKernel
+from mirlo.driver.save_code import texts_by_form
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.kernel_nodes import kernel_calls, node_labels
 from mirlo.passes.rules import nearest
-from mirlo.passes.targets import CompileOptions, Target, code_target
-from mirlo.runtime.errors import MirloError
+from mirlo.passes.targets import CompileOptions, Target
 
 MAX_ELEMENTS = 16
 """Elements of a constant that are printed: more hide the code."""
-
-
-class UnknownKernelName(MirloError):
-    """The model has no kernel of this name."""
 
 
 class NamedKernel(Protocol):
@@ -71,7 +67,7 @@ class FollowedKernel(Instrument):
         names = {kernel.name: kernel.nodes for kernel in kernels}
         if self.kernel not in names:
             listed = ", ".join(names) or "none"
-            raise UnknownKernelName(
+            raise UnknownKernel(
                 f"the model has no kernel '{self.kernel}'{nearest(self.kernel, names)}; its kernels: {listed}"
             )
         wanted = set(names[self.kernel])
@@ -86,16 +82,10 @@ class FollowedKernel(Instrument):
         return [*(stage for stage in first if stage.text), *self.stages, *self._code(module, target, options)]
 
     def _code(self, module: ir.Module, target: Target, options: CompileOptions) -> list[KernelStage]:
-        source = code_target(target)
         found = []
-        for form in source.forms if source.code is not None else ():
-            if form.is_text:
-                chosen = replace(options, form=form.name, kernel=self.kernel)
-                with module.context, ir.Location.unknown():
-                    assert source.code is not None
-                    texts = source.code(clone_module(module), chosen)
-                code = [text.code.decode() for text in texts if self.kernel in (text.function, text.symbol)]
-                found.append(KernelStage(form.help or form.name, "\n".join(code)))
+        for form, texts in texts_by_form(module, target, replace(options, kernel=self.kernel)):
+            code = [text.code.decode() for text in texts if self.kernel in (text.function, text.symbol)]
+            found.append(KernelStage(form.help or form.name, "\n".join(code)))
         return found
 
 

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import tempfile
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,9 +72,9 @@ def file_in(folder: str | os.PathLike[str] | None, name: str, source: bytes) -> 
 def _graph(name: str) -> Path:
     known = names()
     if name not in known:
-        near = get_close_matches(name, known, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise MirloError(f"no sample is named '{name}'{hint} (there are: {', '.join(known)})")
+        from mirlo.passes.rules import nearest  # loads the bindings
+
+        raise MirloError(f"no sample is named '{name}'{nearest(name, known)} (there are: {', '.join(known)})")
     return GRAPHS / f"{name}.onnx"
 
 
