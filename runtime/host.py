@@ -21,22 +21,33 @@ from mirlo.runtime.errors import PackedFunctionError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
+_MAKES_NEW: set[str] = set()
 
 _RESERVED_PREFIX = "mirlo."
 _FAMILIES = ("sequence", "string", "image", "map")
 """`mirlo.sequence.at` is in the module of its family, which is imported when it is needed."""
 
 
-def host_function(name: str, override: bool = False) -> Callable[[_F], _F]:
-    """Register a host function under a name; a name in use needs `override=True`."""
+def host_function(name: str, override: bool = False, *, new: bool = False) -> Callable[[_F], _F]:
+    """Register a host function under a name; a name in use needs `override=True`.
+
+    With `new=True` its results are taken for what it says: of the kinds that the program expects, and referred to by
+    nothing else. They are neither checked nor copied.
+    """
 
     def register(function: _F) -> _F:
         if name in _FUNCTIONS and not override:
             raise PackedFunctionError(f"host function '{name}' is registered already; pass override=True to replace it")
         _FUNCTIONS[name] = function
+        (_MAKES_NEW.add if new else _MAKES_NEW.discard)(name)
         return function
 
     return register
+
+
+def makes_new(name: str) -> bool:
+    """Return whether the host function of a name was registered with `new=True`."""
+    return name in _MAKES_NEW
 
 
 def resolve_host(names: Sequence[str], user: str) -> dict[str, Callable[..., Any]]:

@@ -21,7 +21,7 @@ from mirlo.runtime.artifact import KernelInfo, TensorSpec
 from mirlo.runtime.compiled_program import HOST, IF, PART, CompiledBlock, CompiledProgram, Port, ProgramStep
 from mirlo.runtime.errors import InputError, PackedFunctionError
 from mirlo.runtime.executable import Executable, MemoryUse
-from mirlo.runtime.host import resolve_host
+from mirlo.runtime.host import makes_new, resolve_host
 from mirlo.runtime.inputs import random_input, require_names
 from mirlo.runtime.kernel_code import KernelCodeOwner
 from mirlo.runtime.kinds import MAP, Kind, parse_kind
@@ -79,14 +79,12 @@ class Program(KernelCodeOwner):
             sum(artifact.arena_bytes for artifact in self.compiled.parts),
         )
 
-    def __call__(
-        self, *values: Any, **named: Mapping[str, np.ndarray]
-    ) -> np.ndarray | tuple[np.ndarray | Sequence[np.ndarray | dict[int, float]], ...]:
+    def __call__(self, *values: Any, **named: Any) -> Any:
         """Run the program and return the value of its output, or a tuple of several."""
         results = self._execute(self._bind(values, named))
         return results[0] if len(results) == 1 else tuple(results)
 
-    def run(self, inputs: Mapping[str, np.ndarray | list[np.ndarray]]) -> dict[str, Any]:
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run the program on values by input name, and return values by output name."""
         results = self._execute(self._bind((), inputs))
         return {port.name: result for port, result in zip(self.outputs, results, strict=True)}
@@ -103,7 +101,7 @@ class Program(KernelCodeOwner):
             )
         return made
 
-    def profile(self, *values: np.ndarray, repeats: int = 10, **named: Any) -> Profile:
+    def profile(self, *values: Any, repeats: int = 10, **named: Any) -> Profile:
         """Measure the time of each step: the median of several runs, after one warm-up run."""
         if repeats < 1:
             raise InputError(f"repeats: expected 1 or more, found {repeats}")
@@ -177,7 +175,7 @@ class Program(KernelCodeOwner):
         return {
             register
             for step in self.compiled.body.steps
-            if step.kind == PART or (step.kind == HOST and _makes_maps(step, self._functions[step.function]))
+            if step.kind == PART or (step.kind == HOST and makes_new(step.function))
             for register in step.outputs
             if counts[register] == 1 and made[register] == 1
         }
@@ -229,12 +227,7 @@ class _Block:
         stamps[len(self.steps)] = time.perf_counter_ns()
 
 
-def _loop(
-    inputs: Sequence[int],
-    before: _Block,
-    after: _Block,
-    registers: list[np.ndarray | tuple[np.ndarray, np.ndarray] | None],
-) -> list[Any]:
+def _loop(inputs: Sequence[int], before: _Block, after: _Block, registers: list[Any]) -> list[Any]:
     values = [registers[i] for i in inputs]
     while True:
         _assign(before.arguments, values, registers)
@@ -252,11 +245,10 @@ class _HostCall:
         self.step = step
         self.function = function
         self.options = json.loads(step.options)
-        kinds = [parse_kind(text) if text else None for text in step.kinds]
-        self.kinds = kinds
-        self.checks = any(kinds) and not _makes_maps(step, function)
+        self.kinds = [parse_kind(text) if text else None for text in step.kinds]
+        self.checks = any(self.kinds) and not makes_new(step.function)
 
-    def __call__(self, *values: np.ndarray | tuple[np.ndarray, ...] | Mapping[int, str] | None) -> Sequence[np.ndarray]:
+    def __call__(self, *values: Any) -> Sequence[Any]:
         try:
             made = self.function(*values, **self.options)
         except Exception as error:
@@ -284,12 +276,7 @@ def _label(step: ProgramStep) -> str:
     return {PART: f"part_{step.part}", HOST: step.function}.get(step.kind, step.kind)
 
 
-def _makes_maps(step: ProgramStep, function: Any) -> bool:
-    """Return whether a step is Mirlo's own function of maps from scores: they are of their kind, and new."""
-    return step.function == "mirlo.map.zip" and function.__module__ == f"{__package__}.host_functions.map"
-
-
-def _own_result(kind: Kind, value: np.ndarray | tuple[np.ndarray | dict[int, float], ...]) -> Any:
+def _own_result(kind: Kind, value: Any) -> Any:
     """Return a result that nothing else refers to for the caller; a sequence of maps becomes a list."""
     return list(value) if isinstance(value, tuple) and kind.element is not None and kind.element.name == MAP else value
 

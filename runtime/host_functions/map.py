@@ -18,7 +18,7 @@ FEW_LABELS = 8
 """Labels up to which it takes less time to fill all dictionaries label by label; they grow beyond it."""
 
 
-@host_function("mirlo.map.zip")
+@host_function("mirlo.map.zip", new=True)
 def zip_labels(scores: np.ndarray, *, labels: Sequence[int | str]) -> tuple[dict[int | str, float], ...]:
     """Return a dictionary from labels to scores for each row; of equal labels the last one counts."""
     rows = scores.reshape(1, -1) if scores.ndim == 1 else scores
