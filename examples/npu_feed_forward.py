@@ -58,7 +58,7 @@ def means(
 @mirlo.prim_func(buffers=True)
 def does(
     a: T.Buffer[(TILE, TILE), T.f32], b: T.Buffer[(TILE, TILE), T.f32], c: T.Out[(TILE, TILE), T.f32]
-):  # how it is told to: addresses of tiles, and their strides
+):  # what the driver gets: addresses of tiles, and their strides
     T.call_extern("npu_mma", a, T.stride(a, 0), b, T.stride(b, 0), c, T.stride(c, 0))
 
 

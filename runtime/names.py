@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -75,7 +75,7 @@ def html(text: str) -> str:
     return stdlib.escape(terminal_lines(text), quote=True)
 
 
-def html_json(value: Mapping[str, list[str]]) -> str:
+def html_json(value: object) -> str:
     """Return JSON for a `<script>` element: `<`, `>` and `&` are escaped, so nothing in it ends or opens an element."""
     import json
 

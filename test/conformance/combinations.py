@@ -484,7 +484,7 @@ def _explain(cell: Cell, options: Options) -> None:
     if cell.operator == "custom" and cell.rule == "hand-written":
         wanted = "kernels: @"
     if wanted not in text:
-        raise NotUsed(f"{wanted!r} is not told of:\n{text}")
+        raise NotUsed(f"{wanted!r} is not reported:\n{text}")
 
 
 def _bisect(cell: Cell, options: Options) -> None:

@@ -18,7 +18,7 @@ PACKAGE = "mirlo"
 _REQUIREMENT = re.compile(r"^([A-Za-z0-9_.-]+)[^;]*(?:;(.*))?$")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 DEVELOPMENT = ("test", "docs", "package", "zoo")
-"""Extras for those who work on Mirlo: told only where they are complete."""
+"""Extras for those who work on Mirlo: listed only where they are complete."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ LIMIT = 100
 """Integers are drawn from -100 to 100: what happens where they overflow is not declared."""
 
 OwnCheck = tuple[str, TestProgram, Callable[[ProgramOutcome], "str | float"]]
-"""The element type, the program, and what is said of its outcome: an error in units in the last place, or what is
+"""The element type, the program, and the judgement of its outcome: an error in units in the last place, or what is
 wrong."""
 
 
