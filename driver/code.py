@@ -24,6 +24,9 @@ from mirlo.runtime.cache import Cache
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
 
+SOURCE = "source"
+"""The form of code that is the source of a whole model."""
+
 
 class UnknownKernel(MirloError, KeyError):
     """The model has no kernel of this name."""
@@ -53,7 +56,7 @@ def compile_code(
     jobs: int | None = None, cache: Cache | bool | str | os.PathLike[str] = True, trust_file: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Artifact, ParameterStore]:  # fmt: skip
-    """Compile a model to an artifact of LLVM IR, as `mirlo.compile` does; return it and its weights."""
+    """Compile a model to an artifact of LLVM IR or C source, as `mirlo.compile` does; return it and its weights."""
     if dims:
         shapes = fix_dims(model, shapes, dims)
     request = CompileRequest(
@@ -62,7 +65,9 @@ def compile_code(
         progress=progress or ignore_progress,
     )  # fmt: skip
     compiler = Compiler(request, build)
-    if form and not compiler.target.makes_libraries:
+    if form == SOURCE and not compiler.target.makes_source:
+        raise TargetError(f"target '{compiler.target.name}' makes no source of whole models: name one that does: 'c'")
+    if form not in ("", SOURCE) and not compiler.target.makes_libraries:
         raise TargetError(f"target '{compiler.target.name}' makes no libraries: name one that does, such as 'llvm'")
     compiled, session = compiler.run()
     if not isinstance(compiled, Artifact):

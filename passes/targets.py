@@ -107,6 +107,8 @@ class Target:
     """Compiles a module as `emit` does, to the code of each kernel in `options.form`."""
     makes_libraries: bool = False
     """Whether `emit` makes LLVM IR with the option `form="llvm-ir"`, which libraries are linked of."""
+    makes_source: bool = False
+    """Whether `emit` makes the source of a whole model in C with the option `form="source"`."""
     figures: Figures | Callable[[str], Figures] | None = None
     """The speed of its code, for placement by estimated cost, or a function of the options in braces that returns
     it. A code generator declares its own."""

@@ -2,11 +2,45 @@
 
 from __future__ import annotations
 
-from mirlo.passes.targets import Target
+from typing import TYPE_CHECKING
+
+from mirlo.passes.figures import Figures
+from mirlo.passes.targets import CompileOptions, Target
+
+if TYPE_CHECKING:
+    from mirlo.dialects.bindings import ir
+    from mirlo.runtime.artifact import Artifact
+
+
+def _pipeline(options: CompileOptions | None = None) -> str:
+    from mirlo.targets.c.pipeline import compile_pipeline
+
+    return compile_pipeline(options)
+
+
+def _emit(module: ir.Module, options: CompileOptions) -> Artifact:
+    from mirlo.targets.c.artifact import emit
+
+    return emit(module, options)
+
+
+def _fingerprint(options: str) -> str:
+    from mirlo.passes.byoc.codegen import generator_of
+    from mirlo.runtime.loaders import llvm_host
+
+    return f"{llvm_host()['triple']} {generator_of('c', options).fingerprint()}"
+
 
 TARGET = Target(
     name="c",
     help="C source, compiled by the system's C compiler",
     rule_modules=("mirlo.targets.c.intrinsics",),
+    pipeline=_pipeline,
+    emit=_emit,
     codegen="mirlo.targets.c.generator:CGenerator",
+    takes_options=True,
+    makes_source=True,
+    symbolic_dims=True,
+    fingerprint=_fingerprint,
+    figures=Figures(gflops=2.0, gbytes=5.0, call_us=0.2, scales=False),
 )

@@ -30,21 +30,35 @@ def find_compiler(wanted: str = "") -> str:
             return found
     raise CompilerError(
         f"no C compiler: looked for {', '.join(names)}. Install one, name one where the target is named, "
-        "'c{compiler=PATH}', or leave with the source: 'mirlo compile MODEL --targets c --emit source'"
+        "'c{compiler=PATH}', or leave with the source: 'mirlo compile MODEL --target c --emit source'"
     )
 
 
 def compile_shared(source: str, compiler: str, flags: Sequence[str] = ()) -> bytes:
     """Compile a source file to a shared library and return its bytes."""
+    return _compiled(source, compiler, flags, ["-shared"], f"region{SUFFIX}", ["-lm"])
+
+
+def compile_object(source: str, compiler: str, flags: Sequence[str] = ()) -> bytes:
+    """Compile a source file to an object file and return its bytes; it may include `mirlo.h`."""
+    from mirlo.targets.llvm.library.sources import RUN_TIME_FOLDER
+
+    return _compiled(source, compiler, flags, ["-c", f"-I{RUN_TIME_FOLDER}"], "region.o")
+
+
+def _compiled(
+    source: str, compiler: str, flags: Sequence[str], how: Sequence[str], output: str, libraries: Sequence[str] = ()
+) -> bytes:
     with tempfile.TemporaryDirectory(prefix="mirlo-c-") as folder:
-        code, library = Path(folder) / "region.c", Path(folder) / f"region{SUFFIX}"
+        code, library = Path(folder) / "region.c", Path(folder) / output
         code.write_text(source, encoding="utf-8")
-        command = [compiler, *FLAGS, *flags, "-shared", str(code), "-o", str(library), "-lm"]
+        command = [compiler, *FLAGS, *flags, *how, str(code), "-o", str(library), *libraries]
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         except OSError as error:
             raise CompilerError(f"cannot run '{compiler}': {error.strerror or error}") from error
         if done.returncode != 0 or not library.is_file():
             first = "\n".join(done.stderr.strip().splitlines()[:10])
-            raise CompilerError(f"'{' '.join(command[:-4])}' failed with code {done.returncode}:\n{first}")
+            shown = " ".join([compiler, *FLAGS, *flags, *how[:1]])
+            raise CompilerError(f"'{shown}' failed with code {done.returncode}:\n{first}")
         return library.read_bytes()

@@ -47,11 +47,16 @@ def _bits(kind: Any) -> int:
 def constant_text(op: ir.Operation | ir.OpView) -> str:
     """Return the C constant of an `arith.constant`."""
     attribute, kind = op.attributes["value"], op.results[0].type
-    if isinstance(kind, ir.FloatType):
-        return _float(ir.FloatAttr(attribute).value, c_scalar(kind))
-    if not isinstance(kind, (ir.IntegerType, ir.IndexType)):
+    is_float = isinstance(kind, ir.FloatType)
+    if not is_float and not isinstance(kind, (ir.IntegerType, ir.IndexType)):
         raise ScalarError(f"C has no type for {kind}")
-    value = ir.IntegerAttr(attribute).value
+    return constant_value((ir.FloatAttr if is_float else ir.IntegerAttr)(attribute).value, kind)
+
+
+def constant_value(value: Any, kind: Any) -> str:
+    """Return the C constant of a number of a type."""
+    if isinstance(kind, ir.FloatType):
+        return _float(value, c_scalar(kind))
     if _bits(kind) == 1:
         return "true" if value else "false"
     low = -(1 << (_bits(kind) - 1))
@@ -93,6 +98,10 @@ def _wrapping(sign: str) -> Expression:
         return f"({c_scalar(kind)})(({wide}){at[0]} {sign} ({wide}){at[1]})"
 
     return text
+
+
+def _wrapping_index(sign: str) -> Expression:
+    return lambda op, at: f"(int64_t)((uint64_t){at[0]} {sign} (uint64_t){at[1]})"
 
 
 def _as_unsigned(sign: str) -> Expression:
@@ -266,3 +275,5 @@ EXPRESSIONS: dict[str, Expression] = {
     "llvm.inttoptr": _pointer,
 }  # fmt: skip
 """The C expressions of scalar operations."""
+WRAPPING = {f"arith.{name}i": _wrapping_index(sign) for name, sign in (("add", "+"), ("sub", "-"), ("mul", "*"))}
+"""The C expressions of sums and products of indices that may overflow."""

@@ -72,6 +72,15 @@ def test_from_c(folder: Path) -> None:
 
 
 @needs_c_compiler
+def test_c_source(folder: Path) -> None:
+    _write("c-source.md", "c", folder)
+    (commands,) = _blocks("c-source.md", "sh")
+    output = _shell(commands, folder).splitlines()
+    found = _scores("\n".join(line for line in output if not line.startswith("wrote")))
+    np.testing.assert_allclose(found, _expected(folder), rtol=1e-5)
+
+
+@needs_c_compiler
 def test_from_cpp(folder: Path) -> None:
     if shutil.which("c++") is None:
         pytest.skip("there is no C++ compiler")

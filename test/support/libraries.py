@@ -13,7 +13,9 @@ import numpy as np
 from mirlo.driver.code import compile_code
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.targets.c.library import write_source
 from mirlo.targets.llvm.library.build import write_library
+from mirlo.targets.llvm.library.description import library_name
 
 SOURCE = Path(__file__).with_name("run_model.c")
 FLAGS = ("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror")
@@ -73,3 +75,29 @@ def make_program(
     )
     assert done.returncode == 0, done.stderr
     return Program(artifact, folder, executable, tuple(runner))
+
+
+SOURCE_FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror")
+"""The flags with which every model in C compiles."""
+
+
+def make_source_program(
+    model: Any, folder: Path, compiler: str, *, flags: Sequence[str] = (), runner: Sequence[str] = (),
+    weights: str = "auto", name: str = "model",
+) -> Program:  # fmt: skip
+    """Write a model as C and compile it to a program that runs it."""
+    artifact, store = compile_code(model, "c", form="source", jobs=1, cache=False)
+    write_source(artifact, store, folder, name, weights=weights)
+    name, objects = library_name(name), []
+    for file in (f"{name}.c", "mirlo.c"):
+        objects.append(str((folder / file).with_suffix(".o")))
+        _run([compiler, *SOURCE_FLAGS, *flags, "-c", str(folder / file), "-o", objects[-1]])
+    executable = folder / "program"
+    where = [f"-DMODEL=mirlo_model_{name}", f"-I{folder}"]
+    _run([compiler, *FLAGS, *flags, *where, str(SOURCE), *objects, "-o", str(executable), "-lm", "-ldl", "-lpthread"])
+    return Program(artifact, folder, executable, tuple(runner))
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

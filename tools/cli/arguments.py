@@ -197,8 +197,8 @@ def _add_compile(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         default="executable",
         help="'library' and 'object' write a shared library, or object files, with headers for C, C++ and Rust, to the "
         "folder -o names; a form of the target's code one file for each kernel, to a folder: llvm-dialect, llvm-ir, "
-        "asm or obj of llvm, nvvm-dialect, llvm-ir or ptx of nvvm, spirv-dialect or spirv of spirv; 'source' what "
-        "code generators make that people can take along, C or ONNX, to a folder",
+        "asm or obj of llvm, nvvm-dialect, llvm-ir or ptx of nvvm, spirv-dialect or spirv of spirv; 'source' the whole "
+        "model as C with '--target c', or what code generators before another target make: C or ONNX, to a folder",
     )
     parser.add_argument(
         "--kernel", metavar="NAME", help="with a form of code: that of this kernel only, to the file -o"
@@ -217,7 +217,7 @@ def _add_library(parser: argparse.ArgumentParser, which: str) -> None:
         "--weights",
         choices=("auto", "embed", "beside"),
         default="auto",
-        help="weights of a library: in it, or in a file beside it (default: in it up to 64 MiB)",
+        help="weights of a library: in it, or in a file beside it (default: in it up to 64 MiB, in source up to 1 MiB)",
     )
 
 

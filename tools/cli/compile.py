@@ -49,11 +49,18 @@ def execute(arguments: Arguments) -> None:
 
 
 def _emit_source(arguments: Arguments) -> None:
-    """Write the output of code generators to a folder."""
+    """Write a whole model as source, or the output of code generators, to a folder."""
+    from mirlo.passes.byoc.target_list import Targets
     from mirlo.tools.emit_source import emit_source
 
     if arguments.target is None:
-        raise CommandError("'--emit source' needs '--targets': which code generators write it, such as 'c'")
+        raise CommandError("'--emit source' needs '--target': what writes it, such as 'c'")
+    targets = Targets.parse(arguments.target)
+    if not targets.generators and targets.host_target.makes_source:
+        from mirlo.tools.cli.library import emit_library
+
+        emit_library(arguments)
+        return
     folder = Path(arguments.output or Path(arguments.model).stem)
     for path in emit_source(arguments.model, arguments.target, folder, arguments.shapes):
         print(f"wrote {path}: {path.stat().st_size} bytes")

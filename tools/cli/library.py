@@ -12,12 +12,12 @@ from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import require_file
 from mirlo.tools.cli.progress import Progress
 
-LIBRARIES = ("library", "object")
+LIBRARIES = ("library", "object", "source")
 """What `--emit` takes that is linked into other programs."""
 
 
 def emit_library(arguments: Arguments) -> None:
-    """Compile a model to a library, to object files, or to a form of code."""
+    """Compile a model to a library, to object files, to source, or to a form of code."""
     if arguments.specialize or arguments.save_ir:
         option = "--specialize" if arguments.specialize else "--save-ir"
         raise CommandError(f"'--emit {arguments.emit}' makes one build of the model: leave out {option}")
@@ -32,7 +32,7 @@ def emit_library(arguments: Arguments) -> None:
         artifact, params = compile_code(
             arguments.model,
             arguments.target or "llvm",
-            form="llvm-ir",
+            form="source" if arguments.emit == "source" else "llvm-ir",
             threads=arguments.threads or 1,
             shapes=arguments.shapes,
             pipeline=arguments.pipeline,
@@ -43,10 +43,15 @@ def emit_library(arguments: Arguments) -> None:
             trust_file=arguments.trust_file,
             progress=progress,
         )
-    from mirlo.targets.llvm.library.build import write_library
-
     name = arguments.name or Path(arguments.model).stem
     folder = Path(arguments.output or name)
+    if arguments.emit == "source":
+        from mirlo.targets.c.library import write_source
+
+        _report(write_source(artifact, params, folder, name, arguments.weights))
+        return
+    from mirlo.targets.llvm.library.build import write_library
+
     shared = arguments.emit == "library"
     _report(write_library(artifact, params, folder, name, shared=shared, weights=arguments.weights))
 

@@ -91,9 +91,14 @@ class Description:
         return [f"{kind} {i}: {_line(spec)}" for kind, specs in rows for i, spec in enumerate(specs)]
 
 
-def describe(artifact: Artifact, store: ParameterStore, name: str, weights: str = "auto") -> Description:
-    """Describe a model; `weights` are to be embedded ("embed"), in a file ("beside"), or either ("auto")."""
-    if artifact.loader != "llvm":
+def describe(
+    artifact: Artifact, store: ParameterStore, name: str, weights: str = "auto", embed_bytes: int = EMBED_BYTES
+) -> Description:
+    """Describe a model; `weights` are to be embedded ("embed"), in a file ("beside"), or either ("auto").
+
+    For "auto" at most `embed_bytes` are embedded.
+    """
+    if artifact.loader not in ("llvm", "source"):
         raise LibraryError(
             f"a library is made of models for target 'llvm', found one for '{artifact.target}' (loader "
             f"'{artifact.loader}')"
@@ -110,7 +115,7 @@ def describe(artifact: Artifact, store: ParameterStore, name: str, weights: str 
         places[param] = at
         found.append(Weight(at, array))
         at += max(array.nbytes, ALIGNMENT)
-    embedded = bool(at) and (weights == "embed" or (weights == "auto" and at <= EMBED_BYTES))
+    embedded = bool(at) and (weights == "embed" or (weights == "auto" and at <= embed_bytes))
     identifier = library_name(name)
     offsets = tuple(places[spec.name] for spec in artifact.params)
     parts = tuple(_part(external, places) for external in artifact.externals)

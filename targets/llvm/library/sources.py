@@ -10,12 +10,12 @@ from mirlo.targets.llvm.library.description import Description
 
 RUN_TIME = ("mirlo.h", "mirlo.c", "mirlo.hpp")
 """The files of the run time, which every model shares."""
+RUN_TIME_FOLDER = Path(__file__).with_name("c")
 
 
 def run_time_files() -> dict[str, bytes]:
     """Return the C files of the run time by name."""
-    folder = Path(__file__).with_name("c")
-    return {name: (folder / name).read_bytes() for name in RUN_TIME}
+    return {name: (RUN_TIME_FOLDER / name).read_bytes() for name in RUN_TIME}
 
 
 def model_header(description: Description) -> str:

@@ -1,0 +1,42 @@
+"""The emitter of target `c`: a planned module becomes C source, or an object file that the system's compiler makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.byoc.codegen import generator_of
+from mirlo.passes.targets import CompileOptions
+from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.loaders import llvm_host
+from mirlo.targets.c.compiler import compile_object, find_compiler
+from mirlo.targets.c.model import ENTRY, HEAD, print_model
+from mirlo.targets.planned import find_main, kernel_rows, run_time_facts, signature_of
+
+SOURCE = "source"
+"""The form of code, and the loader, of C source."""
+LOADED_ENTRY = "mirlo_loaded_entry"
+
+
+def emit(module: ir.Module, options: CompileOptions) -> Artifact:
+    """Print a module that went through the target's pipeline, and compile the text unless `form` asks for it alone.
+
+    The module is consumed.
+    """
+    main = find_main(module)
+    signature, kernels, facts = signature_of(main), kernel_rows(main, module), run_time_facts(main, module)
+    text = print_model(module).text
+    if options.form == SOURCE:
+        code, metadata = text.encode(), {"triple": "any", "features": []}
+    else:
+        chosen: Any = generator_of("c", options.target_options)
+        exported = f"void {LOADED_ENTRY}(void **tensors, void **params, void *arena, uint64_t *profile) {{"
+        whole = f"{HEAD}\n{text}\n{exported}\n  {ENTRY}(tensors, params, arena, profile);\n}}\n"
+        code = compile_object(whole, find_compiler(chosen.compiler), chosen.flags)
+        metadata = {"triple": llvm_host()["triple"], "features": []}
+    return Artifact(
+        target="c", loader=SOURCE if options.form == SOURCE else "llvm", code=code,
+        entry=ENTRY if options.form == SOURCE else LOADED_ENTRY, inputs=signature["inputs"],
+        outputs=signature["outputs"], params=signature["params"], arena_bytes=signature["arena"],
+        kernels=tuple(kernels), metadata={**metadata, **facts},
+    )  # fmt: skip

@@ -1,0 +1,72 @@
+"""Short functions that the C files of whole models define, and the expressions that call them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.targets.c.printer import bare
+from mirlo.targets.c.scalars import EXPRESSIONS, Expression, c_scalar
+
+_SIGNATURE = "static inline {type} {name}({type} a, {type} b) {{\n  {body}\n}}\n"
+_LARGER = "if (a != a || b != b) return a + b;\n  if (a == b) return signbit(a) ? {zero};\n  return a {sign} b ? a : b;"
+_FLOORED = "const int64_t q = a / b;\n  return q {sign} (a % b != 0 && (a < 0) {equal} (b < 0));"
+# name: type, body
+_FUNCTIONS = {
+    **{
+        name: ("int64_t", f"return (int64_t)((uint64_t)a {sign} (uint64_t)b); /* it wraps around */")
+        for name, sign in (("wrap_add", "+"), ("wrap_sub", "-"), ("wrap_mul", "*"))
+    },
+    "min_index": ("int64_t", "return a < b ? a : b;"),
+    "max_index": ("int64_t", "return a > b ? a : b;"),
+    "floor_div": ("int64_t", _FLOORED.format(sign="-", equal="!=")),
+    "ceil_div": ("int64_t", _FLOORED.format(sign="+", equal="==")),
+    **{
+        f"{name}_{kind}": (kind, _LARGER.format(zero=zero, sign=sign))
+        for kind in ("float", "double")
+        for name, zero, sign in (("max", "b : a", ">"), ("min", "a : b", "<"))
+    },
+}
+HELPERS = {name: _SIGNATURE.format(type=kind, name=name, body=body) for name, (kind, body) in _FUNCTIONS.items()}
+"""The definitions, by name."""
+_CALLED = re.compile(rf"\b({'|'.join(HELPERS)})\(")
+
+
+def helpers_of(text: str) -> str:
+    """Return the definitions of the helpers that a text calls."""
+    called = set(_CALLED.findall(text))
+    return "\n".join(definition for name, definition in HELPERS.items() if name in called)
+
+
+def _index_call(function: str, otherwise: Expression) -> Expression:
+    def text(op: Any, at: list[str]) -> str:
+        if isinstance(op.results[0].type, ir.IndexType):
+            return f"{function}({bare(at[0])}, {bare(at[1])})"
+        return otherwise(op, at)
+
+    return text
+
+
+def _float_call(function: str) -> Expression:
+    return lambda op, at: f"{function}_{c_scalar(op.results[0].type)}({bare(at[0])}, {bare(at[1])})"
+
+
+HELPED: Mapping[str, Expression] = {
+    **EXPRESSIONS,
+    **{
+        op: _index_call(function, EXPRESSIONS[op])
+        for op, function in (
+            ("arith.floordivsi", "floor_div"), ("arith.ceildivsi", "ceil_div"), ("arith.minsi", "min_index"),
+            ("arith.maxsi", "max_index"),
+        )
+    },
+    "arith.maximumf": _float_call("max"),
+    "arith.minimumf": _float_call("min"),
+}  # fmt: skip
+"""The C expressions of scalar operations in files that have the helpers."""
+HELPED_WRAPPING: Mapping[str, Expression] = {
+    f"arith.{name}i": _index_call(f"wrap_{name}", EXPRESSIONS[f"arith.{name}i"]) for name in ("add", "sub", "mul")
+}
+"""The C expressions of sums and products of indices that may overflow."""

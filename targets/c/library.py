@@ -1,0 +1,168 @@
+"""Writing of a whole model as C: a source file with its descriptor, header, weights, run time and build file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from mirlo.runtime.artifact import Artifact, TensorSpec
+from mirlo.runtime.dtypes import ELEMENT_TYPES
+from mirlo.runtime.names import c_comment
+from mirlo.runtime.params import ParameterStore
+from mirlo.targets.c.model import HEAD
+from mirlo.targets.llvm.library.build import WEIGHTS
+from mirlo.targets.llvm.library.description import Description, LibraryError, describe, padded, type_code
+from mirlo.targets.llvm.library.descriptor import ABI
+from mirlo.targets.llvm.library.objects import write_weights_file
+from mirlo.targets.llvm.library.sources import model_header, run_time_files
+
+EMBED_BYTES = 1 << 20
+"""Most bytes of weights that go into the source where nothing else is asked for: each takes four characters."""
+BYTES_PER_LINE = 32
+NO_POOL = b"#define MIRLO_NO_POOL 1 /* models in C run on their caller's thread */\n"
+
+
+def write_source(
+    artifact: Artifact, store: ParameterStore, folder: Path, name: str, weights: str = "auto"
+) -> list[Path]:
+    """Write a model in C with all that a program needs to run it; return the files.
+
+    `weights` is "embed" for numbers in the source, "beside" for a file that programs map, "auto" for either by size.
+    """
+    if weights not in WEIGHTS:
+        raise LibraryError(f"weights: expected {', '.join(WEIGHTS)}, found '{weights}'")
+    description = describe(artifact, store, name, weights, EMBED_BYTES)
+    if description.parts:
+        raise LibraryError("parts of the model are compiled apart: compile the whole model for target 'c'")
+    name = description.name
+    run_time = run_time_files()
+    run_time["mirlo.c"] = NO_POOL + run_time["mirlo.c"]
+    files = {
+        f"{name}.c": model_source(description).encode(),
+        f"{name}.h": model_header(description).encode(),
+        **run_time,
+        "CMakeLists.txt": _cmake(name).encode(),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for file, content in files.items():
+        written.append(folder / file)
+        written[-1].write_bytes(content)
+    if description.weights_bytes and not description.embedded:
+        written.append(folder / description.weights_file)
+        write_weights_file(written[-1], description)
+    return written
+
+
+def model_source(description: Description) -> str:
+    """Return the source file of a model: its functions, its weights if they are embedded, and its descriptor."""
+    lines = [f"Model {description.name} in C99, written by Mirlo.", *description.signature()]
+    comment = "/* " + "\n * ".join(c_comment(line) for line in lines) + " */\n"
+    texts = [comment + HEAD, description.artifact.code.decode()]
+    if description.embedded:
+        texts.append(_weights(description))
+    return "\n".join([*texts, _descriptor(description)])
+
+
+def _weights(description: Description) -> str:
+    content = b"".join(bytes(part) for part in padded(description.weights, description.weights_bytes))
+    rows = [content[i : i + BYTES_PER_LINE] for i in range(0, len(content), BYTES_PER_LINE)]
+    listed = ",\n".join(",".join(map(str, row)) for row in rows)
+    return f"""/* The weights; the union aligns them. */
+static const union {{
+  unsigned char bytes[{len(content)}];
+  uint64_t words;
+  double numbers;
+}} model_weights = {{{{
+{listed}}}}};
+"""
+
+
+def _descriptor(description: Description) -> str:
+    """Return the definition of the descriptor, the only symbol of the file that others see."""
+    artifact, sizes = description.artifact, description.sizes
+    late = set(artifact.late)
+    specs = [*artifact.inputs, *artifact.outputs]
+    is_late = [False] * len(artifact.inputs) + [bool(late & set(map(str, s.shape))) for s in artifact.outputs]
+    arrays = []
+    values = []
+    for i, (spec, each) in enumerate(zip(specs, is_late, strict=True)):
+        dims = [_dim(description, dim) for dim in spec.shape]
+        if dims:
+            arrays.append(f"static const int64_t dims{i}[] = {{{', '.join(dims)}}};")
+        values.append(_value(spec, f"dims{i}" if dims else "NULL", each))
+    arrays.append(_array("mirlo_value", "model_values", values, "\n  "))
+    arrays.append(_array("char *const", "model_checks", map(c_string, sizes.checks), "\n  "))
+    arrays.append(_array("char *const", "model_packed", map(c_string, artifact.packed), "\n  "))
+    arrays.append(_array("mirlo_packed_fn", "model_packed_own", ["NULL" for _ in artifact.packed]))
+    arrays.append(_array("uint64_t", "model_offsets", map(str, description.offsets)))
+    allocates = bool(artifact.metadata.get("allocates")) or any(is_late)
+    first, second = (int.from_bytes(description.digest[i : i + 8], "little") for i in (0, 8))
+
+    def named(name: str, members: Sequence[object]) -> str:
+        return name if members else "NULL"
+
+    fields = [
+        f"{ABI}, {int(sizes.is_dynamic)}",
+        f'{c_string(description.name)}, {c_string(str(artifact.metadata["triple"]))}, ""',
+        "mirlo_entry, NULL",
+        f"{len(artifact.inputs)}, {len(artifact.outputs)}, {len(artifact.params)}, {len(artifact.packed)}, 1, "
+        f"{int(allocates)}, {sizes.words}, {sizes.arena_word}, {len(sizes.checks)}, 0",
+        f"{named('model_values', specs)}, {named('model_checks', sizes.checks)}, "
+        f"{named('model_packed', artifact.packed)}, {named('model_packed_own', artifact.packed)}, "
+        f"{named('model_offsets', description.offsets)}",
+        f"{'model_weights.bytes' if description.embedded else 'NULL'}, NULL",
+        f"{description.weights_bytes}u, {{UINT64_C({first}), UINT64_C({second})}}, {artifact.arena_bytes}u",
+    ]
+    listed = ",\n  ".join(fields)
+    return "\n".join([
+        *filter(None, arrays),
+        f"extern const mirlo_code {description.symbol};",
+        f"const mirlo_code {description.symbol} = {{\n  {listed}}};\n",
+    ])  # fmt: skip
+
+
+def _array(kind: str, name: str, members: Iterable[str], separator: str = " ") -> str:
+    """Return the definition of a constant array; nothing if it is empty."""
+    listed = f",{separator}".join(members)
+    return f"static const {kind} {name}[] = {{{separator.strip(' ')}{listed}}};" if listed else ""
+
+
+def _dim(description: Description, dim: int | str) -> str:
+    if isinstance(dim, int):
+        return str(dim)
+    word = description.sizes.word(dim)
+    assert word is not None  # `Executable` checks it too
+    return str(-word)
+
+
+def _value(spec: TensorSpec, dims: str, is_late: bool) -> str:
+    kind = f"{{{type_code(spec.dtype)}, {ELEMENT_TYPES[spec.dtype].dlpack_bits}, 1}}"
+    return f"{{{c_string(spec.name)}, {kind}, {len(spec.shape)}, {dims}, {int(is_late)}}}"
+
+
+def c_string(text: str) -> str:
+    """Return a string of C: what is no plain letter, digit or space is written in octal digits."""
+    raw = text.encode("utf-8", "surrogatepass").replace(b"\0", b"?")
+    plain = frozenset(b" abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,:;()[]+-*/=<>'")
+    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in raw) + '"'
+
+
+def _cmake(name: str) -> str:
+    return f"""# The model `{name}` for CMake: add_subdirectory(this folder), then link with mirlo_{name}.
+cmake_minimum_required(VERSION 3.13)
+project(mirlo_{name} C)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+if(NOT TARGET mirlo)
+  add_library(mirlo STATIC ${{CMAKE_CURRENT_LIST_DIR}}/mirlo.c)
+  set_target_properties(mirlo PROPERTIES C_STANDARD 99 POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(mirlo PUBLIC ${{CMAKE_CURRENT_LIST_DIR}})
+  target_link_libraries(mirlo PUBLIC ${{CMAKE_DL_LIBS}} $<$<NOT:$<PLATFORM_ID:Windows>>:m>)
+endif()
+add_library(mirlo_{name} STATIC ${{CMAKE_CURRENT_LIST_DIR}}/{name}.c)
+set_target_properties(mirlo_{name} PROPERTIES C_STANDARD 99 POSITION_INDEPENDENT_CODE ON)
+target_include_directories(mirlo_{name} PUBLIC ${{CMAKE_CURRENT_LIST_DIR}})
+target_link_libraries(mirlo_{name} PUBLIC mirlo)
+"""

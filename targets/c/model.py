@@ -1,0 +1,276 @@
+"""A planned module as C: its kernels, the function that calls them, and the entry function of `mirlo.h`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from mirlo.dialects.bindings import ir, passmanager
+from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.dtypes import dtype_of_mlir
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.kernel_nodes import kernel_nodes
+from mirlo.passes.memory import packed
+from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, POLL, SIZES_SUFFIX, SLOT, TICK
+from mirlo.passes.registry import PassError
+from mirlo.runtime.names import c_comment, c_identifier
+from mirlo.targets.c.calls import packed_text, run_time_texts
+from mirlo.targets.c.helpers import HELPED, HELPED_WRAPPING, helpers_of
+from mirlo.targets.c.loops import FunctionPrinter
+from mirlo.targets.c.printer import STATEMENTS, Printer, uses
+from mirlo.targets.c.scalars import ScalarError, c_scalar, constant_value
+from mirlo.targets.planned import find_main
+
+ENTRY = "mirlo_entry"
+TIDYING = "builtin.module(func.func(lower-affine,canonicalize,cse))"
+INCLUDES = ("math.h", "stdbool.h", "stddef.h", "stdint.h", "string.h")
+HEAD = "".join(f"#include <{name}>\n" for name in INCLUDES) + '\n#include "mirlo.h"\n'
+NUMBERS_PER_LINE = 12
+SIZES_COMMENT = (
+    "/* Checks the dims of the inputs in the call record, and computes the sizes that follow from them. */\n"
+)
+_HELPED: Any = {"expressions": HELPED, "wrapping": HELPED_WRAPPING}
+
+
+@dataclass(frozen=True)
+class ModelText:
+    """A model as C, without its descriptor."""
+
+    text: str
+    """Static functions, of which `ENTRY` is the one that programs call."""
+
+
+def print_model(module: ir.Module) -> ModelText:
+    """Print a planned module, which is consumed."""
+    nodes = kernel_nodes(module)
+    passmanager.PassManager.parse(TIDYING).run(module.operation)
+    return _ModelPrinter(module, nodes).run()
+
+
+@dataclass
+class _ModelPrinter:
+    module: ir.Module
+    nodes: Mapping[str, Sequence[str]]
+
+    def run(self) -> ModelText:
+        main = find_main(self.module)
+        name = _symbol(main)
+        operations = {_symbol(op.operation): op.operation for op in self.module.body.operations}
+        sizes = operations.get(name + SIZES_SUFFIX)
+        prims = [op for op in _callees_first(main, operations) if is_prim_func(op) and op is not sizes]
+        functions = {_symbol(op): f"kernel_{c_identifier(_symbol(op))}" for op in prims}
+        functions |= {n: n for n in (ALLOCATE, CHECK, GROW, SLOT, POLL, TICK) if n in operations}
+        calls = [op for op in operations.values() if packed.TYPES in op.attributes]
+        functions |= {_symbol(op): f"call{i}" for i, op in enumerate(calls)}
+        globals_ = {n: op for n, op in operations.items() if op.name == "memref.global"}
+        constants = dict(zip(globals_, (f"constant{i}" for i in count()), strict=False))
+        texts = [_constant(op, constants[n]) for n, op in globals_.items()]
+        texts += run_time_texts(operations, _record_words(main))
+        names = packed.names_called(main)
+        texts += [packed_text(op, functions[_symbol(op)], names) for op in calls]
+        externs: dict[str, str] = {}
+        for op in prims:
+            printed = self._kernel(op, functions)
+            externs.update((prototype, prototype) for prototype in printed.externs)
+            texts.append(printed.text)
+        if sizes is not None:
+            texts.append(
+                _printed(_HostPrinter(functions=functions, constants=constants, **_HELPED), sizes, self._sizes)
+            )
+        host = _HostPrinter(functions=functions, constants=constants, **_HELPED)
+        texts.append(_printed(host, main, self._main))
+        externs.update(host.externs)
+        texts.append(_entry(sizes is not None))
+        text = "\n".join(texts)
+        return ModelText("\n".join(filter(None, [*externs, helpers_of(text), text])))
+
+    def _kernel(self, op: ir.Operation, functions: Mapping[str, str]) -> Any:
+        name = _symbol(op)
+        try:
+            made = FunctionPrinter(
+                functions=functions, restrict=True, stored="y", read="x", scratch="int8_t *", **_HELPED
+            ).run(op, functions[name], 0)
+        except ScalarError as error:
+            raise PassError(f"kernel '{name}' has no C text: {error}", op.location) from None
+        listed = "".join(f"\n * node {c_comment(node)}" for node in self.nodes.get(name, ()))
+        comment = f"/* kernel {c_comment(name)}{listed} */\n" if listed else f"/* kernel {c_comment(name)} */\n"
+        return _Printed(f"{comment}static {made.text}", made.externs)
+
+    @staticmethod
+    def _sizes(printer: _HostPrinter, function: ir.Operation) -> str:
+        block = function.regions[0].blocks[0]
+        printer.names[block.arguments[0]] = "record"
+        printer.body(block)
+        return (
+            "/* Checks the dims of the inputs in the call record, and computes the sizes that follow from them. */\n"
+            + ("static void model_sizes(int64_t *record)")
+        )
+
+    @staticmethod
+    def _main(printer: _HostPrinter, function: ir.Operation) -> str:
+        block = function.regions[0].blocks[0]
+        _declare_arguments(printer, function)
+        printer.body(block)
+        return "static void model_run(void **tensors, void **params, int8_t *arena)"
+
+
+@dataclass(frozen=True)
+class _Printed:
+    text: str
+    externs: tuple[str, ...]
+
+
+@dataclass
+class _HostPrinter(Printer):
+    """The printer of the function that calls the kernels, and of the one that computes sizes."""
+
+    constants: Mapping[str, str] = field(default_factory=dict)
+    """The C names of the module's constants."""
+
+    @property
+    def statements(self) -> Mapping[str, Callable[[Any, ir.Operation], None]]:
+        return _STATEMENTS
+
+    def host_call(self, op: ir.Operation) -> None:
+        callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+        if callee not in self.functions:
+            raise ScalarError(f"it calls '{callee}', which the module does not have")
+        arguments = [self.argument(value) for value in op.operands]
+        text = f"{self.functions[callee]}({', '.join(arguments)})"
+        if not len(op.results):
+            self.line(f"{text};")
+        elif isinstance(op.results[0].type, ir.MemRefType):
+            name = self.fresh()
+            self.names[op.results[0]] = name
+            self.line(f"int8_t *{name} = {text};")
+            if callee != SLOT:
+                self.line(f"if (!{name}) return;")
+            elif not uses(op.results[0]):
+                self.line(f"(void){name};")
+        else:
+            self.line(f"if ({text}) return;")
+
+    def get_global(self, op: ir.Operation) -> None:
+        name = ir.FlatSymbolRefAttr(op.attributes["name"]).value
+        self.names[op.results[0]] = f"(({self.element(op.results[0].type)} *){self.constants[name]})"
+
+    def argument(self, value: ir.Value) -> str:
+        """Return an argument of a call: pointers have the type of the buffer."""
+        return self.names[value] if isinstance(value.type, ir.MemRefType) else super().argument(value)
+
+
+_STATEMENTS: dict[str, Callable[[Any, ir.Operation], None]] = {
+    **STATEMENTS,
+    "func.call": _HostPrinter.host_call,
+    "memref.get_global": _HostPrinter.get_global,
+}
+
+
+def _printed(printer: _HostPrinter, function: ir.Operation, body: Callable[[Any, ir.Operation], str]) -> str:
+    try:
+        head = body(printer, function)
+    except ScalarError as error:
+        raise PassError(f"the function of the model has no C text: {error}", function.location) from None
+    lines = "".join(f"{line}\n" for line in printer.used_lines())
+    return f"{head} {{\n{lines}}}\n"
+
+
+def _declare_arguments(printer: _HostPrinter, main: ir.Operation) -> None:
+    """Declare the tensors, weights and tables that the function uses as pointers, each with its name as a comment."""
+    inputs, outputs = (ir.IntegerAttr(main.attributes[f"relax.{n}"]).value for n in ("inputs", "outputs"))
+    block = main.regions[0].blocks[0]
+    printer.lines += ["  (void)tensors;", "  (void)params;", "  (void)arena;"]
+    entries = ir.ArrayAttr(main.attributes["arg_attrs"])
+    params = sum("relax.param" in ir.DictAttr(entry) for entry in entries)
+    for i, (argument, entry) in enumerate(zip(block.arguments, entries, strict=True)):
+        facts = ir.DictAttr(entry)
+        if "relax.arena" in facts:
+            printer.names[argument] = "arena"
+            continue
+        if packed.FUNCTIONS in facts:
+            printer.names[argument] = f"(params + {params})"
+            continue
+        if packed.RECORD in facts:
+            printer.names[argument] = "record"
+            if uses(argument):
+                printer.line(f"int64_t *record = (int64_t *)tensors[{inputs + outputs}];")
+            continue
+        number = i - inputs - outputs
+        name = f"input{i}" if i < inputs else f"output{i - inputs}" if number < 0 else f"weight{number}"
+        place = f"tensors[{i}]" if number < 0 else f"params[{number}]"
+        printer.names[argument] = name
+        if uses(argument):
+            kind = printer.element(argument.type)
+            printer.line(f"{kind} *{name} = ({kind} *){place}; /* {_described(facts)} */")
+
+
+def _described(facts: ir.DictAttr) -> str:
+    key = "relax.name" if "relax.name" in facts else "relax.param"
+    tensor = TensorType.from_mlir(ir.TypeAttr(facts["relax.type"]).value)
+    return c_comment(f"{ir.StringAttr(facts[key]).value}: {tensor}")
+
+
+def _entry(has_sizes: bool) -> str:
+    ask = """  if (!tensors) { /* only sizes are wanted */
+    model_sizes((int64_t *)arena);
+    return;
+  }
+"""
+    return f"""static void {ENTRY}(void **tensors, void **params, void *arena, uint64_t *profile) {{
+  (void)profile;
+{ask if has_sizes else ""}  model_run(tensors, params, (int8_t *)arena);
+}}
+"""
+
+
+def _record_words(main: ir.Operation) -> int:
+    """Return the number of words of the call record; 0 if there is none."""
+    block = main.regions[0].blocks[0]
+    for argument, entry in zip(block.arguments, ir.ArrayAttr(main.attributes["arg_attrs"]), strict=True):
+        if packed.RECORD in ir.DictAttr(entry):
+            return int(argument.type.shape[0])
+    return 0
+
+
+def _constant(op: ir.Operation, name: str) -> str:
+    """Return the definition of a constant of the module."""
+    kind = ir.TypeAttr(op.attributes["type"]).value
+    element = kind.element_type
+    dtype = dtype_of_mlir(element)
+    if dtype is None:
+        raise PassError(f"the constant '{_symbol(op)}' has elements of type {element}")
+    array = read_dense(op.attributes["initial_value"], TensorType(tuple(kind.shape), dtype))
+    listed = [constant_value(value, element) for value in array.reshape(-1).tolist()]
+    rows = [", ".join(listed[i : i + NUMBERS_PER_LINE]) for i in range(0, len(listed), NUMBERS_PER_LINE)]
+    inside = ",\n  ".join(rows) or "0"
+    return f"static const {c_scalar(element)} {name}[{max(array.size, 1)}] = {{\n  {inside}}};\n"
+
+
+def _callees_first(root: ir.Operation, operations: Mapping[str, ir.Operation]) -> list[ir.Operation]:
+    """Return the functions that a function calls, those that are called by others before them."""
+    found: dict[str, ir.Operation] = {}
+
+    def visit(op: ir.Operation) -> None:
+        called: list[str] = []
+
+        def note(inner: ir.Operation) -> ir.WalkResult:
+            if inner.name == "func.call":
+                called.append(ir.FlatSymbolRefAttr(inner.attributes["callee"]).value)
+            return ir.WalkResult.ADVANCE
+
+        op.walk(note, ir.WalkOrder.PRE_ORDER)
+        for name in called:
+            callee = operations.get(name)
+            if callee is not None and name not in found and len(callee.regions[0].blocks):
+                visit(callee)
+                found[name] = callee
+
+    visit(root)
+    return list(found.values())
+
+
+def _symbol(op: ir.Operation) -> str:
+    return ir.StringAttr(op.attributes["sym_name"]).value if "sym_name" in op.attributes else ""
