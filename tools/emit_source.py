@@ -1,4 +1,4 @@
-"""What code generators make that people can take along, as files: `mirlo compile MODEL --targets c --emit source`."""
+"""What code generators make that people can take along: `mirlo compile MODEL --targets onnx,llvm --emit source`."""
 
 from __future__ import annotations
 
