@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from mirlo.dialects.tir.view import BlockView
 
 
+LOOP_ANNOTATION = "llvm.loop_annotation"
+"""Attribute of an `scf.for`, which upstream passes move to the branch at its end."""
+
+
 def index(value: Dim) -> Any:
     """Return an index constant, or the value of a symbolic dim."""
     return size_of(value)
@@ -32,17 +36,44 @@ def for_loop(
     body: Callable[..., Any],
     carried: Sequence[ir.Value] = (),
     parallel: bool = False,
+    rolled: bool = False,
 ) -> list[ir.Value]:
-    """Emit an `scf.for`; `body(i, *carried)` returns the next carried values, if any are. Return the final ones."""
+    """Emit an `scf.for`; `body(i, *carried)` returns the next carried values, if any are. Return the final ones.
+
+    LLVM does not unroll a loop that is to stay `rolled`.
+    """
     low = index(lower) if isinstance(lower, (int, SymbolicDim)) else lower
     high = index(upper) if isinstance(upper, (int, SymbolicDim)) else upper
     loop = scf.ForOp(low, high, index(step), list(carried))
     if parallel:
         loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
+    if rolled:
+        keep_rolled(loop.operation)
     with ir.InsertionPoint(loop.body):
         following = body(loop.induction_variable, *list(loop.inner_iter_args))
         scf.YieldOp(list(following) if carried else [])
     return list(loop.results)
+
+
+def if_any(
+    lower: Dim | ir.Value, upper: ir.Value | Dim, body: Callable[..., Any], carried: Sequence[ir.Value] = ()
+) -> list[ir.Value]:
+    """Emit what `for_loop` does in at most one iteration, as an `scf.if`, which takes LLVM less time than a loop."""
+    low = index(lower) if isinstance(lower, (int, SymbolicDim)) else lower
+    high = index(upper) if isinstance(upper, (int, SymbolicDim)) else upper
+    branch = scf.IfOp(compare("lt", low, high), [value.type for value in carried], has_else=bool(carried))
+    with ir.InsertionPoint(branch.then_block):
+        following = body(low, *carried)
+        scf.YieldOp(list(following) if carried else [])
+    if carried:
+        with ir.InsertionPoint(branch.else_block):
+            scf.YieldOp(list(carried))
+    return list(branch.results)
+
+
+def keep_rolled(loop: ir.Operation) -> None:
+    """Let LLVM not unroll a loop: its body is work enough for the processor, and copies take time to compile."""
+    loop.attributes[LOOP_ANNOTATION] = ir.Attribute.parse("#llvm.loop_annotation<unroll = <disable = true>>")
 
 
 def nest(extents: Sequence[Dim], body: Callable[[list[Any]], None]) -> None:

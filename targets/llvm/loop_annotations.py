@@ -1,18 +1,12 @@
-"""Annotations of loops for LLVM: register tiles whose loops it leaves as they are."""
+"""Annotations of loops for LLVM: register tiles and vectors whose loops it leaves as they are."""
 
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.schedule.loops import LOOP_ANNOTATION
 
-ON_LOOP = "llvm.loop_annotation"
-"""Attribute of an `scf.for`, which upstream passes move to the branch at its end."""
 ON_BRANCH = "loop_annotation"
 """Attribute of a branch of the LLVM dialect, which becomes metadata of LLVM IR."""
-
-
-def keep_rolled(loop: ir.Operation) -> None:
-    """Let LLVM not unroll a loop: its body is work enough for the processor, and copies take time to compile."""
-    loop.attributes[ON_LOOP] = ir.Attribute.parse("#llvm.loop_annotation<unroll = <disable = true>>")
 
 
 def annotate_branches(module: ir.Module) -> None:
@@ -23,6 +17,6 @@ def annotate_branches(module: ir.Module) -> None:
                 if not len(block.operations):
                     continue
                 attributes = block.operations[len(block.operations) - 1].operation.attributes
-                if ON_LOOP in attributes:
-                    attributes[ON_BRANCH] = attributes[ON_LOOP]
-                    del attributes[ON_LOOP]
+                if LOOP_ANNOTATION in attributes:
+                    attributes[ON_BRANCH] = attributes[LOOP_ANNOTATION]
+                    del attributes[LOOP_ANNOTATION]

@@ -11,7 +11,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.lanes import fitting
 from mirlo.passes.schedule.blocks.space import BlockInstance
-from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.passes.schedule.loops import for_loop, if_any, index
 from mirlo.targets.llvm.machine import Machine
 
 TRAPPING = tuple(
@@ -28,7 +28,7 @@ carried from vector to vector; returns the carried values."""
 
 @dataclass(frozen=True)
 class OpenChunks:
-    """A loop of dynamic length: `unroll` vectors at a time, then single ones, then smaller ones."""
+    """A loop of dynamic length: `unroll` vectors at a time, then single ones, then at most one of each smaller size."""
 
     lanes: int
     unroll: int
@@ -52,7 +52,13 @@ class OpenChunks:
                 return step([plus(first, u * width) for u in range(count)], width, width, list(held))
 
             stop = end if limit is None else create("arith.minsi", limit.type, limit, index(end))
-            carried = for_loop(at, stop, together, whole, carried, parallel=parallel and count == self.unroll)
+            if width < lanes:
+                # What is left is less than twice as much.
+                carried = if_any(at, stop, whole, carried)
+            else:
+                carried = for_loop(
+                    at, stop, together, whole, carried, parallel=parallel and count == self.unroll, rolled=lanes > 1
+                )
             at = end
         return carried
 

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from mirlo.dialects.bindings import ir, new_context
-from mirlo.targets.llvm.loop_annotations import keep_rolled
+from mirlo.passes.schedule.loops import keep_rolled
 from mirlo.targets.llvm.machine_code import FORMS, CodeSettings, generate, to_llvm_ir
 from mirlo.targets.llvm.pipeline import lower_to_llvm
 from mirlo.targets.llvm.processor import Processor, host_processor

@@ -16,8 +16,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.loops import PARALLEL
-from mirlo.targets.llvm.loop_annotations import keep_rolled
+from mirlo.passes.schedule.loops import PARALLEL, if_any, keep_rolled
 from mirlo.targets.llvm.schedule.contraction.tiles import LINE_BYTES, ColumnVector, Span
 
 
@@ -143,6 +142,8 @@ class Code:
         """Loop over the tiles of a span: `body(i, *carried)` with the loop's index, or an integer for a single tile."""
         if D.is_certain(lambda: 0 < span.stop - span.start <= span.size):
             return list(body(span.start, *carried) or ())
+        if not parallel and D.is_certain(lambda: span.stop - span.start <= span.size):
+            return if_any(span.start, span.stop, body, carried)
         loop = scf.ForOp(self.index(span.start), self.index(span.stop), self.index(span.size), list(carried))
         if parallel:
             loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()

@@ -9,14 +9,13 @@ from typing import Any
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
-from mirlo.passes.schedule.loops import PARALLEL
+from mirlo.passes.schedule.loops import PARALLEL, if_any
 
 SMALLER = (9, 7, 5, 4, 3, 2, 1)
 """Sizes of tiles for the rest that whole tiles leave: each is a copy of the code."""
 SMALLER_OF_MANY = (7, 5, 3, 2, 1)
 """Sizes where further loops go over the rows, as in convolutions: LLVM takes half a second for a kernel with all of
 `SMALLER`, and the rest is small beside whole tiles."""
-"""Predicates of `arith.cmpi`: signed greater than, signed at least."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +30,23 @@ class OpenTiles:
     stop: ir.Value
     last: ir.Value | None
     """None if all tiles are whole."""
+    is_single: bool = False
+    """Whether there is at most one tile of this size."""
 
     def loop(self, body: Callable[[Any], None], parallel: bool) -> None:
         """Emit a loop: `body(first row)` for each tile."""
+        if self.is_single:
+            if_any(self.first, self.stop, lambda i: body(self._within(i)))
+            return
         loop = scf.ForOp(self.first, self.stop, _constant(self.size))
         if parallel:
             loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
         with ir.InsertionPoint(loop.body):
-            i = loop.induction_variable
-            body(i if self.last is None else create("arith.minsi", i.type, i, self.last))
+            body(self._within(loop.induction_variable))
             scf.YieldOp([])
+
+    def _within(self, first: ir.Value) -> ir.Value:
+        return first if self.last is None else create("arith.minsi", first.type, first, self.last)
 
 
 def open_tiles(count: ir.Value, size: int, smaller: Sequence[int] = SMALLER) -> list[OpenTiles]:
@@ -53,6 +59,7 @@ def open_tiles(count: ir.Value, size: int, smaller: Sequence[int] = SMALLER) -> 
     sizes = [size, *(each for each in smaller if each < size)]
     found = []
     at = _constant(0)
+    most = most_tiles(size, sizes[1:])
     for own, following in zip(sizes, [*sizes[1:], 0], strict=True):
         step = _constant(own)
         rest = _op("subi", count, at)
@@ -61,9 +68,24 @@ def open_tiles(count: ir.Value, size: int, smaller: Sequence[int] = SMALLER) -> 
         tiles = _op("addi", whole, _flag("gt", left, following))
         length = _op("muli", _op("muli", tiles, step), _flag("ge", count, own))
         stop = _op("addi", at, length)
-        found.append(OpenTiles(own, at, stop, _op("subi", count, step) if own > 1 else None))
+        last = _op("subi", count, step) if own > 1 else None
+        found.append(OpenTiles(own, at, stop, last, is_single=own != size and most[own] <= 1))
         at = _op("minsi", stop, count)
     return found
+
+
+def most_tiles(size: int, smaller: Sequence[int]) -> dict[int, int]:
+    """Return the most tiles of each smaller size that any number of rows has."""
+    most = dict.fromkeys(smaller, 0)
+    # Whole tiles leave the same rest of more rows.
+    for count in range(2 * size):
+        at = 0
+        for own, following in zip([size, *smaller], [*smaller, 0], strict=True):
+            whole, left = divmod(count - at, own)
+            tiles = whole + (left > following) if count >= own else 0
+            most[own] = max(most.get(own, 0), tiles)
+            at = min(at + tiles * own, count)
+    return most
 
 
 def _constant(value: int) -> ir.Value:

@@ -112,6 +112,35 @@ def test_every_number_of_rows() -> None:
             np.testing.assert_allclose(f(x[:rows]), x[:rows] @ W, rtol=2e-4, atol=2e-4, err_msg=str(rows))
 
 
+def test_every_width_of_images() -> None:
+    """Tiles of the columns of an image, of which convolutions have fewer sizes."""
+    weights = normal(40, 8, 1, 3)
+    model = make_model(
+        [node("Conv", "x w", "y", kernel_shape=[1, 3], pads=[0, 1, 0, 1])], {"x": (F32, (1, 8, "h", "n"))}, ["y"],
+        {"w": weights},
+    )  # fmt: skip
+    compiled = [mirlo.compile(model, threads=threads) for threads in (1, 2)]
+    for width in range(1, 40):
+        x = normal(1, 8, 2, width)
+        taps = np.pad(x, ((0, 0), (0, 0), (0, 0), (1, 1)))
+        expected = sum(np.einsum("oc,bchw->bohw", weights[:, :, 0, t], taps[..., t : t + width]) for t in range(3))
+        for f in compiled:
+            np.testing.assert_allclose(f(x), expected, rtol=2e-4, atol=2e-4, err_msg=str(width))
+
+
+def test_every_length() -> None:
+    """Vectors of all sizes, in a row, in sums along a row, and in sums of what comes before."""
+    nodes = [node("Exp", "x", "e"), node("Softmax", "e", "s", axis=-1), node("CumSum", "s a", "y")]
+    model = make_model(nodes, {"x": (F32, (3, "n"))}, ["e", "s", "y"], {"a": np.array(1)})
+    compiled = mirlo.compile(model)
+    for length in range(140):
+        x = normal(3, length)
+        raised = np.exp(x)
+        soft = softmax(raised) if length else raised
+        for found, expected in zip(compiled(x), (raised, soft, soft.cumsum(1)), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4, err_msg=str(length))
+
+
 @pytest.mark.parametrize("name", ["rows", "scores"])
 def test_on_threads(name: str) -> None:
     case = CASES[name]
