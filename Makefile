@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test test-doors lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm combinations bench-gpu kit format clean
+.PHONY: run test test-doors lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm combinations nightly bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -74,7 +74,10 @@ test-emulated: $(VENV)/ready
 	$(BIN)/python test/targets/nvvm/emulated_models.py --chip sm_90a
 	$(BIN)/python test/targets/nvvm/emulated_matrix.py --chip sm_90a
 
-# Operators, rules, places in a model and tools in every combination: writes docs/combinations.md. Twenty minutes.
+# What takes longer than a change may wait for.
+nightly: combinations
+
+# Operators, rules, places in a model and tools in every combination: writes docs/combinations.md. Six minutes.
 combinations: $(VENV)/ready
 	$(BIN)/python test/conformance/combinations.py > docs/combinations.md
 

@@ -1,4 +1,4 @@
-"""Operators of plug-ins for onnx's reference evaluator: it computes what their classes say they mean."""
+"""Operators for onnx's reference evaluator: those of plug-ins, as their classes say, and those that it gets wrong."""
 
 from __future__ import annotations
 
@@ -22,7 +22,17 @@ def evaluated_operators() -> list[Any]:
     """Return their implementations for `ReferenceEvaluator(new_ops=...)`."""
     from onnx.reference.op_run import OpRun
 
-    return [_evaluated(cls, OpRun) for cls in declared_operators()]
+    return [_endless_loop(), *(_evaluated(cls, OpRun) for cls in declared_operators())]
+
+
+def _endless_loop() -> Any:
+    """Return `Loop` without a condition as ONNX defines it, always true; onnx 1.23's runs no iteration."""
+    from onnx.reference.ops.op_loop import Loop
+
+    def run(self: Any, limit: Any, condition: Any, *carried: Any, **context: Any) -> Any:
+        return Loop._run(self, limit, np.array(True) if condition is None else condition, *carried, **context)
+
+    return type("Loop", (Loop,), {"op_domain": "", "_run": run})
 
 
 def _evaluated(cls: Any, base: Any) -> Any:

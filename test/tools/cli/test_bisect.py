@@ -261,3 +261,20 @@ def test_a_wrong_node_behind_rounding_is_found(tmp_path: Path) -> None:
     (tmp_path / "plugin.py").write_text(CRASH)
     done = mirlo("bisect", "m.onnx", "--input", "x=x.npy", "--plugin", "plugin.py", cwd=tmp_path)
     assert "first node that departs: 'step1' (Tanh), node 3 of 3" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_loop_without_a_condition_is_right(tmp_path: Path) -> None:
+    """ONNX runs such a loop as often as its limit says; the reference evaluator of onnx 1.23 not once."""
+    value, i64, boolean = helper.make_tensor_value_info, TensorProto.INT64, TensorProto.BOOL
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["c"], ["again"]), helper.make_node("Exp", ["v"], ["u"])],
+        "body",
+        [value("i", i64, []), value("c", boolean, []), value("v", F32, [4])],
+        [value("again", boolean, []), value("u", F32, [4])],
+    )
+    loop = helper.make_node("Loop", ["n", "", "x"], ["y"], name="loop", body=body)
+    limit = numpy_helper.from_array(np.array(2, np.int64), "n")
+    graph = helper.make_graph([loop], "g", [value("x", F32, [4])], [value("y", F32, [4])], [limit])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), tmp_path / "m.onnx")
+    done = mirlo("bisect", "m.onnx", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "m.onnx: every output is as reference computes it\n"), done.stdout

@@ -1,0 +1,88 @@
+"""The combinations: operators, rules, places in a model, tools; and why some of them do not work."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An operator: its node in ONNX, its name in Mirlo, and what it multiplies by."""
+
+    node: str
+    domain: str
+    name: str
+    factor: float
+
+
+OPERATORS = {
+    "neg": Subject("Neg", "", "relax.negative", -1.0),
+    "plug-in": Subject("Half", "com.combos", "combos.half", 0.5),
+    "custom": Subject("Quarter", "com.custom", "", 0.25),
+}
+RULES = ("default", "target", "compilation", "hand-written", "tensorized", "generator")
+PLACES = ("alone", "region", "several", "dynamic", "loop")
+TOOLS = ("compile", "save", "explain", "bisect", "check-target", "script", "tune")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination."""
+
+    operator: str
+    rule: str
+    place: str
+    tool: str
+
+    def __str__(self) -> str:
+        return f"{self.operator}/{self.rule}/{self.place}/{self.tool}"
+
+
+def cells() -> Iterator[Cell]:
+    """Yield all combinations."""
+    return (Cell(*parts) for parts in itertools.product(OPERATORS, RULES, PLACES, TOOLS))
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why cells do not work: those whose parts are among these, and the error that they give."""
+
+    text: str
+    message: str
+    operator: tuple[str, ...] = tuple(OPERATORS)
+    rule: tuple[str, ...] = RULES
+    place: tuple[str, ...] = PLACES
+    tool: tuple[str, ...] = TOOLS
+
+    def covers(self, cell: Cell) -> bool:
+        """Return whether a cell is one of those."""
+        return all(getattr(cell, part) in getattr(self, part) for part in ("operator", "rule", "place", "tool"))
+
+
+REASONS = (
+    Reason(
+        "Rules are for operators. A prim function that `mirlo.onnx_operator` attaches is its own code; give the "
+        "operator a class (`DialectOp` with `ONNX`) where rules are to choose.",
+        "no operator", operator=("custom",), rule=("target", "compilation"),
+    ),
+    Reason(
+        "`check-target` compares operators with their meaning; a node with an attached prim function has no operator.",
+        "no operator", operator=("custom",), tool=("check-target",),
+    ),
+    Reason(
+        "`check-target` checks what a target always does; rules and schedules of one compilation are checked by "
+        "comparing its results, as `mirlo bisect` does.",
+        "one compilation", rule=("compilation", "tensorized"), tool=("check-target",),
+    ),
+    Reason(
+        "Schedules by hand are for sizes that are numbers: fix them with `dims=`.",
+        "has dims of run time", rule=("tensorized",), place=("dynamic",),
+    ),
+    Reason(
+        "The oracle must know what the operator means: an operator class with `meaning` says so, an attached prim "
+        "function does not.",
+        "it knows the operators of plug-ins that are classes", operator=("custom",), tool=("bisect",),
+    ),
+)  # fmt: skip

@@ -1,0 +1,185 @@
+"""What the combinations are made of: a dialect, prim functions, code generators, a tensor intrinsic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from combination_cells import OPERATORS
+
+import mirlo
+from mirlo import T, extend
+from mirlo.extend import (
+    CodeGenerator,
+    DialectOp,
+    ExternalFunctions,
+    OnnxName,
+    OpError,
+    Target,
+    Trait,
+    is_call_tir,
+    is_op,
+    operand,
+    register_dialect,
+    register_external_loader,
+    register_target,
+    result,
+    tensor_intrin,
+    wildcard,
+)
+from mirlo.runtime.loaders import compile_llvm, define_symbol
+
+BY_RULE = 3.0
+"""What every rule multiplies by: no operator means that."""
+DIALECT = register_dialect("combos")
+
+
+class Half(DialectOp, name="half", dialect=DIALECT):
+    """Half of x."""
+
+    TRAITS = (Trait.ELEMENTWISE,)
+    ONNX = OnnxName("Half", domain="com.combos")
+    x, output = operand(), result()
+
+    @staticmethod
+    def infer(x: Any) -> Any:
+        if not x.dtype.is_float:
+            raise OpError(f"expected floats, found {x}")
+        return x
+
+    @staticmethod
+    def meaning(x: Any) -> Any:
+        return x * 0.5
+
+
+N, C = T.dims("N", "C")
+
+
+@mirlo.prim_func
+def quarter(x: T.Buffer[(N, C), T.f32], y: T.Out[(N, C), T.f32]):
+    for i, j in T.grid(N, C):
+        y[i, j] = x[i, j] * 0.25
+
+
+@mirlo.prim_func
+def triple(x: T.Buffer[(N, C), T.f32], y: T.Out[(N, C), T.f32]):
+    for i, j in T.grid(N, C):
+        y[i, j] = x[i, j] * 3.0
+
+
+mirlo.onnx_operator("com.custom", "Quarter", prim_func=quarter)
+mirlo.onnx_operator("com.custom", "Triple", prim_func=triple)
+
+
+def _load(artifact: Any, context: Any) -> ExternalFunctions:
+    steps = json.loads(artifact.data)
+
+    def function(kind: str) -> Callable[..., None]:
+        def call(x: np.ndarray, y: np.ndarray) -> None:
+            y[...] = np.cumsum(x, 1) if kind == "relax.cumsum" else x * BY_RULE
+
+        return call
+
+    return ExternalFunctions({name: function(kind) for name, kind in steps.items()})
+
+
+def _codegen(module: Any, name: str) -> Any:
+    kinds = {f.name: next(node.op for node in f.nodes) for f in module.functions}
+    return extend.Artifact("combos", module.names, json.dumps(kinds).encode())
+
+
+PATTERNS = [
+    *((s.node, is_op(s.name)(wildcard())) for s in OPERATORS.values() if s.name),
+    ("Quarter", is_call_tir("quarter*")(wildcard())),
+]
+
+
+@dataclass(frozen=True)
+class Generator(CodeGenerator):
+    """Takes the operators of this page, and triples."""
+
+    name = "taker"
+    guarded = False
+
+    def patterns(self) -> Any:
+        return PATTERNS
+
+    def codegen(self, module: Any) -> Any:
+        return _codegen(module, self.name)
+
+
+@dataclass(frozen=True)
+class Neighbour(CodeGenerator):
+    """Takes the operator that follows."""
+
+    name = "neighbour"
+    guarded = False
+
+    def patterns(self) -> Any:
+        return [("sums", is_op("relax.cumsum")(wildcard()))]
+
+    def codegen(self, module: Any) -> Any:
+        return _codegen(module, self.name)
+
+
+@dataclass(frozen=True)
+class Region(CodeGenerator):
+    """Takes the operators of this page and what follows, and leaves their code to Mirlo, with its own rules."""
+
+    name = "region"
+    pipeline = "legalize"
+    guarded = False
+
+    def patterns(self) -> Any:
+        return PATTERNS
+
+
+register_external_loader("combos", _load)
+for generator in (Generator, Neighbour, Region):
+    register_target(Target(generator.name, generator.__doc__ or "", codegen=generator))
+
+ENGINE = compile_llvm("""
+define void @combos_triple(ptr %a, ptr %c) {
+  %x = load <8 x float>, ptr %a, align 4
+  %y = fmul <8 x float> %x, <float 3.0, float 3.0, float 3.0, float 3.0, float 3.0, float 3.0, float 3.0, float 3.0>
+  store <8 x float> %y, ptr %c, align 4
+  ret void
+}
+""")
+define_symbol("combos_triple", ENGINE.get_function_address("combos_triple"))
+
+
+@mirlo.prim_func(buffers=True)
+def by_unit(a: T.Buffer[(8,), T.f32], c: T.Out[(8,), T.f32]):
+    T.call_extern("combos_triple", a, c)
+
+
+@mirlo.prim_func
+def negates(a: T.Buffer[(8,), T.f32], c: T.Out[(8,), T.f32]):
+    for j in T.grid(8):
+        with T.block("row"):
+            v = T.axes("S", j)
+            c[v] = -a[v]
+
+
+@mirlo.prim_func
+def halves(a: T.Buffer[(8,), T.f32], c: T.Out[(8,), T.f32]):
+    for j in T.grid(8):
+        with T.block("row"):
+            v = T.axes("S", j)
+            c[v] = a[v] * 0.5
+
+
+@mirlo.prim_func
+def quarters(a: T.Buffer[(8,), T.f32], c: T.Out[(8,), T.f32]):
+    for j in T.grid(8):
+        with T.block("row"):
+            v = T.axes("S", j)
+            c[v] = a[v] * 0.25
+
+
+for key, function in (("neg", negates), ("plug-in", halves), ("custom", quarters)):
+    tensor_intrin(f"combos.{key}", function, by_unit)
