@@ -88,7 +88,8 @@ def after_passes(model: Any, passes: str) -> str:
     """Return the module as text after a pipeline such as "simplify,fold-constant" ran on it."""
     from mirlo.passes.pipeline import Pipeline
 
-    module, session = _opened(model)
+    opened = _opened(model)
+    module, session = opened.module, opened.session
     Pipeline(passes).run(module, session)
     return str(module)
 
@@ -105,16 +106,16 @@ def stages_round_trip(
     Rules and schedules are given as to `mirlo.compile`. Return the names of the steps.
     """
     from mirlo.dialects.bindings import ir
+    from mirlo.driver.given import give
     from mirlo.frontends.script.module import parse_script
     from mirlo.frontends.script.printer import script_of
     from mirlo.frontends.script.same import same_ir
     from mirlo.passes.byoc.target_list import Targets
     from mirlo.passes.pipeline import Pipeline
-    from mirlo.passes.schedule.schedule import SCHEDULES
 
-    module, session = _opened(model)
-    session.options["legalize"] = dict(legalize or {})
-    session.options[SCHEDULES] = dict(schedules or {})
+    opened = _opened(model)
+    module, session = opened.module, opened.session
+    give(opened, opened.module if _is_text(model) else model, legalize=legalize, schedules=schedules)
     done: list[str] = []
     targets = Targets.parse(target)
     host = targets.host
@@ -181,17 +182,15 @@ def _compile(model: Any, target: str, options: dict[str, Any]) -> Any:
         return mirlo.compile(path, target, **options)
 
 
-def _opened(model: Any) -> tuple[Any, Any]:
+def _opened(model: Any) -> Any:
     from mirlo.driver.models import open_model
 
     if not _is_text(model):
-        opened = open_model(model)
-        return opened.module, opened.session
+        return open_model(model)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.mlir"
         path.write_text(model, encoding="utf-8")
-        opened = open_model(path)
-    return opened.module, opened.session
+        return open_model(path)
 
 
 def _is_text(model: Any) -> bool:

@@ -17,11 +17,11 @@ from mirlo.driver.tune.database import open_database
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.code_forms import CodeForm, KernelText, with_comments
 from mirlo.passes.kernel_nodes import kernel_nodes
-from mirlo.passes.rules import nearest
 from mirlo.passes.targets import CompileOptions, TargetError, code_form, code_target
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.cache import Cache
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.nearest import nearest
 from mirlo.runtime.params import ParameterStore
 
 SOURCE = "source"

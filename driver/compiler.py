@@ -10,6 +10,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.clone import clone_module
+from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import OpenedModel, open_model, require_sizes
 from mirlo.driver.programs.detect import needs_program
 from mirlo.driver.request import CompileFunction, CompileRequest
@@ -24,13 +25,12 @@ from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.kernel_nodes import kernel_nodes
 from mirlo.passes.memory.weights import RELEASE
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.rules import nearest
-from mirlo.passes.schedule.schedule import SCHEDULES, check_given
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions, Target, code_target
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.compiled_program import CompiledProgram
+from mirlo.runtime.nearest import nearest
 
 MIN_OPERATORS_FOR_WORKERS = 100
 """Operators, constants included, of a graph whose kernels are worth several processes."""
@@ -55,7 +55,7 @@ class Compiler:
         folder = None if self.request.save_ir is None else Path(self.request.save_ir)
         if not needs_program(module):
             artifact = self._compile(module, folder)
-            check_given(session)
+            check_used(session)
             return artifact, session
         from mirlo.driver.programs.build import build_program
 
@@ -63,7 +63,7 @@ class Compiler:
             return self._compile(part, None if folder is None else folder / f"part{number}")
 
         program = build_program(module, session, self.target.name, compile_part)
-        check_given(session)
+        check_used(session)
         return program, session
 
     def list_kernels(self) -> list[tuple[KernelText, list[str]]]:
@@ -104,9 +104,10 @@ class Compiler:
         self.options = replace(self.options, meanwhile=session.params.settle)
         # Parts of a program share the weights: what one of them does not name, another may.
         session.options[RELEASE] = not needs_program(self.model.module)
-        session.options["legalize"] = dict(request.legalize or {})
-        session.options["intrinsics"] = dict(request.intrinsics or {})
-        session.options[SCHEDULES] = dict(request.schedules or {})
+        give(
+            self.model, request.model, request.shapes, legalize=request.legalize, intrinsics=request.intrinsics,
+            schedules=request.schedules, pipeline=str(request.pipeline or ""),
+        )  # fmt: skip
         session.options[TUNING] = request.tuning
         session.options[REQUESTED] = request.activations
         session.options["strategies"] = self._strategies(session)
@@ -193,7 +194,7 @@ class Compiler:
 
     def _instruments(self, folder: Path | None) -> list[Instrument]:
         session = self.model.session
-        instruments: list[Instrument] = [PipelineProgress(self.request.progress)]
+        instruments: list[Instrument] = [PipelineProgress(self.request.progress), *node_watch(session)]
         if session.options[RELEASE]:
             instruments.append(ReleaseWeights(session))
         if folder is not None:

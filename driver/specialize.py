@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.nearest import nearest
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.specialized import Specialized
 from mirlo.runtime.unloaded import UnloadedModel
@@ -59,8 +59,7 @@ def shapes_for(inputs: Sequence[TensorSpec], sizes: Mapping[str, int]) -> Shapes
     symbols = sorted({name for dim in dims.values() for name in D.symbols_of(dim)})
     for name, size in sizes.items():
         if name not in symbols:
-            near = get_close_matches(name, symbols, n=1)
-            hint = f"; nearest: '{near[0]}'" if near else ""
+            hint = nearest(name, symbols)
             known = f"those of the inputs are {', '.join(symbols)}" if symbols else "the inputs have none"
             raise ValueError(f"specialize: '{name}' is no symbolic dim of the model: {known}{hint}")
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:

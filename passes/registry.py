@@ -22,6 +22,7 @@ import dataclasses
 import importlib
 import importlib.util
 import os
+import pkgutil
 import re
 import sys
 import warnings
@@ -34,6 +35,7 @@ from mirlo.dialects.core.installed import offered
 from mirlo.passes.options import RegistrationError, options_of, print_options
 from mirlo.passes.upstream_names import UPSTREAM_NAMES
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -172,15 +174,34 @@ def load_all() -> dict[str, type[Pass]]:
 def load_plugin(name: str) -> None:
     """Import a module with passes that is not installed: a file `passes.py`, or a module's name."""
     if not name.endswith(".py"):
-        importlib.import_module(name)
+        _import_plugin(name)
         return
     module_name = f"mirlo_plugin_{Path(name).stem}"
     spec = importlib.util.spec_from_file_location(module_name, name)
     if spec is None or spec.loader is None or not Path(name).is_file():
-        raise FileNotFoundError(f"no such file: '{name}'")
+        beside = [str(path) for path in Path(name).parent.glob("*.py")]
+        raise FileNotFoundError(f"no such file: '{name}'{nearest(name, beside)}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     spec.loader.exec_module(module)
+
+
+def _import_plugin(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing != name and not name.startswith(f"{missing}."):
+            raise  # a module that the plug-in imports
+        package, dot, _ = missing.rpartition(".")
+        found = importlib.util.find_spec(package) if package else None
+        beside = pkgutil.iter_modules(_folders(found) if package else None)
+        known = [f"{package}{dot}{module.name}" for module in beside]
+        raise ModuleNotFoundError(f"no module named '{missing}'{nearest(missing, known)}", name=missing) from None
+
+
+def _folders(spec: Any) -> list[str]:
+    return list(spec.submodule_search_locations or ()) if spec is not None else []
 
 
 def _plugin_packages() -> list[str]:

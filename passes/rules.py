@@ -17,7 +17,6 @@ the others of the chain (`preferring`).
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -278,14 +277,6 @@ def try_rules(rules: Iterable[Rule], *arguments: Any, empty: bool = False) -> tu
 def preferring(rules: Sequence[Rule], name: str) -> list[Rule]:
     """Return the rules with those of a name first, but after a caller's own."""
     return sorted(rules, key=lambda rule: (rule.target != CUSTOM, rule.name != name))
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown name, `; did you mean 'x'?`, or nothing."""
-    # Also match a name without the dialect's namespace.
-    meant = {word: full for full in sorted(known) for word in (full.rpartition(".")[2], full)}
-    near = difflib.get_close_matches(name, meant, n=1)
-    return f"; did you mean '{meant[near[0]]}'?" if near else ""
 
 
 LEGALIZE = RuleBook("legalize")

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.core.installed import offered
 from mirlo.passes.figures import Figures
-from mirlo.passes.rules import DEFAULT, Rule, nearest
+from mirlo.passes.rules import DEFAULT, Rule
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir

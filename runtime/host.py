@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from mirlo.runtime.errors import PackedFunctionError
+from mirlo.runtime.nearest import nearest
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
@@ -58,10 +58,9 @@ def resolve_host(names: Sequence[str], user: str) -> dict[str, Callable[..., Any
             importlib.import_module(f"{__package__}.host_functions.{family}")
     missing = [name for name in names if name not in _FUNCTIONS]
     if missing:
-        near = get_close_matches(missing[0], _FUNCTIONS, n=1)
-        hint = f"; nearest: '{near[0]}'" if near else ""
+        hint = nearest(missing[0], _FUNCTIONS)
         raise PackedFunctionError(
-            f"{user} calls {', '.join(map(repr, missing))}, not registered{hint}: register it with "
-            "mirlo.runtime.host.host_function(name) before loading"
+            f"{user} calls {', '.join(map(repr, missing))}, not registered: register it with "
+            f"mirlo.runtime.host.host_function(name) before loading{hint}"
         )
     return {name: _FUNCTIONS[name] for name in names}

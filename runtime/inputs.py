@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from mirlo.runtime.container import READABLE
 from mirlo.runtime.dlpack import DLPackError, from_dlpack
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
 from mirlo.runtime.errors import InputError
+from mirlo.runtime.nearest import nearest
 
 
 def bind(
@@ -31,9 +31,8 @@ def bind(
         if name in values:
             raise InputError(f"input '{name}' is given twice, by position and by name")
         if not any(spec.name == name for spec in specs):
-            near = get_close_matches(name, [spec.name for spec in specs], n=1)
-            hint = f"; nearest: '{near[0]}'" if near else ""
-            raise InputError(f"no input is named '{name}'{hint}: {expected}")
+            hint = nearest(name, [spec.name for spec in specs])
+            raise InputError(f"no input is named '{name}': {expected}{hint}")
         values[name] = value
     missing = [str(spec) for spec in specs if spec.name not in values]
     if missing:

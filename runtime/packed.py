@@ -11,11 +11,11 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirlo.runtime.dlpack import DLTensor, array_of_tensor
 from mirlo.runtime.errors import PackedFunctionError
+from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,11 +68,10 @@ def resolve(names: Sequence[str], user: str, own: Mapping[str, Any] | None = Non
     known = {**_FUNCTIONS, **(own or {})}
     missing = [name for name in names if name not in known]
     if missing:
-        near = get_close_matches(missing[0], known, n=1)
-        hint = f"; nearest: '{near[0]}'" if near else ""
+        hint = nearest(missing[0], known)
         raise PackedFunctionError(
-            f"{user} calls {', '.join(repr(name) for name in missing)}, not registered{hint}: register it with "
-            "mirlo.runtime.packed.register(name, function) before loading"
+            f"{user} calls {', '.join(repr(name) for name in missing)}, not registered: register it with "
+            f"mirlo.runtime.packed.register(name, function) before loading{hint}"
         )
     return [known[name] for name in names]
 

@@ -24,6 +24,7 @@ from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of
 from mirlo.runtime.errors import ParameterError
 from mirlo.runtime.files import resolved
 from mirlo.runtime.locks import make_lock
+from mirlo.runtime.nearest import nearest
 
 PARAMETER_FILE = FileKind(b"PRMS", "parameter file", version=1, error=ParameterError)
 
@@ -280,10 +281,7 @@ class ParameterStore:
     def _entry(self, name: str) -> _Entry:
         found = self._entries.get(name)
         if found is None:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, self._entries, n=1)
-            hint = f"; nearest: '{near[0]}'" if near else ""
+            hint = nearest(name, self._entries)
             raise ParameterError(f"no parameter '{name}' among the {len(self._entries)} of the store{hint}")
         return found
 

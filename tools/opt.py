@@ -15,11 +15,13 @@ from mirlo.dialects.context import make_context
 from mirlo.driver.bytecode import parse_bytes
 from mirlo.driver.diagnostics import Diagnostics
 from mirlo.driver.garbage import FewerCollections
+from mirlo.driver.given import node_watch
 from mirlo.driver.modules import load_params, read_module, script_text, write_script
 from mirlo.driver.save_code import write_bytes
 from mirlo.driver.source import Chunk, SourceFile, read_source
 from mirlo.passes.files import FileError, list_params, write_ir
 from mirlo.passes.instrumentation import Instrument, PrintIR, SaveIR
+from mirlo.passes.node_keys import MODEL_NODES, NODE, nodes_of
 from mirlo.passes.pipeline import PassFailed, Pipeline, PipelineError
 from mirlo.passes.pipeline_parser import unknown_pass
 from mirlo.passes.registry import RegistrationError, find_pass, load_plugin
@@ -181,6 +183,8 @@ class OptRun:
         try:
             with self.timing.phase("Parse"):
                 module = self._parse(chunk, session)
+            if NODE in str(self.pipeline):
+                session.options[MODEL_NODES] = dict.fromkeys(nodes_of(module), "")
             self.pipeline.run(module, session, self._instruments(session), self.arguments.verify_each)
         except ir.MLIRError as error:
             diagnostics.add_error(error)
@@ -209,7 +213,7 @@ class OptRun:
             instruments.append(Reproducer(self.arguments.reproducer, flags, session))
         if self.arguments.tree_dir is not None:
             instruments.append(SaveIR(self.arguments.tree_dir, session))
-        return [*instruments, *self.printing]
+        return [*instruments, *node_watch(session), *self.printing]
 
     def _report_failure(self, failure: PassFailed, diagnostics: Diagnostics) -> None:
         if self.arguments.debug:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.nearest import nearest
 
 
 class SessionOptionError(MirloError, ValueError):
@@ -79,8 +79,7 @@ class SessionOptions:
             object.__setattr__(self, name, _natural(name, value))
             return
         if name not in _NEUTRAL:
-            near = get_close_matches(name, [*_OWN, *_NEUTRAL], n=1)
-            hint = f"; nearest: '{near[0]}'" if near else ""
+            hint = nearest(name, [*_OWN, *_NEUTRAL])
             raise SessionOptionError(f"SessionOptions has no option '{name}'{hint}")
         allowed = _NEUTRAL[name]
         if allowed and value not in allowed:

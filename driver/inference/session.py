@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from mirlo.driver.inference.values import IOBinding, NodeArg, kind_type, tensor_
 from mirlo.runtime.artifact import MODEL_FILE, TensorSpec
 from mirlo.runtime.container import has_magic
 from mirlo.runtime.errors import InputError
+from mirlo.runtime.nearest import nearest
 
 
 class InferenceSession:
@@ -92,9 +92,8 @@ class InferenceSession:
 
     def _output(self, name: str) -> str:
         if name not in self._outputs:
-            near = get_close_matches(name, self._outputs, n=1)
-            hint = f"; nearest: '{near[0]}'" if near else ""
-            raise InputError(f"no output is named '{name}'{hint}; outputs: {', '.join(self._outputs)}")
+            hint = nearest(name, self._outputs)
+            raise InputError(f"no output is named '{name}'; outputs: {', '.join(self._outputs)}{hint}")
         return name
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.nearest import nearest
 
 
 class BackendOptionError(MirloError, ValueError):
@@ -38,9 +38,8 @@ class BackendOptions:
         known = [entry.name for entry in fields(BackendOptions)]
         for name in options or {}:
             if name not in known:
-                near = get_close_matches(str(name), known, n=1)
-                hint = f"; nearest: '{near[0]}'" if near else ""
-                raise BackendOptionError(f"backend 'mirlo' has no option '{name}'{hint}; options: {', '.join(known)}")
+                hint = nearest(str(name), known)
+                raise BackendOptionError(f"backend 'mirlo' has no option '{name}'; options: {', '.join(known)}{hint}")
         return BackendOptions(**dict(options or {}))
 
     def compile_arguments(self) -> dict[str, Any]:

@@ -36,9 +36,13 @@ SHOWN_PROBLEMS = 20
 
 
 def import_model(
-    model: models.Source, *, shapes: Shapes | None = None, context: ir.Context | None = None
+    model: models.Source,
+    *,
+    shapes: Shapes | None = None,
+    context: ir.Context | None = None,
+    observer: Observer | None = None,
 ) -> tuple[ir.Module, ParameterStore]:
-    """Import a model given as a path, bytes or an `onnx.ModelProto`.
+    """Import a model given as a path, bytes or an `onnx.ModelProto`; `observer` receives the outcome of each node.
 
     `shapes` fixes dims of inputs: `{"input_ids": [1, "sequence"]}`. The module has one function, `@main`; its arguments
     and results carry their names in the model as `relax.name`. The weights are views of the file. Raises
@@ -56,7 +60,7 @@ def import_model(
         module, store = new_module(loaded, context), ParameterStore()
         try:
             with module.context, ir.Location.file(loaded.name, 0, 0), ir.InsertionPoint(module.body):
-                undecided = build_main(loaded, shapes, store, solutions=solutions)
+                undecided = build_main(loaded, shapes, store, observer, solutions)
             if not undecided:
                 break
             found = {name: D.substitute(dim, solutions) for name, dim in undecided.items()}

@@ -13,7 +13,8 @@ from mirlo.passes.byoc.search import Match
 from mirlo.passes.byoc.select import Decide
 from mirlo.passes.byoc.tables import PatternEntry
 from mirlo.passes.registry import PassError
-from mirlo.passes.rules import Decline, decline, nearest
+from mirlo.passes.rules import Decline, decline
+from mirlo.runtime.nearest import nearest
 
 
 def check_numbers(texts: Iterable[str], count: int) -> None:

@@ -29,8 +29,9 @@ from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
 from mirlo.passes.legalize.builder import PrimFunctions, PrimTemplate
 from mirlo.passes.registry import ROOT_ANCHOR, Pass, PassError, option, register_pass
-from mirlo.passes.rules import DEFAULT, Decline, Rule, nearest, run_rule, same_place
+from mirlo.passes.rules import DEFAULT, Decline, Rule, run_rule, same_place
 from mirlo.passes.session import Session
+from mirlo.runtime.nearest import nearest
 
 MAX_REWRITES = 10_000
 

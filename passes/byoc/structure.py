@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from mirlo.passes.byoc.operators import OpPattern
 from mirlo.passes.byoc.pattern import Alternatives, Both, Pattern
 from mirlo.passes.byoc.search import PatternError
-from mirlo.passes.rules import nearest
+from mirlo.runtime.nearest import nearest
 
 
 def check_pattern(pattern: Pattern) -> None:

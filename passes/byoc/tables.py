@@ -17,8 +17,9 @@ from typing import Any
 from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.search import Match, PatternError, Predicate
 from mirlo.passes.byoc.structure import check_pattern, operators
-from mirlo.passes.rules import Decline, nearest
+from mirlo.passes.rules import Decline
 from mirlo.passes.targets import find_target, register_partial, target_names
+from mirlo.runtime.nearest import nearest
 
 Table = Callable[[], Sequence[Any]]
 CALL_TIR = "relax.call_tir"

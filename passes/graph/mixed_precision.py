@@ -19,15 +19,15 @@ from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.constants import constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.locations import names_of
+from mirlo.passes.node_keys import NODE, check_nodes
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import nearest
+from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
 F32 = DTYPES["f32"]
 LOW_PRECISION_TYPES = ("bf16", "f16")
-NODE = "node:"
 LOWEST = {"bf16": -(2.0**127) * (2 - 2.0**-7), "f16": -65504.0}
 """The lowest finite value of each type."""
 
@@ -60,6 +60,7 @@ class ToMixedPrecision(Pass):
         for name in self.keep:
             if not name.startswith(NODE) and name not in operators:
                 raise PassError(f"keep: '{name}' is neither an operator nor 'node:NAME'{nearest(name, operators)}")
+        check_nodes(self.keep, "keep", op, session)
         found = blocks(op)
         converter = _Converter(DTYPES[self.dtype], frozenset(self.keep), session)
         for block in found:

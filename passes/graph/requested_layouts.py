@@ -8,7 +8,8 @@ from typing import Any
 
 from mirlo.dialects.context import graph_operations
 from mirlo.passes.registry import PassError
-from mirlo.passes.rules import Decline, decline, nearest
+from mirlo.passes.rules import Decline, decline
+from mirlo.runtime.nearest import nearest
 
 CALLBACK = "layouts"
 """The session option with a caller's own choice: `f(op)` returns `(data, kernel)`, or `decline('why')`."""

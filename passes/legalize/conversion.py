@@ -12,15 +12,12 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.passes.facts import is_external
 from mirlo.passes.legalize.builder import LegalizeBuilder, PrimFunctions
 from mirlo.passes.locations import describe, names_of
+from mirlo.passes.node_keys import NODE
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import LEGALIZE, Attempt, Decline, Given, Rule, RuleError, decline, preferring, run_rule
 
 Choose = Callable[[Any, Sequence[Rule]], "str | None"]
 """Returns the name of the requested rule for an operator among its rules; None keeps their order."""
-
-
-NODE = "node:"
-"""Prefix of the name of a node in the user's model: the key of rules for the operators of that node."""
 
 
 @dataclass(frozen=True)

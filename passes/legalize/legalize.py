@@ -12,11 +12,13 @@ from mirlo.dialects.context import EXTRA_DIALECTS, graph_operations
 from mirlo.dialects.core.installed import import_modules
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.tir.own_intrinsics import OWN
-from mirlo.passes.legalize.conversion import NODE, Conversion, LegalizationRecord
+from mirlo.passes.legalize.conversion import Conversion, LegalizationRecord
 from mirlo.passes.legalize.strategies import STRATEGIES, chooser
+from mirlo.passes.node_keys import NODE, check_nodes
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import LEGALIZE, Given, Rule, functions_of, nearest
+from mirlo.passes.rules import LEGALIZE, Given, Rule, functions_of
 from mirlo.passes.targets import chain, check_rule_targets, rules_target
+from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -70,6 +72,7 @@ class Legalize(Pass):
         custom = session.options.get(CUSTOM_RULES) or {}
         known = operator_names()
         _check_names(known, targets, custom, self.skip)
+        check_nodes(custom, "legalize", op, session)
         check_rule_targets(LEGALIZE)
         left_alone = LEGAL | set(self.skip)
         prefixes = ("relax.", *(f"{dialect.namespace}." for dialect in EXTRA_DIALECTS))
@@ -83,22 +86,9 @@ class Legalize(Pass):
                 break
         conversion.finish()
         session.notes.extend(conversion.records)
-        # A rule for a node may have had its turn in an external module.
-        seen = session.options.setdefault(SEEN, set())
-        seen |= conversion.seen
-        for operator in custom:
-            if operator not in seen:
-                why = _target_reason(operator, conversion)
-                session.warning(f"the rule given for '{operator}' was never tried: {why}")
+        session.options.setdefault(SEEN, set()).update(conversion.seen)
         if not self.partial:
             conversion.gate()
-
-
-def _target_reason(key: str, conversion: Conversion) -> str:
-    if not key.startswith(NODE):
-        return "there is no such operator here"
-    nodes = [seen.removeprefix(NODE) for seen in conversion.seen if seen.startswith(NODE)]
-    return f"no operator comes from a node of this name{nearest(key.removeprefix(NODE), nodes)}"
 
 
 def _check_names(known: set[str], targets: Sequence[str], custom: Given, skip: Iterable[str]) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.passes.legalize.conversion import Choose
 from mirlo.passes.registry import PassError
-from mirlo.passes.rules import Rule, nearest
+from mirlo.passes.rules import Rule
+from mirlo.runtime.nearest import nearest
 
 STRATEGIES = "strategies"
 """The session option: a name or a function per operator, or one function for all operators."""

@@ -16,8 +16,9 @@ from mirlo.passes.lower.calls import CALL, lower_found_calls
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.made_by import check_emitted, operations_between
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import INTRINSIC, Attempt, Given, Rule, RuleError, functions_of, nearest, try_rules
+from mirlo.passes.rules import INTRINSIC, Attempt, Given, Rule, RuleError, functions_of, try_rules
 from mirlo.passes.targets import TargetError, chain, check_rule_targets, rules_target
+from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

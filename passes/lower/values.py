@@ -27,7 +27,7 @@ from mirlo.dialects.tir.compute.loops import LoopBuilder, stack_buffer
 from mirlo.dialects.tir.compute.storage import emit, held
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.passes.lower.num import Num, Number
-from mirlo.passes.rules import nearest
+from mirlo.runtime.nearest import nearest
 
 
 class IndexValue:

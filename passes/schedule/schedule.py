@@ -16,8 +16,9 @@ from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.passes.made_by import check_emitted
 from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Rule, nearest, try_rules
+from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Rule, try_rules
 from mirlo.passes.targets import chain, check_rule_targets, rules_target
+from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -20,7 +20,7 @@ from mirlo.passes.byoc.generator_errors import Crash
 from mirlo.passes.byoc.guard import guarded
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import nearest
+from mirlo.runtime.nearest import nearest
 from mirlo.targets.gpu.outline import ON_DEVICE
 from mirlo.targets.nvvm.back_end import load_llvmlite
 from mirlo.targets.nvvm.chips import Chip, ChipError

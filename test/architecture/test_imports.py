@@ -30,6 +30,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.dtypes",
         "runtime.external",
         "runtime.names",
+        "runtime.nearest",
         *TYPES_OF_TARGETS,
     ),
     "targets": ("dialects", "passes", "runtime"),

@@ -11,14 +11,15 @@ from combinations import page
 from commands import ROOT
 
 SLOW = ("bisect",)
-"""Tools that take seconds: one cell for each place, instead of one for each place and each rule."""
+"""Tools that take seconds: one cell, instead of one for each place and each rule."""
 Pair = tuple[str, str]
 
 
 def _pairs(cell: Cell) -> set[Pair]:
     """Return what a cell shows together."""
-    shown = {(cell.tool, cell.place)}
-    return shown if cell.tool in SLOW else shown | {(cell.tool, cell.rule), (cell.rule, cell.place)}
+    if cell.tool in SLOW:
+        return {(cell.tool, "")}
+    return {(cell.tool, cell.place), (cell.tool, cell.rule), (cell.rule, cell.place)}
 
 
 def _sample() -> list[Cell]:
@@ -49,8 +50,8 @@ def test_what_does_not_work_says_why(number: int) -> None:
 
 
 def test_the_sample_has_every_part() -> None:
-    shown = {(cell.tool, cell.place) for cell in SAMPLE}
-    assert shown == set(itertools.product(TOOLS, PLACES))
+    shown = {(cell.tool, cell.place) for cell in SAMPLE if cell.tool not in SLOW}
+    assert shown == set(itertools.product(set(TOOLS) - set(SLOW), PLACES))
     for part, known in (("operator", OPERATORS), ("rule", RULES), ("place", PLACES), ("tool", TOOLS)):
         assert {getattr(cell, part) for cell in SAMPLE} == set(known)
 

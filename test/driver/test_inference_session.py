@@ -129,7 +129,7 @@ def test_values_other_than_tensors_are_described_as_onnx_runtime_does() -> None:
         ("intra_op_num_threads", -1, "intra_op_num_threads: expected a number from 0, found -1"),
         ("inter_op_num_threads", 4, "expected 0, 1, found 4: kernels run one after the other"),
         ("enable_profiling", True, "expected False, found True: use 'mirlo run MODEL --profile'"),
-        ("intra_op_threads", 2, "has no option 'intra_op_threads'; nearest: 'intra_op_num_threads'"),
+        ("intra_op_threads", 2, "has no option 'intra_op_threads'; did you mean 'intra_op_num_threads'"),
         ("optimized_model_filepath", "x.onnx", "use 'mirlo compile MODEL -o FILE.mirlo'"),
     ],
 )
@@ -151,7 +151,7 @@ def test_what_configures_onnx_runtime_is_refused(model: str) -> None:
     with pytest.raises(SessionOptionError, match="expected mirlo.SessionOptions"):
         mirlo.InferenceSession(model, onnxruntime.SessionOptions())  # type: ignore[arg-type]
     session = mirlo.InferenceSession(model)
-    with pytest.raises(InputError, match="no output is named 'lable'; nearest: 'label'"):
+    with pytest.raises(InputError, match="no output is named 'lable'; outputs: .*; did you mean 'label'"):
         session.run(["lable"], {"x": _data()})
     with pytest.raises(InputError, match="no input is named 'z'"):
         session.io_binding().bind_cpu_input("z", _data())

@@ -122,7 +122,7 @@ def test_contiguous_inputs_are_not_copied(make_artifact):
         ((A,), {}, r"found 1: missing b: f32\[8\]"),
         ((A, B, A), {}, r"the model has 2 inputs .*, found 3 arrays"),
         ((A,), {"a": A}, "input 'a' is given twice, by position and by name"),
-        ((A,), {"bb": B}, "no input is named 'bb'; nearest: 'b': the model has 2 inputs"),
+        ((A,), {"bb": B}, "no input is named 'bb': the model has 2 inputs .*; did you mean 'b'"),
         ((A, B.astype(np.float64)), {}, r"input 'b': expected f32\[8\], found f64\[8\]: pass array.astype"),
         ((A, B.astype(ml_dtypes.bfloat16)), {}, r"input 'b': expected f32\[8\], found bf16\[8\]"),
         ((A, np.array(["x"] * 8)), {}, r"input 'b': expected f32\[8\], found numpy type <U1\[8\]"),

@@ -137,7 +137,7 @@ def test_registry_errors(executable):
         packed.register("test.one", lambda x, y: None)
     packed.register("test.one", lambda x, y: y.fill(9), override=True)
     assert executable("test.one")(X).tolist() == [9, 9, 9]
-    with pytest.raises(PackedFunctionError, match="calls 'test.on', not registered; nearest: 'test.one': register it"):
+    with pytest.raises(PackedFunctionError, match="calls 'test.on', not registered: .*; did you mean 'test.one'"):
         executable("test.on")
     with pytest.raises(PackedFunctionError, match="expected a callable, found int"):
         packed.register("test.int", 3)

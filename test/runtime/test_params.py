@@ -64,7 +64,7 @@ def test_name_clash():
 
 def test_unknown_name_and_type():
     store = small_store()
-    with pytest.raises(ParameterError, match="no parameter 'scal' among the 4 of the store; nearest: 'scale'"):
+    with pytest.raises(ParameterError, match="no parameter 'scal' among the 4 of the store; did you mean 'scale'"):
         store.get("scal")
     with pytest.raises(ParameterError, match="'c': numpy type complex64 is not an element type; known: f64, f32"):
         store.add("c", np.zeros(2, np.complex64))

@@ -7,6 +7,7 @@ from argparse import ArgumentParser, _ArgumentGroup, _SubParsersAction
 from collections.abc import Iterator
 from typing import Any
 
+from mirlo.runtime.nearest import nearest
 from mirlo.tools.cli.generate_arguments import add_generate
 from mirlo.tools.cli.measuring import add_bench, add_cache, add_cache_flags
 from mirlo.tools.cli.search_arguments import add_searches
@@ -126,9 +127,22 @@ class Arguments(argparse.Namespace):
         return {name: tuple(shape) for name, shape in found.items()}
 
 
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose errors name the flag that was probably meant."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Reject unknown flags here, where the flags of the command are known."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            flag = rest[0].partition("=")[0]
+            hint = nearest(flag, self._option_string_actions) if flag.startswith("-") else ""
+            self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
+        return found, rest
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = CommandParser(
         prog="mirlo",
         description="Compile and run machine-learning models.",
         epilog="'mirlo COMMAND --help' tells more. 'mirlo-opt' runs single passes.",

@@ -39,7 +39,7 @@ def execute(arguments: Arguments) -> None:
 
 def _operator_names(given: list[str]) -> list[str] | None:
     """Return the full names of the operators given by `--operator`."""
-    from mirlo.passes.rules import nearest
+    from mirlo.runtime.nearest import nearest
     from mirlo.tools.conformance.check import names
 
     known = names()

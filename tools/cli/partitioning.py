@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.nearest import nearest
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import is_compiled, require_file
@@ -76,8 +77,10 @@ def _print_node(survey: Survey, name: str) -> None:
 
     lines = list(nodes(survey, attempts=True, name=name))
     if not lines:
+        known = [text for node in survey.placement.nodes for text in (*node.names, node.operator)]
         raise CommandError(
             f"the model has no node '{name}' when it is placed: expected a name, an operator or a number"
+            f"{nearest(name, known)}"
         )
     print("\n".join(lines))
 

@@ -12,8 +12,8 @@ from mirlo.driver.code import UnknownKernel
 from mirlo.driver.save_code import texts_by_form
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.kernel_nodes import kernel_calls, node_labels
-from mirlo.passes.rules import nearest
 from mirlo.passes.targets import CompileOptions, Target
+from mirlo.runtime.nearest import nearest
 
 MAX_ELEMENTS = 16
 """Elements of a constant that are printed: more hide the code."""

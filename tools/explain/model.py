@@ -11,6 +11,7 @@ from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.driver.bind_strategies import bind_strategies
 from mirlo.driver.build import build
+from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.driver.strategies import StrategyRecord
 from mirlo.driver.tune.database import open_database
@@ -23,7 +24,8 @@ from mirlo.passes.lower.parallel import ParallelRecord
 from mirlo.passes.memory.plan import MemoryRecord
 from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.schedule.schedule import SCHEDULES, ScheduleRecord
+from mirlo.passes.registry import PassError
+from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 from mirlo.tools.explain.kernel import FollowedKernel, KernelStage
 
@@ -105,9 +107,7 @@ def explain_model(
     opened = open_model(model, shapes)
     module, session = opened.module, opened.session
     require_sizes(module, host.name)
-    session.options["legalize"] = dict(legalize or {})
-    session.options["intrinsics"] = dict(intrinsics or {})
-    session.options[SCHEDULES] = dict(schedules or {})
+    give(opened, model, shapes, legalize=legalize, intrinsics=intrinsics, schedules=schedules)
     session.options[TUNING] = open_database(tune)
     options = CompileOptions(host.name, threads, target_options=targets.host.options)
     session.options["strategies"] = bind_strategies(strategies, options, session, build)
@@ -118,8 +118,9 @@ def explain_model(
     with module.context, ir.Location.unknown():
         watch.note_nodes(module)
         try:
-            pipeline.run(module, session, [watch, *([followed] if followed is not None else [])])
-        except PassFailed as error:
+            pipeline.run(module, session, [watch, *node_watch(session), *([followed] if followed is not None else [])])
+            check_used(session)
+        except (PassFailed, PassError) as error:
             failure = str(error)
         calls = list(kernel_calls(module))
     explanation = _assemble(target, watch, session.notes, calls, failure)

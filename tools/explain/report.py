@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mirlo.passes.legalize.conversion import LegalizationRecord
-from mirlo.passes.rules import Attempt, Rule, nearest
+from mirlo.passes.rules import Attempt, Rule
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.nearest import nearest
 from mirlo.tools.cli.tables import bytes_text
 from mirlo.tools.explain.model import ExplainedKernel, ExplainedNode, Explanation
 from mirlo.tools.explain.rules import rule_json, short_position

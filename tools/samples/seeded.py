@@ -72,7 +72,7 @@ def file_in(folder: str | os.PathLike[str] | None, name: str, source: bytes) -> 
 def _graph(name: str) -> Path:
     known = names()
     if name not in known:
-        from mirlo.passes.rules import nearest  # loads the bindings
+        from mirlo.runtime.nearest import nearest
 
         raise MirloError(f"no sample is named '{name}'{nearest(name, known)} (there are: {', '.join(known)})")
     return GRAPHS / f"{name}.onnx"

@@ -10,7 +10,6 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_tensor_form
-from mirlo.passes.rules import nearest
 from mirlo.passes.schedule.words import blocks, loops
 from mirlo.passes.schedule.words.rfactor import rfactor
 from mirlo.passes.schedule.words.show import show
@@ -30,6 +29,7 @@ from mirlo.passes.schedule.words.tree import (
     around,
     build,
 )
+from mirlo.runtime.nearest import nearest
 
 INTRINSICS: dict[str, TensorIntrin] = {}
 """Tensor intrinsics by name."""
