@@ -1,0 +1,289 @@
+"""Mixtures of experts of `com.microsoft`: a router chooses experts for each token, which are small networks.
+
+Each expert computes the rows of the tokens that chose it, so the weights of an expert that no token chose are not read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.ops.microsoft_nbits import ACTIVATIONS, BITS, unpacked
+from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import bind
+
+DOMAIN = "com.microsoft"
+PLAIN = {"relu": "relu", "silu": "silu", "identity": ""}
+"""Activations of one operand that are an operator; '' for none."""
+KINDS = (*PLAIN, "gelu", "swiglu")
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """One linear layer of all experts: weights [experts, columns, rows], perhaps packed, and their bias."""
+
+    weights: ir.Value
+    rows: int
+    bias: ir.Value | None = None
+    scales: ir.Value | None = None
+    zeros: ir.Value | None = None
+    bits: int = 0
+    block: int = 0
+
+    @property
+    def columns(self) -> int:
+        columns = type_of(self.weights).shape[1]
+        assert isinstance(columns, int)
+        return columns
+
+
+@dataclass(frozen=True)
+class _Network:
+    """The layers of the experts: one or two whose results the activation takes, and the last."""
+
+    first: _Layer
+    last: _Layer
+    gated: _Layer | None
+    activations: str
+
+
+@converter("MoE", domain=DOMAIN)
+def moe(node: Node) -> ir.Value:
+    """Convert; inputs: tokens, logits of the router, then weights and bias of the layers 1, 2 and 3."""
+    hidden, inner = _sizes(node, node.type(4).shape)
+    first = _layer(node, 2, 3, hidden)
+    last = _layer(node, 4, 5, inner)
+    gated = _layer(node, 6, 7, hidden) if node.has(6) else None
+    weights = node.emit("softmax", node[1], axis=-1)
+    chosen, factors = _largest(node, weights, weights)
+    if node.attr.bool("normalize_routing_weights", 0):
+        factors = node.emit("divide", factors, node.emit("reduce_sum", factors, axes=[1], keepdims=True))
+    return _mixed(node, _Network(first, last, gated, "exact"), chosen, factors)
+
+
+@converter("QMoE", domain=DOMAIN)
+def quantized_moe(node: Node) -> ir.Value:
+    """Convert; inputs: tokens, logits of the router, (weights, scales, bias) of three layers, zero points, weights.
+
+    As ONNX Runtime computes on CPUs, the weights of the chosen experts add up to 1, unless they are given.
+    """
+    kind = node.attr.str("quant_type", "int")
+    if kind != "int":
+        raise NodeError(f"attribute 'quant_type' must be 'int', got '{kind}'")
+    if node.attr.int("weights_prepacked", -1) > 0:
+        raise NodeError("attribute 'weights_prepacked' must be 0 or -1: other layouts are for CUDA")
+    for index in range(15, len(node)):
+        if node.has(index):
+            raise NodeError(f"input '{node.input_name(index)}' is for weights of 4 and 8 bit floats only")
+    level = node.attr.int("accuracy_level", 0)
+    bits = node.attr.int("expert_weight_bits", 4)
+    of_layers = [node.attr.int(f"fc{number}_expert_weight_bits", bits) for number in (1, 2, 3)]
+    if any(each not in BITS for each in of_layers):
+        raise NodeError(f"weights must have 2, 4 or 8 bits, got {', '.join(map(str, of_layers))}")
+    packed = node.type(5).shape[-1]
+    hidden, inner = _sizes(node, (*node.type(5).shape[:2], packed * 8 // of_layers[1]))
+    first = _packed_layer(node, 0, of_layers[0], hidden)
+    last = _packed_layer(node, 1, of_layers[1], inner)
+    gated = _packed_layer(node, 2, of_layers[2], hidden) if node.has(8) else None
+    if node.has(14):
+        chosen, factors = _largest(node, node[1], node[14])
+        if node.attr.bool("normalize_routing_weights", 0):
+            factors = node.emit("divide", factors, node.emit("reduce_sum", factors, axes=[1], keepdims=True))
+    else:
+        node.attr.ignore("normalize_routing_weights")
+        chosen, factors = _largest(node, node[1], node[1])
+        factors = node.emit("softmax", factors, axis=-1)
+    network = _Network(first, last, gated, ACTIVATIONS.get(level, "exact"))
+    return _mixed(node, network, chosen, factors)
+
+
+def _sizes(node: Node, last: tuple[Dim, ...]) -> tuple[int, int]:
+    """Return the sizes of a token and of a hidden layer, from the shape [experts, columns, rows] of the last layer."""
+    width = node.type(0).shape[-1]
+    if node.type(0).rank not in (2, 3) or node.type(1).rank != 2:
+        raise NodeError(f"tokens of 2 or 3 dims and logits of 2 are expected, got {node.type(0)} and {node.type(1)}")
+    if len(last) != 3 or not all(isinstance(size, int) for size in (*last, width)):
+        raise NodeError(f"weights of 3 fixed dims and tokens of a fixed size are expected, got {node.type(0)}")
+    experts, columns, rows = last
+    if columns != width or experts != node.type(1).shape[1]:
+        raise NodeError(f"weights for {experts} experts of {columns} results do not fit {node.type(0)}, {node.type(1)}")
+    assert isinstance(width, int) and isinstance(rows, int)
+    return width, rows
+
+
+def _layer(node: Node, weights: int, bias: int, rows: int) -> _Layer:
+    found = node.type(weights)
+    experts = node.type(1).shape[1]
+    if found.rank != 3 or found.shape[0] != experts or found.shape[2] != rows or not found.is_static:
+        raise NodeError(f"input '{node.input_name(weights)}' must be {experts} x columns x {rows}, got {found}")
+    return _biased(node, _Layer(node[weights], rows), bias)
+
+
+def _packed_layer(node: Node, number: int, bits: int, rows: int) -> _Layer:
+    """Return a layer whose inputs are (weights, scales, bias) from 2 on, and the zero points from 11 on."""
+    at = 2 + 3 * number
+    found, scales = node.type(at), node.type(at + 1)
+    experts, columns = node.type(1).shape[1], found.shape[1]
+    block = node.attr.int("block_size", 0)
+    if found.dtype.name != "u8" or found.rank != 3 or found.shape != (experts, columns, rows * bits // 8):
+        raise NodeError(f"input '{node.input_name(at)}' must be {experts} x columns of {rows} weights, got {found}")
+    if not block or scales.rank == 2 or scales.shape[2] == 1:
+        block = rows
+    if block < 1 or rows % block or scales.elements != experts * columns * (rows // block):
+        raise NodeError(f"scales {scales} do not fit {experts} x {columns} x {rows} weights in blocks of {block}")
+    zeros = node[11 + number] if node.has(11 + number) else None
+    layer = _Layer(node[at], rows, None, node[at + 1], zeros, bits, block)
+    return _biased(node, layer, at + 2)
+
+
+def _biased(node: Node, layer: _Layer, index: int) -> _Layer:
+    if not node.has(index):
+        return layer
+    if node.type(index).shape != (node.type(1).shape[1], layer.columns):
+        raise NodeError(f"input '{node.input_name(index)}' must have {layer.columns} values for each expert")
+    return _Layer(layer.weights, layer.rows, node[index], layer.scales, layer.zeros, layer.bits, layer.block)
+
+
+def _largest(node: Node, logits: ir.Value, weights: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Return the k experts of the largest logits of each token, and their weights."""
+    count, experts = node.attr.int("k", 1), type_of(logits).shape[1]
+    if node.attr.bool("use_sparse_mixer", 0):
+        raise NodeError("attribute 'use_sparse_mixer' must be 0: that way to choose experts is for CUDA")
+    if count < 1 or not isinstance(experts, int) or count > experts:
+        raise NodeError(f"attribute 'k' must be from 1 to the number of experts, {experts}, got {count}")
+    if type_of(weights) != type_of(logits):
+        raise NodeError(f"weights {type_of(weights)} of experts must be like the logits {type_of(logits)}")
+    order = node.emit("argsort", logits, axis=1, descending=True)
+    chosen = node.emit("strided_slice", order, axes=[1], begin=[0], end=[count], strides=[1])
+    return chosen, node.emit("gather_elements", weights, chosen, axis=1)
+
+
+def _mixed(node: Node, network: _Network, chosen: ir.Value, factors: ir.Value) -> ir.Value:
+    """Return the sum of what the chosen experts compute for each token, times their factors.
+
+    The choices are sorted by expert: each expert computes a range of them, whose size is bound at run time.
+    """
+    x, width = node.type(0), network.last.columns
+    tokens, count = type_of(chosen).shape
+    rows = node.emit("reshape", node[0], shape=(tokens, width))
+    assert isinstance(count, int)
+    flat = node.emit("reshape", chosen, shape=(tokens * count,))
+    order = node.emit("argsort", flat, axis=0)
+    token = node.emit("floor_divide", order, node.constant(count, type_of(order)))
+    results = []
+    for expert, (begin, size) in enumerate(_ranges(node, network, flat)):
+        own = node.emit("slice_dims", token, begin=(begin,), shape=(size,), strides=(1,))
+        results.append(_computed(node, network, expert, node.emit("gather", rows, own, axis=0)))
+    place = node.emit("argsort", order, axis=0)
+    found = node.emit("gather", node.emit("concat", results, axis=0), place, axis=0)
+    each = node.emit("reshape", found, shape=(tokens, count, width))
+    scaled = node.emit("multiply", each, node.emit("reshape", factors, shape=(tokens, count, 1)))
+    return node.emit("reshape", node.emit("reduce_sum", scaled, axes=[1]), shape=x.shape)
+
+
+def _ranges(node: Node, network: _Network, chosen: ir.Value) -> list[tuple[Dim, Dim]]:
+    """Bind, for each expert, where its range of sorted choices begins, and its size."""
+    (total,), (experts, *_) = type_of(chosen).shape, type_of(network.first.weights).shape
+    assert isinstance(experts, int)
+    column = node.emit("reshape", chosen, shape=(total, 1))
+    hits = node.emit("equal", column, node.constant(np.arange(experts)[None], type_of(chosen)))
+    sizes = node.emit("reduce_sum", node.emit("cast", hits, dtype="i64"), axes=[0])
+    begins = node.emit("subtract", node.emit("cumsum", sizes, axis=0), sizes)
+    bound = bind(node, node.emit("concat", [begins, sizes], axis=0), "rows of an expert", [total] * (2 * experts))
+    return list(zip(bound[:experts], bound[experts:], strict=True))
+
+
+def _computed(node: Node, network: _Network, expert: int, rows: ir.Value) -> ir.Value:
+    """Return what one expert computes for rows of tokens."""
+    first = _product(node, network.first, expert, rows, network.activations)
+    other = None if network.gated is None else _product(node, network.gated, expert, rows, network.activations)
+    return _product(node, network.last, expert, _activated(node, first, other), network.activations)
+
+
+def _product(node: Node, layer: _Layer, expert: int, x: ir.Value, activations: str) -> ir.Value:
+    weights = _of_expert(node, layer.weights, expert)
+    if layer.scales is None:
+        result = node.emit("matmul", x, weights, transpose_rhs=True)
+    else:
+        blocks = layer.rows // layer.block
+        scales = node.emit("reshape", _of_expert(node, layer.scales, expert), shape=(layer.columns, blocks))
+        real = node.emit(
+            "dequantize",
+            unpacked(node, weights, layer.bits),
+            scales,
+            _zero_points(node, layer, expert, blocks),
+            axis=1,
+            block=layer.block,
+            dtype=type_of(scales).dtype,
+        )
+        if type_of(real).dtype is not type_of(x).dtype:
+            real = node.emit("cast", real, dtype=type_of(x).dtype)
+        result = node.emit("matmul", x, real, transpose_rhs=True, activations=activations)
+    return result if layer.bias is None else node.emit("add", result, _of_expert(node, layer.bias, expert))
+
+
+def _zero_points(node: Node, layer: _Layer, expert: int, blocks: int) -> ir.Value:
+    """Return zero points [columns, blocks]; packed ones begin a row, or the only row of a layer, at a byte."""
+    if layer.zeros is None:
+        return node.emit("full", shape=(layer.columns, blocks), value=1 << (layer.bits - 1), dtype=f"u{layer.bits}")
+    found = _of_expert(node, layer.zeros, expert)
+    count = blocks if type_of(found).rank == 2 else layer.columns
+    width = -(-count * layer.bits // 8)
+    if type_of(found).elements * count != layer.columns * blocks * width:
+        raise NodeError(f"zero points {type_of(layer.zeros)} do not fit {layer.columns} x {blocks} blocks")
+    values = unpacked(node, node.emit("reshape", found, shape=(layer.columns * blocks // count, width)), layer.bits)
+    if type_of(values).shape[1] != count:
+        values = node.emit("strided_slice", values, axes=[1], begin=[0], end=[count], strides=[1])
+    return node.emit("reshape", values, shape=(layer.columns, blocks))
+
+
+def _of_expert(node: Node, value: ir.Value, expert: int) -> ir.Value:
+    """Return the part of a tensor that belongs to one expert."""
+    part = node.emit("strided_slice", value, axes=[0], begin=[expert], end=[expert + 1], strides=[1])
+    return node.emit("reshape", part, shape=type_of(value).shape[1:])
+
+
+def _activated(node: Node, first: ir.Value, other: ir.Value | None) -> ir.Value:
+    """Return the activation of the first layer, gated by the third one if there is one."""
+    kind = node.attr.str("activation_type", "relu")
+    if kind not in KINDS:
+        raise NodeError(f"attribute 'activation_type' must be one of {', '.join(KINDS)}, got '{kind}'")
+    if kind == "swiglu":
+        return _swiglu(node, first, other)
+    if kind == "gelu":
+        result = node.emit("gelu", first, approximate="tanh")
+    else:
+        result = node.emit(PLAIN[kind], first) if PLAIN[kind] else first
+    return result if other is None else node.emit("multiply", result, other)
+
+
+def _swiglu(node: Node, first: ir.Value, other: ir.Value | None) -> ir.Value:
+    """Return gate * sigmoid(alpha * gate) * (linear + beta), both clamped."""
+    fusion, found = node.attr.int("swiglu_fusion", 0), type_of(first)
+    rows, columns = found.shape
+    if fusion not in (0, 1, 2) or (fusion == 0) != (other is not None):
+        raise NodeError(f"attribute 'swiglu_fusion' is {fusion}: it must be 0 with a third layer, else 1 or 2")
+    gate, linear = first, other
+    if fusion:
+        if not isinstance(columns, int) or columns % 2:
+            raise NodeError(f"gates and values must be an even number of columns, got {columns}")
+        if fusion == 1:
+            pairs = node.emit("reshape", first, shape=(rows, columns // 2, 2))
+            halves = node.emit("split", pairs, axis=2, sizes=[1, 1])
+            gate, linear = (node.emit("reshape", half, shape=(rows, columns // 2)) for half in halves)
+        else:
+            gate, linear = node.emit("split", first, axis=1, sizes=[columns // 2, columns // 2])
+    if "swiglu_limit" in node.attr:
+        limit = node.attr.float("swiglu_limit")
+        gate = node.emit("clip", gate, max=limit)
+        linear = node.emit("clip", linear, min=-limit, max=limit)
+    alpha, beta = node.attr.float("activation_alpha", 1.0), node.attr.float("activation_beta", 0.0)
+    kind = type_of(gate)
+    scaled = node.emit("multiply", gate, node.constant(alpha, kind))
+    swish = node.emit("multiply", gate, node.emit("sigmoid", scaled))
+    return node.emit("multiply", swish, node.emit("add", linear, node.constant(beta, kind)))
