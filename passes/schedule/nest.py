@@ -91,12 +91,13 @@ def _environment(
 ) -> dict[ir.Value, ir.Value]:
     values = dict(zip(block.index_arguments, indices, strict=True))
     for argument, operand, buffer in zip(block.input_arguments, block.inputs, inputs, strict=True):
-        values[argument] = buffer if operand.is_opaque else _read(operand, buffer, indices, block.domain)
+        values[argument] = buffer if operand.is_opaque else read_operand(operand, buffer, indices, block.domain)
     values.update(zip(block.accumulators, carried, strict=True))
     return values
 
 
-def _read(operand: OperandView, buffer: ir.Value, indices: list[ir.Value], domain: tuple[int, ...]) -> ir.Value:
+def read_operand(operand: OperandView, buffer: Any, indices: Sequence[ir.Value], domain: Sequence[Any]) -> ir.Value:
+    """Emit the element of an operand at these values of the axes, or its value beyond the edges."""
     where = apply_map(operand.map, indices)
     if operand.outside is None:
         return load(buffer, operand.shape, where)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mirlo.passes.code_forms import CodeForm
 from mirlo.passes.figures import Figures
 from mirlo.passes.targets import CompileOptions, Target
 
@@ -24,6 +25,12 @@ def _emit(module: ir.Module, options: CompileOptions) -> Artifact:
     return emit(module, options)
 
 
+def _code(module: ir.Module, options: CompileOptions) -> Any:
+    from mirlo.targets.c.artifact import kernel_code
+
+    return kernel_code(module, options)
+
+
 def _fingerprint(options: str) -> str:
     from mirlo.passes.byoc.codegen import generator_of
     from mirlo.runtime.loaders import llvm_host
@@ -34,11 +41,13 @@ def _fingerprint(options: str) -> str:
 TARGET = Target(
     name="c",
     help="C source, compiled by the system's C compiler",
-    rule_modules=("mirlo.targets.c.intrinsics",),
+    rule_modules=("mirlo.targets.c.intrinsics", "mirlo.targets.c.schedule"),
     pipeline=_pipeline,
     emit=_emit,
     codegen="mirlo.targets.c.generator:CGenerator",
     takes_options=True,
+    forms=(CodeForm("c", ".c", "//", "C99"),),
+    code=_code,
     makes_source=True,
     symbolic_dims=True,
     fingerprint=_fingerprint,

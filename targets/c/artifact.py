@@ -6,6 +6,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.codegen import generator_of
+from mirlo.passes.code_forms import KernelText
 from mirlo.passes.targets import CompileOptions
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.loaders import llvm_host
@@ -40,3 +41,11 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
         outputs=signature["outputs"], params=signature["params"], arena_bytes=signature["arena"],
         kernels=tuple(kernels), metadata={**metadata, **facts},
     )  # fmt: skip
+
+
+def kernel_code(module: ir.Module, options: CompileOptions) -> list[KernelText]:
+    """Return the C text of each kernel of a planned module, and of the function that calls them.
+
+    The module is consumed.
+    """
+    return [kernel for kernel in print_model(module).kernels if options.kernel in ("", kernel.function)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.targets.c.halves import DEFINITIONS
 from mirlo.targets.c.printer import bare
 from mirlo.targets.c.scalars import EXPRESSIONS, Expression, c_scalar
 
@@ -31,13 +32,14 @@ _FUNCTIONS = {
 }
 HELPERS = {name: _SIGNATURE.format(type=kind, name=name, body=body) for name, (kind, body) in _FUNCTIONS.items()}
 """The definitions, by name."""
-_CALLED = re.compile(rf"\b({'|'.join(HELPERS)})\(")
+_NAMES = re.compile(rf"\b({'|'.join((*DEFINITIONS, *HELPERS))})\b")
 
 
 def helpers_of(text: str) -> str:
     """Return the definitions of the helpers that a text calls."""
-    called = set(_CALLED.findall(text))
-    return "\n".join(definition for name, definition in HELPERS.items() if name in called)
+    named = set(_NAMES.findall(text))
+    named |= {name for known, text in DEFINITIONS.items() if known in named for name in _NAMES.findall(text)}
+    return "\n".join(text for name, text in {**DEFINITIONS, **HELPERS}.items() if name in named)
 
 
 def _index_call(function: str, otherwise: Expression) -> Expression:

@@ -15,6 +15,7 @@ from mirlo.dialects.tir.buffers import INPLACE, workspace_of
 from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.names import c_identifier
+from mirlo.targets.c.halves import HALVES
 from mirlo.targets.c.printer import Printer, is_stored, uses
 from mirlo.targets.c.scalars import ScalarError
 from mirlo.targets.c.types import symbol_name
@@ -76,9 +77,12 @@ def c_function(prim: ExternalPrim | ir.Operation, name: str = "") -> CFunctionTe
         try:
             made = FunctionPrinter().run(function, symbol, _result_count(operation))
             del module  # it keeps the function alive
-            return made
+            half = next((kind for kind in HALVES.values() if kind in made.text), None)
+            if half is not None:
+                raise ScalarError(f"it computes with {half}, of which it has no definition")
         except ScalarError as error:
             raise CLoopsError(f"prim function '{symbol}' has no C text: {error}") from None
+        return made
 
 
 def _result_count(operation: ir.Operation) -> int:

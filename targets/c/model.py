@@ -12,12 +12,14 @@ from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.code_forms import KernelText
 from mirlo.passes.kernel_nodes import kernel_nodes
 from mirlo.passes.memory import packed
 from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, POLL, SIZES_SUFFIX, SLOT, TICK
 from mirlo.passes.registry import PassError
 from mirlo.runtime.names import c_comment, c_identifier
 from mirlo.targets.c.calls import packed_text, run_time_texts
+from mirlo.targets.c.halves import is_half
 from mirlo.targets.c.helpers import HELPED, HELPED_WRAPPING, helpers_of
 from mirlo.targets.c.loops import FunctionPrinter
 from mirlo.targets.c.printer import STATEMENTS, Printer, uses
@@ -41,13 +43,18 @@ class ModelText:
 
     text: str
     """Static functions, of which `ENTRY` is the one that programs call."""
+    kernels: tuple[KernelText, ...]
+    """The text of each kernel, and of the function that calls them."""
 
 
 def print_model(module: ir.Module) -> ModelText:
     """Print a planned module, which is consumed."""
     nodes = kernel_nodes(module)
     passmanager.PassManager.parse(TIDYING).run(module.operation)
-    return _ModelPrinter(module, nodes).run()
+    try:
+        return _ModelPrinter(module, nodes).run()
+    except ScalarError as error:
+        raise PassError(f"the model has no C text: {error}") from None
 
 
 @dataclass
@@ -72,20 +79,23 @@ class _ModelPrinter:
         names = packed.names_called(main)
         texts += [packed_text(op, functions[_symbol(op)], names) for op in calls]
         externs: dict[str, str] = {}
+        kernels: list[KernelText] = []
         for op in prims:
             printed = self._kernel(op, functions)
             externs.update((prototype, prototype) for prototype in printed.externs)
-            texts.append(printed.text)
+            texts.append(printed.comment + printed.text)
+            kernels.append(_kernel_text(functions[_symbol(op)], _symbol(op), printed))
         if sizes is not None:
             texts.append(
                 _printed(_HostPrinter(functions=functions, constants=constants, **_HELPED), sizes, self._sizes)
             )
         host = _HostPrinter(functions=functions, constants=constants, **_HELPED)
         texts.append(_printed(host, main, self._main))
+        kernels.insert(0, KernelText("model_run", name, texts[-1].encode()))
         externs.update(host.externs)
         texts.append(_entry(sizes is not None))
         text = "\n".join(texts)
-        return ModelText("\n".join(filter(None, [*externs, helpers_of(text), text])))
+        return ModelText("\n".join(filter(None, [*externs, helpers_of(text), text])), tuple(kernels))
 
     def _kernel(self, op: ir.Operation, functions: Mapping[str, str]) -> Any:
         name = _symbol(op)
@@ -96,18 +106,14 @@ class _ModelPrinter:
         except ScalarError as error:
             raise PassError(f"kernel '{name}' has no C text: {error}", op.location) from None
         listed = "".join(f"\n * node {c_comment(node)}" for node in self.nodes.get(name, ()))
-        comment = f"/* kernel {c_comment(name)}{listed} */\n" if listed else f"/* kernel {c_comment(name)} */\n"
-        return _Printed(f"{comment}static {made.text}", made.externs)
+        return _Printed(f"/* kernel {c_comment(name)}{listed} */\n", f"static {made.text}", made.externs)
 
     @staticmethod
     def _sizes(printer: _HostPrinter, function: ir.Operation) -> str:
         block = function.regions[0].blocks[0]
         printer.names[block.arguments[0]] = "record"
         printer.body(block)
-        return (
-            "/* Checks the dims of the inputs in the call record, and computes the sizes that follow from them. */\n"
-            + ("static void model_sizes(int64_t *record)")
-        )
+        return f"{SIZES_COMMENT}static void model_sizes(int64_t *record)"
 
     @staticmethod
     def _main(printer: _HostPrinter, function: ir.Operation) -> str:
@@ -119,8 +125,15 @@ class _ModelPrinter:
 
 @dataclass(frozen=True)
 class _Printed:
+    comment: str
     text: str
     externs: tuple[str, ...]
+
+
+def _kernel_text(symbol: str, name: str, printed: _Printed) -> KernelText:
+    """Return the text of a kernel, as others read it: with what it calls, without a comment."""
+    parts = [*printed.externs, helpers_of(printed.text), printed.text]
+    return KernelText(symbol, name, "\n".join(filter(None, parts)).encode())
 
 
 @dataclass
@@ -244,6 +257,8 @@ def _constant(op: ir.Operation, name: str) -> str:
         raise PassError(f"the constant '{_symbol(op)}' has elements of type {element}")
     array = read_dense(op.attributes["initial_value"], TensorType(tuple(kind.shape), dtype))
     listed = [constant_value(value, element) for value in array.reshape(-1).tolist()]
+    if is_half(element):  # an initializer has no compound literals
+        listed = [value.partition(")")[2] for value in listed]
     rows = [", ".join(listed[i : i + NUMBERS_PER_LINE]) for i in range(0, len(listed), NUMBERS_PER_LINE)]
     inside = ",\n  ".join(rows) or "0"
     return f"static const {c_scalar(element)} {name}[{max(array.size, 1)}] = {{\n  {inside}}};\n"

@@ -9,6 +9,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.buffers import buffer_bytes
+from mirlo.targets.c.halves import WidenedOperation, computes_halves, rounded, widened
 from mirlo.targets.c.intrinsics import MATH
 from mirlo.targets.c.scalars import EXPRESSIONS, WRAPPING, Expression, ScalarError, c_scalar, constant_text
 
@@ -83,7 +84,12 @@ class Printer:
             self.bounded.add(op.results[0])
         elif isinstance(op.results[0].type, ir.IndexType):
             expression = self.wrapping.get(op.name, expression)
-        text = expression(op, [self.names[value] for value in op.operands])
+        texts = [self.names[value] for value in op.operands]
+        if computes_halves(op):
+            wide = [widened(text, value.type) for text, value in zip(texts, op.operands, strict=True)]
+            text = rounded(expression(WidenedOperation(op), wide), op.results[0].type)
+        else:
+            text = expression(op, texts)
         if isinstance(op.results[0].type, ir.IndexType) and uses(op.results[0]) == 1:
             self.names[op.results[0]] = (
                 text if is_call(text) else f"({text})"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.targets.c.halves import HALVES, half_bits, is_half
 
 Expression = Callable[[Any, list[str]], str]
 """The C expression of an operation, given those of its operands: variables, constants or parenthesized text."""
@@ -29,7 +30,7 @@ def c_scalar(kind: Any) -> str:
         return _INTEGERS[kind.width]
     if str(kind) == "!llvm.ptr":
         return "void *"
-    found = _FLOATS.get(str(kind))
+    found = _FLOATS.get(str(kind)) or HALVES.get(str(kind))
     if found is None:
         raise ScalarError(f"C has no type for {kind}")
     return found
@@ -55,6 +56,8 @@ def constant_text(op: ir.Operation | ir.OpView) -> str:
 
 def constant_value(value: Any, kind: Any) -> str:
     """Return the C constant of a number of a type."""
+    if is_half(kind):
+        return f"({c_scalar(kind)}){{{half_bits(value, kind)}}}"
     if isinstance(kind, ir.FloatType):
         return _float(value, c_scalar(kind))
     if _bits(kind) == 1:

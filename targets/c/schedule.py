@@ -1,0 +1,269 @@
+"""Schedules of target `c`: reductions into small arrays of accumulators, which C compilers keep in registers.
+
+    for each row
+      for (j = 0; j < n; j += 32)
+        float sums[32] = {0};
+        for (k = 0; k < size; ++k)
+          for (t = 0; t < 32; ++t) sums[t] += a[row][k] * b[k][j + t];
+
+The inner loop has a constant length and unit strides, and adds to independent accumulators, so that compilers make
+vectors of it without reordering sums. Elementwise blocks that follow are computed when a tile is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import le, lt
+from typing import TYPE_CHECKING, Any
+
+from mirlo.dialects.bindings import arith, ir, scf
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.tir.affine import read_map
+from mirlo.dialects.tir.view import BlockView, OperandView
+from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.loops import (
+    all_inside,
+    apply_map,
+    attribute_constant,
+    clone_body,
+    for_loop,
+    index,
+    load,
+    nest,
+    store,
+)
+from mirlo.passes.schedule.nest import emit_block, read_operand
+
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+
+TILES = (64, 48, 32, 24, 16, 8)
+"""Numbers of accumulators: the first that divides the axis is taken. Many hide the latency of additions."""
+USUAL_TILE = 32
+"""The number of accumulators of an axis that none of them divides: the rest is computed element by element."""
+
+
+@dataclass(frozen=True)
+class TiledBlock:
+    """A reduction with the axis along which it has accumulators, and the elementwise blocks computed with it."""
+
+    block: BlockView
+    axis: int
+    epilogue: tuple[BlockView, ...] = ()
+
+    @property
+    def tile(self) -> int:
+        """Return the number of accumulators."""
+        extent = self.block.domain[self.axis]
+        return next((t for t in TILES if isinstance(extent, int) and extent % t == 0), USUAL_TILE)
+
+
+@schedule("any", target="c")
+def accumulator_tiles(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
+    """Schedule reductions into arrays of accumulators along an axis of the result, the other blocks as loop nests."""
+    blocks = kernel.view.blocks
+    tiled = {i: found for i, block in enumerate(blocks) if (found := _tiled(block)) is not None}
+    if not tiled:
+        return decline("no reduction has an axis of the result for accumulators", blocks=[b.name for b in blocks])
+    buffers = BufferFunction(kernel.view)
+
+    def body() -> None:
+        done = 0
+        for i, block in enumerate(blocks):
+            if i < done:
+                continue
+            found = tiled.get(i)
+            if found is None:
+                emit_block(block, buffers)
+                continue
+            epilogue = _epilogue(block, blocks[i + 1 :], kernel.view.returned)
+            _Tiles(TiledBlock(block, found.axis, epilogue), buffers).emit()
+            done = i + 1 + len(epilogue)
+
+    sizes = [found.tile for found in tiled.values()]
+    made: ir.OpView = buffers.build(body, {"rule": "accumulator_tiles", "tiles": sizes})
+    return made
+
+
+def _tiled(block: BlockView) -> TiledBlock | None:
+    """Return the axis for the accumulators of a reduction: the last one, if the result is contiguous along it."""
+    if not block.is_reduction or len(block.outputs) != 1 or any(init is None for init in block.init):
+        return None
+    result = read_map(block.outputs[0].map, block.domain)
+    if not result or len(result[-1].terms) != 1:
+        return None
+    (axis,) = result[-1].variables()
+    extent = block.domain[axis]
+    if axis not in block.spatial or any(axis in index_.variables() for index_ in result[:-1]):
+        return None
+    if isinstance(extent, int) and extent < TILES[-1]:
+        return None
+    depends = [_reads_along(operand, axis, block) for operand in block.inputs if not operand.is_opaque]
+    if len(depends) != len(block.inputs) or None in depends or not any(depends):
+        return None
+    if all(depends) and not all(_is_contiguous(operand, axis, block) for operand in block.inputs):
+        return None
+    return TiledBlock(block, axis)
+
+
+def _is_contiguous(operand: OperandView, axis: int, block: BlockView) -> bool:
+    """Return whether an operand is read with unit stride along an axis."""
+    *others, last = read_map(operand.map, block.domain)
+    return last.coefficient(axis) == 1 and not any(axis in value.variables() for value in others)
+
+
+def _reads_along(operand: OperandView, axis: int, block: BlockView) -> bool | None:
+    """Return whether an operand's elements differ along an axis; None if a test for its edges does too."""
+    along = [axis in value.variables() for value in read_map(operand.map, block.domain)]
+    if operand.outside is not None and any(along):
+        ranges = [value.range(block.domain) for value in read_map(operand.map, block.domain)]
+        for is_along, (low, high), size in zip(along, ranges, operand.shape, strict=True):
+            if is_along and not (D.is_certain(partial(le, 0, low)) and D.is_certain(partial(lt, high, size))):
+                return None
+    return any(along)
+
+
+def _epilogue(block: BlockView, following: Sequence[BlockView], returned: Sequence[ir.Value]) -> tuple[BlockView, ...]:
+    """Return the elementwise blocks after a reduction that read its result in its order, and nothing else reads."""
+    made = block.outputs[0]
+    domain = [block.domain[i] for i in block.spatial]
+    if not _is_identity(made.map, block.spatial) or not following:
+        return ()
+    after = following[0]
+    reads = [operand for operand in after.inputs if operand.value == made.value]
+    if (
+        after.is_reduction
+        or made.value in returned
+        or any(use.owner.operation != after.op for use in made.value.uses)
+        or list(after.domain) != domain
+        or not reads
+        or any(o.is_opaque or o.outside is not None or not _is_identity(o.map, range(after.rank)) for o in reads)
+    ):
+        return ()
+    return (after,)
+
+
+def _is_identity(map_: Any, axes: Sequence[int]) -> bool:
+    """Return whether the results of a map are these dims, in order."""
+    return [e.position if isinstance(e, ir.AffineDimExpr) else None for e in map_.results] == list(axes)
+
+
+class _Tiles:
+    """The emitter of one reduction."""
+
+    def __init__(self, tiled: TiledBlock, buffers: BufferFunction) -> None:
+        self.tiled, self.block, self.axis = tiled, tiled.block, tiled.axis
+        self.inputs = [buffers.buffer(operand.value) for operand in self.block.inputs]
+        self.buffers = buffers
+        start: Any = self.block.init[0]
+        self.start = start
+        self.sums: Any = buffers.scratch([tiled.tile], start.type)
+
+    def emit(self) -> None:
+        """Emit the loops over the result."""
+        block, tile = self.block, self.tiled.tile
+        outer = [i for i in block.spatial if i != self.axis]
+        extent: Dim = block.domain[self.axis]
+        full = extent // tile * tile
+
+        def row(values: Sequence[ir.Value]) -> None:
+            at = dict(zip(outer, values, strict=True))
+            for_loop(0, full, tile, lambda j: self._tile(at, j, tile))
+            if full != extent:
+                for_loop(full, extent, 1, lambda j: self._tile(at, j, 1))
+
+        nest([block.domain[i] for i in outer], row)
+
+    def _tile(self, at: Mapping[int, Any], first: ir.Value, count: int) -> None:
+        """Emit `count` elements of the result from one on."""
+        shape = [self.tiled.tile]
+
+        def clear(t: ir.Value) -> None:
+            store(attribute_constant(self.start), self.sums, shape, [t])
+
+        for_loop(0, count, 1, clear)
+        extents = [self.block.domain[i] for i in self.block.reduce]
+        nest(extents, lambda k: self._add(at, dict(zip(self.block.reduce, k, strict=True)), first, count))
+        for_loop(0, count, 1, lambda t: self._store({**at, self.axis: _sum(first, t)}, load(self.sums, shape, [t])))
+
+    def _add(self, at: Mapping[int, Any], k: Mapping[int, Any], first: ir.Value, count: int) -> None:
+        """Add the terms of one point of the reduction to all accumulators."""
+        values = {**at, **k, self.axis: first}
+        inside = self._all_inside(values)
+        if inside is None:
+            self._add_inside(values, first, count, checked=True)
+            return
+        branch = scf.IfOp(inside, has_else=True)
+        for block, checked in ((branch.then_block, True), (branch.else_block, False)):
+            with ir.InsertionPoint(block):
+                self._add_inside(values, first, count, checked)
+                scf.YieldOp([])
+
+    def _add_inside(self, values: Mapping[int, Any], first: ir.Value, count: int, checked: bool) -> None:
+        """Emit the loop over the accumulators; where `checked`, no operand is read beyond its edges."""
+        block, shape = self.block, [self.tiled.tile]
+        read = [self._read(i, values, checked) if not self._is_along(i) else None for i in range(len(block.inputs))]
+
+        def add(t: ir.Value) -> None:
+            here = {**values, self.axis: _sum(first, t)}
+            found = [value if value is not None else self._read(i, here, checked) for i, value in enumerate(read)]
+            indices = [here[i] for i in range(block.rank)]
+            env = dict(zip(block.index_arguments, indices, strict=True))
+            env.update(zip(block.input_arguments, found, strict=True))
+            env.update(zip(block.accumulators, [load(self.sums, shape, [t])], strict=True))
+            store(clone_body(block, env)[0], self.sums, shape, [t])
+
+        for_loop(0, count, 1, add)
+
+    def _is_along(self, number: int) -> bool:
+        operand = self.block.inputs[number]
+        return any(self.axis in value.variables() for value in read_map(operand.map, self.block.domain))
+
+    def _read(self, number: int, values: Mapping[int, Any], checked: bool) -> ir.Value:
+        operand, buffer = self.block.inputs[number], self.inputs[number]
+        indices = [values[i] for i in range(self.block.rank)]
+        if checked:
+            return load(buffer, operand.shape, apply_map(operand.map, indices))
+        return read_operand(operand, buffer, indices, self.block.domain)
+
+    def _all_inside(self, values: Mapping[int, Any]) -> Any:
+        """Emit whether all operands with edges are read inside of them; None if that is certain."""
+        condition = None
+        for operand in self.block.inputs:
+            if operand.outside is None:
+                continue
+            where = apply_map(operand.map, [values[i] for i in range(self.block.rank)])
+            ranges = [value.range(self.block.domain) for value in read_map(operand.map, self.block.domain)]
+            test = all_inside(where, operand.shape, ranges)
+            if test is not None:
+                condition = test if condition is None else arith.AndIOp(condition, test).result
+        return condition
+
+    def _store(self, at: Mapping[int, Any], value: ir.Value) -> None:
+        """Store an element of the result, or what the elementwise blocks make of it."""
+        block = self.block
+        if not self.tiled.epilogue:
+            filler = index(0)
+            indices = [at.get(i, filler) for i in range(block.rank)]
+            output = block.outputs[0]
+            store(value, self.buffers.buffer(output.value), output.shape, apply_map(output.map, indices))
+            return
+        indices = [at[i] for i in block.spatial]
+        (after,) = self.tiled.epilogue
+        env = dict(zip(after.index_arguments, indices, strict=True))
+        for argument, operand in zip(after.input_arguments, after.inputs, strict=True):
+            if operand.value == block.outputs[0].value:
+                env[argument] = value
+                continue
+            buffer = self.buffers.buffer(operand.value)
+            env[argument] = buffer if operand.is_opaque else read_operand(operand, buffer, indices, after.domain)
+        for made, output in zip(clone_body(after, env), after.outputs, strict=True):
+            store(made, self.buffers.buffer(output.value), output.shape, apply_map(output.map, indices))
+
+
+def _sum(a: Any, b: Any) -> Any:
+    return arith.AddIOp(a, b).result
