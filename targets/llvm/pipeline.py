@@ -11,6 +11,7 @@ from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.loop_annotations import annotate_branches
 from mirlo.targets.llvm.options import planning_options, threads_of
 from mirlo.targets.llvm.processor import Processor
+from mirlo.targets.llvm.quotients import shift_quotients
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
@@ -91,6 +92,7 @@ def lower_to_llvm(module: ir.Module, processor: Processor, verify: bool = True) 
         expand_bf16(module)
     if not processor.has_fma:
         expand_fma(module)
+    shift_quotients(module)
     manager = passmanager.PassManager.parse(lower_pipeline())
     manager.enable_verifier(verify)
     manager.run(module.operation)

@@ -10,6 +10,7 @@ from mirlo.passes.schedule.loops import keep_rolled
 from mirlo.targets.llvm.machine_code import FORMS, CodeSettings, generate, to_llvm_ir
 from mirlo.targets.llvm.pipeline import lower_to_llvm
 from mirlo.targets.llvm.processor import Processor, host_processor
+from mirlo.targets.llvm.quotients import shift_quotients
 
 SCALE = """
 llvm.mlir.global internal constant @table(dense<[1.5, -2.25, 0.1]> : tensor<3xf32>) : !llvm.array<3 x f32>
@@ -103,3 +104,33 @@ def test_llvm_is_told_which_loops_stay_as_they_are(rolled: bool) -> None:
             keep_rolled(next(op.operation for op in entry.operations if op.operation.name == "scf.for"))
         lower_to_llvm(module, host_processor())
         assert ("llvm.loop.unroll.disable" in to_llvm_ir(module)) == rolled
+
+
+QUOTIENTS = """
+func.func @quotients(%a: memref<3xindex>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c8 = arith.constant 8 : index
+  %c12 = arith.constant 12 : index
+  %x = arith.floordivsi %n, %c8 : index
+  %y = arith.floordivsi %n, %c12 : index
+  %z = arith.floordivsi %c8, %n : index
+  memref.store %x, %a[%c0] : memref<3xindex>
+  memref.store %y, %a[%c1] : memref<3xindex>
+  memref.store %z, %a[%c2] : memref<3xindex>
+  return
+}
+"""
+
+
+def test_quotients_by_powers_of_two_are_shifts() -> None:
+    """A shift rounds down, as a floor division does, also below zero."""
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(QUOTIENTS)
+        shift_quotients(module)
+        module.operation.verify()
+        text = str(module)
+    assert text.count("arith.floordivsi") == 2
+    (shift,) = re.findall(r"arith.shrsi %arg1, (%\w+) : index", text)
+    assert f"{shift} = arith.constant 3 : index" in text
