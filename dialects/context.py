@@ -86,6 +86,12 @@ def graph_operations() -> dict[str, Any]:
     return {name: cls for name, cls in found.items() if name not in OWN}
 
 
+def is_graph_operation(name: str) -> bool:
+    """Return whether an operator of graphs has this full name."""
+    found = operation_class(name)
+    return found is not None and name in graph_operations()
+
+
 def make_context(allow_unregistered: bool = False) -> ir.Context:
     """Return a new MLIR context with relax, tir and the dialects of plug-ins."""
     from mirlo.dialects import relax, tir

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.context import graph_operations
+from mirlo.dialects.context import is_graph_operation
 from mirlo.dialects.core.surgery import blocks, erase_dead
 from mirlo.passes.registry import Pass, register_pass
 
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 def is_pure_relax(op: Any) -> bool:
     """Return whether an operation is a pure operator of graphs, of relax or of a plug-in."""
-    if op.name.startswith("relax."):
-        return bool(type(op.opview).PURE)
-    return op.name in graph_operations() and bool(type(op.opview).PURE)
+    name = op.name
+    return (name.startswith("relax.") or is_graph_operation(name)) and bool(type(op.opview).PURE)
 
 
 @register_pass
