@@ -215,6 +215,21 @@ def observed_rules(observer: RuleObserver) -> Iterator[None]:
         _observers.remove(observer)
 
 
+Refusal = Callable[[Rule, "tuple[Any, ...]"], bool]
+"""Called with a rule and its arguments; returns whether the rule must decline."""
+_refusals: list[Refusal] = []
+
+
+@contextmanager
+def refused_rules(refusal: Refusal) -> Iterator[None]:
+    """Let a function refuse rules of every kind in the block: they decline, and the next ones are tried."""
+    _refusals.append(refusal)
+    try:
+        yield
+    finally:
+        _refusals.remove(refusal)
+
+
 def note_rule(rule: Rule, arguments: tuple[Any, ...], accepted: bool | None) -> None:
     """Tell observers that a rule runs, or whether it accepted."""
     for observer in _observers:
@@ -223,6 +238,8 @@ def note_rule(rule: Rule, arguments: tuple[Any, ...], accepted: bool | None) -> 
 
 def run_rule(rule: Rule, *arguments: Any, empty: bool = False) -> Any:
     """Call a rule and return its result; an exception in it, or None, becomes an error that names the rule."""
+    if any(refusal(rule, arguments) for refusal in _refusals):
+        return decline("it is left out on request")
     if _observers:
         note_rule(rule, arguments, None)
     outcome = _outcome(rule, arguments, empty)

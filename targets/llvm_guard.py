@@ -66,6 +66,33 @@ def make_guarded(root: ir.Operation, suspects: Iterable[str], make: Callable[[],
     return made
 
 
+_TRANSLATED = frozenset(
+    ("amx", "arm_neon", "arm_sme", "arm_sve", "builtin", "gpu", "llvm", "nvvm", "rocdl", "vcix", "x86vector")
+)
+"""The dialects that MLIR translates to LLVM IR; an operation of another one ends the process."""
+
+
+def is_translated(op: ir.Operation) -> bool:
+    """Return whether an operation of a lowered module can be translated to LLVM IR."""
+    return op.name.partition(".")[0] in _TRANSLATED and op.name != "builtin.unrealized_conversion_cast"
+
+
+def require_translated(root: ir.Operation) -> None:
+    """Raise an error unless all operations of a lowered module can be translated to LLVM IR."""
+    left: list[str] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if is_translated(op):
+            return ir.WalkResult.ADVANCE
+        left.append(op.name)
+        return ir.WalkResult.INTERRUPT
+
+    root.walk(visit)
+    if left:
+        advice = ": the pass lower-intrinsics lowers it" if left[0].startswith("tir.") else ""
+        raise PassError(f"'{left[0]}' is not lowered to the LLVM dialect{advice}")
+
+
 def _cause(crash: Exception) -> str:
     """Return LLVM's own words, without positions in the text of the unit."""
     said = getattr(crash, "said", "")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.dialects.bindings import ir, llvm
 from mirlo.passes.registry import PassError
 from mirlo.targets.llvm.processor import Processor
+from mirlo.targets.llvm_guard import require_translated
 from mirlo.targets.llvm_text import readable_by_older
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def generate(module: ir.Module, settings: CodeSettings) -> bytes:
 
 def to_llvm_ir(module: ir.Module) -> str:
     """Translate a module of the LLVM dialect to LLVM IR that llvmlite's LLVM reads."""
+    require_translated(module.operation)
     return readable_by_older(llvm.translate_module_to_llvmir(module.operation))
 
 

@@ -16,7 +16,7 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.made_by import RULE
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
-from mirlo.targets.llvm_guard import make_guarded, suspects_in
+from mirlo.targets.llvm_guard import is_translated, make_guarded, suspects_in
 from mirlo.targets.llvm_text import readable_by_older
 from mirlo.targets.nvvm.back_end import load_llvmlite
 from mirlo.targets.nvvm.chips import Chip
@@ -26,7 +26,6 @@ from mirlo.targets.nvvm.positions import narrow_comparisons
 from mirlo.targets.nvvm.sharing import allocate_shared, leave_to_launch
 
 TRIPLE = "nvptx64-nvidia-cuda"
-_TRANSLATED = frozenset({"llvm", "nvvm", "gpu", "builtin"})
 _INTRINSICS = re.compile(
     r"llvm\.(nvvm\.|fma|fmuladd|sqrt|fabs|floor|ceil|trunc|rint|nearbyint|roundeven|round|minnum|maxnum|minimum|maximum|"
     r"minimumnum|maximumnum|copysign|exp2|smin|smax|umin|umax|abs|ctlz|cttz|ctpop|bswap|bitreverse|fshl|fshr|assume|"
@@ -180,7 +179,7 @@ def check_translated(root: ir.Operation) -> None:
     problems: list[PassError] = []
 
     def visit(op: ir.Operation) -> Any:
-        if op.name.split(".")[0] not in _TRANSLATED or op.name == "builtin.unrealized_conversion_cast":
+        if not is_translated(op):
             problems.append(PassError(f"'{op.name}' is not converted to NVVM", op.location))
         elif op.name == "llvm.call_intrinsic":
             name = ir.StringAttr(op.attributes["intrin"]).value

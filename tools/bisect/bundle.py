@@ -26,6 +26,8 @@ PACKAGES = ("mirlo", "torch-mlir", "llvmlite", "onnx", "onnxruntime", "numpy")
 
 
 REPORT = "report.json"
+UNDETERMINED = "undetermined"
+"""What the report says where no pass can be named."""
 
 
 class BundleError(MirloError):
@@ -62,7 +64,9 @@ def write_bundle(
     report = {
         **facts,
         "replay": replay,
-        "pass": culprit.name,
+        "pass": culprit.name or UNDETERMINED,
+        **({"why": culprit.reason} if culprit.name is None else {}),
+        **({"rule": culprit.rule} if culprit.rule else {}),
         "fails": culprit.failed,
         "pipeline": culprit.pipeline,
         "rules": list(culprit.rules),

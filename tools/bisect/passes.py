@@ -2,7 +2,7 @@
 
 Passes that a pipeline can omit are found by trial. The submodel is compiled without any of them; then they are added
 one by one, in pipeline order: the first that makes the result depart is to blame. If the minimal pipeline departs
-already, one of its required passes is to blame, and the rules that they applied are reported.
+already, one of its required passes is to blame: the one that applied a rule without which the result is as expected.
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ class Culprit:
     """The pass or the rules to blame."""
 
     name: str | None
-    """The pass; None if the required passes alone depart."""
+    """The pass; None if the required passes alone depart, and no rule of theirs can be left out."""
     position: int
     """Its position in the pipeline that shows it."""
     pipeline: str
     """A minimal pipeline that shows it."""
     rules: tuple[str, ...] = ()
     """Rules that were applied, of every kind."""
+    rule: str = ""
+    """The rule of a required pass without which the result is as expected."""
+    reason: str = ""
+    """Why no pass is named."""
     failed: bool = False
     """Whether compilation fails there, or the process dies: `name` may then also be another step, such as `emit`."""
 
@@ -43,7 +47,7 @@ def first_departing_pass(part: Submodel, expected: Mapping[str, Any], settings: 
     plain = [i for i in range(len(steps)) if i not in dropped]
     trial = _try(steps, plain, part, expected, settings)
     if trial.departs:
-        return Culprit(None, -1, _text(steps, plain), trial.rules)
+        return _departing_rule(steps, plain, trial, part, expected, settings, tell)
     present = set(plain)
     for i in sorted(dropped):
         present.add(i)
@@ -52,13 +56,46 @@ def first_departing_pass(part: Submodel, expected: Mapping[str, Any], settings: 
         tell(f"with {steps[i]}: {trial.departs or 'as expected'}")
         if trial.departs:
             return Culprit(steps[i], chosen.index(i), _text(steps, chosen), trial.rules)
-    return Culprit(None, -1, _text(steps, range(len(steps))), trial.rules)
+    reason = "the passes together gave results as expected when they were tried again: what departs changes"
+    return Culprit(None, -1, _text(steps, range(len(steps))), trial.rules, reason=reason)
+
+
+def _departing_rule(
+    steps: Sequence[str],
+    chosen: Sequence[int],
+    trial: Trial,
+    part: Submodel,
+    expected: Mapping[str, Any],
+    settings: TrialOptions,
+    tell: Tell,
+) -> Culprit:
+    """Return the required pass that applied the rule to blame: without it, others give the expected result."""
+    needed: list[str] = []
+    text = _text(steps, chosen)
+    for rule in trial.rules:
+        left_out = replace(settings, without=frozenset((rule,)))
+        again = try_submodel(part, expected, replace(left_out, pipeline=text))
+        if again.failed:  # what replaces it may need other passes
+            again = _try(steps, range(len(steps)), part, expected, left_out)
+        tell(f"without rule {rule}: {again.departs or 'as expected'}")
+        if again.failed:
+            needed.append(rule)
+        elif again.departs is None:
+            position = next(at for at, i in enumerate(chosen) if _name(steps[i]) == trial.steps[rule])
+            return Culprit(steps[chosen[position]], position, text, trial.rules, rule)
+    listed = f"; these are needed, and may be to blame: {', '.join(needed)}" if needed else ""
+    reason = f"every pass of this pipeline is needed, and it departs without each rule that can be left out{listed}"
+    return Culprit(None, -1, text, trial.rules, reason=reason)
+
+
+def _name(step: str) -> str:
+    return step.partition("{")[0]
 
 
 def failing_pass(trial: Trial, settings: TrialOptions) -> Culprit:
     """Return the step in which a submodel's compilation fails or the process dies."""
     steps = pipeline_steps(settings)
-    named = [i for i, step in enumerate(steps) if step.partition("{")[0] == trial.step]
+    named = [i for i, step in enumerate(steps) if _name(step) == trial.step]
     name = steps[named[0]] if named else trial.step
     return Culprit(name, -1, _text(steps, range(len(steps))), trial.rules, failed=True)
 

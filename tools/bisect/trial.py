@@ -9,10 +9,11 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule, observed_rules
+from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule, observed_rules, refused_rules
 from mirlo.runtime.errors import MirloError, NoDevice, NotForThisMachine
 from mirlo.tools.bisect.compare import Tolerance, difference
 from mirlo.tools.bisect.submodel import Submodel
@@ -40,6 +41,8 @@ class TrialOptions:
     intrinsics: Mapping[str, Any] | None = None
     schedules: Mapping[str, Any] | None = None
     """Schedules by kernel, where a part of the model has a kernel of that name."""
+    without: frozenset[str] = frozenset()
+    """Rules that must decline, as `Trial.rules` has them."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ class Trial:
     """Where compilation failed: a pass, `import`, `emit`, `load` or `run`."""
     rules: tuple[str, ...] = ()
     """The rules that made the code, of every kind; the one in which the process died comes last."""
+    steps: Mapping[str, str] = field(default_factory=dict)
+    """By rule, the name of the pass that applied it."""
 
 
 class CannotRun(MirloError):
@@ -89,8 +94,8 @@ def try_submodel(
     for name in part.outputs:
         text = difference(values.get(name), expected[name], settings.tolerance)
         if text is not None:
-            return Trial(f"'{name}': {text}", values=values, rules=tuple(heard.rules))
-    return Trial(None, values=values, rules=tuple(heard.rules))
+            return Trial(f"'{name}': {text}", values=values, rules=tuple(heard.rules), steps=heard.rules)
+    return Trial(None, values=values, rules=tuple(heard.rules), steps=heard.rules)
 
 
 @dataclass
@@ -98,7 +103,8 @@ class _Heard:
     """What the child process said, as far as it came."""
 
     step: str = ""
-    rules: dict[str, None] = field(default_factory=dict)
+    rules: dict[str, str] = field(default_factory=dict)
+    """The rules that accepted, each with the step in which it did first."""
     running: str = ""
     """The rule that has not returned."""
     answer: tuple[str | None, dict[str, Any]] | None = None
@@ -112,7 +118,7 @@ class _Heard:
         elif kind == "running":
             self.running = content
         elif kind == "accepted":
-            self.rules[content] = None
+            self.rules.setdefault(content, self.step)
             self.running = ""
         elif kind == "modules":
             for name in content:
@@ -177,7 +183,8 @@ def _compute(sender: Any, part: Submodel, settings: TrialOptions, save_ir: str |
         sender.send(("step", step))
 
     try:
-        with observed_rules(_RuleReport(sender)):
+        refusal = refused_rules(lambda rule, arguments: rule_text(rule, arguments) in settings.without)
+        with observed_rules(_RuleReport(sender)), refusal if settings.without else nullcontext():
             executable = compile_model(
                 part.model, settings.target, threads=settings.threads, pipeline=settings.pipeline, save_ir=save_ir,
                 cache=False, progress=tell, legalize=settings.legalize, intrinsics=settings.intrinsics,

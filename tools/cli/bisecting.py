@@ -69,8 +69,10 @@ def _culprit(culprit: Any) -> list[str]:
         lines = [f"it fails in {_step_text(culprit.name)}"]
     elif culprit.name is not None:
         lines = [f"first pass that departs: {culprit.name}"]
+        if culprit.rule:
+            lines.append(f"  by the rule {culprit.rule}")
     else:
-        lines = ["it departs with the passes that are always needed:", f"  {culprit.pipeline}"]
+        lines = [f"no single pass departs: {culprit.reason}", f"  {culprit.pipeline}"]
     return lines + ["rules at work:", *(f"  {rule}" for rule in culprit.rules)] if culprit.rules else lines
 
 

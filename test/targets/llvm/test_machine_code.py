@@ -5,7 +5,10 @@ import struct
 
 import pytest
 
+import mirlo
 from mirlo.dialects.bindings import ir, new_context
+from mirlo.dialects.context import make_context
+from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import keep_rolled
 from mirlo.targets.llvm.machine_code import FORMS, CodeSettings, generate, to_llvm_ir
 from mirlo.targets.llvm.pipeline import lower_to_llvm
@@ -134,3 +137,28 @@ def test_quotients_by_powers_of_two_are_shifts() -> None:
     assert text.count("arith.floordivsi") == 2
     (shift,) = re.findall(r"arith.shrsi %arg1, (%\w+) : index", text)
     assert f"{shift} = arith.constant 3 : index" in text
+
+
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        ('%0 = "tir.tanh"(%x) : (f32) -> f32', "'tir.tanh' is not lowered .*: the pass lower-intrinsics lowers it"),
+        ("%0 = math.tanh %x : f32", "'math.tanh' is not lowered to the LLVM dialect"),
+        (
+            "%0 = builtin.unrealized_conversion_cast %x : f32 to i32",
+            "'builtin.unrealized_conversion_cast' is not lowered to the LLVM dialect",
+        ),
+    ],
+)
+def test_what_is_left_unlowered_is_an_error(operation: str, message: str) -> None:
+    """LLVM's translation would end the process."""
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(f"llvm.func @f(%x: f32) {{\n  {operation}\n  llvm.return\n}}")
+        with pytest.raises(PassError, match=message):
+            to_llvm_ir(module)
+
+
+def test_a_pipeline_that_lowers_too_little() -> None:
+    graph = mirlo.parse_script("@R.function\ndef main(x: R.Tensor[(4,), 'f32']):\n    return R.tanh(x)\n")
+    with pytest.raises(mirlo.MirloError, match="'tir.tanh' is not lowered to the LLVM dialect"):
+        mirlo.compile(graph, pipeline="legalize,schedule,plan-memory", cache=False)

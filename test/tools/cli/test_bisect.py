@@ -88,12 +88,14 @@ def test_a_wrong_rule_and_the_replay(model: Path) -> None:
     done = _bisect(model, WRONG_RULE)
     assert done.returncode == 1
     assert "first node that departs: 'left' (Tanh), node 2 of 4" in done.stdout
-    assert "it departs with the passes that are always needed" in done.stdout
-    assert "relax.tanh: wrong (plugin.py:5)" in done.stdout
+    assert (
+        "first pass that departs: legalize{target=llvm}\n  by the rule relax.tanh: wrong (plugin.py:5)" in done.stdout
+    )
     bundle = model.parent / "m-bisect"
     report = json.loads((bundle / "report.json").read_text())
-    assert (report["node"], report["part"], report["pass"]) == ("left", ["left"], None)
-    assert list(bundle.glob("ir-*-legalize.mlir"))
+    assert (report["node"], report["part"], report["pass"]) == ("left", ["left"], "legalize{target=llvm}")
+    assert "relax.tanh" in (bundle / "before.mlir").read_text()
+    assert "relax.call_tir" in (bundle / "after.mlir").read_text()
     _, command, *arguments = report["replay"].replace("'", "").split()
     again = mirlo(command, *arguments, cwd=bundle)
     assert again.returncode == 1 and "first node that departs: 'left' (Tanh), node 1 of 1" in again.stdout
@@ -169,19 +171,36 @@ def wrong(op, b):
 """
 
 
+TWICE_WRONG = """
+from mirlo.extend import elementwise, legalize
+
+@legalize("relax.tanh", target="llvm", priority=11)
+def wrong(op, b):
+    return elementwise(op, b, [op.x], lambda x: x * 0.5)
+
+@legalize("relax.tanh", target="llvm", priority=10)
+def as_wrong(op, b):
+    return elementwise(op, b, [op.x], lambda x: x * 0.25)
+"""
+
+
 @pytest.mark.parametrize(
     ("plugin", "flags", "node", "step", "rule"),
     [
-        (WRONG_INTRINSIC, [], "left", None, "tir.tanh: wrong (plugin.py:4)"),
+        (WRONG_INTRINSIC, [], "left", "lower-intrinsics{target=llvm}", "tir.tanh: wrong (plugin.py:4)"),
         (RAISING_SCHEDULE, [], "product", "schedule{target=llvm}", "@matmul: raising (plugin.py:4), in which it ended"),
         (
             WRONG_REWRITE,
             ["--pipeline", "rewrite{rules=wrong-sigmoid},legalize,schedule,lower-intrinsics,plan-memory"],
             "right", "rewrite{rules={wrong-sigmoid}}", "rewrite relax.sigmoid: wrong-sigmoid (plugin.py:5)",
         ),
-        (WRONG_UNIT, ["--target", "unit,llvm"], "left", None, "relax.tanh: wrong (plugin.py:15)"),
+        (
+            WRONG_UNIT, ["--target", "unit,llvm"], "left",
+            'run-on-external{target=unit pipeline="legalize{target=unit}"}', "relax.tanh: wrong (plugin.py:15)",
+        ),
+        (TWICE_WRONG, [], "left", "undetermined", "relax.tanh: wrong (plugin.py:4)"),
     ],
-    ids=["intrinsic", "schedule", "rewrite", "several targets"],
+    ids=["intrinsic", "schedule", "rewrite", "several targets", "two rules"],
 )  # fmt: skip
 def test_rules_of_every_kind_are_told(
     model: Path, plugin: str, flags: list[str], node: str, step: str | None, rule: str
@@ -190,6 +209,8 @@ def test_rules_of_every_kind_are_told(
     assert f"first node that departs: '{node}'" in done.stdout, done.stdout + done.stderr
     report = json.loads((model.parent / "m-bisect" / "report.json").read_text())
     assert report["pass"] == step and rule in report["rules"]
+    assert report.get("rule", rule) == rule
+    assert ("departs without each rule that can be left out" in report.get("why", "")) == (step == "undetermined")
 
 
 def test_programs_of_several_parts(tmp_path: Path) -> None:
