@@ -12,18 +12,14 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
 from mirlo.passes.byoc.operators import is_op
 from mirlo.passes.figures import Figures
+from mirlo.passes.legalize.legalize import operator_names
 from mirlo.passes.rules import Decline, decline
-from mirlo.targets.c.emit import CHECKS, load_emitters
-from mirlo.targets.c.emit.derived import derive, elementwise_operators, forget
-from mirlo.targets.c.emit.movement import VIEWS
-from mirlo.targets.c.source import CSource
-from mirlo.targets.c.types import C_TYPES
 
 if TYPE_CHECKING:
     import numpy as np
 
-ONLY_FLOATS = frozenset(("relax.power",))
-"""Operators that are implemented for floats only."""
+VIEWS = ("relax.reshape",)
+"""Operators that have no rule: they compute nothing."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +34,8 @@ class CGenerator(CodeGenerator):
     source_only: bool = option(False, "write the source, compile nothing")
 
     def patterns(self) -> Sequence[Any]:
-        """Make each supported operator a composite of its own; merging joins them into regions."""
-        forget()
-        names = sorted({*load_emitters(), *VIEWS, *elementwise_operators()})
+        """Make each operator a composite of its own; merging joins them into regions."""
+        names = sorted({*operator_names(), *VIEWS})
         return [(name.removeprefix("relax."), is_op(name).where(accepts, "c.accepts")) for name in names]
 
     def fingerprint(self) -> str:
@@ -53,8 +48,9 @@ class CGenerator(CodeGenerator):
         """Generate one source file for all regions and compile it to a library."""
         from mirlo.runtime.loaders import llvm_host
         from mirlo.targets.c.compiler import SUFFIX, compile_shared, find_compiler
+        from mirlo.targets.c.parts import PartsSource
 
-        source = CSource(module)
+        source = PartsSource(module)
         text = source.text()
         metadata: dict[str, Any] = {"source": text, "header": source.header(), "symbols": source.symbols}
         if self.source_only:
@@ -65,7 +61,7 @@ class CGenerator(CodeGenerator):
 
     def files(self, artifact: Artifact, params: Mapping[str, np.ndarray]) -> Mapping[str, bytes]:
         """Return the source, its header, and the constants in one file, which `c_bind_params` reads."""
-        from mirlo.targets.c.source import weights_blob
+        from mirlo.targets.c.parts import weights_blob
 
         blob, header = weights_blob(artifact.target, {name: params[name] for name in artifact.params})
         found = {f"{artifact.target}.c": artifact.metadata["source"].encode()}
@@ -79,21 +75,12 @@ def accepts(op: ir.OpView) -> bool | Decline:
         kind = TensorType.from_mlir(value.type)
         if kind is None:
             return decline("C works on tensors", found=str(value.type))
-        if kind.dtype.name not in C_TYPES:
-            return decline("C has no type for these elements", dtype=kind.dtype.name)
         if any(dim is D.UNKNOWN for dim in kind.shape):
             return decline("a dim that nothing is known about", type=str(kind))
     unknown = sorted(_symbols(op.operation.results) - _symbols(op.operation.operands))
     if unknown:
         return decline("a size of the result is in no shape of an operand", size=unknown[0])
-    name = op.operation.name
-    if name in ONLY_FLOATS and not TensorType.from_mlir(op.operation.operands[0].type).dtype.is_float:  # type: ignore[union-attr]
-        return decline("it is written for floats only")
-    if name not in load_emitters() and name not in VIEWS:
-        derived = derive(op.operation)
-        return decline("its legalization has no C code", why=derived) if isinstance(derived, str) else True
-    check = CHECKS.get(name)
-    return True if check is None else check(op)
+    return True
 
 
 def _symbols(values: ir.OpResultList | ir.OpOperandList) -> set[str]:

@@ -51,6 +51,8 @@ _BF16_VALUE = """static inline float bf16_value(mirlo_bf16 x) {
 }
 """
 DEFINITIONS = {
+    "int128_t": "typedef __int128 int128_t; /* GCC and Clang have it */\n",
+    "uint128_t": "typedef unsigned __int128 uint128_t;\n",
     "mirlo_f16": _TYPE.format(name="mirlo_f16"),
     "mirlo_bf16": _TYPE.format(name="mirlo_bf16"),
     "f16_value": _F16_VALUE,

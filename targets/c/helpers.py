@@ -30,7 +30,16 @@ _FUNCTIONS = {
         for name, zero, sign in (("max", "b : a", ">"), ("min", "a : b", "<"))
     },
 }
-HELPERS = {name: _SIGNATURE.format(type=kind, name=name, body=body) for name, (kind, body) in _FUNCTIONS.items()}
+_COUNTS = {
+    "count_ones": "for (; x; x &= x - 1) ++n;",
+    "count_leading_zeros": "while (n < bits && !(x >> (bits - 1 - n) & 1)) ++n;",
+    "count_trailing_zeros": "while (n < bits && !(x >> n & 1)) ++n;",
+}
+_COUNT = "static inline int {name}(uint64_t x, int bits) {{\n  int n = 0;\n  (void)bits;\n  {body}\n  return n;\n}}\n"
+HELPERS = {
+    **{name: _SIGNATURE.format(type=kind, name=name, body=body) for name, (kind, body) in _FUNCTIONS.items()},
+    **{name: _COUNT.format(name=name, body=body) for name, body in _COUNTS.items()},
+}
 """The definitions, by name."""
 _NAMES = re.compile(rf"\b({'|'.join((*DEFINITIONS, *HELPERS))})\b")
 
@@ -51,6 +60,14 @@ def _index_call(function: str, otherwise: Expression) -> Expression:
     return text
 
 
+def _count_call(function: str) -> Expression:
+    def text(op: Any, at: list[str]) -> str:
+        kind = op.results[0].type
+        return f"{function}((u{c_scalar(kind)}){at[0]}, {kind.width})"
+
+    return text
+
+
 def _float_call(function: str) -> Expression:
     return lambda op, at: f"{function}_{c_scalar(op.results[0].type)}({bare(at[0])}, {bare(at[1])})"
 
@@ -64,6 +81,9 @@ HELPED: Mapping[str, Expression] = {
             ("arith.maxsi", "max_index"),
         )
     },
+    "math.ctpop": _count_call("count_ones"),
+    "math.ctlz": _count_call("count_leading_zeros"),
+    "math.cttz": _count_call("count_trailing_zeros"),
     "arith.maximumf": _float_call("max"),
     "arith.minimumf": _float_call("min"),
 }  # fmt: skip

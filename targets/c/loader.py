@@ -13,7 +13,7 @@ from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadCont
 from mirlo.runtime.loaders import llvm_host
 from mirlo.runtime.thunks import bind_state
 
-OUT_OF_MEMORY = 1
+OUT_OF_MEMORY, WRONG_SIZES = 1, 2
 
 
 def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
@@ -34,7 +34,11 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
 
 
 def _explain(function: str, code: int) -> str | None:
-    return f"there is no memory for the workspace of '{function}'" if code == OUT_OF_MEMORY else None
+    if code == OUT_OF_MEMORY:
+        return f"there is no memory for the intermediate tensors of '{function}'"
+    return (
+        f"the sizes of the inputs of '{function}' do not fit each other, or any memory" if code == WRONG_SIZES else None
+    )
 
 
 def _open(data: bytes, suffix: str) -> tuple[CDLL, str]:

@@ -18,7 +18,6 @@ from mirlo.runtime.names import c_identifier
 from mirlo.targets.c.halves import HALVES
 from mirlo.targets.c.printer import Printer, is_stored, uses
 from mirlo.targets.c.scalars import ScalarError
-from mirlo.targets.c.types import symbol_name
 
 if TYPE_CHECKING:
     from mirlo.passes.byoc.prim_view import ExternalPrim
@@ -133,7 +132,7 @@ class FunctionPrinter(Printer):
                 parameters.append(CParameter("workspace", self.scratch, "workspace"))
             else:
                 dim = str(symbols[i - len(block.arguments) + len(symbols)])
-                parameters.append(CParameter(symbol_name(dim), "int64_t", "size", dim))
+                parameters.append(CParameter(f"dim_{c_identifier(dim)}", "int64_t", "size", dim))
                 self.bounded.add(argument)
             self.names[argument] = parameters[-1].name
             if not uses(argument):

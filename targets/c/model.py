@@ -39,20 +39,40 @@ _HELPED: Any = {"expressions": HELPED, "wrapping": HELPED_WRAPPING}
 
 @dataclass(frozen=True)
 class ModelText:
-    """A model as C, without its descriptor."""
+    """The functions of a planned module as C."""
 
-    text: str
-    """Static functions, of which `ENTRY` is the one that programs call."""
+    externs: tuple[str, ...]
+    """Prototypes of C functions that kernels call, other than those of math.h."""
+    run_time: tuple[str, ...]
+    """Functions that every model with data-dependent sizes has."""
+    functions: tuple[str, ...]
+    """The constants, the kernels, `model_sizes` where sizes are dynamic, and `model_run`."""
     kernels: tuple[KernelText, ...]
     """The text of each kernel, and of the function that calls them."""
+    has_sizes: bool
+
+    @property
+    def text(self) -> str:
+        """Return static functions, of which `ENTRY` is the one that programs call."""
+        return join_texts([*self.externs, *self.run_time, *self.functions, _entry(self.has_sizes)])
 
 
-def print_model(module: ir.Module) -> ModelText:
-    """Print a planned module, which is consumed."""
+def join_texts(texts: Sequence[str]) -> str:
+    """Return the text of several functions, each once, after the helpers that they call."""
+    text = "\n".join(dict.fromkeys(texts))
+    return "\n".join(filter(None, [helpers_of(text), text]))
+
+
+def print_model(module: ir.Module, prefix: str = "", places: Mapping[str, int] | None = None) -> ModelText:
+    """Print a planned module, which is consumed.
+
+    `prefix` starts the names of functions; `places` are the places of parameters in the table of weights, which are
+    otherwise in the order of the module.
+    """
     nodes = kernel_nodes(module)
     passmanager.PassManager.parse(TIDYING).run(module.operation)
     try:
-        return _ModelPrinter(module, nodes).run()
+        return _ModelPrinter(module, nodes, prefix, places).run()
     except ScalarError as error:
         raise PassError(f"the model has no C text: {error}") from None
 
@@ -61,41 +81,40 @@ def print_model(module: ir.Module) -> ModelText:
 class _ModelPrinter:
     module: ir.Module
     nodes: Mapping[str, Sequence[str]]
+    prefix: str
+    places: Mapping[str, int] | None
 
     def run(self) -> ModelText:
         main = find_main(self.module)
-        name = _symbol(main)
+        name, prefix = _symbol(main), self.prefix
         operations = {_symbol(op.operation): op.operation for op in self.module.body.operations}
         sizes = operations.get(name + SIZES_SUFFIX)
         prims = [op for op in _callees_first(main, operations) if is_prim_func(op) and op is not sizes]
-        functions = {_symbol(op): f"kernel_{c_identifier(_symbol(op))}" for op in prims}
+        functions = {_symbol(op): f"{prefix}kernel_{c_identifier(_symbol(op))}" for op in prims}
         functions |= {n: n for n in (ALLOCATE, CHECK, GROW, SLOT, POLL, TICK) if n in operations}
         calls = [op for op in operations.values() if packed.TYPES in op.attributes]
-        functions |= {_symbol(op): f"call{i}" for i, op in enumerate(calls)}
+        functions |= {_symbol(op): f"{prefix}call{i}" for i, op in enumerate(calls)}
         globals_ = {n: op for n, op in operations.items() if op.name == "memref.global"}
-        constants = dict(zip(globals_, (f"constant{i}" for i in count()), strict=False))
+        constants = dict(zip(globals_, (f"{prefix}constant{i}" for i in count()), strict=False))
         texts = [_constant(op, constants[n]) for n, op in globals_.items()]
-        texts += run_time_texts(operations, _record_words(main))
         names = packed.names_called(main)
         texts += [packed_text(op, functions[_symbol(op)], names) for op in calls]
-        externs: dict[str, str] = {}
+        externs: dict[str, None] = {}
         kernels: list[KernelText] = []
         for op in prims:
             printed = self._kernel(op, functions)
-            externs.update((prototype, prototype) for prototype in printed.externs)
+            externs.update(dict.fromkeys(printed.externs))
             texts.append(printed.comment + printed.text)
             kernels.append(_kernel_text(functions[_symbol(op)], _symbol(op), printed))
         if sizes is not None:
-            texts.append(
-                _printed(_HostPrinter(functions=functions, constants=constants, **_HELPED), sizes, self._sizes)
-            )
+            printer = _HostPrinter(functions=functions, constants=constants, **_HELPED)
+            texts.append(_printed(printer, sizes, self._sizes))
         host = _HostPrinter(functions=functions, constants=constants, **_HELPED)
         texts.append(_printed(host, main, self._main))
-        kernels.insert(0, KernelText("model_run", name, texts[-1].encode()))
-        externs.update(host.externs)
-        texts.append(_entry(sizes is not None))
-        text = "\n".join(texts)
-        return ModelText("\n".join(filter(None, [*externs, helpers_of(text), text])), tuple(kernels))
+        kernels.insert(0, KernelText(f"{prefix}model_run", name, texts[-1].encode()))
+        externs.update(dict.fromkeys(host.externs.values()))
+        run_time = run_time_texts(operations, _record_words(main))
+        return ModelText(tuple(externs), tuple(run_time), tuple(texts), tuple(kernels), sizes is not None)
 
     def _kernel(self, op: ir.Operation, functions: Mapping[str, str]) -> Any:
         name = _symbol(op)
@@ -108,19 +127,17 @@ class _ModelPrinter:
         listed = "".join(f"\n * node {c_comment(node)}" for node in self.nodes.get(name, ()))
         return _Printed(f"/* kernel {c_comment(name)}{listed} */\n", f"static {made.text}", made.externs)
 
-    @staticmethod
-    def _sizes(printer: _HostPrinter, function: ir.Operation) -> str:
+    def _sizes(self, printer: _HostPrinter, function: ir.Operation) -> str:
         block = function.regions[0].blocks[0]
         printer.names[block.arguments[0]] = "record"
         printer.body(block)
-        return f"{SIZES_COMMENT}static void model_sizes(int64_t *record)"
+        return f"{SIZES_COMMENT}static void {self.prefix}model_sizes(int64_t *record)"
 
-    @staticmethod
-    def _main(printer: _HostPrinter, function: ir.Operation) -> str:
+    def _main(self, printer: _HostPrinter, function: ir.Operation) -> str:
         block = function.regions[0].blocks[0]
-        _declare_arguments(printer, function)
+        _declare_arguments(printer, function, self.places)
         printer.body(block)
-        return "static void model_run(void **tensors, void **params, int8_t *arena)"
+        return f"static void {self.prefix}model_run(void **tensors, void **params, int8_t *arena)"
 
 
 @dataclass(frozen=True)
@@ -191,7 +208,7 @@ def _printed(printer: _HostPrinter, function: ir.Operation, body: Callable[[Any,
     return f"{head} {{\n{lines}}}\n"
 
 
-def _declare_arguments(printer: _HostPrinter, main: ir.Operation) -> None:
+def _declare_arguments(printer: _HostPrinter, main: ir.Operation, places: Mapping[str, int] | None) -> None:
     """Declare the tensors, weights and tables that the function uses as pointers, each with its name as a comment."""
     inputs, outputs = (ir.IntegerAttr(main.attributes[f"relax.{n}"]).value for n in ("inputs", "outputs"))
     block = main.regions[0].blocks[0]
@@ -212,6 +229,8 @@ def _declare_arguments(printer: _HostPrinter, main: ir.Operation) -> None:
                 printer.line(f"int64_t *record = (int64_t *)tensors[{inputs + outputs}];")
             continue
         number = i - inputs - outputs
+        if number >= 0 and places is not None:
+            number = places[ir.StringAttr(facts["relax.param"]).value]
         name = f"input{i}" if i < inputs else f"output{i - inputs}" if number < 0 else f"weight{number}"
         place = f"tensors[{i}]" if number < 0 else f"params[{number}]"
         printer.names[argument] = name

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
 
-PASSES = (
-    "simplify",
-    "fold-constant",
-    "convert-layout",
-    "simplify",
-    "fold-constant",
-    "cse",
-    "remove-dead",
+PART_PASSES = (
     "legalize{target=c}",
     "annotate-kinds",
     "fuse-ops",
@@ -26,6 +19,17 @@ PASSES = (
     "lower-loops",
     "lower-intrinsics{target=c}",
     "plan-memory{aliases=true}",
+)
+"""The passes for a part of a model, whose graph the host's pipeline has simplified."""
+PASSES = (
+    "simplify",
+    "fold-constant",
+    "convert-layout",
+    "simplify",
+    "fold-constant",
+    "cse",
+    "remove-dead",
+    *PART_PASSES,
 )
 
 

@@ -13,6 +13,8 @@ from mirlo.targets.c.halves import WidenedOperation, computes_halves, rounded, w
 from mirlo.targets.c.intrinsics import MATH
 from mirlo.targets.c.scalars import EXPRESSIONS, WRAPPING, Expression, ScalarError, c_scalar, constant_text
 
+_LOOSE = re.compile(r"[?<>=&|^]")
+"""Operators that bind less than a sum."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -208,7 +210,9 @@ class Printer:
         for extent, index in zip(buffer.type.shape, indices, strict=True):
             if extent == 1:
                 continue
-            place = bare(self.names[index])
+            place = self.names[index]
+            if not at or not _LOOSE.search(place):
+                place = bare(place)
             row = at if at.isidentifier() else f"({at})"
             at = place if at in ("", "0") else f"{row} * {extent} + {place}"
         return f"{self.names[buffer]}[{at or '0'}]"
@@ -260,15 +264,15 @@ class Printer:
 
     def _call(self, op: ir.Operation) -> None:
         callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-        name = self.functions.get(callee, callee)
+        name = MATH.get(callee) or self.functions.get(callee, callee)
         text = f"{name}({', '.join(self.argument(value) for value in op.operands)})"
         returned = c_scalar(op.results[0].type) if len(op.results) else "void"
-        if name not in MATH and callee not in self.functions:
+        if callee not in MATH and callee not in self.functions:
             kinds = ("void *" if isinstance(v.type, ir.MemRefType) else c_scalar(v.type) for v in op.operands)
             listed = ", ".join(kinds) or "void"
             self.externs[name] = f"extern {returned} {name}({listed});"
         if len(op.results) and uses(op.results[0]):
-            self.define(op.results[0], text, pure=name in MATH)
+            self.define(op.results[0], text, pure=callee in MATH)
         else:
             self.line(f"{text};")
 

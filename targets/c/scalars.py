@@ -19,7 +19,7 @@ class ScalarError(ValueError):
 
 
 _FLOATS = {"f32": "float", "f64": "double"}
-_INTEGERS = {1: "bool", 8: "int8_t", 16: "int16_t", 32: "int32_t", 64: "int64_t"}
+_INTEGERS = {1: "bool", 8: "int8_t", 16: "int16_t", 32: "int32_t", 64: "int64_t", 128: "int128_t"}
 
 
 def c_scalar(kind: Any) -> str:

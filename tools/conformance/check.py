@@ -119,8 +119,12 @@ def _unchecked(target: str) -> tuple[tuple[str, str], ...]:
 
 
 def own_rules(target: str, names: Iterable[str], schedules: bool) -> list[Rule]:
-    """Return the rules of a target, and of the code generators before it, for these operators and intrinsics."""
-    listed, wanted = Targets.parse(target).names, set(names)
+    """Return the rules of a target for these operators and intrinsics.
+
+    Of several targets these are the rules of the code generators: not all is left to the last one.
+    """
+    targets, wanted = Targets.parse(target), set(names)
+    listed = [generator.name for generator in targets.generators] or list(targets.names)
     rules = [rule for rule in LEGALIZE if rule.subject in wanted]
     rules += [rule for rule in INTRINSIC if f"tir.{rule.subject}" in wanted or rule.subject in wanted]
     rules += list(SCHEDULE) if schedules else []

@@ -24,9 +24,6 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.runtime.dlpack import DLTensor, tensor_of_array
 from mirlo.runtime.external import load_externals
-from mirlo.targets.c.emit import EMITTERS, derived, load_emitters
-from mirlo.targets.c.emit.elementwise import EXPRESSIONS
-from mirlo.targets.c.emit.movement import VIEWS
 from mirlo.tools.conformance.check import check_target, names
 
 OPERATORS = (
@@ -45,29 +42,6 @@ def test_operators_compute_what_numpy_does() -> None:
     matrix = check_target("c,llvm", [f"relax.{name}" for name in OPERATORS])
     wrong = [(e.name, k, v) for e in matrix.entries for k, v in e.verdicts.items() if v.status != "ok"]
     assert not wrong and matrix.count("ok") > 200
-
-
-def test_every_operator_checked_is_written_in_c() -> None:
-    assert {f"relax.{name}" for name in OPERATORS} <= {*load_emitters(), *VIEWS}
-
-
-DERIVED = (
-    "abs", "add", "bitwise_xor", "celu", "clip", "equal", "erf", "fmod", "gelu", "hard_swish", "isnan", "logical_and",
-    "maximum", "mod", "power", "round", "shift_right", "sigmoid", "sign", "tan", "tanh", "where",
-)  # fmt: skip
-
-
-@needs_c_compiler
-def test_elementwise_operators_without_an_expression(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What no table names is derived from the legalization of the operator."""
-    load_emitters()
-    for name in [f"relax.{name}" for name in DERIVED]:
-        monkeypatch.delitem(EXPRESSIONS, name)
-        monkeypatch.delitem(EMITTERS, name)
-    matrix = check_target("c,llvm", [f"relax.{name}" for name in DERIVED])
-    wrong = [(e.name, k, v) for e in matrix.entries for k, v in e.verdicts.items() if v.status != "ok"]
-    assert not wrong and matrix.count("ok") > 100
-    assert not [reason for reason in derived._MADE.values() if isinstance(reason, str)]
 
 
 PLUGIN = """

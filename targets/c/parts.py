@@ -1,0 +1,225 @@
+"""Parts of a model as C: the regions of an external module, each planned as a model of its own, in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.dense import dense_attribute
+from mirlo.passes.byoc.read_external import Constants
+from mirlo.passes.byoc.view import ExternalFunction, ExternalModule, ExternalValue
+from mirlo.passes.memory.names import ALLOCATE
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.registry import PassError
+from mirlo.passes.session import Session
+from mirlo.runtime.artifact import TensorSpec
+from mirlo.runtime.names import c_comment, c_identifier
+from mirlo.runtime.params import ParameterStore
+from mirlo.targets.c.loader import OUT_OF_MEMORY, WRONG_SIZES
+from mirlo.targets.c.model import INCLUDES, ModelText, join_texts, print_model
+from mirlo.targets.c.pipeline import PART_PASSES
+from mirlo.targets.planned import ModelSignature, find_main, run_time_facts, signature_of
+
+ALIGNMENT = 64
+DLPACK = """\
+/* DLPack's tensor. Tensors are contiguous and row-major; their strides are not read. */
+#ifndef DLPACK_DLPACK_H_
+typedef struct {
+  void *data;
+  struct { int32_t type, id; } device;
+  int32_t ndim;
+  struct { uint8_t code, bits; uint16_t lanes; } dtype;
+  int64_t *shape;
+  int64_t *strides;
+  uint64_t byte_offset;
+} DLTensor;
+#endif
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A region as C."""
+
+    name: str
+    symbol: str
+    model: ModelText
+    params: tuple[str, ...]
+    signature: ModelSignature
+    symbols: tuple[str, ...]
+    """The dims of the inputs that the call record begins with."""
+    words: int
+    """Words of the call record; 0 if all sizes are static."""
+
+    @property
+    def declaration(self) -> str:
+        """Return the declaration of the function that programs call, on DLPack tensors: inputs, then outputs."""
+        return f"int32_t {self.symbol}(void *params, DLTensor **tensors, int64_t count)"
+
+    def text(self) -> str:
+        """Return the definition of that function."""
+        specs = (*self.signature["inputs"], *self.signature["outputs"])
+        data = [f"(char *)tensors[{i}]->data + tensors[{i}]->byte_offset" for i in range(len(specs))]
+        lines = ["  void *arena;", f"  void *data[{len(specs) + 1}];", "  (void)count;"]
+        lines += [f"  data[{i}] = {place};" for i, place in enumerate(data)]
+        arena = str(self.signature["arena"])
+        if self.words:
+            arena = f"record[0] ? 0 : record[{2 + len(self.symbols)}]"
+            lines.insert(0, f"  int64_t record[{self.words}] = {{0}};")
+            lines += [
+                f"  record[{2 + i}] = {_measured(dim, self.signature['inputs'], self.name)};"
+                for i, dim in enumerate(self.symbols)
+            ]
+            lines += [
+                f"  {self.symbol}_model_sizes(record);", f"  if (record[0]) return {WRONG_SIZES};",
+                f"  data[{len(specs)}] = record;",
+            ]  # fmt: skip
+            arena = f"record[{2 + len(self.symbols)}]"
+        lines += [
+            f"  arena = malloc((size_t){arena} + 1);",
+            f"  if (!arena) return {OUT_OF_MEMORY};",
+            f"  {self.symbol}_model_run(data, (void **)params, (int8_t *)arena);",
+            "  free(arena);",
+            f"  return {f'record[0] ? {WRONG_SIZES} : 0' if self.words else '0'};",
+        ]
+        inside = "\n".join(lines)
+        return f"/* Region '{c_comment(self.name)}'. */\n{self.declaration} {{\n{inside}\n}}\n"
+
+
+@dataclass
+class PartsSource:
+    """The source of all regions of a module."""
+
+    module: ExternalModule
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """Return the names of the constants in the order of the array `params`."""
+        return tuple(self._places)
+
+    @property
+    def symbols(self) -> dict[str, str]:
+        """Return the C function of each region."""
+        return {part.name: part.symbol for part in self.parts}
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        constants = self.module.constants
+        inline = constants.inline if isinstance(constants, Constants) else {}
+        return {name: place for place, name in enumerate(name for name in constants if name not in inline)}
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        return [self._part(function) for function in self.module.functions]
+
+    def _part(self, function: ExternalFunction) -> Part:
+        constants = self.module.constants
+        inline = constants.inline if isinstance(constants, Constants) else {}
+        store = ParameterStore()
+        for name in self._places:
+            store.add(name, constants[name])
+        with self.module.operation.context, ir.Location.unknown():
+            module = region_module(function, inline)
+            Pipeline(",".join(PART_PASSES)).run(module, Session(store))
+            main = find_main(module)
+            signature, facts = signature_of(main), run_time_facts(main, module)
+            names = [op.operation.attributes["sym_name"] for op in module.body.operations]
+            if ALLOCATE in [ir.StringAttr(name).value for name in names]:
+                raise PassError(f"region '{function.name}': its sizes depend on data")
+            symbol = c_identifier(function.name)
+            model = print_model(module, f"{symbol}_", self._places)
+        symbols, sizes = tuple(facts.get("symbols", ())), facts.get("sizes", ())
+        words = 3 + len(symbols) + len(sizes) if sizes else 0
+        params = tuple(spec.name for spec in signature["params"])
+        return Part(function.name, symbol, model, params, signature, symbols, words)
+
+    def text(self) -> str:
+        """Return the source file."""
+        title = f"/* Written by Mirlo, target '{c_comment(self.module.target)}'.{self._contents()} */"
+        includes = "\n".join(f"#include <{name}>" for name in (*INCLUDES, "stdlib.h"))
+        texts = [text for part in self.parts for text in part.model.externs]
+        texts += [text for part in self.parts for text in part.model.run_time]
+        texts += [text for part in self.parts for text in (*part.model.functions, part.text())]
+        return "\n".join([title, includes, "", DLPACK, join_texts(texts)])
+
+    def header(self) -> str:
+        """Return the header for programs that call the functions."""
+        lines = [f"/* Written by Mirlo, target '{c_comment(self.module.target)}'.{self._contents()} */", "#pragma once"]
+        lines += ["#include <stddef.h>", "#include <stdint.h>", "", DLPACK]
+        lines += ["/* Inputs, then outputs. Not 0: there is no memory (1), or sizes do not fit (2). */"]
+        return "\n".join([*lines, *(f"{part.declaration};" for part in self.parts), ""])
+
+    def _contents(self) -> str:
+        """Return a comment that lists the array `params`."""
+        if not self.params:
+            return " No constants are handed in: `params` may be NULL."
+        rows = []
+        for place, name in enumerate(self.params):
+            array = self.module.constants[name]
+            rows.append(c_comment(f"   params[{place}]: {array.dtype}{list(array.shape)} {name}"))
+        return "\n   Constants are handed in, as an array of pointers:\n" + "\n".join(rows) + "\n"
+
+
+def region_module(function: ExternalFunction, inline: Mapping[str, np.ndarray]) -> ir.Module:
+    """Return a module whose `main` has the operators of a region, in the current context.
+
+    Constants in `inline` are values, the others parameters.
+    """
+    module = ir.Module.create()
+    inputs, outputs = ([value.type.to_mlir() for value in side] for side in (function.inputs, function.outputs))
+    with ir.InsertionPoint(module.body):
+        main = func.FuncOp("main", ir.FunctionType.get(inputs, outputs))
+        entry = main.add_entry_block()
+    values: dict[ExternalValue, ir.Value] = dict(zip(function.inputs, entry.arguments, strict=True))
+    with ir.InsertionPoint(entry):
+        for constant in function.constants:
+            values[constant] = _constant(constant, inline)
+        for node in function.nodes:
+            op = node.operation.operation
+            made = ir.Operation.create(
+                op.name,
+                results=[result.type for result in op.results],
+                operands=[values[value] for value in node.inputs],
+                attributes={op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))},
+                loc=op.location,
+            )
+            values.update(zip(node.outputs, made.results, strict=True))
+        func.ReturnOp([values[value] for value in function.outputs])
+    return module
+
+
+def _constant(value: ExternalValue, inline: Mapping[str, np.ndarray]) -> ir.Value:
+    assert value.constant is not None
+    attribute: dict[str, ir.Attribute]
+    if value.constant in inline:
+        attribute = {"value": dense_attribute(inline[value.constant], value.type)}
+    else:
+        attribute = {"param": ir.StringAttr.get(value.constant)}
+    return ir.Operation.create("relax.constant", results=[value.type.to_mlir()], attributes=attribute).results[0]
+
+
+def _measured(dim: str, inputs: tuple[TensorSpec, ...], region: str) -> str:
+    """Return the C expression that reads a dim from the shapes of the inputs."""
+    for i, spec in enumerate(inputs):
+        for axis, size in enumerate(spec.shape):
+            if size == dim:
+                return f"tensors[{i}]->shape[{axis}]"
+    raise PassError(f"region '{region}': no input has the dim '{dim}'")
+
+
+def weights_blob(target: str, params: Mapping[str, np.ndarray]) -> tuple[bytes, str]:
+    """Return the concatenated external constants and C code that locates them in a copy of that data."""
+    blob, lines = bytearray(), []
+    target = c_identifier(target)
+    for place, array in enumerate(params.values()):
+        blob += bytes(-len(blob) % ALIGNMENT)
+        lines.append(f"  params[{place}] = (const char *)file + {len(blob)};")
+        blob += np.ascontiguousarray(array).tobytes()
+    count = f"#define {target.upper()}_PARAMS {len(lines)}\n#define {target.upper()}_PARAMS_BYTES {len(blob)}\n"
+    what = f"/* The array that functions take as `params`, from the bytes of {target}_params.bin in memory. */\n"
+    head = f"static inline void {target}_bind_params(const void *file, const void **params) {{\n"
+    return bytes(blob), "" if not lines else count + what + head + "\n".join([*lines, "}", ""])
