@@ -21,6 +21,10 @@ EXPANDED_NODES = 50_000
 """Most nodes beyond those of the main graph: a few functions that call each other twice, or nested loops, reach
 millions. This number takes about half a minute to compile."""
 
+ADOPTED = {("com.microsoft", "LinearAttention"): (27, ("state_window",))}
+"""Operators that ONNX has taken over with the same inputs and outputs: since when, and attributes that it lacks, whose
+default value means what ONNX's operator does; their converters refuse other values."""
+
 
 def local(model: LoadedModel, domain: str, operator: str, overload: str) -> onnx.FunctionProto | None:
     """Return the model's own function for an operator, or None."""
@@ -33,6 +37,9 @@ def of_schema(
     """Return the function body that ONNX defines for a node with known input types, or None."""
     import onnx
 
+    since, lacking = ADOPTED.get((domain, node.op_type), (0, ()))
+    if since:
+        domain, version = "", since
     found = schema.schema_of(domain, node.op_type, version)
     if found is None:
         return None
@@ -52,6 +59,7 @@ def of_schema(
     if body is not None:
         defaults = (attribute.default_value for attribute in found.attributes.values())
         body.attribute_proto.extend(default for default in defaults if default.name)
+        body.attribute.extend(lacking)
     return body
 
 

@@ -13,7 +13,9 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.attention import bound_of, split_heads
 from mirlo.frontends.onnx.ops.conv import conv_attributes
 from mirlo.frontends.onnx.ops.matmul import gemm
+from mirlo.frontends.onnx.ops.microsoft import real
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import positions
 from mirlo.frontends.onnx.values import Converted
 
 DOMAIN = "com.microsoft"
@@ -56,26 +58,42 @@ def embed_layer_normalization(node: Node) -> Converted:
 
     The inputs are token ids, segment ids, embeddings of words, positions, segments, gamma, beta, mask, position ids.
     """
-    batch, length = node.type(0).shape
-    total = node.emit("gather", node[2], node[0], axis=0)
-    if node.has(8):
-        positions = node.emit("gather", node[3], node[8], axis=0)
-    elif isinstance(length, int):
-        positions = node.emit("strided_slice", node[3], axes=[0], begin=[0], end=[length], strides=[1])
-    else:
-        raise NodeError(f"the length of the input must be known, got {node.type(0)}")
-    total = node.emit("add", total, positions)
+    total = node.emit("add", node.emit("gather", node[2], node[0], axis=0), _placed(node, node[3], 8))
     if node.has(1) and node.has(4):
         total = node.emit("add", total, node.emit("gather", node[4], node[1], axis=0))
     result = node.emit("layer_norm", total, node[5], node[6], axis=-1, epsilon=node.attr.float("epsilon", 1e-12))
-    lengths = None
-    if node.has(7):  # number of tokens per sequence without padding
-        is_token = node.emit("equal", node[7], node.constant(1, node.type(7)))
-        lengths = node.emit("reduce_sum", node.emit("cast", is_token, dtype="i32"), axes=[1])
-    elif node.has_output(1):
-        lengths = node.emit("full", shape=(batch,), value=0.0, dtype="i32")
     node.attr.ignore("mask_index_type")
-    return result, lengths, total
+    return result, _tokens(node), total
+
+
+@converter("QEmbedLayerNormalization", domain=DOMAIN)
+def quantized_embed_layer_normalization(node: Node) -> Converted:
+    """Convert; the tables, gamma and beta are quantized: their scales begin at input 8, their zero points at 13."""
+    words, places, segments, gamma, beta = (
+        real(node, 2 + i, 8 + i, 13 + i) if node.has(2 + i) else None for i in range(5)
+    )
+    total = node.emit("add", node.emit("gather", words, node[0], axis=0), _placed(node, places))
+    if node.has(1) and segments is not None:
+        total = node.emit("add", total, node.emit("gather", segments, node[1], axis=0))
+    result = node.emit("layer_norm", total, gamma, beta, axis=-1, epsilon=node.attr.float("epsilon", 1e-12))
+    return result, _tokens(node)
+
+
+def _placed(node: Node, table: ir.Value, places: int | None = None) -> ir.Value:
+    """Return the embeddings of positions: those of an input, or of 0, 1, 2, ..."""
+    if places is not None and node.has(places):
+        return node.emit("gather", table, node[places], axis=0)
+    return node.emit("gather", table, positions(node, node.type(0).shape[1]), axis=0)
+
+
+def _tokens(node: Node) -> ir.Value | None:
+    """Return how many tokens of each sequence are not padding, where mask 7 is 1."""
+    if node.has(7):
+        is_token = node.emit("equal", node[7], node.constant(1, node.type(7)))
+        return node.emit("reduce_sum", node.emit("cast", is_token, dtype="i32"), axes=[1])
+    if not node.has_output(1):
+        return None
+    return node.emit("full", shape=(node.type(0).shape[0],), value=0.0, dtype="i32")
 
 
 @converter("MultiHeadAttention", domain=DOMAIN)
@@ -100,35 +118,60 @@ def multi_head_attention(node: Node) -> Converted:
 @converter("Attention", domain=DOMAIN)
 def attention(node: Node) -> Converted:
     """Convert; inputs: x, weights of query, key and value, their biases, mask, past, bias of scores."""
-    heads = node.attr.int("num_heads")
-    width: Dim | None = quotient(node.type(1).shape[-1], 3)
-    sizes = tuple(node.attr.ints("qkv_hidden_sizes", None) or [width] * 3)
-    if any(size is None for size in sizes):
-        raise NodeError(f"input #1 must hold the weights of query, key and value, got {node.type(1)}")
+    sizes = node.attr.ints("qkv_hidden_sizes", None)
     projected = node.emit("matmul", node[0], node[1])
     if node.has(2):
         projected = node.emit("add", projected, node[2])
+    return _projected(node, projected, sizes, mask=3, past=4, bias=5)
+
+
+@converter("QAttention", domain=DOMAIN)
+def quantized_attention(node: Node) -> Converted:
+    """Convert; inputs: x, weights, bias, scales of x and of the weights, mask, zero points of both, past."""
+    if node.attr.bool("do_rotary", 0) or node.attr.bool("past_present_share_buffer", 0):
+        raise NodeError("attributes 'do_rotary' and 'past_present_share_buffer' must be 0")
+    by_column = node.type(4).elements != 1
+    if by_column:
+        zeros = node.optional(7)
+        if zeros is not None and node.type(7).elements == 1:
+            zeros = node.emit("expand", zeros, shape=node.type(4).shape)
+        weights = node.emit("dequantize", node[1], node[4], zeros, axis=1, dtype=node.type(4).dtype)
+    else:
+        weights = real(node, 1, 4, 7)
+    projected = node.emit("add", node.emit("matmul", real(node, 0, 3, 6), weights), node[2])
+    return _projected(node, projected, None, mask=5, past=8)
+
+
+def _projected(
+    node: Node, projected: ir.Value, widths: list[int] | None, mask: int, past: int, bias: int | None = None
+) -> Converted:
+    """Return the attention of queries, keys and values that lie side by side, and the keys and values with the past."""
+    heads = node.attr.int("num_heads")
+    width: Dim | None = quotient(type_of(projected).shape[-1], 3)
+    sizes = tuple(widths or [width] * 3)
+    if any(size is None for size in sizes):
+        raise NodeError(f"input #1 must hold the weights of query, key and value, got {node.type(1)}")
     query, key, value = (
         split_heads(node, part, heads, "num_heads") for part in node.emit("split", projected, axis=2, sizes=sizes)
     )
     present = None
-    if node.has(4):
+    if node.has(past):
         past_key, past_value = (
-            node.emit("squeeze", part, axes=[0]) for part in node.emit("split", node[4], axis=0, sizes=(1, 1))
+            node.emit("squeeze", part, axes=[0]) for part in node.emit("split", node[past], axis=0, sizes=(1, 1))
         )
         key, value = node.emit("concat", [past_key, key], axis=2), node.emit("concat", [past_value, value], axis=2)
     if node.has_output(1):
         present = node.emit("stack", [key, value], axis=0)
-    return _attended(node, query, key, value, mask=3, bias=5, has_past=node.has(4)), present
+    return _attended(node, query, key, value, mask, bias, has_past=node.has(past)), present
 
 
 def _attended(
-    node: Node, query: ir.Value, key: ir.Value, value: ir.Value, mask: int, bias: int, has_past: bool
+    node: Node, query: ir.Value, key: ir.Value, value: ir.Value, mask: int, bias: int | None, has_past: bool
 ) -> ir.Value:
     """Return [batch, length, heads * size] from queries, keys and values [batch, heads, length, size]."""
     causal = node.attr.bool("unidirectional", 0)
     hidden = _hidden(node, mask, type_of(query), type_of(key).shape[2])
-    added = node.optional(bias)
+    added = None if bias is None else node.optional(bias)
     if hidden is not None and added is not None:
         added = node.emit("add", added, hidden)
     added = hidden if added is None else added
@@ -148,8 +191,8 @@ def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> ir.Value | N
     if not node.has(mask):
         return None
     found = node.type(mask)
-    if found.rank == 1 and found.shape[0] == query.shape[0] and isinstance(keys, int):
-        places = node.constant(np.arange(keys)[None], found)
+    if found.rank == 1 and found.shape[0] == query.shape[0]:
+        places = node.emit("cast", node.emit("reshape", positions(node, keys), shape=(1, keys)), dtype=found.dtype)
         seen = node.emit("less", places, node.emit("reshape", node[mask], shape=(query.shape[0], 1)))
     elif found.rank in (2, 3) and found.shape[-1] == keys:
         seen = node.emit("not_equal", node[mask], node.constant(0, found))
@@ -164,24 +207,60 @@ def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> ir.Value | N
 @converter("RotaryEmbedding", domain=DOMAIN)
 def rotary_embedding(node: Node) -> Converted:
     """Convert; inputs: x, positions (one each, or the first), cos and sin by position."""
-    x = node.type(0)
+    value = _by_head(node, node.attr.int("num_heads", 0), node.attr.int("rotary_embedding_dim", 0))
+    length = type_of(value).shape[2]
+    places = node[1]
+    if node.type(1).elements == 1 and node.type(1).rank == 1:
+        places = node.emit("add", places, node.emit("reshape", positions(node, length), shape=(1, length)))
+    cos, sin = (node.emit("expand_dims", node.emit("gather", node[i], places, axis=0), axes=[1]) for i in (2, 3))
+    return _rotated(node, value, cos, sin)
+
+
+@converter("MRotaryEmbedding", domain=DOMAIN)
+def multimodal_rotary_embedding(node: Node) -> Converted:
+    """Convert; inputs: x, positions [3, batch, length] in time, height and width, cos and sin by position."""
     heads, rotated = node.attr.int("num_heads", 0), node.attr.int("rotary_embedding_dim", 0)
+    sections, layout = node.attr.ints("mrope_section"), node.attr.int("mrope_layout", 0)
+    half = node.type(2).shape[1]
+    if len(sections) != 3 or min(sections) < 0 or sum(sections) != half:
+        raise NodeError(f"attribute 'mrope_section' must be three numbers whose sum is {half}, got {sections}")
+    if layout not in (0, 1):
+        raise NodeError(f"attribute 'mrope_layout' must be 0 or 1, got {layout}")
+    if node.type(1).rank != 3 or node.type(1).shape[0] != 3:
+        raise NodeError(f"input #1 must be positions [3, batch, length], got {node.type(1)}")
+    value = _by_head(node, heads, rotated)
+    chosen = np.repeat(range(3), sections)
+    if layout:
+        places = np.arange(sum(sections))
+        chosen = np.where(places % 3 * (places < 3 * np.array(sections)[places % 3]), places % 3, 0)
+    is_of = node.constant(chosen == np.arange(3).reshape(3, 1, 1, 1))
+    cos, sin = (
+        node.emit("expand_dims", _selected(node, node.emit("gather", node[i], node[1], axis=0), is_of), axes=[1])
+        for i in (2, 3)
+    )
+    return _rotated(node, value, cos, sin)
+
+
+def _selected(node: Node, values: ir.Value, is_of: ir.Value) -> ir.Value:
+    """Return, for each place of the last dim, the one of three values [3, ...] that is selected there."""
+    return node.emit("reduce_sum", node.emit("where", is_of, values, node.constant(0, type_of(values))), axes=[0])
+
+
+def _by_head(node: Node, heads: int, rotated: int) -> ir.Value:
+    """Return x as [batch, heads, length, size]; it may be given as [batch, length, heads * size]."""
+    x, found = node.type(0), heads
     node.attr.ignore("is_packed_batching")
     if node.attr.float("scale", 1.0) != 1:
         raise NodeError("attribute 'scale' must be 1")
-    rank4 = x.rank == 4
     if x.rank == 3 and not rotated and not heads:
-        heads = quotient(x.shape[2], 2 * node.type(2).shape[1]) or 0
-    value = node[0] if rank4 else split_heads(node, node[0], int(heads), "num_heads")  # type: ignore[arg-type]
-    length = type_of(value).shape[2]
-    positions = node[1]
-    if node.type(1).elements == 1 and node.type(1).rank == 1:
-        if not isinstance(length, int):
-            raise NodeError(f"the length of the input must be known, got {x}")
-        steps = node.constant(np.arange(length, dtype=np.int64).reshape(1, length))
-        positions = node.emit("add", positions, steps)
-    cos, sin = (node.emit("expand_dims", node.emit("gather", node[i], positions, axis=0), axes=[1]) for i in (2, 3))
+        found = int(quotient(x.shape[2], 2 * node.type(2).shape[1]) or 0)  # type: ignore[arg-type]
+    return node[0] if x.rank == 4 else split_heads(node, node[0], found, "num_heads")
+
+
+def _rotated(node: Node, value: ir.Value, cos: ir.Value, sin: ir.Value) -> ir.Value:
+    """Return the rotated values, in the form of x."""
+    x = node.type(0)
     result = node.emit("rotary_embedding", value, cos, sin, interleaved=node.attr.bool("interleaved", 0))
-    if rank4:
+    if x.rank == 4:
         return result
     return node.emit("reshape", node.emit("permute", result, axes=(0, 2, 1, 3)), shape=x.shape)

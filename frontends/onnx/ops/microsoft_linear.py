@@ -1,0 +1,154 @@
+"""Operators of `com.microsoft` for models with linear attention: gates, gated norms and convolutions with a state."""
+
+from __future__ import annotations
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.relax.infer import require_equal_dims, require_rank
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.ops.microsoft import scalar_input
+from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.values import Converted
+
+DOMAIN = "com.microsoft"
+
+
+@converter("ScaledSiLU", domain=DOMAIN)
+def scaled_silu(node: Node) -> ir.Value:
+    """Convert z * sigmoid(z) of z = x times an input or the attribute alpha."""
+    x = node.type(0)
+    if node.has(1):
+        node.attr.ignore("alpha")
+        factor = node.emit("cast", scalar_input(node, 1), dtype="f32")
+    else:
+        factor = node.constant(node.attr.float("alpha", 1.0), "f32")
+    scaled = node.emit("multiply", node.emit("cast", node[0], dtype="f32"), factor)
+    return node.emit("silu", node.emit("cast", scaled, dtype=x.dtype))
+
+
+@converter("GatedAdd", domain=DOMAIN)
+def gated_add(node: Node) -> ir.Value:
+    return node.emit("add", node[0], node.emit("multiply", node[1], node[2]))
+
+
+@converter("GatedRMSNorm", domain=DOMAIN)
+def gated_rms_norm(node: Node) -> ir.Value:
+    """Convert; inputs: x [..., groups * width], scale [width], gate. Each group is normalized, in f32."""
+    x, kind = node.type(0), node.attr.choice("activation", "silu", ("silu", "swish", "sigmoid"))
+    rows, gate = (_groups(node, node[i], node.type(1).shape[0]) for i in (0, 2))
+    normal = node.emit("rms_norm", rows, node.emit("cast", node[1], dtype="f32"), axis=-1, epsilon=_epsilon(node))
+    gated = node.emit("multiply", normal, node.emit("sigmoid" if kind == "sigmoid" else "silu", gate))
+    return node.emit("reshape", node.emit("cast", gated, dtype=x.dtype), shape=x.shape)
+
+
+def _epsilon(node: Node) -> float:
+    return node.attr.float("epsilon", 1e-5)
+
+
+def _groups(node: Node, value: ir.Value, width: Dim) -> ir.Value:
+    """Return x [..., groups * width] as [..., groups, width], in f32."""
+    *outer, last = type_of(value).shape
+    if not isinstance(width, int) or not isinstance(last, int) or not width or last % width:
+        raise NodeError(f"the last dim of {type_of(value)} must be a multiple of {width}, the size of the scale")
+    wide = node.emit("cast", value, dtype="f32")
+    return node.emit("reshape", wide, shape=(*outer, last // width, width))
+
+
+@converter("BranchwiseRMSNorm", domain=DOMAIN)
+def branchwise_rms_norm(node: Node) -> ir.Value:
+    """Convert; inputs: x [..., branches, width] or, with `num_branches`, [..., branches * width], and a scale."""
+    x, count = node.type(0), node.attr.int("num_branches", 0)
+    width = x.shape[-1]
+    if count:
+        if count < 0 or not isinstance(width, int) or width % count:
+            raise NodeError(f"attribute 'num_branches' is {count}: it does not divide the last dim of {x}")
+        width //= count
+    elif x.rank < 2:
+        raise NodeError(f"branches and their width are expected, got {x}")
+    rows = _groups(node, node[0], width)
+    if not count:
+        rows = node.emit("reshape", rows, shape=x.shape)
+    ones = node.emit("full", shape=(width,), value=1.0, dtype="f32")
+    normal = node.emit("rms_norm", rows, ones, axis=-1, epsilon=_epsilon(node))
+    if node.has(1):
+        scale = node.emit("cast", node[1], dtype="f32")
+        if node.type(1).elements != width:
+            scale = node.emit("reshape", scale, shape=type_of(rows).shape[-2:])
+        normal = node.emit("multiply", normal, scale)
+    return node.emit("reshape", node.emit("cast", normal, dtype=x.dtype), shape=x.shape)
+
+
+@converter("LinearAttentionGate", domain=DOMAIN)
+def linear_attention_gate(node: Node) -> Converted:
+    """Convert; inputs: a, its bias and the scale of the decay by head, b. All is computed in f32."""
+    biased = node.emit("add", node.emit("cast", node[0], dtype="f32"), node[1])
+    decay = node.emit("multiply", node.emit("softplus", biased), node[2])
+    rate = None
+    if node.has(3):
+        wide = node.emit("sigmoid", node.emit("cast", node[3], dtype="f32"))
+        rate = node.emit("cast", wide, dtype=node.type(3).dtype)
+    elif node.has_output(1):
+        raise NodeError("output 'beta' needs input 'b'")
+    return node.emit("cast", decay, dtype=node.type(0).dtype), rate
+
+
+@converter("LinearAttention", domain=DOMAIN)
+def linear_attention(node: Node) -> Converted:
+    """Expand the function body of ONNX's operator."""
+    _require(node, "state_window", 0, "the state after the last token only")
+    return NotImplemented
+
+
+@converter("CausalConvWithState", domain=DOMAIN)
+def causal_conv(node: Node) -> Converted:
+    """Convolve each channel, preceded by the state; the last elements are the new state.
+
+    With `channels_last` x and the state are [batch, length, channels...].
+    """
+    _require(node, "ndim", 1, "one dim of positions")
+    _require(node, "state_window", 0, "the state after the last position only")
+    dilation, is_last = node.attr.int("dilation", 1), node.attr.bool("channels_last", 0)
+    activation = node.attr.choice("activation", "none", ("none", "silu", "swish"))
+    weight = node.type(1)
+    require_rank(weight, 3, "input 'weight'")
+    channels, _, window = weight.shape
+    if not isinstance(channels, int) or not isinstance(window, int) or dilation < 1:
+        raise NodeError(f"weights of a fixed size and a positive 'dilation' are expected, got {weight} and {dilation}")
+    kept = (window - 1) * dilation
+    x = _channels_first(node, node[0], channels) if is_last else node[0]
+    require_rank(type_of(x), 3, "input 'input'")
+    batch, found, length = type_of(x).shape
+    require_equal_dims(found, channels, f"the channels of {node.type(0)} and {weight}")
+    if node.has(3):
+        before = _channels_first(node, node[3], channels) if is_last else node[3]
+        require_equal_dims(type_of(before).shape[-1], kept, f"the length of 'past_state' and a window of {kept + 1}")
+    else:
+        before = node.emit("full", shape=(batch, channels, kept), value=0, dtype=node.type(0).dtype)
+    padded = node.emit("concat", (before, x), axis=2)
+    made = node.emit("conv", padded, node[1], node.optional(2), groups=channels, dilations=[dilation])
+    if activation != "none":
+        made = node.emit("silu", made)
+    zeros, shape = [0, 0, length], (batch, channels, kept)
+    last = node.emit("slice_dims", padded, begin=zeros, shape=shape, strides=[1, 1, 1])
+    if not is_last:
+        return made, last
+    outer = node.type(0).shape[2:]
+    return tuple(_channels_last(node, each, outer) for each in (made, last))
+
+
+def _require(node: Node, name: str, value: int, meaning: str) -> None:
+    found = node.attr.int(name, value)
+    if found != value:
+        raise NodeError(f"attribute '{name}' must be {value}, {meaning}, got {found}")
+
+
+def _channels_first(node: Node, value: ir.Value, channels: int) -> ir.Value:
+    """Return [batch, channels, length] of [batch, length, channels...]."""
+    batch, length, *_ = type_of(value).shape
+    return node.emit("permute", node.emit("reshape", value, shape=(batch, length, channels)), axes=(0, 2, 1))
+
+
+def _channels_last(node: Node, value: ir.Value, outer: tuple[Dim, ...]) -> ir.Value:
+    batch, _, length = type_of(value).shape
+    return node.emit("reshape", node.emit("permute", value, axes=(0, 2, 1)), shape=(batch, length, *outer))
