@@ -72,6 +72,7 @@ def quantized_embed_layer_normalization(node: Node) -> Converted:
     words, places, segments, gamma, beta = (
         real(node, 2 + i, 8 + i, 13 + i) if node.has(2 + i) else None for i in range(5)
     )
+    assert places is not None
     total = node.emit("add", node.emit("gather", words, node[0], axis=0), _placed(node, places))
     if node.has(1) and segments is not None:
         total = node.emit("add", total, node.emit("gather", segments, node[1], axis=0))

@@ -14,12 +14,17 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.attention import split_heads
+from mirlo.frontends.onnx.ops.microsoft_kv_cache import SCALES, cache_formats
+from mirlo.frontends.onnx.ops.microsoft_window import WindowCache
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, vector
 from mirlo.frontends.onnx.values import Converted, as_dim
 
 DOMAIN = "com.microsoft"
 PAST_KEY, PAST_VALUE, LAST_PLACE, TOTAL, COS, SIN, POSITIONS, BIAS, SINK = range(3, 12)
+QUERY_NORM, KEY_NORM = 14, 15
+QK_OUTPUT = 3
+"""Output: the scores, before or after the softmax."""
 HIDDEN = -1e9
 
 
@@ -39,31 +44,72 @@ def group_query_attention(node: Node) -> Converted:
 
     Inputs: query (or all three, packed), key, value, cache of keys and of values, the last used position of each
     sequence after this step, the maximum length, cos and sin of the rotation by position, positions, bias of scores,
-    sinks of the heads. The cache afterwards has as many rows as before, unless the longest sequence needs more.
+    sinks of the heads, scales of quantized keys and values, weights of the norms of queries and keys. The cache
+    afterwards has as many rows as before, unless the longest sequence needs more.
     """
     heads, kv_heads = node.attr.int("num_heads"), node.attr.int("kv_num_heads")
-    for name in ("qk_output", "sliding_window_cache"):
-        if name in node.attr and node.attr.plain(name) != 0:
-            raise NodeError(f"attribute '{name}' = {node.attr.plain(name)} is not supported")
     query, key, value = _projected(node, heads, kv_heads)
     batch, _, length, size = type_of(query).shape
     places = _token_positions(node, batch, length)
+    query, key = _normalized(node, query, key)
     if node.attr.bool("do_rotary", 0):
         query, key = _rotated(node, query, places), _rotated(node, key, places)
     else:
         node.attr.ignore("rotary_interleaved")
         node.ignore(COS, SIN, POSITIONS)
-    keys = length
+    if node.attr.bool("sliding_window_cache", 0):
+        result, scores, key, value = _in_window(node, query, key, value, places)
+    else:
+        result, scores, key, value = _in_cache(node, query, key, value, places)
+    rows = node.emit("permute", result, axes=(0, 2, 1, 3))
+    return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value, scores
+
+
+Attended = tuple[ir.Value, ir.Value | None, ir.Value, ir.Value]
+"""The result, the scores if they are an output, and the keys and values to keep."""
+
+
+def _in_cache(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, places: _TokenPositions) -> Attended:
+    """Write the new keys and values to the cache, if there is one, and attend to its rows."""
+    keys = type_of(query).shape[2]
+    of_keys, of_values = cache_formats(node, PAST_KEY, query)
     if node.has(PAST_KEY):
         room, keys = _lengths(node)
-        key = _written(node, node[PAST_KEY], key, places, room)
-        value = _written(node, node[PAST_VALUE], value, places, room)
+        key = _written(node, node[PAST_KEY], of_keys.encoded(node, key), places, room)
+        value = _written(node, node[PAST_VALUE], of_values.encoded(node, value), places, room)
     else:
         node.ignore(TOTAL)
-    mask = _mask(node, places, keys, type_of(query))
-    result = _attended(node, query, _first_rows(node, key, keys), _first_rows(node, value, keys), mask)
-    rows = node.emit("permute", result, axes=(0, 2, 1, 3))
-    return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value
+    column = node.emit("expand_dims", positions(node, keys), axes=[0, 1, 2])
+    seen = _seen(node, places, column)
+    read = of_keys.decoded(node, _first_rows(node, key, keys)), of_values.decoded(node, _first_rows(node, value, keys))
+    return *_attended(node, query, *read, seen, node.optional(BIAS)), key, value
+
+
+def _in_window(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, places: _TokenPositions) -> Attended:
+    """Attend to the rows of a window and to the new ones; keep the newest."""
+    if not node.has(PAST_KEY):
+        raise NodeError("attribute 'sliding_window_cache' = 1 needs a cache, inputs 'past_key' and 'past_value'")
+    node.ignore(TOTAL)
+    for index in (BIAS, *SCALES):
+        if node.has(index):
+            raise NodeError(f"input '{node.input_name(index)}' is not supported with 'sliding_window_cache'")
+    cache = WindowCache(node, node.type(PAST_KEY).shape[2], type_of(query).shape[2], places.last)
+    keys, values = cache.keys(node[PAST_KEY], key), cache.keys(node[PAST_VALUE], value)
+    seen = _seen(node, places, node.emit("expand_dims", cache.key_positions(), axes=[1, 2]))
+    return *_attended(node, query, keys, values, seen, None), cache.stored(keys), cache.stored(values)
+
+
+def _normalized(node: Node, query: ir.Value, key: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Normalize each head of queries and keys, if weights are given."""
+    if not node.has(QUERY_NORM) and not node.has(KEY_NORM):
+        node.attr.ignore("qk_norm_epsilon")
+        return query, key
+    if not node.has(QUERY_NORM) or not node.has(KEY_NORM):
+        raise NodeError("inputs 'q_norm_weight' and 'k_norm_weight' must both be given")
+    epsilon = node.attr.float("qk_norm_epsilon", 1e-6)
+    pairs = ((query, QUERY_NORM), (key, KEY_NORM))
+    query, key = (node.emit("rms_norm", rows, node[index], axis=-1, epsilon=epsilon) for rows, index in pairs)
+    return query, key
 
 
 def _projected(node: Node, heads: int, kv_heads: int) -> tuple[ir.Value, ir.Value, ir.Value]:
@@ -91,17 +137,24 @@ def _token_positions(node: Node, batch: Dim, length: Dim) -> _TokenPositions:
     return _TokenPositions(first, each, last)
 
 
-def _attended(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, mask: ir.Value) -> ir.Value:
-    """Attend; with capped scores or sinks as products and a softmax over the scores."""
+def _attended(
+    node: Node, query: ir.Value, key: ir.Value, value: ir.Value, seen: ir.Value, bias: ir.Value | None
+) -> tuple[ir.Value, ir.Value | None]:
+    """Attend; with capped scores, sinks or scores as output by products and a softmax over the scores."""
     scale, cap = node.attr.float("scale", 0.0), node.attr.float("softcap", 0.0)
-    is_smooth = node.attr.int("smooth_softmax", 0) == 1
+    is_smooth, output = node.attr.int("smooth_softmax", 0) == 1, node.attr.int("qk_output", 0)
     if cap < 0:
         raise NodeError(f"attribute 'softcap' must not be negative, got {cap}")
-    if not cap and not is_smooth and not node.has(SINK):
-        return node.emit("attention", query, key, value, mask, scale=scale or None)
-    batch, heads, length, size = type_of(query).shape
-    _, kv_heads, keys, _ = type_of(key).shape
+    if output not in (0, 1, 2) or node.has_output(QK_OUTPUT) != (output != 0):
+        raise NodeError(f"attribute 'qk_output' = {output}: 1 or 2 with output 'output_qk', 0 without it is expected")
     kind = type_of(query)
+    mask = node.emit("where", seen, node.constant(0, kind), node.constant(_hidden(kind), kind))
+    if bias is not None:
+        mask = node.emit("add", mask, bias)
+    if not cap and not is_smooth and not node.has(SINK) and not output:
+        return node.emit("attention", query, key, value, mask, scale=scale or None), None
+    batch, heads, length, size = kind.shape
+    _, kv_heads, keys, _ = type_of(key).shape
     if not isinstance(size, int) or not isinstance(heads, int):
         raise NodeError(f"the heads and their size must be known, got {kind}")
     scaled = node.emit("multiply", query, node.constant(scale or size**-0.5, kind))
@@ -112,19 +165,24 @@ def _attended(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, mask:
     if cap:
         bound = node.constant(cap, kind)
         scores = node.emit("multiply", node.emit("tanh", node.emit("divide", scores, bound)), bound)
-    scores = node.emit("add", scores, mask)
+    masked = node.emit("add", scores, mask)
     if is_smooth or node.has(SINK):
         sink = node.constant(np.zeros((1, 1, 1, 1)), kind)
         if node.has(SINK):
             sink = node.emit("reshape", node[SINK], shape=(1, heads, 1, 1))
         column = node.emit("expand", sink, shape=(batch, heads, length, 1))
-        weights = node.emit("softmax", node.emit("concat", [column, scores], axis=3), axis=3)
+        weights = node.emit("softmax", node.emit("concat", [column, masked], axis=3), axis=3)
         weights = node.emit("split", weights, axis=3, sizes=[1, keys])[1]
     else:
-        weights = node.emit("softmax", scores, axis=3)
+        weights = node.emit("softmax", masked, axis=3)
+    shown = weights
+    if output == 1:
+        biased = scores if bias is None else node.emit("add", scores, bias)
+        shown = node.emit("where", seen, biased, node.constant(0, kind))
     weights = node.emit("reshape", weights, shape=(batch, kv_heads, group * length, keys))
     made = node.emit("matmul", weights, value)
-    return node.emit("reshape", made, shape=(batch, heads, length, type_of(value).shape[3]))
+    result = node.emit("reshape", made, shape=(batch, heads, length, type_of(value).shape[3]))
+    return result, shown if output else None
 
 
 def _rotated(node: Node, x: ir.Value, places: _TokenPositions) -> ir.Value:
@@ -170,20 +228,18 @@ def _written(node: Node, cache: ir.Value, new: ir.Value, places: _TokenPositions
     return node.emit("cache_write", cache, new, places.each, shape=(batch, heads, room, size))
 
 
-def _mask(node: Node, places: _TokenPositions, keys: Dim, query: TensorType) -> ir.Value:
-    """Return what is added to the scores: [batch, 1, length, keys]."""
-    column = node.emit("expand_dims", positions(node, keys), axes=[0, 1, 2])
+def _seen(node: Node, places: _TokenPositions, key_places: ir.Value) -> ir.Value:
+    """Return which keys each token sees, [batch, 1, length, keys], from the positions [batch, 1, 1, keys] of keys."""
     own = node.emit("expand_dims", places.each, axes=[1, 3])
     is_causal, window = node.attr.bool("causal", 1), node.attr.int("local_window_size", -1)
     bound = own if is_causal else node.emit("expand_dims", places.last, axes=[1, 3])
-    seen = node.emit("less_equal", column, bound)
+    seen = node.emit("less_equal", key_places, bound)
     if window > 0 and not is_causal:
         raise NodeError("attribute 'local_window_size' needs 'causal' to be 1")
     if window > 0:
         start = node.emit("subtract", own, node.constant(np.int64(window)))
-        seen = node.emit("logical_and", seen, node.emit("greater", column, start))
-    added = node.emit("where", seen, node.constant(0, query), node.constant(_hidden(query), query))
-    return node.emit("add", added, node[BIAS]) if node.has(BIAS) else added
+        seen = node.emit("logical_and", seen, node.emit("greater", key_places, start))
+    return seen
 
 
 def _hidden(query: TensorType) -> float:

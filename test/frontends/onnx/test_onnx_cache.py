@@ -135,20 +135,6 @@ def test_scores_of_all_tokens() -> None:
     compare(qkv(5) | {"last": np.int32([4, 4]), "total": np.int32(5)}, causal=0)
 
 
-@pytest.mark.parametrize("name", ("qk_output", "sliding_window_cache"))
-def test_refused(name: str) -> None:
-    node = helper.make_node(
-        "GroupQueryAttention", ["q", "k", "v", "", "", "last", "total"], ["y"], domain="com.microsoft", num_heads=2,
-        kv_num_heads=2, **{name: 1},
-    )  # fmt: skip
-    kinds = {"q": (1, [1, 3, 32]), "k": (1, [1, 3, 32]), "v": (1, [1, 3, 32]), "last": (6, [1]), "total": (6, [])}
-    inputs = [helper.make_tensor_value_info(name, *kind) for name, kind in kinds.items()]
-    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", 1, None)])
-    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    with pytest.raises(mirlo.MirloError, match=f"attribute '{name}' = 1 is not supported"):
-        mirlo.compile(helper.make_model(graph, opset_imports=imports, ir_version=8))
-
-
 def test_cache_with_room() -> None:
     """The cache keeps its capacity; its rows beyond the longest sequence are not read."""
     shapes: dict[str, Any] = {

@@ -1,0 +1,78 @@
+"""Keys and values in the caches of `GroupQueryAttention`: as they are, or quantized to 8 or 4 bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+
+SCALES = (12, 13)
+"""Inputs: the scales of keys and of values."""
+
+
+@dataclass(frozen=True)
+class CacheFormat:
+    """How rows [batch, heads, rows, size] of keys, or values, are stored."""
+
+    bits: int = 0
+    """0: as they are."""
+    scale: ir.Value | None = None
+
+    def encoded(self, node: Node, rows: ir.Value) -> ir.Value:
+        """Return rows as they are stored: rounded to integers, two of 4 bits in a byte, the first in the lower half."""
+        if self.scale is None:
+            return rows
+        kind, low = type_of(rows), -(1 << (self.bits - 1))
+        steps = node.emit("round", node.emit("divide", rows, self.scale))
+        limited = node.emit("clip", steps, min=low, max=-low - 1)
+        if self.bits == 8:
+            return node.emit("cast", limited, dtype="i8")
+        *outer, size = kind.shape
+        assert isinstance(size, int)
+        biased = node.emit("subtract", limited, node.constant(low, kind))
+        pairs = node.emit("reshape", biased, shape=(*outer, size // 2, 2))
+        first, second = node.emit("split", pairs, axis=len(outer) + 1, sizes=[1, 1])
+        byte = node.emit("add", first, node.emit("multiply", second, node.constant(16, kind)))
+        return node.emit("cast", node.emit("reshape", byte, shape=(*outer, size // 2)), dtype="u8")
+
+    def decoded(self, node: Node, rows: ir.Value) -> ir.Value:
+        """Return stored rows as real numbers."""
+        if self.scale is None:
+            return rows
+        kind = type_of(self.scale)
+        if self.bits == 8:
+            return node.emit("multiply", node.emit("cast", rows, dtype=kind.dtype), self.scale)
+        steps = node.emit("cast", node.emit("unpack", rows, dtype="u4"), dtype=kind.dtype)
+        return node.emit("multiply", node.emit("subtract", steps, node.constant(8, kind)), self.scale)
+
+
+def cache_formats(node: Node, past: int, query: ir.Value) -> list[CacheFormat]:
+    """Return how keys and values are stored, from the attributes, the type of input `past` and the scales."""
+    found = []
+    for which, scale in zip("kv", SCALES, strict=True):
+        kind = node.attr.choice(f"{which}_quant_type", "NONE", ("NONE", "PER_TENSOR", "PER_CHANNEL"))
+        if kind == "NONE":
+            found.append(CacheFormat())
+            continue
+        bits = node.attr.int("kv_cache_bit_width", 8)
+        stored = {8: "i8", 4: "u8"}.get(bits)
+        if stored is None or not node.has(past) or node.type(past).dtype.name != stored:
+            given = node.type(past) if node.has(past) else "no cache"
+            raise NodeError(f"a cache of 8 bits (i8) or 4 bits (u8) is expected, got {bits} bits and {given}")
+        if not node.has(scale):
+            raise NodeError(f"attribute '{which}_quant_type' = '{kind}' needs input '{which}_scale'")
+        found.append(CacheFormat(bits, _scale(node, scale, query)))
+    if found[0].bits == found[1].bits == 0:
+        node.attr.ignore("kv_cache_bit_width")
+    return found
+
+
+def _scale(node: Node, index: int, query: ir.Value) -> ir.Value:
+    given = node.type(index)
+    shape: tuple[Dim, ...] = (1, 1, 1, 1) if given.elements == 1 else given.shape
+    if len(shape) != 4:
+        raise NodeError(f"scales must be one number or [1, heads, 1, size], got {given}")
+    return node.emit("cast", node.emit("reshape", node[index], shape=shape), dtype=type_of(query).dtype)
