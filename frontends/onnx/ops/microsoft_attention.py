@@ -101,9 +101,7 @@ def _tokens(node: Node) -> ir.Value | None:
 def multi_head_attention(node: Node) -> Converted:
     """Convert; inputs: query, key, value, bias of all three, key padding mask, bias of scores, past key, past value."""
     heads = node.attr.int("num_heads")
-    if node.type(0).rank != 3 or not node.has(1) or not node.has(2):
-        raise NodeError(f"packed queries, keys and values are not supported, got {node.type(0)}")
-    parts = [node[0], node[1], node[2]]
+    parts = _unpacked(node)
     if node.has(3):
         sizes = tuple(type_of(part).shape[-1] for part in parts)
         biases = node.emit("split", node[3], axis=0, sizes=sizes)
@@ -114,6 +112,29 @@ def multi_head_attention(node: Node) -> Converted:
     if node.has(6):
         key, value = node.emit("concat", [node[6], key], axis=2), node.emit("concat", [node[7], value], axis=2)
     return _attended(node, query, key, value, mask=4, bias=5, has_past=node.has(6)), key, value
+
+
+def _unpacked(node: Node) -> list[ir.Value]:
+    """Return queries, keys and values; they may be packed: all [batch, length, heads, 3, size], or the last two."""
+    if node.type(0).rank == 5 and not node.has(1) and not node.has(2):
+        return _slices(node, 0, 3)
+    if node.has(1) and node.type(1).rank == 5 and not node.has(2):
+        return [node[0], *_slices(node, 1, 2)]
+    if node.type(0).rank != 3 or not node.has(1) or not node.has(2):
+        raise NodeError(
+            f"queries [batch, length, width] with keys and values, or all packed, are expected: {node.type(0)}"
+        )
+    return [node[0], node[1], node[2]]
+
+
+def _slices(node: Node, index: int, count: int) -> list[ir.Value]:
+    """Return what lies along dim 3 of an input [batch, length, heads, count, size] as [batch, length, heads * size]."""
+    found = node.type(index)
+    if found.shape[3] != count:
+        raise NodeError(f"dim 3 of input '{node.input_name(index)}' must be {count}, got {found}")
+    batch, length, heads, _, size = found.shape
+    parts = node.emit("split", node[index], axis=3, sizes=[1] * count)
+    return [node.emit("reshape", part, shape=(batch, length, heads * size)) for part in parts]
 
 
 @converter("Attention", domain=DOMAIN)

@@ -29,7 +29,7 @@ HIDDEN = -1e9
 
 
 @dataclass(frozen=True)
-class _TokenPositions:
+class TokenPositions:
     """Positions of the new tokens: as numbers [batch, 1] and [batch, length]."""
 
     first: ir.Value
@@ -48,12 +48,13 @@ def group_query_attention(node: Node) -> Converted:
     afterwards has as many rows as before, unless the longest sequence needs more.
     """
     heads, kv_heads = node.attr.int("num_heads"), node.attr.int("kv_num_heads")
-    query, key, value = _projected(node, heads, kv_heads)
+    query, key, value = projected(node, heads, kv_heads)
     batch, _, length, size = type_of(query).shape
     places = _token_positions(node, batch, length)
     query, key = _normalized(node, query, key)
     if node.attr.bool("do_rotary", 0):
-        query, key = _rotated(node, query, places), _rotated(node, key, places)
+        at = node[POSITIONS] if node.has(POSITIONS) else places.each
+        query, key = (rotated(node, rows, at, (COS, SIN)) for rows in (query, key))
     else:
         node.attr.ignore("rotary_interleaved")
         node.ignore(COS, SIN, POSITIONS)
@@ -69,23 +70,23 @@ Attended = tuple[ir.Value, ir.Value | None, ir.Value, ir.Value]
 """The result, the scores if they are an output, and the keys and values to keep."""
 
 
-def _in_cache(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, places: _TokenPositions) -> Attended:
+def _in_cache(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, places: TokenPositions) -> Attended:
     """Write the new keys and values to the cache, if there is one, and attend to its rows."""
     keys = type_of(query).shape[2]
     of_keys, of_values = cache_formats(node, PAST_KEY, query)
     if node.has(PAST_KEY):
         room, keys = _lengths(node)
-        key = _written(node, node[PAST_KEY], of_keys.encoded(node, key), places, room)
-        value = _written(node, node[PAST_VALUE], of_values.encoded(node, value), places, room)
+        key = written(node, node[PAST_KEY], of_keys.encoded(node, key), places, room)
+        value = written(node, node[PAST_VALUE], of_values.encoded(node, value), places, room)
     else:
         node.ignore(TOTAL)
     column = node.emit("expand_dims", positions(node, keys), axes=[0, 1, 2])
     seen = _seen(node, places, column)
-    read = of_keys.decoded(node, _first_rows(node, key, keys)), of_values.decoded(node, _first_rows(node, value, keys))
-    return *_attended(node, query, *read, seen, node.optional(BIAS)), key, value
+    read = of_keys.decoded(node, first_rows(node, key, keys)), of_values.decoded(node, first_rows(node, value, keys))
+    return *attended(node, query, *read, seen, node.optional(BIAS)), key, value
 
 
-def _in_window(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, places: _TokenPositions) -> Attended:
+def _in_window(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, places: TokenPositions) -> Attended:
     """Attend to the rows of a window and to the new ones; keep the newest."""
     if not node.has(PAST_KEY):
         raise NodeError("attribute 'sliding_window_cache' = 1 needs a cache, inputs 'past_key' and 'past_value'")
@@ -96,7 +97,7 @@ def _in_window(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, plac
     cache = WindowCache(node, node.type(PAST_KEY).shape[2], type_of(query).shape[2], places.last)
     keys, values = cache.keys(node[PAST_KEY], key), cache.keys(node[PAST_VALUE], value)
     seen = _seen(node, places, node.emit("expand_dims", cache.key_positions(), axes=[1, 2]))
-    return *_attended(node, query, keys, values, seen, None), cache.stored(keys), cache.stored(values)
+    return *attended(node, query, keys, values, seen, None), cache.stored(keys), cache.stored(values)
 
 
 def _normalized(node: Node, query: ir.Value, key: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -112,7 +113,7 @@ def _normalized(node: Node, query: ir.Value, key: ir.Value) -> tuple[ir.Value, i
     return query, key
 
 
-def _projected(node: Node, heads: int, kv_heads: int) -> tuple[ir.Value, ir.Value, ir.Value]:
+def projected(node: Node, heads: int, kv_heads: int) -> tuple[ir.Value, ir.Value, ir.Value]:
     parts: list[Any] = [node.optional(i) for i in range(3)]
     if parts[1] is None:
         width = node.type(0).shape[-1]
@@ -125,7 +126,7 @@ def _projected(node: Node, heads: int, kv_heads: int) -> tuple[ir.Value, ir.Valu
     return query, key, value
 
 
-def _token_positions(node: Node, batch: Dim, length: Dim) -> _TokenPositions:
+def _token_positions(node: Node, batch: Dim, length: Dim) -> TokenPositions:
     last = node.emit("cast", node.emit("reshape", node[LAST_PLACE], shape=(batch, 1)), dtype="i64")
     if node.has(PAST_KEY):
         first = node.emit("subtract", last, as_scalar(node, length - 1))
@@ -134,10 +135,10 @@ def _token_positions(node: Node, batch: Dim, length: Dim) -> _TokenPositions:
     else:
         first = node.emit("full", shape=(batch, 1), value=0.0, dtype="i64")
     each = node.emit("add", first, node.emit("expand_dims", positions(node, length), axes=[0]))
-    return _TokenPositions(first, each, last)
+    return TokenPositions(first, each, last)
 
 
-def _attended(
+def attended(
     node: Node, query: ir.Value, key: ir.Value, value: ir.Value, seen: ir.Value, bias: ir.Value | None
 ) -> tuple[ir.Value, ir.Value | None]:
     """Attend; with capped scores, sinks or scores as output by products and a softmax over the scores."""
@@ -185,20 +186,20 @@ def _attended(
     return result, shown if output else None
 
 
-def _rotated(node: Node, x: ir.Value, places: _TokenPositions) -> ir.Value:
-    positions = node[POSITIONS] if node.has(POSITIONS) else places.each
-    cos, sin = (node.emit("expand_dims", node.emit("gather", node[i], positions, axis=0), axes=[1]) for i in (COS, SIN))
+def rotated(node: Node, x: ir.Value, at: ir.Value, tables: tuple[int, int]) -> ir.Value:
+    """Rotate heads by their positions; inputs `tables` are cos and sin by position."""
+    cos, sin = (node.emit("expand_dims", node.emit("gather", node[i], at, axis=0), axes=[1]) for i in tables)
     return node.emit("rotary_embedding", x, cos, sin, interleaved=node.attr.bool("rotary_interleaved", 0))
 
 
-def _total(node: Node) -> Dim:
+def total_length(node: Node, index: int = TOTAL) -> Dim:
     """Return the length of the longest sequence after this step: a number, a dim, or bound at run time."""
-    total = node.value(TOTAL)
+    total = node.value(index)
     if total.is_constant:
-        return int(node.scalar(TOTAL))
+        return int(node.scalar(index))
     if total.is_symbolic and total.known is not None:
         return as_dim(total.known.reshape(-1)[0])
-    (bound,) = bind(node, vector(node, TOTAL), "the length of the longest sequence, input 'total_sequence_length'")
+    (bound,) = bind(node, vector(node, index), "the length of the longest sequence, input 'total_sequence_length'")
     return bound
 
 
@@ -207,13 +208,13 @@ def _lengths(node: Node) -> tuple[Dim, Dim]:
 
     A cache has as many rows as before, unless the longest sequence needs more.
     """
-    before, declared, total = node.type(PAST_KEY).shape[2], node.declared(1), _total(node)
+    before, declared, total = node.type(PAST_KEY).shape[2], node.declared(1), total_length(node)
     if isinstance(before, int) and declared is not None and len(declared) == 4 and declared[2] == before:
         return before, D.minimum(before, total)
     return D.maximum(before, total), total
 
 
-def _first_rows(node: Node, cache: ir.Value, count: Dim) -> ir.Value:
+def first_rows(node: Node, cache: ir.Value, count: Dim) -> ir.Value:
     """Return the first rows of keys or values."""
     batch, heads, rows, size = type_of(cache).shape
     if count == rows:
@@ -222,13 +223,13 @@ def _first_rows(node: Node, cache: ir.Value, count: Dim) -> ir.Value:
     return node.emit("slice_dims", cache, begin=(0, 0, 0, 0), shape=shape, strides=(1, 1, 1, 1))
 
 
-def _written(node: Node, cache: ir.Value, new: ir.Value, places: _TokenPositions, room: Dim) -> ir.Value:
+def written(node: Node, cache: ir.Value, new: ir.Value, places: TokenPositions, room: Dim) -> ir.Value:
     """Return the cache with the new keys or values at their positions."""
     batch, heads, _, size = type_of(new).shape
     return node.emit("cache_write", cache, new, places.each, shape=(batch, heads, room, size))
 
 
-def _seen(node: Node, places: _TokenPositions, key_places: ir.Value) -> ir.Value:
+def _seen(node: Node, places: TokenPositions, key_places: ir.Value) -> ir.Value:
     """Return which keys each token sees, [batch, 1, length, keys], from the positions [batch, 1, 1, keys] of keys."""
     own = node.emit("expand_dims", places.each, axes=[1, 3])
     is_causal, window = node.attr.bool("causal", 1), node.attr.int("local_window_size", -1)

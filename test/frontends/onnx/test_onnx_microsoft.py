@@ -211,3 +211,20 @@ def test_gates() -> None:
     check(make("GatedAdd", feeds, {}, "x y g", "z"), feeds)
     check(make("ScaledSiLU", {"x": feeds["x"]}, {}, "x", "z", alpha=1.5), {"x": feeds["x"]})
     check(make("ScaledSiLU", {"x": feeds["x"]}, {"s": np.array(0.5, np.float32)}, "x s", "z"), {"x": feeds["x"]})
+
+
+@pytest.mark.parametrize("count", (2, 3))
+def test_packed_keys_and_values(count: int) -> None:
+    """ONNX Runtime's CPU kernel takes separate inputs only: it gets them."""
+    heads, size, length = 2, 8, 5
+    parts = {name: floats(2, length, heads * size) for name in "qkv"}
+    apart = [part.reshape(2, length, heads, size) for part in parts.values()]
+    model = make("MultiHeadAttention", parts, {}, "q k v", "y", num_heads=heads)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, parts)
+    feeds = {"q": parts["q"], "p": np.stack(apart[1:], 3)} if count == 2 else {"p": np.stack(apart, 3)}
+    shapes = {"q": ["b", "s", heads * size], "p": ["b", "s", heads, count, size]}
+    names = " ".join(feeds)
+    packed = make("MultiHeadAttention", feeds, {}, names, "y", num_heads=heads, shapes=shapes)
+    found = np.asarray(mirlo.compile(packed, cache=False, jobs=1)(*feeds.values()))
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)

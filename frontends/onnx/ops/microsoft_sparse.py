@@ -1,0 +1,99 @@
+"""Attention of `com.microsoft` in which each block of tokens sees some blocks of keys only."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.budget import require_table
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.ops.microsoft_cache import (
+    PAST_KEY,
+    PAST_VALUE,
+    TokenPositions,
+    attended,
+    first_rows,
+    projected,
+    rotated,
+    total_length,
+    written,
+)
+from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, i64_constant, positions
+from mirlo.frontends.onnx.values import Converted
+
+ROWS, COLUMNS, TOTAL, LENGTHS, COS, SIN = range(5, 11)
+
+
+@converter("SparseAttention", domain="com.microsoft")
+def sparse_attention(node: Node) -> Converted:
+    """Attend each block of tokens to the blocks of keys that it sees, and causally.
+
+    Inputs: query, key, value, cache of keys and of values with room for all tokens, blocks that are seen (CSR), the
+    length of the longest sequence, those of all sequences, cos and sin of the rotation by position.
+    """
+    heads, kv_heads, block = (node.attr.int(name) for name in ("num_heads", "kv_num_heads", "sparse_block_size"))
+    query, key, value = projected(node, heads, kv_heads)
+    batch, _, length, size = type_of(query).shape
+    places = _places(node)
+    if node.attr.bool("do_rotary", 0):
+        query, key = (rotated(node, rows, places.each, (COS, SIN)) for rows in (query, key))
+    else:
+        node.attr.ignore("rotary_interleaved")
+        node.ignore(COS, SIN)
+    room = node.type(PAST_KEY).shape[2]
+    count = D.minimum(room, total_length(node, TOTAL))
+    key, value = (written(node, node[i], new, places, room) for i, new in ((PAST_KEY, key), (PAST_VALUE, value)))
+    column = positions(node, count)
+    row = node.emit("expand_dims", places.each, axes=[1, 3])
+    is_before = node.emit("less_equal", node.emit("expand_dims", column, axes=[0, 1, 2]), row)
+    blocks = _seen_blocks(node, block)
+    if heads % len(blocks):
+        raise NodeError(f"{heads} heads do not share {len(blocks)} layouts of blocks evenly")
+    seen = node.emit("logical_and", is_before, _by_token(node, blocks, block, heads, places.each, column))
+    result, _ = attended(node, query, first_rows(node, key, count), first_rows(node, value, count), seen, None)
+    rows = node.emit("permute", result, axes=(0, 2, 1, 3))
+    return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value
+
+
+def _places(node: Node) -> TokenPositions:
+    batch, length = node.type(0).shape[:2]
+    lengths = node.emit("cast", node.emit("reshape", node[LENGTHS], shape=(batch, 1)), dtype="i64")
+    first = node.emit("maximum", node.emit("subtract", lengths, as_scalar(node, length)), i64_constant(node, 0))
+    each = node.emit("add", first, node.emit("expand_dims", positions(node, length), axes=[0]))
+    return TokenPositions(first, each, node.emit("subtract", lengths, i64_constant(node, 1)))
+
+
+def _seen_blocks(node: Node, block: int) -> np.ndarray:
+    """Return which blocks of keys each block of tokens sees [layouts, blocks, blocks], from their CSR form."""
+    if block < 1:
+        raise NodeError(f"attribute 'sparse_block_size' must be positive, got {block}")
+    starts, columns = node.array(ROWS), node.array(COLUMNS)
+    if starts.ndim != 2 or columns.ndim != 2 or len(starts) != len(columns) or not len(starts) or starts.shape[1] < 2:
+        raise NodeError(f"block_row_indices {starts.shape} and block_col_indices {columns.shape} are not of one layout")
+    layouts, count = len(starts), starts.shape[1] - 1
+    require_table("the blocks that tokens see", layouts * count * count)
+    seen = np.zeros((layouts, count, count), bool)
+    for layout in range(layouts):
+        for row in range(count):
+            begin, end = starts[layout, row : row + 2]
+            found = columns[layout, begin:end]
+            if not 0 <= begin <= end <= columns.shape[1] or ((found < 0) | (found >= count)).any():
+                raise NodeError(f"row {row} of layout {layout} has blocks outside of the {count} that there are")
+            seen[layout, row, found] = True
+    return seen
+
+
+def _by_token(node: Node, blocks: np.ndarray, block: int, heads: int, tokens: ir.Value, keys: ir.Value) -> ir.Value:
+    """Return which keys are seen [batch, heads, length, keys]; layouts belong to the heads in turn."""
+    layouts = len(blocks)
+    size = i64_constant(node, block)
+    of_tokens, of_keys = (node.emit("floor_divide", places, size) for places in (tokens, keys))
+    rows = node.emit("gather", node.constant(blocks), of_tokens, axis=1)
+    found = node.emit("permute", node.emit("gather", rows, of_keys, axis=3), axes=(1, 0, 2, 3))
+    batch, _, length, count = type_of(found).shape
+    each = node.emit("expand_dims", found, axes=[1])
+    each = node.emit("expand", each, shape=(batch, heads // layouts, layouts, length, count))
+    return node.emit("reshape", each, shape=(batch, heads, length, count))
