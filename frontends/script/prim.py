@@ -355,9 +355,19 @@ def parse_prim_func(
     reader = Interpreter(source, {}, {**names, **symbols})
     parameters = tuple(_parameter(reader, argument) for argument in arguments.args)
     if not any(p.is_output for p in parameters):
+        # TVM has no mark for outputs: they are the parameters that are stored to.
+        stored = _stored_names(tree)
+        parameters = tuple(replace(p, is_output=p.name in stored) for p in parameters)
+    if not any(p.is_output for p in parameters):
         raise source.error(tree, f"'{tree.name}' has no output: annotate the parameters that it writes with T.Out[...]")
     numbers = tuple(name for name, symbol in symbols.items() if isinstance(symbol, AttributeSymbol))
     return PrimFunc(tree.name, parameters, tree, source, names, attributes, numbers, buffers)
+
+
+def _stored_names(tree: ast.FunctionDef) -> set[str]:
+    """Return the names of buffers to whose elements a function stores."""
+    stores = (n for n in ast.walk(tree) if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store))
+    return {store.value.id for store in stores if isinstance(store.value, ast.Name)}
 
 
 def _parameter(reader: Interpreter, argument: Any) -> Parameter:

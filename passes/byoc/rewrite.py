@@ -18,7 +18,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks, erase_dead
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallTir
-from mirlo.passes.byoc.graph import BlockGraph, BlockNode
+from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
 from mirlo.passes.byoc.outline import GroupOutliner
 from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.search import Match, PatternError, Search, State
@@ -121,14 +121,14 @@ class MatchBuilder(Rewriter):
 
     def emit(self, operator: Any, *values: Any, **attributes: Any) -> Any:
         with ir.InsertionPoint(self.behind), self.op.location:
-            built = operator.build(*values, **attributes).operation
+            built = operator.build(*map(_plain, values), **attributes).operation
         self.made.append(built)
         return built.results[0] if len(built.results) == 1 else tuple(built.results)
 
     def call_prim_func(
         self,
         template: PrimTemplate,
-        *values: ir.Value,
+        *values: ir.Value | BlockValue,
         results: Sequence[TensorType] | None = None,
         name: str | None = None,
         **attributes: Any,
@@ -138,17 +138,25 @@ class MatchBuilder(Rewriter):
         Its symbols are bound to the dims of the values and of the results: those of the match's root unless `results`
         lists others.
         """
+        given = [_plain(value) for value in values]
         outputs = [kind_of(result) for result in self.op.results] if results is None else list(results)
         with self.op.location:
             function, types = template.specialize(
-                [kind_of(value) for value in values], outputs, name or template.name, attributes
+                [kind_of(value) for value in given], outputs, name or template.name, attributes
             )
         symbol = PrimFunctions(_module_of(self.op)).insert(function)
-        return self.emit(CallTir, list(values), result_types=types, callee=symbol)
+        return self.emit(CallTir, given, result_types=types, callee=symbol)
 
     def constant(self, array: Any, kind: Any, name: str = "constant") -> Any:
         with ir.InsertionPoint(self.behind), self.op.location:
             return emit_constant(array, kind, self.session, name)
+
+
+def _plain(value: Any) -> Any:
+    """Return the value in MLIR of what a match is asked for by label; other operands as they are."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return value.mlir if isinstance(value, BlockValue) else value
 
 
 def _module_of(op: ir.Operation | ir.OpView) -> Any:
@@ -224,8 +232,8 @@ class _Iteration:
 def _pairs(rule: Rewrite, match: Match, made: ir.Value | str) -> Iterable[tuple[Any, Any]]:
     """Return pairs of old and new values."""
     if isinstance(made, dict):
-        return [(match[label].mlir, value) for label, value in made.items()]
-    values = list(made) if isinstance(made, (tuple, list)) else [made]
+        return [(match[label].mlir, _plain(value)) for label, value in made.items()]
+    values = [_plain(value) for value in (made if isinstance(made, (tuple, list)) else [made])]
     if len(values) != len(match.root.results) or not all(isinstance(value, ir.Value) for value in values):
         raise PatternError(
             f"rewrite '{rule.name}' must return {len(match.root.results)} values for {match.root.name}, got {made!r}"

@@ -115,7 +115,7 @@ def test_a_rewriter_calls_a_prim_function(monkeypatch: pytest.MonkeyPatch) -> No
 
     @rewriter(is_op("relax.tanh")(wildcard().named("x")), name="halves")
     def halves(match: Any, b: Any) -> Any:
-        return b.call_prim_func(half, match["x"].mlir)
+        return b.call_prim_func(half, match["x"])
 
     x = np.ones((4, 8), np.float32)
     nodes = [node("Tanh", "x", "t"), node("Tanh", "t", "y")]

@@ -30,6 +30,28 @@ def test_buffers(loops: bool) -> None:
     np.testing.assert_array_equal(mirlo.compile(model, legalize={"relax.relu": rule}, cache=False)(x), x * 2)
 
 
+def test_outputs_are_what_is_stored_to() -> None:
+    """TVM's functions have no mark for outputs."""
+
+    @mirlo.prim_func
+    def product(a: T.Buffer((4, 8), "float32"), b: T.Buffer((8, 4), "float32"), c: T.Buffer((4, 4), "float32")):
+        for i, j, k in T.grid(4, 4, 8):
+            with T.block("c"):
+                vi, vj, vk = T.axes("SSR", i, j, k)
+                with T.init():
+                    c[vi, vj] = 0.0
+                c[vi, vj] = c[vi, vj] + a[vi, vk] * b[vk, vj]
+
+    assert [p.name for p in product.outputs] == ["c"]
+
+    @mirlo.script
+    def graph(a: R.Tensor[(4, 8), R.f32], b: R.Tensor[(8, 4), R.f32]):
+        return R.call_tir(product, a, b)
+
+    a, b = (np.random.default_rng(0).standard_normal(shape, np.float32) for shape in ((4, 8), (8, 4)))
+    np.testing.assert_allclose(mirlo.compile(graph, cache=False)(a, b), a @ b, rtol=1e-4, atol=1e-5)
+
+
 def test_numbers_of_arguments_are_checked() -> None:
     with pytest.raises(mirlo.MirloError, match="a buffer has a shape and an element type"):
 

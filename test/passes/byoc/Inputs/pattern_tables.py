@@ -90,7 +90,7 @@ table("empty")
 @rewriter(add(wildcard().named("a"), is_op("relax.negative")(wildcard().named("b"))), name="subtract")
 def subtract(match, b):
     """Rewrite a + -b to a - b; addition commutes."""
-    return b.emit(OPS["subtract"], match["a"].mlir, match["b"].mlir)
+    return b.emit(OPS["subtract"], match["a"], match["b"])
 
 
 @rewriter(exp(is_op("relax.log")(wildcard().named("x")).named("log")), name="exp-log")
@@ -98,7 +98,7 @@ def exp_of_log(match, b):
     """Only where the logarithm has no other use."""
     if len(match["log"].users) > 1:
         return decline("the logarithm is needed elsewhere")
-    return match["x"].mlir
+    return match["x"]
 
 
 @rewriter(relu(wildcard()).named("r"), name="forever")
