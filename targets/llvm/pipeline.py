@@ -10,6 +10,7 @@ from mirlo.targets.llvm.bfloat16 import expand_bf16, move_bf16_as_integers, uses
 from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.loop_annotations import annotate_branches
 from mirlo.targets.llvm.options import planning_options, threads_of
+from mirlo.targets.llvm.outer_loops import hide_outer_indices
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.quotients import shift_quotients
 
@@ -93,6 +94,7 @@ def lower_to_llvm(module: ir.Module, processor: Processor, verify: bool = True) 
     if not processor.has_fma:
         expand_fma(module)
     shift_quotients(module)
+    hide_outer_indices(module)
     manager = passmanager.PassManager.parse(lower_pipeline())
     manager.enable_verifier(verify)
     manager.run(module.operation)

@@ -31,6 +31,7 @@ _CODE = (
     "units.py",
     "pipeline.py",
     "loop_annotations.py",
+    "outer_loops.py",
     "quotients.py",
     "bfloat16.py",
     "fma.py",

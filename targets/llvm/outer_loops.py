@@ -1,0 +1,64 @@
+"""Indices of loops around register tiles, which LLVM takes for numbers that it knows nothing about.
+
+LoopStrengthReduction looks for induction variables that all addresses in a loop have in common. In a kernel with
+dynamic dims, which has several sizes of tiles, that takes longer than the rest of code generation, and keeps more
+addresses in registers than there are. Only the loops of the tiles themselves are worth it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.view import PRIM_FUNC
+from mirlo.passes.schedule.loops import LOOP_ANNOTATION
+
+
+def hide_outer_indices(module: ir.Module) -> None:
+    """Pass the index of each loop around a register tile through assembly without instructions.
+
+    Kernels without dynamic dims have few addresses that are not a number apart, and are left alone.
+    """
+    if any(_has_sizes(op.operation) for op in module.body.operations):
+        for loop in list(_around_tiles(module.operation)):
+            _hide(loop)
+
+
+def _has_sizes(op: ir.Operation) -> bool:
+    """Return whether an operation is a kernel that takes the values of dims."""
+    if op.name != "func.func" or PRIM_FUNC not in op.attributes:
+        return False
+    kind = ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value)
+    return any(isinstance(given, ir.IndexType) for given in kind.inputs)
+
+
+def _around_tiles(op: ir.Operation) -> Iterator[ir.Operation]:
+    """Yield the loops below an operation that have a loop over accumulators below them."""
+    for inner in _with_regions(op):
+        if inner.name == "scf.for" and _has_tile(inner):
+            yield inner
+        yield from _around_tiles(inner)
+
+
+def _has_tile(op: ir.Operation) -> bool:
+    return any(_is_tile(inner) or _has_tile(inner) for inner in _with_regions(op))
+
+
+def _is_tile(op: ir.Operation) -> bool:
+    return op.name == "scf.for" and LOOP_ANNOTATION in op.attributes and len(op.results) > 1
+
+
+def _with_regions(op: ir.Operation) -> list[ir.Operation]:
+    found = [inner.operation for region in op.regions for block in region.blocks for inner in block.operations]
+    return [inner for inner in found if len(inner.regions)]
+
+
+def _hide(loop: ir.Operation) -> None:
+    block = loop.regions[0].blocks[0]
+    index, i64 = block.arguments[0], ir.IntegerType.get_signless(64)
+    with ir.InsertionPoint.at_block_begin(block), loop.location:
+        given = ir.Operation.create("arith.index_cast", results=[i64], operands=[index])
+        text = {"asm_string": ir.StringAttr.get(""), "constraints": ir.StringAttr.get("=r,0")}
+        hidden = ir.Operation.create("llvm.inline_asm", results=[i64], operands=[given.result], attributes=text)
+        same = ir.Operation.create("arith.index_cast", results=[index.type], operands=[hidden.result])
+    index.replace_all_uses_except(same.result, given)

@@ -1,0 +1,59 @@
+"""Loops around register tiles of dynamic sizes: LLVM does not look for addresses that they have in common."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx_models import F32, make_model, node
+
+import mirlo
+from mirlo.dialects.bindings import ir, new_context
+from mirlo.targets.llvm.outer_loops import hide_outer_indices
+
+KERNEL = """
+func.func @rows(%a: memref<1024xf32>, %n: index) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  scf.for %i = %c0 to %c1 step %c1 {
+    %s:2 = scf.for %k = %c0 to %c1 step %c1 iter_args(%x = %zero, %y = %zero) -> (f32, f32) {
+      %z = memref.load %a[%i] : memref<1024xf32>
+      scf.yield %z, %x : f32, f32
+    } {llvm.loop_annotation = #llvm.loop_annotation<unroll = <disable = true>>}
+    memref.store %s#0, %a[%i] : memref<1024xf32>
+  }
+  scf.for %i = %c0 to %c1 step %c1 {
+    scf.for %k = %c0 to %c1 step %c1 {
+      memref.store %zero, %a[%i] : memref<1024xf32>
+    }
+  }
+  return
+}
+"""
+
+
+@pytest.mark.parametrize(("is_dynamic", "hidden"), [(True, 1), (False, 0)])
+def test_only_loops_around_tiles_of_dynamic_kernels(is_dynamic: bool, hidden: int) -> None:
+    text = KERNEL
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text if is_dynamic else text.replace(", %n: index", ""))
+        hide_outer_indices(module)
+        module.operation.verify()
+        assert str(module).count("llvm.inline_asm") == hidden
+        # Both uses are of the hidden index.
+        assert str(module).count("%arg2]" if is_dynamic else "%arg1]") == (1 if hidden else 3)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_convolutions_of_any_size(threads: int) -> None:
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((40, 8, 3, 3), dtype=np.float32)
+    nodes = [node("Conv", "x w", "y", kernel_shape=[3, 3], strides=[2, 1], pads=[1, 1, 1, 1])]
+    model = make_model(nodes, {"x": (F32, ("b", 8, "h", "w"))}, ["y"], {"w": weights})
+    compiled = mirlo.compile(model, threads=threads)
+    for batch, high, wide in ((1, 1, 1), (2, 5, 13), (1, 8, 31), (3, 4, 60)):
+        x = rng.standard_normal((batch, 8, high, wide), dtype=np.float32)
+        padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))[:, :, ::2]
+        expected = np.einsum("bchwij,ocij->bohw", windows, weights)
+        np.testing.assert_allclose(compiled(x), expected, rtol=2e-4, atol=2e-4)
