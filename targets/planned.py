@@ -1,10 +1,12 @@
-"""The interface of a planned module for all emitters: its signature, and the rows of its profile."""
+"""The interface of a planned module for all emitters: its signature, the rows of its profile, ticks and polls."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, TypedDict
 
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
@@ -12,10 +14,11 @@ from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.lower.parallel import static_flops
 from mirlo.passes.memory import packed
-from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK, GROW, SLOT
+from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK, GROW, POLL, SLOT, TICK
 from mirlo.passes.memory.symbols import CHECKS, LATE, MAX_SHOWN_DIMS, SIZES, SYMBOLS
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
+from mirlo.passes.schedule.loops import index
 from mirlo.runtime.artifact import KernelInfo, TensorSpec
 
 
@@ -132,3 +135,70 @@ def kernel_rows(main: ir.Operation, module: ir.Module) -> list[KernelInfo]:
 
 def _bytes(kind: ir.Type) -> int:
     return buffer_bytes(kind) if isinstance(kind, ir.MemRefType) and list(kind.shape) != [UNBOUNDED] else 0
+
+
+def add_ticks(main: ir.Operation, module: ir.Module, kernels: int) -> None:
+    """Let main record ticks before the first call and after each, in a profile that is its last argument."""
+    if not kernels:
+        return
+    profile_type = ir.MemRefType.get([kernels + 1], ir.IntegerType.get_signless(64))
+    block = main.regions[0].blocks[0]
+    calls = calls_of(main)
+    profile = block.add_argument(profile_type, main.location)
+    types = [argument.type for argument in block.arguments]
+    main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+    entries = [*ir.ArrayAttr(main.attributes["arg_attrs"]), ir.DictAttr.get({})]
+    main.attributes["arg_attrs"] = ir.ArrayAttr.get(entries)
+    with main.location:
+        kind = ir.FunctionType.get([profile_type, ir.IndexType.get()], [])
+        declared = func.FuncOp(TICK, kind, visibility="private", ip=False)
+        module.body.append(declared.operation)
+        following = dict(_neighbours(main))
+        for slot, call in enumerate(calls):
+            if slot == 0:
+                with ir.InsertionPoint(call):
+                    _tick(profile, 0)
+            with ir.InsertionPoint(following[call.opview]):
+                _tick(profile, slot + 1)
+
+
+def add_polls(module: ir.Module) -> bool:
+    """Let loops of unknown length ask after each iteration whether the call is to end; return whether there are any."""
+    functions = [op.operation for op in module.body.operations if op.operation.name == "func.func"]
+    loops = [loop for function in functions if not is_prim_func(function) for loop in _unbounded_loops(function)]
+    if not loops:
+        return False
+    i1 = ir.IntegerType.get_signless(1)
+    with module.operation.location:
+        declared = func.FuncOp(POLL, ir.FunctionType.get([], [i1]), visibility="private", ip=False)
+    module.body.append(declared.operation)
+    for loop in loops:
+        body = loop.regions[1].blocks[0]
+        with ir.InsertionPoint(body.operations[len(body.operations) - 1]), loop.location:
+            func.CallOp([i1], ir.FlatSymbolRefAttr.get(POLL), [])
+    return True
+
+
+def _unbounded_loops(op: ir.Operation) -> Iterator[ir.Operation]:
+    """Yield the loops of a planned function whose trip count is known while they run."""
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                if inner.operation.name in REGIONS:
+                    yield from _unbounded_loops(inner.operation)
+                if inner.operation.name == "scf.while":
+                    yield inner.operation
+
+
+def _neighbours(op: ir.Operation | ir.OpView) -> Iterator[tuple[ir.OpView, ir.OpView]]:
+    """Yield each operation inside of one, with the operation after it."""
+    for region in op.operation.regions:
+        for block in region.blocks:
+            inside = list(block.operations)
+            yield from pairwise(inside)
+            for inner in inside:
+                yield from _neighbours(inner)
+
+
+def _tick(profile: ir.Value, slot: int) -> None:
+    func.CallOp([], ir.FlatSymbolRefAttr.get(TICK), [profile, index(slot)])

@@ -9,10 +9,11 @@ from mirlo.passes.byoc.codegen import generator_of
 from mirlo.passes.code_forms import KernelText
 from mirlo.passes.targets import CompileOptions
 from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.interrupts import POLLS
 from mirlo.runtime.loaders import llvm_host
 from mirlo.targets.c.compiler import compile_object, find_compiler
 from mirlo.targets.c.model import ENTRY, HEAD, print_model
-from mirlo.targets.planned import find_main, kernel_rows, run_time_facts, signature_of
+from mirlo.targets.planned import add_polls, add_ticks, find_main, kernel_rows, run_time_facts, signature_of
 
 SOURCE = "source"
 """The form of code, and the loader, of C source."""
@@ -26,6 +27,10 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
     """
     main = find_main(module)
     signature, kernels, facts = signature_of(main), kernel_rows(main, module), run_time_facts(main, module)
+    polls = False
+    if options.form != SOURCE:
+        polls = add_polls(module)
+        add_ticks(main, module, len(kernels))
     text = print_model(module).text
     if options.form == SOURCE:
         code, metadata = text.encode(), {"triple": "any", "features": []}
@@ -39,7 +44,7 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
         target="c", loader=SOURCE if options.form == SOURCE else "llvm", code=code,
         entry=ENTRY if options.form == SOURCE else LOADED_ENTRY, inputs=signature["inputs"],
         outputs=signature["outputs"], params=signature["params"], arena_bytes=signature["arena"],
-        kernels=tuple(kernels), metadata={**metadata, **facts},
+        kernels=tuple(kernels), metadata={**metadata, **facts, **({POLLS: True} if polls else {})},
     )  # fmt: skip
 
 

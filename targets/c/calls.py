@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
-from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, SLOT
+from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, POLL, SLOT, TICK
 from mirlo.passes.memory.packed import PACKED, TYPES
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 
@@ -44,11 +44,28 @@ static int8_t *{GROW}(int64_t *record, int64_t *slot, int64_t bytes) {{
 """
 
 
+_POLL = f"/* Whether the call is to end, because of a signal. */\nextern bool {POLL}(void);\n"
+_TICK = f"""/* Records the processor's counter in a profile, if there is one. */
+static void {TICK}(int64_t *profile, int64_t slot) {{
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+  if (profile) profile[slot] = (int64_t)__builtin_ia32_rdtsc();
+#elif defined(__GNUC__) && defined(__aarch64__)
+  if (profile) __asm__ volatile("mrs %0, cntvct_el0" : "=r"(profile[slot]));
+#else
+  if (profile) profile[slot] = 0;
+#endif
+}}
+"""
+
+
+_TEXTS = {CHECK: _CHECK, SLOT: _SLOT, GROW: _GROW, POLL: _POLL, TICK: _TICK}
+
+
 def run_time_texts(declared: Collection[str], words: int) -> list[str]:
     """Return the functions that a module declares; the last word of the call record is the allocation function."""
     allocate = _ALLOCATE.replace("WORD", str(words - 1))
     texts = [allocate] if ALLOCATE in declared or GROW in declared else []
-    return texts + [text for name, text in ((CHECK, _CHECK), (SLOT, _SLOT), (GROW, _GROW)) if name in declared]
+    return texts + [text for name, text in _TEXTS.items() if name in declared]
 
 
 def packed_text(op: ir.Operation, symbol: str, names: Sequence[str]) -> str:

@@ -14,6 +14,8 @@ from mirlo.runtime.errors import MirloError
 
 CANDIDATES = ("cc", "gcc", "clang")
 FLAGS = ("-O2", "-fPIC", "-fwrapv", "-w", "-std=c11")
+OBJECT_FLAGS = ("-std=c99", "-O2", "-fPIC", "-Wall", "-Wextra")
+"""The flags for whole models, which are free of warnings and of overflow that C does not define."""
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 
 
@@ -36,14 +38,14 @@ def find_compiler(wanted: str = "") -> str:
 
 def compile_shared(source: str, compiler: str, flags: Sequence[str] = ()) -> bytes:
     """Compile a source file to a shared library and return its bytes."""
-    return _compiled(source, compiler, flags, ["-shared"], f"region{SUFFIX}", ["-lm"])
+    return _compiled(source, compiler, [*FLAGS, *flags], ["-shared"], f"region{SUFFIX}", ["-lm"])
 
 
 def compile_object(source: str, compiler: str, flags: Sequence[str] = ()) -> bytes:
     """Compile a source file to an object file and return its bytes; it may include `mirlo.h`."""
     from mirlo.targets.llvm.library.sources import RUN_TIME_FOLDER
 
-    return _compiled(source, compiler, flags, ["-c", f"-I{RUN_TIME_FOLDER}"], "region.o")
+    return _compiled(source, compiler, [*OBJECT_FLAGS, *flags], ["-c", f"-I{RUN_TIME_FOLDER}"], "region.o")
 
 
 def _compiled(
@@ -52,13 +54,13 @@ def _compiled(
     with tempfile.TemporaryDirectory(prefix="mirlo-c-") as folder:
         code, library = Path(folder) / "region.c", Path(folder) / output
         code.write_text(source, encoding="utf-8")
-        command = [compiler, *FLAGS, *flags, *how, str(code), "-o", str(library), *libraries]
+        command = [compiler, *flags, *how, str(code), "-o", str(library), *libraries]
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         except OSError as error:
             raise CompilerError(f"cannot run '{compiler}': {error.strerror or error}") from error
         if done.returncode != 0 or not library.is_file():
             first = "\n".join(done.stderr.strip().splitlines()[:10])
-            shown = " ".join([compiler, *FLAGS, *flags, *how[:1]])
+            shown = " ".join([compiler, *flags, *how[:1]])
             raise CompilerError(f"'{shown}' failed with code {done.returncode}:\n{first}")
         return library.read_bytes()

@@ -50,11 +50,12 @@ class ModelText:
     kernels: tuple[KernelText, ...]
     """The text of each kernel, and of the function that calls them."""
     has_sizes: bool
+    is_profiled: bool
 
     @property
     def text(self) -> str:
         """Return static functions, of which `ENTRY` is the one that programs call."""
-        return join_texts([*self.externs, *self.run_time, *self.functions, _entry(self.has_sizes)])
+        return join_texts([*self.externs, *self.run_time, *self.functions, _entry(self.has_sizes, self.is_profiled)])
 
 
 def join_texts(texts: Sequence[str]) -> str:
@@ -114,7 +115,9 @@ class _ModelPrinter:
         kernels.insert(0, KernelText(f"{prefix}model_run", name, texts[-1].encode()))
         externs.update(dict.fromkeys(host.externs.values()))
         run_time = run_time_texts(operations, _record_words(main))
-        return ModelText(tuple(externs), tuple(run_time), tuple(texts), tuple(kernels), sizes is not None)
+        return ModelText(
+            tuple(externs), tuple(run_time), tuple(texts), tuple(kernels), sizes is not None, TICK in operations
+        )
 
     def _kernel(self, op: ir.Operation, functions: Mapping[str, str]) -> Any:
         name = _symbol(op)
@@ -137,7 +140,8 @@ class _ModelPrinter:
         block = function.regions[0].blocks[0]
         _declare_arguments(printer, function, self.places)
         printer.body(block)
-        return f"static void {self.prefix}model_run(void **tensors, void **params, int8_t *arena)"
+        profile = ", int64_t *profile" if _is_profiled(self.module) else ""
+        return f"static void {self.prefix}model_run(void **tensors, void **params, int8_t *arena{profile})"
 
 
 @dataclass(frozen=True)
@@ -217,8 +221,8 @@ def _declare_arguments(printer: _HostPrinter, main: ir.Operation, places: Mappin
     params = sum("relax.param" in ir.DictAttr(entry) for entry in entries)
     for i, (argument, entry) in enumerate(zip(block.arguments, entries, strict=True)):
         facts = ir.DictAttr(entry)
-        if "relax.arena" in facts:
-            printer.names[argument] = "arena"
+        if "relax.arena" in facts or not len(facts):
+            printer.names[argument] = "arena" if len(facts) else "profile"
             continue
         if packed.FUNCTIONS in facts:
             printer.names[argument] = f"(params + {params})"
@@ -245,17 +249,23 @@ def _described(facts: ir.DictAttr) -> str:
     return c_comment(f"{ir.StringAttr(facts[key]).value}: {tensor}")
 
 
-def _entry(has_sizes: bool) -> str:
+def _entry(has_sizes: bool, is_profiled: bool) -> str:
     ask = """  if (!tensors) { /* only sizes are wanted */
     model_sizes((int64_t *)arena);
     return;
   }
 """
-    return f"""static void {ENTRY}(void **tensors, void **params, void *arena, uint64_t *profile) {{
-  (void)profile;
-{ask if has_sizes else ""}  model_run(tensors, params, (int8_t *)arena);
-}}
-"""
+    lines = [
+        f"static void {ENTRY}(void **tensors, void **params, void *arena, uint64_t *profile) {{\n",
+        "" if is_profiled else "  (void)profile;\n",
+        ask if has_sizes else "",
+        f"  model_run(tensors, params, (int8_t *)arena{', (int64_t *)profile' if is_profiled else ''});\n}}\n",
+    ]
+    return "".join(lines)
+
+
+def _is_profiled(module: ir.Module) -> bool:
+    return any(_symbol(op.operation) == TICK for op in module.body.operations)
 
 
 def _record_words(main: ir.Operation) -> int:

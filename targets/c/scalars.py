@@ -118,7 +118,21 @@ def _as_unsigned(sign: str) -> Expression:
 def _shift_left(op: ir.OpView, at: list[str]) -> str:
     kind = op.results[0].type
     wide = _unsigned(kind) if _bits(kind) >= 32 else "uint32_t"
-    return f"({c_scalar(kind)})(({wide}){at[0]} << {at[1]})"
+    return f"({c_scalar(kind)})(({wide}){at[0]} << {_amount(kind, at[1])})"
+
+
+def _amount(kind: Any, text: str) -> str:
+    """Return the bits to shift by: C has no shifts by the width and more, whose results rules do not use."""
+    return text if text.isdigit() else f"({text} & {max(_bits(kind), 32) - 1})"
+
+
+def _shift_right(op: Any, at: list[str]) -> str:
+    return f"{at[0]} >> {_amount(op.results[0].type, at[1])}"
+
+
+def _shift_right_unsigned(op: Any, at: list[str]) -> str:
+    kind = op.results[0].type
+    return f"({c_scalar(kind)})(({_unsigned(kind)}){at[0]} >> {_amount(kind, at[1])})"
 
 
 def _cast(op: ir.OpView, at: list[str]) -> str:
@@ -195,6 +209,8 @@ def _compare_integers(op: ir.OpView, at: list[str]) -> str:
         if _bits(kind) == 1 and predicate > 1:  # a signed bit is 0 or -1
             return f"{at[1]} {_SIGNED[predicate]} {at[0]}"
         return f"{at[0]} {_SIGNED[predicate]} {at[1]}"
+    if at[1] == "0" and predicate in (6, 9):  # compilers warn of comparisons whose result is certain
+        return "false" if predicate == 6 else "true"
     unsigned = _unsigned(kind)
     return f"({unsigned}){at[0]} {_SIGNED[predicate - 4]} ({unsigned}){at[1]}"
 
@@ -254,7 +270,7 @@ EXPRESSIONS: dict[str, Expression] = {
     "arith.divsi": _infix("/"), "arith.remsi": _infix("%"),
     "arith.divui": _as_unsigned("/"), "arith.remui": _as_unsigned("%"),
     "arith.floordivsi": _floor_divide, "arith.ceildivsi": _ceil_divide,
-    "arith.shli": _shift_left, "arith.shrsi": _infix(">>"), "arith.shrui": _as_unsigned(">>"),
+    "arith.shli": _shift_left, "arith.shrsi": _shift_right, "arith.shrui": _shift_right_unsigned,
     "arith.maxsi": _pick(">"), "arith.minsi": _pick("<"),
     "arith.maxui": _pick_unsigned(">"), "arith.minui": _pick_unsigned("<"),
     "arith.maximumf": _extreme(">", "max"), "arith.minimumf": _extreme("<", "min"),

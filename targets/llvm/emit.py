@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
-from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.code_forms import KernelText
-from mirlo.passes.memory.names import POLL, TICK
 from mirlo.passes.memory.packed import RECORD_WORDS
-from mirlo.passes.memory.timeline import REGIONS
-from mirlo.passes.schedule.loops import index
 from mirlo.passes.targets import CompileOptions
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact, KernelInfo
@@ -25,7 +20,15 @@ from mirlo.targets.llvm.object_code import ENTRY, EntryInterface
 from mirlo.targets.llvm.options import parse_options, threads_of
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.units import split
-from mirlo.targets.planned import ModelSignature, calls_of, find_main, kernel_rows, run_time_facts, signature_of
+from mirlo.targets.planned import (
+    ModelSignature,
+    add_polls,
+    add_ticks,
+    find_main,
+    kernel_rows,
+    run_time_facts,
+    signature_of,
+)
 
 
 def emit(module: Any, options: CompileOptions) -> Artifact:
@@ -85,9 +88,9 @@ def prepare_module(module: Any) -> PreparedModule:
     main = find_main(module)
     signature = signature_of(main)
     kernels = kernel_rows(main, module)
-    polls = _add_polls(module)
+    polls = add_polls(module)
     facts = run_time_facts(main, module)
-    _add_ticks(main, module, len(kernels))
+    add_ticks(main, module, len(kernels))
     _drop_argument_facts(module)
     functions = tuple(facts.get("packed", ()))
     inputs, outputs, params = (len(signature[name]) for name in ("inputs", "outputs", "params"))
@@ -99,73 +102,6 @@ def prepare_module(module: Any) -> PreparedModule:
 def loadable_on(processor: Processor) -> dict[str, list[str] | str]:
     """Return the metadata that the loader compares with the machine: what the code uses of a processor."""
     return {"triple": processor.triple, "features": list(processor.features)}
-
-
-def _add_ticks(main: ir.Operation, module: ir.Module, kernels: int) -> None:
-    """Let main record ticks before the first call and after each, in a profile that is its last argument."""
-    if not kernels:
-        return
-    profile_type = ir.MemRefType.get([kernels + 1], ir.IntegerType.get_signless(64))
-    block = main.regions[0].blocks[0]
-    calls = calls_of(main)
-    profile = block.add_argument(profile_type, main.location)
-    types = [argument.type for argument in block.arguments]
-    main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-    entries = [*ir.ArrayAttr(main.attributes["arg_attrs"]), ir.DictAttr.get({})]
-    main.attributes["arg_attrs"] = ir.ArrayAttr.get(entries)
-    with main.location:
-        kind = ir.FunctionType.get([profile_type, ir.IndexType.get()], [])
-        declared = func.FuncOp(TICK, kind, visibility="private", ip=False)
-        module.body.append(declared.operation)
-        following = dict(_neighbours(main))
-        for slot, call in enumerate(calls):
-            if slot == 0:
-                with ir.InsertionPoint(call):
-                    _tick(profile, 0)
-            with ir.InsertionPoint(following[call.opview]):
-                _tick(profile, slot + 1)
-
-
-def _add_polls(module: ir.Module) -> bool:
-    """Let loops of unknown length ask after each iteration whether the call is to end; return whether there are any."""
-    functions = [op.operation for op in module.body.operations if op.operation.name == "func.func"]
-    loops = [loop for function in functions if not is_prim_func(function) for loop in _unbounded_loops(function)]
-    if not loops:
-        return False
-    i1 = ir.IntegerType.get_signless(1)
-    with module.operation.location:
-        declared = func.FuncOp(POLL, ir.FunctionType.get([], [i1]), visibility="private", ip=False)
-    module.body.append(declared.operation)
-    for loop in loops:
-        body = loop.regions[1].blocks[0]
-        with ir.InsertionPoint(body.operations[len(body.operations) - 1]), loop.location:
-            func.CallOp([i1], ir.FlatSymbolRefAttr.get(POLL), [])
-    return True
-
-
-def _unbounded_loops(op: ir.Operation) -> Iterator[ir.Operation]:
-    """Yield the loops of a planned function whose trip count is known while they run."""
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                if inner.operation.name in REGIONS:
-                    yield from _unbounded_loops(inner.operation)
-                if inner.operation.name == "scf.while":
-                    yield inner.operation
-
-
-def _neighbours(op: ir.Operation | ir.OpView) -> Iterator[tuple[ir.OpView, ir.OpView]]:
-    """Yield each operation inside of one, with the operation after it."""
-    for region in op.operation.regions:
-        for block in region.blocks:
-            inside = list(block.operations)
-            yield from pairwise(inside)
-            for inner in inside:
-                yield from _neighbours(inner)
-
-
-def _tick(profile: ir.Value, slot: int) -> None:
-    func.CallOp([], ir.FlatSymbolRefAttr.get(TICK), [profile, index(slot)])
 
 
 def _drop_argument_facts(module: ir.Module) -> None:

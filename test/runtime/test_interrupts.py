@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from c_compiler import needs_c_compiler
 from commands import ENVIRONMENT
 from onnx import helper, numpy_helper
 from onnx_models import BOOL, F32, I64, make_model, node
@@ -57,8 +58,9 @@ def _signalled(handler: Any, after: float = 0.3) -> Iterator[None]:
 X, ON = np.zeros(2, np.float32), np.array(True)
 
 
-def test_an_endless_loop_is_interrupted() -> None:
-    executable = mirlo.compile(_loop(None), cache=False)
+@pytest.mark.parametrize("target", ["llvm", pytest.param("c", marks=needs_c_compiler)])
+def test_an_endless_loop_is_interrupted(target: str) -> None:
+    executable = mirlo.compile(_loop(None), target, cache=False)
     for call in (lambda: executable(X, ON), lambda: executable(X, ON, out=np.zeros(2, np.float32))):
         start = time.monotonic()
         with pytest.raises(KeyboardInterrupt), _signalled(signal.default_int_handler):

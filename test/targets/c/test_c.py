@@ -37,11 +37,15 @@ OPERATORS = (
 
 
 @needs_c_compiler
-def test_operators_compute_what_numpy_does() -> None:
+@pytest.mark.parametrize("target", ["c{flags=-Werror}", "c,llvm"])
+def test_operators_compute_what_numpy_does(target: str) -> None:
     names()  # reads the table of cases
-    matrix = check_target("c,llvm", [f"relax.{name}" for name in OPERATORS])
+    wanted = [f"relax.{name}" for name in OPERATORS]
+    matrix = check_target(
+        target, wanted if target == "c,llvm" else [*wanted[::4], "tir.exp", "tir.popcount", "tir.fma"]
+    )
     wrong = [(e.name, k, v) for e in matrix.entries for k, v in e.verdicts.items() if v.status != "ok"]
-    assert not wrong and matrix.count("ok") > 200
+    assert not wrong and matrix.count("ok") > 70
 
 
 PLUGIN = """

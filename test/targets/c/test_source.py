@@ -213,6 +213,35 @@ def test_functions_of_the_caller(tmp_path: Path) -> None:
         program.run({spec.name: x})
 
 
+def test_integers_do_not_trap(tmp_path: Path) -> None:
+    """Divisions by zero, of the smallest integer by -1, and shifts beyond the width give what target llvm gives."""
+    low = np.iinfo(np.int32).min
+    x = np.array([1, -7, low, low, 0, 5, low, 2**31 - 1], np.int32)
+    y = np.array([0, 0, -1, 1, 0, -3, 0, -1], np.int32)
+    nodes = [
+        node("Div", "x y", "a"), node("Mod", "x y", "b"), node("Abs", "x", "c"), node("Neg", "x", "d"),
+        node("Mul", "x x", "e"), node("Add", "x x", "f"), node("Cast", "x", "u", to=TensorProto.UINT32),
+        node("Cast", "y", "v", to=TensorProto.UINT32), node("BitShift", "u v", "g", direction="LEFT"),
+        node("BitShift", "u v", "h", direction="RIGHT"), node("Cast", "z", "i", to=TensorProto.INT32),
+    ]  # fmt: skip
+    inputs = {"x": (TensorProto.INT32, (8,)), "y": (TensorProto.INT32, (8,)), "z": (F32, (8,))}
+    model = make_model(nodes, inputs, list("abcdefghi"))
+    z = np.array([1e30, -1e30, np.inf, -np.inf, np.nan, 2.0**31, -1.5, 3.9], np.float32)
+    flags = ["-fsanitize=undefined", "-fno-sanitize-recover=all"] if _sanitizes(tmp_path) else []
+    program = make_source_program(model, tmp_path / "model", _compiler(), flags=flags)
+    given = {"x": x, "y": y, "z": z}
+    expected = mirlo.compile(model, cache=False, jobs=1).run(given).values()
+    for found, wanted in zip(program.run(given), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def _sanitizes(folder: Path) -> bool:
+    """Return whether the compiler has the sanitizer of undefined behaviour."""
+    (folder / "probe.c").write_text("int main(void) { return 0; }\n")
+    command = [_compiler(), "-fsanitize=undefined", str(folder / "probe.c"), "-o", str(folder / "probe")]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 HOSTILE = '*/ #error "x" \\\n??/ %s $(rm) \u202e'
 
 
