@@ -12,7 +12,7 @@ from onnx_models import F32, make_model, node
 import mirlo
 from mirlo.frontends.onnx.errors import OnnxImportError
 
-EXPERTS, HIDDEN, INNER = 4, 64, 32
+EXPERTS, HIDDEN, INNER = 3, 64, 32
 RANDOM = np.random.default_rng(0)
 
 
@@ -52,7 +52,7 @@ def layers(columns: int, has_bias: bool = True) -> dict[str, np.ndarray]:
 
 
 GATE = {"activation_alpha": 1.702, "activation_beta": 1.0}
-CASES = [("relu", 0, 1), ("gelu", 1, 2), ("silu", 0, 3), ("identity", 1, 2), ("swiglu", 1, 2), ("swiglu", 0, 4)]
+CASES = [("relu", 0, 1), ("gelu", 1, 2), ("silu", 0, 2), ("identity", 1, 2), ("swiglu", 1, 2), ("swiglu", 0, 3)]
 
 
 @pytest.mark.parametrize("activation, normalize, count", CASES)
@@ -130,9 +130,9 @@ def unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
     return parts.reshape(*packed.shape[:-1], -1).astype(np.int64)
 
 
-TOLERANCES = {(8, 32): 3e-2, (2, 32): 5e-2}
+TOLERANCES = {(2, 32): 5e-2}
 """By bits and block: where ONNX Runtime rounds activations to 8 bits."""
-QUANTIZED = [(4, 32, False), (4, 16, True), (8, 32, False), (8, 0, True), (2, 32, True)]
+QUANTIZED = [(4, 16, True), (8, 0, True), (2, 32, True)]
 
 
 @pytest.mark.parametrize("bits, block, has_zeros", QUANTIZED)
@@ -172,14 +172,14 @@ def refused(operator: str, names: str, constants: dict[str, np.ndarray], **attri
 
 def test_errors() -> None:
     names, constants = "x r w1 b1 w2 b2", layers(INNER)
-    assert "'k' must be from 1 to the number of experts, 4, got 7" in refused("MoE", names, constants, k=7)
+    assert "'k' must be from 1 to the number of experts, 3, got 7" in refused("MoE", names, constants, k=7)
     assert "relu, silu, identity, gelu, swiglu, got 'mish'" in refused("MoE", names, constants, activation_type="mish")
     assert "'use_sparse_mixer' must be 0" in refused("MoE", names, constants, use_sparse_mixer=1)
     assert "'swiglu_fusion' is 0" in refused("MoE", names, constants, activation_type="swiglu")
     wrong = constants | {"w1": floats(EXPERTS, INNER, HIDDEN + 1)}
-    assert "must be 4 x columns x 64, got f32[4, 32, 65]" in refused("MoE", names, wrong)
+    assert "must be 3 x columns x 64, got f32[3, 32, 65]" in refused("MoE", names, wrong)
     packed = quantized(4, 32, False, INNER, HIDDEN, 1) | quantized(4, 32, False, HIDDEN, INNER, 2)
     names = "x r w1 s1 _ w2 s2"
     assert "'quant_type' must be 'int', got 'fp4'" in refused("QMoE", names, packed, block_size=32, quant_type="fp4")
     assert "2, 4 or 8 bits, got 3" in refused("QMoE", names, packed, block_size=32, expert_weight_bits=3)
-    assert "do not fit 4 x 32 x 64 weights in blocks of 16" in refused("QMoE", names, packed, block_size=16)
+    assert "do not fit 3 x 32 x 64 weights in blocks of 16" in refused("QMoE", names, packed, block_size=16)
