@@ -16,6 +16,16 @@ RULE = "tir.rule"
 _LLVM = "llvm."
 
 
+def previous_operation(op: ir.Operation) -> ir.Operation | None:
+    """Return the operation before one in its block."""
+    before = None
+    for other in op.block:
+        if other.operation == op:
+            break
+        before = other.operation
+    return before
+
+
 def operations_between(before: ir.Operation | None, after: ir.Operation) -> list[ir.Operation]:
     """Return the operations of a block between two of them; from its start if the first is None."""
     found = []
@@ -35,9 +45,10 @@ def check_emitted(rule: Rule, emitted: Iterable[ir.Operation]) -> None:
     """Verify what a rule of a user emitted, and mark what only the back end can check."""
     for op in emitted:
         for inner in _walk(op):
-            if inner.name.startswith(_LLVM):
-                if not inner.context.is_registered_operation(inner.name):
-                    raise RuleError(f"rule '{rule}' at {rule.place} emitted '{inner.name}', which does not exist")
+            is_llvm, context = inner.name.startswith(_LLVM), inner.context
+            if not context.is_registered_operation(inner.name) and (is_llvm or not context.allow_unregistered_dialects):
+                raise RuleError(f"rule '{rule}' at {rule.place} emitted '{inner.name}', which does not exist")
+            if is_llvm:
                 inner.attributes[RULE] = ir.StringAttr.get(f"{rule} at {rule.place}", inner.context)
         try:
             op.verify()

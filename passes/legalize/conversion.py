@@ -12,6 +12,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.passes.facts import is_external
 from mirlo.passes.legalize.builder import LegalizeBuilder, PrimFunctions
 from mirlo.passes.locations import describe, names_of
+from mirlo.passes.made_by import check_emitted, operations_between, previous_operation
 from mirlo.passes.node_keys import NODE
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import LEGALIZE, Attempt, Decline, Given, Rule, RuleError, decline, preferring, run_rule
@@ -203,6 +204,7 @@ class Conversion:
         chosen = self._choices.get(operation)
         for rule in rules if chosen is None else preferring(rules, chosen):
             builder = LegalizeBuilder(op, operands, rewriter.ip, self.prims, _key(rule, operation), rule)
+            before = previous_operation(operation) if rule.is_foreign else None
             # What a rule makes without the builder stands here as well.
             with rewriter.ip, operation.location:
                 outcome = refusal or run_rule(rule, op, builder)
@@ -216,6 +218,8 @@ class Conversion:
                 continue
             values = list(outcome) if isinstance(outcome, (tuple, list)) else [outcome]
             _check(operation, rule, values)
+            if rule.is_foreign:
+                check_emitted(rule, operations_between(before, operation))
             self.records.append(_record(operation, rule, tuple(attempts), chosen, tuple(builder.created)))
             rewriter.replace_op(operation, values)
             return None

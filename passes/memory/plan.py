@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.dims import UNKNOWN, Dim, is_nonnegative, maximum, product, symbols_of
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
@@ -195,8 +196,7 @@ class _MemoryPlanner:
                     f"'{op.name}' {does} {scalar.type}, which scalars of compiled functions cannot be", op.location
                 )
             if not (op.name in allowed or step.bodies or is_supported(op)):
-                before = "codegen-external or inline-external" if op.name in EXTERNAL_CALLS else "legalize"
-                raise PassError(f"'{op.name}' is left in '@{self.name}': run {before} before plan-memory", op.location)
+                raise PassError(f"'{op.name}' is left in '@{self.name}': {_advice(op.name)}", op.location)
             arguments = [value for nested in step.bodies for value in nested.arguments]
             for value in (*op.results, *arguments):
                 found = TensorType.from_mlir(value.type)
@@ -236,3 +236,12 @@ class _MemoryPlanner:
         if not is_prim_func(callee) or is_tensor_form(callee):
             raise PassError(f"'@{name}' is not a scheduled prim function: run schedule before plan-memory", op.location)
         return callee
+
+
+def _advice(name: str) -> str:
+    """Return what lowers an operation that is left."""
+    if name in EXTERNAL_CALLS:
+        return "run codegen-external or inline-external before plan-memory"
+    if name in graph_operations():
+        return "run legalize before plan-memory"
+    return "no pass lowers it in graphs, which have operators, calls and scalars"

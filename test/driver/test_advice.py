@@ -13,6 +13,7 @@ from onnx_models import F32, make_model, node
 
 import mirlo
 from mirlo import R, T
+from mirlo.dialects.bindings import ir
 from mirlo.extend import Artifact, ExternalArtifact, is_op, rewriter, wildcard
 from mirlo.passes.byoc.rewrite import REWRITES
 from mirlo.passes.pipeline import Pipeline
@@ -47,7 +48,7 @@ RULES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "an intrinsic": (lambda op, b: b.call("tahn", op.nums[0]), "there is no intrinsic 'tir.tahn'; did you mean 'tan"),
     "an operation": (
         lambda op, b: b.emit("math.nope", "f32", op.nums[0]),
-        "emitted invalid IR: unregistered operation 'math.nope'",
+        "emitted 'math.nope', which does not exist",
     ),
     "operands": (
         lambda op, b: b.emit("arith.addf", "f32", op.nums[0]),
@@ -67,6 +68,32 @@ def test_what_a_rule_emits(name: str) -> None:
         mirlo.compile(model, intrinsics={"tanh": rule}, cache=False)
     assert message in str(raised.value)
     assert "test_advice.py" in str(raised.value) or "rule '" in str(raised.value)
+
+
+def emitted(name: str, *operands: int) -> Callable[[Any, Any], Any]:
+    """Return a rule that emits an operation of this name without the builder."""
+
+    def rule(op: Any, b: Any) -> Any:
+        values = [op.operation.operands[i] for i in operands]
+        return ir.Operation.create(name, results=[op.operation.results[0].type], operands=values).result
+
+    return rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (emitted("relax.nope", 0), r"rule 'rule for relax.tanh.*' at .* emitted 'relax.nope', which does not exist"),
+        (emitted("linalg.nope", 0), r"rule 'rule for relax.tanh.*' at .* emitted 'linalg.nope', which does not exist"),
+        (emitted("relax.add", 0), r"rule 'rule for relax.tanh.*' at .* emitted invalid IR: .*relax.add"),
+        (emitted("arith.negf", 0), "'arith.negf' is left in '@main': no pass lowers it in graphs"),
+    ],
+    ids=["relax", "linalg", "operands", "arith"],
+)
+def test_what_a_legalization_emits(rule: Callable[[Any, Any], Any], message: str) -> None:
+    """The rule is blamed, and no pass that ran before it."""
+    with pytest.raises(mirlo.MirloError, match=message):
+        mirlo.compile(model, legalize={"relax.tanh": rule}, cache=False)
 
 
 def test_the_names_of_an_unknown_domain() -> None:
