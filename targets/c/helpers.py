@@ -12,7 +12,8 @@ from mirlo.targets.c.printer import bare
 from mirlo.targets.c.scalars import EXPRESSIONS, Expression, c_scalar
 
 _SIGNATURE = "static inline {type} {name}({type} a, {type} b) {{\n  {body}\n}}\n"
-_LARGER = "if (a != a || b != b) return a + b;\n  if (a == b) return signbit(a) ? {zero};\n  return a {sign} b ? a : b;"
+_LARGER = "return (a {sign} b) | (a != a) ? a : b; /* NaN if one of them is */"
+"""Without branches, so that loops become vectors; of zeros of both signs it is either."""
 _FLOORED = "const int64_t q = a / b;\n  return q {sign} (a % b != 0 && (a < 0) {equal} (b < 0));"
 # name: type, body
 _FUNCTIONS = {
@@ -25,9 +26,9 @@ _FUNCTIONS = {
     "floor_div": ("int64_t", _FLOORED.format(sign="-", equal="!=")),
     "ceil_div": ("int64_t", _FLOORED.format(sign="+", equal="==")),
     **{
-        f"{name}_{kind}": (kind, _LARGER.format(zero=zero, sign=sign))
+        f"{name}_{kind}": (kind, _LARGER.format(sign=sign))
         for kind in ("float", "double")
-        for name, zero, sign in (("max", "b : a", ">"), ("min", "a : b", "<"))
+        for name, sign in (("max", ">"), ("min", "<"))
     },
 }
 _COUNTS = {

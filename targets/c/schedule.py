@@ -4,7 +4,7 @@
       for (j = 0; j < n; j += 32)
         float sums[32] = {0};
         for (k = 0; k < size; ++k)
-          for (t = 0; t < 32; ++t) sums[t] += a[row][k] * b[k][j + t];
+          for (t = 0; t < 32; ++t) sums[t] += a[row][k] * b[k][j + t];      (four k at a time)
 
 The inner loop has a constant length and unit strides, and adds to independent accumulators, so that compilers make
 vectors of it without reordering sums. Elementwise blocks that follow are computed when a tile is stored.
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 TILES = (64, 48, 32, 24, 16, 8)
 """Numbers of accumulators: the first that divides the axis is taken. Many hide the latency of additions."""
+STEPS = 4
+"""Steps of the innermost loop that are added at a time: each accumulator is then loaded and stored once for all."""
 USUAL_TILE = 32
 """The number of accumulators of an axis that none of them divides: the rest is computed element by element."""
 
@@ -94,9 +96,10 @@ def _tiled(block: BlockView) -> TiledBlock | None:
     if not block.is_reduction or len(block.outputs) != 1 or any(init is None for init in block.init):
         return None
     result = read_map(block.outputs[0].map, block.domain)
-    if not result or len(result[-1].terms) != 1:
+    last = result[-1].variables() if result else set()
+    if len(last) != 1:
         return None
-    (axis,) = result[-1].variables()
+    (axis,) = last
     extent = block.domain[axis]
     if axis not in block.spatial or any(axis in index_.variables() for index_ in result[:-1]):
         return None
@@ -131,7 +134,7 @@ def _epilogue(block: BlockView, following: Sequence[BlockView], returned: Sequen
     """Return the elementwise blocks after a reduction that read its result in its order, and nothing else reads."""
     made = block.outputs[0]
     domain = [block.domain[i] for i in block.spatial]
-    if not _is_identity(made.map, block.spatial) or not following:
+    if not _is_identity(made.map, block.spatial, block.domain) or not following:
         return ()
     after = following[0]
     reads = [operand for operand in after.inputs if operand.value == made.value]
@@ -141,15 +144,24 @@ def _epilogue(block: BlockView, following: Sequence[BlockView], returned: Sequen
         or any(use.owner.operation != after.op for use in made.value.uses)
         or list(after.domain) != domain
         or not reads
-        or any(o.is_opaque or o.outside is not None or not _is_identity(o.map, range(after.rank)) for o in reads)
+        or any(
+            o.is_opaque or o.outside is not None or not _is_identity(o.map, range(after.rank), domain) for o in reads
+        )
     ):
         return ()
     return (after,)
 
 
-def _is_identity(map_: Any, axes: Sequence[int]) -> bool:
-    """Return whether the results of a map are these dims, in order."""
-    return [e.position if isinstance(e, ir.AffineDimExpr) else None for e in map_.results] == list(axes)
+def _is_identity(map_: Any, axes: Sequence[int], domain: Sequence[Dim]) -> bool:
+    """Return whether the results of a map are these axes, in order; an axis of extent 1 may be written as 0."""
+    return len(map_.results) == len(axes) and all(
+        expr.position == axis if isinstance(expr, ir.AffineDimExpr) else domain[axis] == 1 and _is_zero(expr)
+        for expr, axis in zip(map_.results, axes, strict=True)
+    )
+
+
+def _is_zero(expr: Any) -> bool:
+    return isinstance(expr, ir.AffineConstantExpr) and bool(expr.value == 0)
 
 
 class _Tiles:
@@ -161,7 +173,22 @@ class _Tiles:
         self.buffers = buffers
         start: Any = self.block.init[0]
         self.start = start
+        self.inner = self._inner_axis()
         self.sums: Any = buffers.scratch([tiled.tile], start.type)
+
+    def _inner_axis(self) -> int | None:
+        """Return the last axis of the reduction that no test for edges depends on, a long one if there is one."""
+        tested: set[Any] = set()
+        for operand in self.block.inputs:
+            if operand.outside is None:
+                continue
+            for value, size in zip(read_map(operand.map, self.block.domain), operand.shape, strict=True):
+                low, high = value.range(self.block.domain)
+                if not (D.is_certain(partial(le, 0, low)) and D.is_certain(partial(lt, high, size))):
+                    tested |= value.variables()
+        free = [i for i in self.block.reduce if i not in tested]
+        long = [i for i in free if D.is_certain(partial(le, STEPS, self.block.domain[i]))]
+        return next(reversed(long or free), None)
 
     def emit(self) -> None:
         """Emit the loops over the result."""
@@ -186,36 +213,61 @@ class _Tiles:
             store(attribute_constant(self.start), self.sums, shape, [t])
 
         for_loop(0, count, 1, clear)
-        extents = [self.block.domain[i] for i in self.block.reduce]
-        nest(extents, lambda k: self._add(at, dict(zip(self.block.reduce, k, strict=True)), first, count))
+        outer = [i for i in self.block.reduce if i != self.inner]
+        extents = [self.block.domain[i] for i in outer]
+        nest(extents, lambda k: self._add({**at, **dict(zip(outer, k, strict=True)), self.axis: first}, first, count))
         for_loop(0, count, 1, lambda t: self._store({**at, self.axis: _sum(first, t)}, load(self.sums, shape, [t])))
 
-    def _add(self, at: Mapping[int, Any], k: Mapping[int, Any], first: ir.Value, count: int) -> None:
-        """Add the terms of one point of the reduction to all accumulators."""
-        values = {**at, **k, self.axis: first}
+    def _add(self, values: Mapping[int, Any], first: ir.Value, count: int) -> None:
+        """Add the terms of the innermost loop of the reduction to all accumulators."""
         inside = self._all_inside(values)
         if inside is None:
-            self._add_inside(values, first, count, checked=True)
+            self._add_steps(values, first, count, checked=True)
             return
         branch = scf.IfOp(inside, has_else=True)
         for block, checked in ((branch.then_block, True), (branch.else_block, False)):
             with ir.InsertionPoint(block):
-                self._add_inside(values, first, count, checked)
+                self._add_steps(values, first, count, checked)
                 scf.YieldOp([])
 
-    def _add_inside(self, values: Mapping[int, Any], first: ir.Value, count: int, checked: bool) -> None:
-        """Emit the loop over the accumulators; where `checked`, no operand is read beyond its edges."""
+    def _add_steps(self, values: Mapping[int, Any], first: ir.Value, count: int, checked: bool) -> None:
+        """Emit the innermost loop of the reduction, several steps at a time."""
+        inner = self.inner
+        if inner is None:
+            self._add_points([values], first, count, checked)
+            return
+        extent: Dim = self.block.domain[inner]
+        unrolled = extent // STEPS * STEPS
+
+        def several(k: ir.Value) -> None:
+            points = [{**values, inner: _sum(k, index(step)) if step else k} for step in range(STEPS)]
+            self._add_points(points, first, count, checked)
+
+        def one(k: ir.Value) -> None:
+            self._add_points([{**values, inner: k}], first, count, checked)
+
+        if unrolled != 0:
+            for_loop(0, unrolled, STEPS, several)
+        if unrolled != extent:
+            for_loop(unrolled, extent, 1, one)
+
+    def _add_points(self, points: Sequence[Mapping[int, Any]], first: ir.Value, count: int, checked: bool) -> None:
+        """Emit the loop over the accumulators that adds these points; where `checked`, none is beyond the edges."""
         block, shape = self.block, [self.tiled.tile]
-        read = [self._read(i, values, checked) if not self._is_along(i) else None for i in range(len(block.inputs))]
+        along = [self._is_along(i) for i in range(len(block.inputs))]
+        known = [[None if along[i] else self._read(i, at, checked) for i in range(len(along))] for at in points]
 
         def add(t: ir.Value) -> None:
-            here = {**values, self.axis: _sum(first, t)}
-            found = [value if value is not None else self._read(i, here, checked) for i, value in enumerate(read)]
-            indices = [here[i] for i in range(block.rank)]
-            env = dict(zip(block.index_arguments, indices, strict=True))
-            env.update(zip(block.input_arguments, found, strict=True))
-            env.update(zip(block.accumulators, [load(self.sums, shape, [t])], strict=True))
-            store(clone_body(block, env)[0], self.sums, shape, [t])
+            value = load(self.sums, shape, [t])
+            position = _sum(first, t)
+            for at, read in zip(points, known, strict=True):
+                here = {**at, self.axis: position}
+                found = [known if known is not None else self._read(i, here, checked) for i, known in enumerate(read)]
+                env = dict(zip(block.index_arguments, [here[i] for i in range(block.rank)], strict=True))
+                env.update(zip(block.input_arguments, found, strict=True))
+                env.update(zip(block.accumulators, [value], strict=True))
+                (value,) = clone_body(block, env)
+            store(value, self.sums, shape, [t])
 
         for_loop(0, count, 1, add)
 
@@ -233,10 +285,11 @@ class _Tiles:
     def _all_inside(self, values: Mapping[int, Any]) -> Any:
         """Emit whether all operands with edges are read inside of them; None if that is certain."""
         condition = None
+        filler = index(0)  # no test depends on the innermost axis
         for operand in self.block.inputs:
             if operand.outside is None:
                 continue
-            where = apply_map(operand.map, [values[i] for i in range(self.block.rank)])
+            where = apply_map(operand.map, [values.get(i, filler) for i in range(self.block.rank)])
             ranges = [value.range(self.block.domain) for value in read_map(operand.map, self.block.domain)]
             test = all_inside(where, operand.shape, ranges)
             if test is not None:
