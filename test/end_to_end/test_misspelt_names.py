@@ -13,7 +13,7 @@ import pytest
 from onnx import helper, numpy_helper, save
 
 import mirlo
-from mirlo.extend import decline
+from mirlo.extend import Pipeline, decline, find_target, is_op, rewriter
 from mirlo.tools import cli, opt
 from mirlo.tools.explain.model import explain_model
 
@@ -73,6 +73,13 @@ def rule(*arguments: Any) -> Any:
     return decline("not today")
 
 
+GRAPH = '@R.function\ndef main(x: R.Tensor[(4,), "f32"]):\n    return R.{}\n'
+PRIM = """
+@T.prim_func
+def f(x: T.Buffer[(4,), "f32"], y: T.Out[(4,), "f32"]):
+    for i in T.grid(4):
+        y[i] = T.{}(x[i])
+"""
 MIXED = "to-mixed-precision{{keep={0}}},legalize,schedule,lower-intrinsics,plan-memory"
 SIZE = ("--dim", "batch=4")
 Use = Callable[[Setting, str], object]
@@ -114,7 +121,25 @@ KEYS: dict[str, tuple[str, Use]] = {
     "schedule file": (
         "matmul", lambda s, n: s.compile(pipeline=f"legalize,schedule{{given={n}={s.folder}/plugin.py}}"),
     ),
-    "pipeline": ("llvm", lambda s, n: mirlo.extend.Pipeline.named(n)),
+    "cpu of a target": ("x86-64-v3", lambda s, n: s.compile(f"llvm{{cpu={n}}}")),
+    "features of a target": ("avx2", lambda s, n: s.compile(f"llvm{{features={n}}}")),
+    "chip of a target": ("sm_90a", lambda s, n: s.compile(f"nvvm{{chip={n}}}")),
+    "pipeline": ("llvm", lambda s, n: Pipeline.named(n)),
+    "insert_before": ("legalize", lambda s, n: Pipeline.named("llvm").insert_before(n, "cse")),
+    "insert_after": ("legalize", lambda s, n: Pipeline.named("llvm").insert_after(n, "cse")),
+    "remove": ("legalize", lambda s, n: Pipeline.named("llvm").remove(n)),
+    "replace": ("legalize", lambda s, n: Pipeline.named("llvm").replace(n, "cse")),
+    "find_target": ("llvm", lambda s, n: find_target(n)),
+    "is_op": ("relax.softmax", lambda s, n: rewriter(is_op(n))(rule)),
+    "word of a schedule": ("reorder", lambda s, n: s.compile(schedules={"softmax": lambda words: getattr(words, n)})),
+    "method of a builder": (
+        "call_prim", lambda s, n: s.compile(legalize={"relax.softmax": lambda op, b: getattr(b, n)}),
+    ),
+    "operator of a script": ("softmax", lambda s, n: mirlo.parse_script(GRAPH.format(f"{n}(x)"))),
+    "attribute of a script": ("axis", lambda s, n: mirlo.parse_script(GRAPH.format(f"softmax(x, {n}=0)"))),
+    "word of a prim function": ("exp", lambda s, n: mirlo.parse_script(PRIM.format(n))),
+    "input of a session": ("data", lambda s, n: mirlo.InferenceSession(str(s.path)).run(None, {n: ARRAY})),
+    "output of a session": ("result", lambda s, n: mirlo.InferenceSession(str(s.path)).run([n], {"data": ARRAY})),
     "input by run": ("data", lambda s, n: s.executable.run({n: ARRAY})),
     "input by call": ("data", lambda s, n: s.executable(**{n: ARRAY})),
     "kernel of code": ("softmax", lambda s, n: s.executable.code(n)),
