@@ -36,7 +36,7 @@ def model_of(operator: str, dtype: Any, count: int) -> onnx.ModelProto:
 
 
 PAIRS = [("llvm", dtype) for dtype in (np.int8, np.int32, np.int64, np.uint8)]
-PAIRS += [with_c("c,llvm", dtype) for dtype in (np.int32, np.int64)]
+PAIRS += [with_c(target, dtype) for target in ("c", "c,llvm") for dtype in (np.int32, np.int64)]
 
 
 @pytest.mark.parametrize(("target", "dtype"), PAIRS)
