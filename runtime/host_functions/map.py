@@ -28,7 +28,7 @@ def zip_labels(scores: np.ndarray, *, labels: Sequence[int | str]) -> tuple[dict
     if columns is not None:
         rows = rows[:, columns]
     if len(rows) == 1:
-        return (dict(zip(keys, rows[0].tolist(), strict=True)),)
+        return (dict(zip(keys, rows.tolist()[0], strict=True)),)
     if not 0 < len(keys) <= FEW_LABELS:
         return tuple(map(dict, map(zip, repeat(keys), rows.tolist())))
     scores_of, *others = zip(keys, rows.T.tolist(), strict=True)

@@ -80,6 +80,27 @@ def test_results_belong_to_the_caller() -> None:
     assert kept[0] == f(x)[0] == [dict.fromkeys("abc", 2.0)] * 2 and (kept[1] == 2).all() and (x == 1).all()
 
 
+def test_arrays_are_checked_unless_the_call_before_had_their_like() -> None:
+    f = mirlo.compile(zipped(["a", "b", "c"], ["n", 3]))
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    for _ in range(2):
+        f(x)
+        for other in (x[:2], x[::2], x[:, ::-1], x.T[:3, :3], x.astype(">f4"), np.asfortranarray(x), x[:0]):
+            for _ in range(2):
+                found = f(other)
+                assert found[0] == [dict(zip("abc", row, strict=True)) for row in (other * 2).tolist()]
+                np.testing.assert_array_equal(found[1], other * 2)
+        bytes_ = np.zeros(52, np.uint8)
+        bytes_[1:49] = x.view(np.uint8).reshape(-1)
+        unaligned = bytes_[1:49].view(np.float32).reshape(4, 3)
+        assert not unaligned.flags.aligned
+        np.testing.assert_array_equal(f(unaligned)[1], x * 2)
+        for wrong in (x.astype(np.float64), x.astype(np.int32), x[:, :2], x[0], "x", None, x.astype(object)):
+            f(x)
+            with pytest.raises(InputError):
+                f(wrong)
+
+
 def test_zip_map_of_other_counts() -> None:
     with pytest.raises(OnnxImportError, match="'zip'.*there are 3 labels for 2 scores"):
         mirlo.compile(zipped([1, 2, 3], ["n", 2]))
