@@ -1,7 +1,7 @@
 """Schedules of target `c`: reductions into small arrays of accumulators, which C compilers keep in registers.
 
-    for each row
-      for (j = 0; j < n; j += 32)
+    for (j = 0; j < n; j += 32)
+      for each row
         float sums[32] = {0};
         for (k = 0; k < size; ++k)
           for (t = 0; t < 32; ++t) sums[t] += a[row][k] * b[k][j + t];      (four k at a time)
@@ -191,19 +191,33 @@ class _Tiles:
         return next(reversed(long or free), None)
 
     def emit(self) -> None:
-        """Emit the loops over the result."""
+        """Emit the loops over the result.
+
+        The loop over tiles is around those of axes that the operands along it do not depend on: all rows of a product
+        use the same columns of the other matrix, while these are in the cache.
+        """
         block, tile = self.block, self.tiled.tile
-        outer = [i for i in block.spatial if i != self.axis]
+        rows = [i for i in block.spatial if i != self.axis]
+        fixed: set[Any] = set()
+        for number, operand in enumerate(block.inputs):
+            if self._is_along(number):
+                fixed = fixed.union(*(value.variables() for value in read_map(operand.map, block.domain)))
+        outer, inner = [i for i in rows if i in fixed], [i for i in rows if i not in fixed]
         extent: Dim = block.domain[self.axis]
         full = extent // tile * tile
 
-        def row(values: Sequence[ir.Value]) -> None:
-            at = dict(zip(outer, values, strict=True))
-            for_loop(0, full, tile, lambda j: self._tile(at, j, tile))
-            if full != extent:
-                for_loop(full, extent, 1, lambda j: self._tile(at, j, 1))
+        def columns(at: Mapping[int, Any], j: ir.Value, count: int) -> None:
+            extents = [block.domain[i] for i in inner]
+            nest(extents, lambda values: self._tile({**at, **dict(zip(inner, values, strict=True))}, j, count))
 
-        nest([block.domain[i] for i in outer], row)
+        def tiles(values: Sequence[ir.Value]) -> None:
+            at = dict(zip(outer, values, strict=True))
+            if full != 0:
+                for_loop(0, full, tile, lambda j: columns(at, j, tile))
+            if full != extent:
+                for_loop(full, extent, 1, lambda j: columns(at, j, 1))
+
+        nest([block.domain[i] for i in outer], tiles)
 
     def _tile(self, at: Mapping[int, Any], first: ir.Value, count: int) -> None:
         """Emit `count` elements of the result from one on."""
