@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import emulated_aarch64
 import numpy as np
 import onnx
 import onnxruntime
@@ -143,6 +144,15 @@ def test_sanitizers_find_nothing(name: str, tmp_path: Path) -> None:
     if subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("the C compiler has no -fsanitize=address,undefined")
     _check(make_source_program(make(), tmp_path / "model", _compiler(), flags=flags), make(), inputs)
+
+
+@pytest.mark.skipif(bool(emulated_aarch64.missing()), reason=emulated_aarch64.missing() or "there is")
+@pytest.mark.parametrize("name", ["dynamic", "quantized", "late", "loop"])
+def test_programs_for_aarch64_under_emulation(name: str, tmp_path: Path) -> None:
+    make, inputs = MODELS[name]
+    runner = [emulated_aarch64.EMULATOR]
+    program = make_source_program(make(), tmp_path, emulated_aarch64.COMPILER, flags=["-static"], runner=runner)
+    _check(program, make(), inputs)
 
 
 @pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "bert_base", "gpt2", "vit_base"])
