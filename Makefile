@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test test-doors lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm combinations nightly stages bench-gpu kit format clean
+.PHONY: run test test-doors lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm combinations nightly stages samples bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -75,7 +75,11 @@ test-emulated: $(VENV)/ready
 	$(BIN)/python test/targets/nvvm/emulated_matrix.py --chip sm_90a
 
 # What takes longer than a change may wait for.
-nightly: combinations stages
+nightly: combinations stages samples
+
+# All of what `make test` takes a sample of: ONNX's suite, all element types of operators on the GPU targets.
+samples: $(VENV)/ready
+	$(BIN)/pytest -q --whole test/conformance/test_onnx_backend.py::test_suite test/targets/nvvm/test_assembled.py test/targets/gpu/test_support.py
 
 # Operators, rules, places in a model and tools in every combination: writes docs/combinations.md. Six minutes.
 combinations: $(VENV)/ready
