@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.files import write_ir
 
 if TYPE_CHECKING:
@@ -120,7 +121,5 @@ def _selects(names: Collection[str] | None, step: Leaf) -> bool:
 
 
 def _which(op: ir.OpView) -> str:
-    attributes = op.operation.attributes
-    if "sym_name" not in attributes:
-        return ""
-    return f" ('{op.operation.name}' operation: @{attributes['sym_name'].value})"
+    symbol = symbol_name(op)
+    return f" ('{op.operation.name}' operation: @{symbol})" if symbol else ""

@@ -10,6 +10,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import UNBOUNDED, WORKSPACE
 from mirlo.dialects.tir.sizes import SYMBOLS
@@ -63,15 +64,11 @@ def _in_module(module: ir.Operation) -> Iterator[Problem]:
 def _symbols(module: ir.Operation) -> dict[str, ir.Operation]:
     """Return the operations of a module that have a name."""
     members = [member.operation for member in module.regions[0].blocks[0].operations]
-    return {_symbol_name(op): op for op in members if "sym_name" in op.attributes}
-
-
-def _symbol_name(op: ir.Operation) -> str:
-    return ir.StringAttr(op.attributes["sym_name"]).value
+    return {symbol_name(op): op for op in members if symbol_name(op)}
 
 
 def _described(kind: str, op: ir.Operation) -> str:
-    return f"{kind} '@{_symbol_name(op)}'" if "sym_name" in op.attributes else f"the {kind}"
+    return f"{kind} '@{symbol_name(op)}'" if symbol_name(op) else f"the {kind}"
 
 
 # ---------------------------------------------------------------------------------------------------------- functions

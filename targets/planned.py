@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, TypedDict
 
 from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
@@ -78,8 +79,8 @@ def run_time_facts(main: ir.Operation, module: ir.Module) -> dict[str, Any]:
         key.removeprefix("relax."): [ir.StringAttr(text).value for text in ir.ArrayAttr(main.attributes[key])]
         for key in (SYMBOLS, SIZES, CHECKS, MAX_SHOWN_DIMS, LATE) if key in main.attributes
     }  # fmt: skip
-    names = (op.operation.attributes["sym_name"] for op in module.body.operations if op.operation.name == "func.func")
-    if facts and not {ALLOCATE, GROW}.isdisjoint(ir.StringAttr(name).value for name in names):
+    names = (symbol_name(op) for op in module.body.operations if op.operation.name == "func.func")
+    if facts and not {ALLOCATE, GROW}.isdisjoint(names):
         facts["allocates"] = True
     functions = packed.names_called(main)
     aliases = _aliases(main)
@@ -113,7 +114,7 @@ def _is_kernel_call(op: ir.Operation) -> bool:
 
 def kernel_rows(main: ir.Operation, module: ir.Module) -> list[KernelInfo]:
     """Return a row per call, for profiles."""
-    functions = {ir.StringAttr(f.operation.attributes["sym_name"]).value: f.operation for f in module.body.operations}
+    functions = {symbol_name(f): f.operation for f in module.body.operations}
     found = []
     for call in calls_of(main):
         source = ", ".join(names_of(call.location)) or describe(call.location)

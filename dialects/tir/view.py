@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.block import REDUCE, SPATIAL, split_operands
 
@@ -117,7 +118,7 @@ class PrimView:
 
     def __init__(self, function: ir.Operation | ir.OpView):
         self.op = function.operation
-        self.name: str = ir.StringAttr(self.op.attributes["sym_name"]).value
+        self.name: str = symbol_name(self.op)
         self.entry = self.op.regions[0].blocks[0]
         operations = list(self.entry.operations)
         self.blocks = [BlockView(op) for op in operations if op.operation.name == "tir.block"]

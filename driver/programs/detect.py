@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.relax.base import is_object
 
 CALL = "relax.call_packed"
@@ -21,7 +22,7 @@ def needs_program(module: ir.Module) -> bool:
 
 def main_of(module: ir.Module) -> Any:
     functions = [op for op in module.body.operations if op.operation.name == "func.func"]
-    return next((op for op in functions if ir.StringAttr(op.operation.attributes["sym_name"]).value == "main"), None)
+    return next((op for op in functions if symbol_name(op) == "main"), None)
 
 
 def is_host(op: ir.Operation) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.words import MlirText
@@ -80,7 +81,7 @@ class ScriptFunctions:
         """Return the name of the function that IR text defines."""
         if text not in self.symbols:
             parsed = ir.Module.parse(text.text)
-            self.symbols[text] = ir.StringAttr(parsed.body.operations[0].operation.attributes["sym_name"]).value
+            self.symbols[text] = symbol_name(parsed.body.operations[0])
         return self.symbols[text]
 
     def add(self, function: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.graph import build_graph, read_types
@@ -220,13 +221,13 @@ class _ModuleBuilder:
             first = wrong.error_diagnostics[0].message if wrong.error_diagnostics else str(wrong)
             raise self.source.error(node, f"this is no valid IR: {first}") from None
         for node in texts:
-            own = [op for op in _members(whole) if defined.get(_name_of(op)) is node]
+            own = [op for op in _members(whole) if defined.get(symbol_name(op)) is node]
             self._announce_text(node, nodes[node], whole, own)
 
     def _announce_text(self, node: Located, text: MlirText, parsed: ir.Module, own: Any = None) -> None:
         self.parsed[node] = (parsed, _members(parsed) if own is None else own)
         for op in self.parsed[node][1]:
-            name = self.functions.symbols[text] = _name_of(op)
+            name = self.functions.symbols[text] = symbol_name(op)
             if op.name == "func.func" and PRIM_FUNC not in op.attributes:
                 kind = ir.TypeAttr(op.attributes["function_type"]).value
                 self.functions.graphs[name] = Callee(name, tuple(kind.inputs), tuple(kind.results))
@@ -267,12 +268,8 @@ def _declared(name: str, inputs: Any, results: Any) -> str:
     return f"func.func private @{name}({', '.join(map(str, inputs))}) -> ({', '.join(map(str, results))})"
 
 
-def _name_of(op: ir.Operation) -> str:
-    return ir.StringAttr(op.attributes["sym_name"]).value if "sym_name" in op.attributes else ""
-
-
 def _members(parsed: ir.Module) -> list[ir.Operation]:
     """Return the operations of text; text that is one module must not be wrapped in another."""
-    if "sym_name" in parsed.operation.attributes:
+    if symbol_name(parsed):
         return [parsed.operation]
     return [op.operation for op in parsed.body.operations]

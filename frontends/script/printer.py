@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import NAMES, PRIM_FUNC, is_prim_func, is_tensor_form
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.module import parse_script
@@ -49,8 +50,8 @@ def _module(op: Any) -> str:
     members = [o.operation for o in op.regions[0].blocks[0].operations]
     names: dict[str, str] = {}
     for member in members:
-        if "sym_name" in member.attributes:
-            symbol = ir.StringAttr(member.attributes["sym_name"]).value
+        symbol = symbol_name(member)
+        if symbol:
             names[symbol] = _identifier(symbol, set(names.values()))
     printer = _Printer(names, _inputs_of(members))
     attributes = _attribute_texts(op, ())
@@ -91,7 +92,7 @@ class _Printer:
 
     def function(self, op: Any, prefix: str) -> list[str]:
         """Return a definition with its decorator, or MLIR text."""
-        symbol = ir.StringAttr(op.attributes["sym_name"]).value if "sym_name" in op.attributes else ""
+        symbol = symbol_name(op)
         name = self.names.get(symbol) or _identifier(symbol or "ir", set())
         try:
             if op.name != "func.func" or not len(op.regions[0].blocks) or len(op.regions[0].blocks) != 1:

@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.op import OpError
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.stablehlo.body import ProgramImport
 from mirlo.frontends.stablehlo.errors import StablehloImportError, UnsupportedOperation
@@ -44,11 +45,7 @@ def import_stablehlo(
 
 
 def _build_main(source: ir.Module, name: str, store: ParameterStore, interface: Interface) -> None:
-    functions = {
-        str(op.operation.attributes["sym_name"].value): op.operation
-        for op in source.body.operations
-        if op.operation.name == "func.func"
-    }
+    functions = {symbol_name(op): op.operation for op in source.body.operations if op.operation.name == "func.func"}
     entry = _entry(functions, name)
     block = entry.regions[0].blocks[0]
     body = ProgramImport(name, store, functions)
@@ -59,7 +56,7 @@ def _build_main(source: ir.Module, name: str, store: ParameterStore, interface: 
     inner = function.add_entry_block()
     with body.inside(inner):
         given = [body.tensor(value) for value in inner.arguments]
-        body.calls.append(str(entry.attributes["sym_name"].value))
+        body.calls.append(symbol_name(entry))
         try:
             made = [body.full(value) for value in body.block(block, given, {})]
         except (UnsupportedOperation, OpError) as problem:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.byoc.outline import free_name, symbol_name
+from mirlo.dialects.core.symbols import rename_symbol, symbol_name
+from mirlo.passes.byoc.outline import free_name
 
 
 @dataclass
@@ -35,7 +36,7 @@ class Bring:
     def _members(self, source: ir.Operation) -> dict[str, ir.Operation]:
         if source not in self._known:
             members = (member.operation for member in source.regions[0].blocks[0].operations)
-            self._known[source] = {symbol_name(m): m for m in members if "sym_name" in m.attributes}
+            self._known[source] = {symbol_name(m): m for m in members if symbol_name(m)}
         return self._known[source]
 
     def _brought(self, member: ir.Operation, source: ir.Operation) -> str:
@@ -43,7 +44,7 @@ class Bring:
         if key not in self.moved:
             copy = member.clone(ip=ir.InsertionPoint(self.module.regions[0].blocks[0]))
             name = key[1] if key[1] not in self.symbols else free_name(key[1], self.symbols)
-            copy.attributes["sym_name"] = ir.StringAttr.get(name)
+            rename_symbol(copy, name)
             copy.attributes["sym_visibility"] = ir.StringAttr.get("private")
             self.symbols.insert(copy)
             self.moved[key] = symbol_name(copy)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.passes.byoc.view import ExternalModule
 from mirlo.passes.files import FileError, write_ir
 from mirlo.passes.options import quote
@@ -58,7 +59,7 @@ def write_bundle(nested: ir.Operation, view: ExternalModule, options: str, folde
     with nested.context, ir.Location.unknown():
         outer = ir.Module.create()
         copy = nested.clone(ip=ir.InsertionPoint(outer.body))
-        copy.attributes["sym_name"] = nested.attributes["sym_name"]
+        rename_symbol(copy, symbol_name(nested))
         write_ir(outer, path.absolute(), session, header=_header(view.target, options), enable_debug_info=True)
     return Bundle(path.absolute())
 

@@ -8,6 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import replace_op
+from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked
 from mirlo.dialects.tir.extents import add_extents
@@ -72,9 +73,9 @@ class CodegenExternal(Pass):
 
 
 def _symbol(op: ir.Operation) -> str:
-    if "sym_name" not in op.attributes:
+    if not symbol_name(op):
         raise PassError("an external module needs a name: 'builtin.module @name'", op.location)
-    return ir.StringAttr(op.attributes["sym_name"]).value
+    return symbol_name(op)
 
 
 def _calls_into(module: ir.Operation, nested: ir.Operation) -> dict[str, list[ir.Operation]]:
@@ -107,7 +108,7 @@ def _rename_clashes(
             count += 1
             fresh = f"{name}_{count}"
         present.add(fresh)
-        function.attributes["sym_name"] = ir.StringAttr.get(fresh)
+        rename_symbol(function, fresh)
         calls[fresh] = calls.pop(name)
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks, erase_dead
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.byoc.graph import CONSTANT, BlockGraph
-from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, GroupOutliner, functions_of, symbol_name
+from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, GroupOutliner, functions_of
 from mirlo.passes.byoc.record import Recorder, pattern_record
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.regions import single_regions

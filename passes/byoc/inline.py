@@ -7,8 +7,9 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.byoc.bring import Bring
-from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, callee_of, functions_of, inline_call, symbol_name
+from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, callee_of, functions_of, inline_call
 from mirlo.passes.registry import PassError
 
 

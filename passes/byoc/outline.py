@@ -8,6 +8,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.surgery import replace_op
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
 from mirlo.passes.byoc.quotient import QuotientGraph
@@ -160,10 +161,6 @@ def require_target(module: ir.Operation, target: str) -> None:
 
 def _marked(module: ir.Operation) -> list[ir.Operation]:
     return [op.operation for op in module.regions[0].blocks[0].operations]
-
-
-def symbol_name(op: ir.OpView | ir.Operation) -> str:
-    return ir.StringAttr(op.operation.attributes["sym_name"]).value
 
 
 def string_fact(op: ir.Operation, name: str) -> str | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks, replace_op
+from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.relax.calls import CallExternal
 from mirlo.passes.byoc.bring import Bring, drop_unused_prims
 from mirlo.passes.byoc.outline import (
@@ -18,7 +19,6 @@ from mirlo.passes.byoc.outline import (
     functions_of,
     require_target,
     string_fact,
-    symbol_name,
 )
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.regions import single_regions
@@ -97,12 +97,12 @@ class _Mover:
                 return found
         made = ir.Module.create(self.module.location)
         nested = made.operation
-        nested.attributes["sym_name"] = ir.StringAttr.get(self.target)
+        rename_symbol(nested, self.target)
         nested.attributes[EXTERNAL] = ir.StringAttr.get(self.target)
         copy = nested.clone(ip=ir.InsertionPoint(self.module.regions[0].blocks[0]))
         table = ir.SymbolTable(self.module)
         if self.target in table and table[self.target].operation != copy:
-            copy.attributes["sym_name"] = ir.StringAttr.get(free_name(self.target, table))
+            rename_symbol(copy, free_name(self.target, table))
         return copy
 
     def _copied(
@@ -158,7 +158,7 @@ def _detach(function: ir.Operation, block: ir.Block) -> None:
 
 
 def _rename(function: ir.Operation, name: str) -> None:
-    function.attributes["sym_name"] = ir.StringAttr.get(name)
+    rename_symbol(function, name)
 
 
 def _call_functions(region: ir.Operation, names: dict[str, str]) -> None:

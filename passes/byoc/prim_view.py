@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.block import REDUCE
@@ -115,7 +116,7 @@ class ExternalPrim:
 def read_prim(function: Any) -> ExternalPrim:
     """Return the view of a prim function."""
     operation = function.operation
-    name = ir.StringAttr(operation.attributes["sym_name"]).value
+    name = symbol_name(operation)
     if not is_tensor_form(function):
         return ExternalPrim(name, {}, {}, (), operation)
     view = PrimView(function)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.op import DialectOp
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.byoc.prim_view import ExternalPrim, read_prim
@@ -37,7 +38,7 @@ def read_external(module: ir.Operation, session: Session) -> ExternalModule:
     operation = module.operation
     target = ir.StringAttr(operation.attributes[EXTERNAL]).value
     members = [op.operation for op in operation.regions[0].blocks[0].operations]
-    functions = {_symbol(op): op for op in members if op.name == "func.func"}
+    functions = {symbol_name(op): op for op in members if op.name == "func.func"}
     constants = Constants(session)
     regions = [op for op in functions.values() if _is_region(op)]
     prims: dict[str, ExternalPrim] = {}
@@ -108,10 +109,6 @@ def _is_region(function: ir.Operation) -> bool:
     return COMPOSITE not in function.attributes and not is_prim_func(function) and bool(len(function.regions[0].blocks))
 
 
-def _symbol(op: ir.Operation) -> str:
-    return ir.StringAttr(op.attributes["sym_name"]).value
-
-
 class _Reader:
     """A reader of one function."""
 
@@ -131,7 +128,7 @@ class _Reader:
 
     @cached_property
     def _label(self) -> str:
-        return f"function '@{_symbol(self.function)}' of an external module"
+        return f"function '@{symbol_name(self.function)}' of an external module"
 
     def read(self) -> ExternalFunction:
         block = self.function.regions[0].blocks[0]
@@ -139,7 +136,7 @@ class _Reader:
         inputs = tuple(self._value(given[i] or f"x{i}", argument.type) for i, argument in enumerate(block.arguments))
         known = dict(zip(map(_key, block.arguments), inputs, strict=True))
         steps, outputs = self._body(block, known, None)
-        name = _symbol(self.function)
+        name = symbol_name(self.function)
         return ExternalFunction(name, inputs, outputs, tuple(steps), tuple(self.read_constants), self.function)
 
     def _body(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode
-from mirlo.passes.byoc.outline import symbol_name
 from mirlo.passes.byoc.records import AttemptRecord, CompositeRecord, NodeRecord, PatternRecord, Placement
 from mirlo.passes.byoc.search import Failure, Match
 from mirlo.passes.byoc.tables import PatternEntry

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode
@@ -19,7 +20,6 @@ from mirlo.passes.byoc.outline import (
     callee_of,
     functions_of,
     string_fact,
-    symbol_name,
 )
 from mirlo.passes.byoc.quotient import QuotientGraph
 from mirlo.passes.byoc.records import MergeRecord, Placement, RegionRecord

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import blocks
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.fuse.groups import MAX_INPUTS, FusionNode, Groups
@@ -41,9 +42,9 @@ class FuseOps(Pass):
         body = op.regions[0].blocks[0]
         functions = [f for f in body.operations if f.operation.name == "func.func"]
         prims = _Prims(
-            {_name(f): kind_of(f) for f in functions if is_prim_func(f)},
-            {_name(f) for f in functions if is_prim_func(f) and is_move(f)},
-            {_name(f) for f in functions if is_prim_func(f) and has_several_contractions(f)},
+            {symbol_name(f): kind_of(f) for f in functions if is_prim_func(f)},
+            {symbol_name(f) for f in functions if is_prim_func(f) and is_move(f)},
+            {symbol_name(f) for f in functions if is_prim_func(f) and has_several_contractions(f)},
         )
         symbols = ir.SymbolTable(op.operation)
         for function in functions:
@@ -60,10 +61,6 @@ class _Prims:
     kinds: dict[str, FusionKind]
     moves: set[str]
     takes_moves: set[str]
-
-
-def _name(function: ir.OpView) -> str:
-    return ir.StringAttr(function.operation.attributes["sym_name"]).value
 
 
 def _fuse(function: ir.OpView, prims: _Prims, symbols: ir.SymbolTable, module_body: ir.Block, max_inputs: int) -> None:

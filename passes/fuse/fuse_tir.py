@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.core.surgery import blocks, operations
+from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.core.types import dims_of, ranked_tensor
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func, is_tensor_form
@@ -35,7 +36,7 @@ class FuseTir(Pass):
 
     def run(self, op: ir.OpView, session: Session) -> None:
         body = op.regions[0].blocks[0]
-        functions = {_name(f): f for f in body.operations if f.operation.name == "func.func"}
+        functions = {symbol_name(f): f for f in body.operations if f.operation.name == "func.func"}
         groups = {name: f for name, f in functions.items() if PRIMITIVE in f.operation.attributes}
         first: dict[str, str] = {}
         shared: dict[str, str] = {}
@@ -53,19 +54,15 @@ class FuseTir(Pass):
         for name, group in groups.items():
             group.operation.erase()
             if name in made:
-                made[name].operation.attributes["sym_name"] = ir.StringAttr.get(name)
+                rename_symbol(made[name], name)
         _remove_unused(op)
-
-
-def _name(function: ir.OpView) -> str:
-    return ir.StringAttr(function.operation.attributes["sym_name"]).value
 
 
 def _check(group: ir.OpView, functions: dict[str, ir.OpView]) -> None:
     """Check that a group contains only calls of prim functions over tensors."""
     for op in operations(group)[:-1]:
         if op.name != "relax.call_tir":
-            what = f"'@{_name(group)}' is a '{PRIMITIVE}' function, which holds calls of prim functions only"
+            what = f"'@{symbol_name(group)}' is a '{PRIMITIVE}' function, which holds calls of prim functions only"
             raise PassError(f"{what}, but has '{op.name}'", op.location)
         callee = functions.get(op.opview.callee)
         if callee is None or not is_prim_func(callee):
@@ -77,7 +74,7 @@ def _check(group: ir.OpView, functions: dict[str, ir.OpView]) -> None:
 def _shape_of_group(group: ir.OpView) -> str:
     """Return text that is equal for groups that compute the same: everything but the name."""
     text: str = group.operation.get_asm(assume_verified=True, use_local_scope=True)
-    return text.replace(f"@{_name(group)}(", "@(", 1)
+    return text.replace(f"@{symbol_name(group)}(", "@(", 1)
 
 
 def _storage(tensor_type: ir.Type) -> ir.Type:
@@ -95,7 +92,7 @@ def _fuse(function: Any, functions: dict[str, Any]) -> Any:
     with op.location:
         types = [_storage(a.type) for a in entry.arguments]
         made = func.FuncOp(
-            _name(function) + "_tir",
+            symbol_name(function) + "_tir",
             ir.FunctionType.get(types, results),
             visibility="private",
             ip=ir.InsertionPoint(op),
@@ -153,7 +150,7 @@ def _remove_unused(module: ir.OpView) -> None:
 
     module.operation.walk(visit)
     for function in list(module.regions[0].blocks[0].operations):
-        if is_prim_func(function) and _name(function) not in used and _is_private(function):
+        if is_prim_func(function) and symbol_name(function) not in used and _is_private(function):
             function.operation.erase()
 
 

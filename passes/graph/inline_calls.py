@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, callee_of, functions_of, inline_call, symbol_name
+from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, callee_of, functions_of, inline_call
 from mirlo.passes.registry import Pass, PassError, register_pass
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import func, ir, memref, scf
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.buffers import ALIGNMENT, SHARED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.lower.coalesce import coalesce, constant_index
@@ -70,7 +71,7 @@ class OutlineParallel(Pass):
                 session.notes.append(self._outline_all(function, symbols, body))
 
     def _outline_all(self, function: ir.OpView, symbols: ir.SymbolTable, module_body: ir.Block) -> ParallelRecord:
-        name = ir.StringAttr(function.operation.attributes["sym_name"]).value
+        name = symbol_name(function)
         loops = _parallel_loops(function)
         work = _work(function)
         if loops and work < self.work:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.bindings import arith, ir, memref, scf
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import erase_op
+from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.buffers import INPLACE, START, tensor_bytes
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
@@ -60,14 +61,14 @@ def without_start(module: ir.OpView, function: ir.OpView) -> str:
 
     This is the function itself if it has no initial copy.
     """
-    name = ir.StringAttr(function.operation.attributes["sym_name"]).value
+    name = symbol_name(function)
     if not _starts(function.operation):
         return name
     changed = f"{name}.in_place"
-    known = {ir.StringAttr(op.attributes["sym_name"]).value for op in _functions(module)}
+    known = {symbol_name(op) for op in _functions(module)}
     if changed not in known:
         made = function.operation.clone(ip=ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]))
-        made.attributes["sym_name"] = ir.StringAttr.get(changed)
+        rename_symbol(made, changed)
         for op in _starts(made):
             erase_op(op)
     return changed
@@ -79,15 +80,15 @@ def with_checked_start(module: ir.OpView, function: ir.OpView, inputs: int) -> s
     This is the function itself if it has no initial copy. `inputs` is the number of its inputs.
     """
     operation = function.operation
-    name = ir.StringAttr(operation.attributes["sym_name"]).value
+    name = symbol_name(operation)
     if not _starts(operation):
         return name
     changed = f"{name}.state"
-    known = {ir.StringAttr(op.attributes["sym_name"]).value for op in _functions(module)}
+    known = {symbol_name(op) for op in _functions(module)}
     if changed in known:
         return changed
     made = operation.clone(ip=ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]))
-    made.attributes["sym_name"] = ir.StringAttr.get(changed)
+    rename_symbol(made, changed)
     arguments = made.regions[0].blocks[0].arguments
     (position,), (start,) = inplace_of(function), _starts(made)
     with ir.InsertionPoint(start), start.location:

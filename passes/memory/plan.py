@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.dims import UNKNOWN, Dim, is_nonnegative, maximum, product, symbols_of
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.graph.inline_calls import inline_calls
@@ -87,7 +88,7 @@ class PlanMemory(Pass):
 
     def run(self, op: ir.OpView, session: Session) -> None:
         inline_calls(op.operation)
-        functions = {ir.StringAttr(f.operation.attributes["sym_name"]).value: f for f in _functions(op)}
+        functions = {symbol_name(f): f for f in _functions(op)}
         for name, function in functions.items():
             if not is_prim_func(function) and function.operation.regions[0].blocks:
                 session.notes.append(_MemoryPlanner(name, function, functions, op, self.aliases).run())

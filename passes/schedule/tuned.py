@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import is_tensor_form, prim_functions
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.locations import describe, names_of
@@ -110,7 +111,7 @@ def operations_named(module: Any, names: Collection[str]) -> list[ir.Operation]:
 
 
 def name_of(function: ir.Operation | ir.OpView) -> str:
-    name: str = ir.StringAttr(function.operation.attributes["sym_name"]).value
+    name: str = symbol_name(function)
     return name
 
 

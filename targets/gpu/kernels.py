@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.lower.calls import find
 
 
@@ -31,7 +32,7 @@ def kernel_launchers(module: ir.Module) -> dict[str, str]:
     for function in module.body.operations:
         if function.operation.name != "func.func":
             continue
-        name = ir.StringAttr(function.operation.attributes["sym_name"]).value
+        name = symbol_name(function)
         for launch in find(function.operation, "gpu.launch_func"):
             found[ir.SymbolRefAttr(launch.attributes["kernel"]).value[0]] = name
     return found

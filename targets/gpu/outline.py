@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager, scf
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
@@ -54,7 +55,7 @@ class OutlineKernels(Pass):
 
     def run(self, op: ir.OpView, session: Session) -> None:
         operations = list(op.regions[0].blocks[0].operations)
-        known = {ir.StringAttr(f.attributes["sym_name"]).value for f in operations if ON_DEVICE in f.attributes}
+        known = {symbol_name(f) for f in operations if ON_DEVICE in f.attributes}
         for function in operations:
             if is_prim_func(function) and not is_tensor_form(function) and len(function.operation.regions[0].blocks):
                 self._check(function, known)

@@ -13,6 +13,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes, element_bytes
 from mirlo.dialects.tir.view import is_prim_func
@@ -50,7 +51,7 @@ HOST_SPACE = "host"
 
 def read_program(module: ir.Module, main: ir.Operation) -> LaunchProgram:
     """Return the program of a planned module whose kernels are outlined."""
-    functions = {ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation
+    functions = {symbol_name(op): op.operation
                  for op in module.body.operations if op.operation.name == "func.func"}  # fmt: skip
     return _Reader(module, functions).run(main)
 
@@ -89,7 +90,7 @@ class _Reader:
             elif RECORD in attributes:
                 env[argument] = Range(RECORD_SPACE, 0, 0, size)
         self.program.steps = self._body(main.regions[0].blocks[0], env)
-        sizes = self.functions.get(ir.StringAttr(main.attributes["sym_name"]).value + SIZES_SUFFIX)
+        sizes = self.functions.get(symbol_name(main) + SIZES_SUFFIX)
         if sizes is not None:
             block = sizes.regions[0].blocks[0]
             self.program.sizes = self._body(block, {block.arguments[0]: Range(RECORD_SPACE, 0, 0, WHOLE_REMAINDER)})
@@ -202,7 +203,7 @@ class _Reader:
         if name not in self.globals:
             for other in self.module.body.operations:
                 attributes = other.operation.attributes
-                if other.operation.name == "memref.global" and ir.StringAttr(attributes["sym_name"]).value == name:
+                if other.operation.name == "memref.global" and symbol_name(other) == name:
                     self.program.constants.append(_bytes_of(attributes["initial_value"]))
                     self.globals[name] = len(self.program.constants) - 1
         at = self.globals[name]
@@ -275,8 +276,8 @@ class _Reader:
             for function in find(self.module, "gpu.func"):
                 holder = function.parent
                 assert holder is not None
-                own = ir.StringAttr(holder.attributes["sym_name"]).value
-                name = f"{own}::{ir.StringAttr(function.attributes['sym_name']).value}"
+                own = symbol_name(holder)
+                name = f"{own}::{symbol_name(function)}"
                 self.kernels[name] = tuple(map(_is_written, function.regions[0].blocks[0].arguments))
         return self.kernels[kernel]
 

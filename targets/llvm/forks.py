@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.memory.names import FORK
 from mirlo.runtime.threads import SYMBOL
 
@@ -31,7 +32,7 @@ def find_forks(module: ir.Module) -> list[Fork]:
         entry = ir.DictAttr(attributes[FORK])
         kind = ir.TypeAttr(attributes["function_type"]).value
         numbers = {key: ir.IntegerAttr(entry[key]).value for key in ("step", "chunks", "threads")}
-        name = ir.StringAttr(attributes["sym_name"]).value
+        name = symbol_name(op)
         region = ir.FlatSymbolRefAttr(entry["region"]).value
         found.append(Fork(name, region, pointers=len(kind.inputs) - 2, **numbers))
     return found
@@ -41,7 +42,7 @@ def define_forks(module: ir.Module, forks: list[Fork], types: dict[str, list[str
     """Define the body of each fork, in the LLVM dialect. `types` are the types of the forks' arguments, by name."""
     if not forks:
         return
-    by_name = {ir.StringAttr(op.operation.attributes["sym_name"]).value: op for op in module.body.operations}
+    by_name = {symbol_name(op): op for op in module.body.operations}
     for fork in forks:
         by_name[fork.name].operation.erase()
     text = f"llvm.func @{SYMBOL}(!llvm.ptr, !llvm.ptr, i32, i32)\n"
@@ -49,7 +50,7 @@ def define_forks(module: ir.Module, forks: list[Fork], types: dict[str, list[str
     made = ir.Module.parse(text)
     defined = {fork.region for fork in forks}
     for op in made.body.operations:
-        if ir.StringAttr(op.operation.attributes["sym_name"]).value not in defined:
+        if symbol_name(op) not in defined:
             module.body.append(op.operation.clone())
 
 
@@ -58,7 +59,7 @@ def argument_types(module: ir.Module, forks: list[Fork]) -> dict[str, list[str]]
     names = {fork.name for fork in forks}
     found = {}
     for op in module.body.operations:
-        name = ir.StringAttr(op.operation.attributes["sym_name"]).value
+        name = symbol_name(op)
         if name in names:
             kind = str(ir.TypeAttr(op.operation.attributes["function_type"]).value)
             inner = kind[kind.index("(") + 1 : kind.rindex(")")]

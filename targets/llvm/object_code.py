@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.made_by import RULE
 from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.registry import PassError
@@ -107,7 +108,7 @@ def _public(module: ir.Module) -> dict[str, None]:
     public = [function for function in defined if "sym_visibility" not in function.attributes] or defined[:1]
     if not public:
         raise PassError("the unit has no function to compile")
-    return dict.fromkeys(map(_symbol, public))
+    return dict.fromkeys(map(symbol_name, public))
 
 
 def _internalize(module: ir.Module, exported: Container[str]) -> None:
@@ -117,7 +118,7 @@ def _internalize(module: ir.Module, exported: Container[str]) -> None:
         attributes = op.operation.attributes
         if op.operation.name != "llvm.func" or not len(op.operation.regions[0].blocks):
             continue
-        if ir.StringAttr(attributes["sym_name"]).value not in exported:
+        if symbol_name(op) not in exported:
             attributes["linkage"] = internal
 
 
@@ -127,7 +128,7 @@ def _add_entry(module: ir.Module, entry: EntryInterface) -> None:
     Without tensors it computes sizes: `arena` is then the call record.
     """
     for op in list(module.body.operations):
-        if op.operation.name == "llvm.func" and _symbol(op) == MAIN:
+        if op.operation.name == "llvm.func" and symbol_name(op) == MAIN:
             _unpack(op.operation, entry)
     names = ["%tensors", "%params", "%arena", *(["%profile"] if entry.profiled else [])]
     pointers = ", ".join(["!llvm.ptr"] * len(names))
@@ -149,7 +150,7 @@ def _add_entry(module: ir.Module, entry: EntryInterface) -> None:
       }}"""
     made = ir.Module.parse(text)
     for op in list(made.body.operations):
-        if op.operation.attributes["sym_name"] == ir.StringAttr.get(ENTRY):
+        if symbol_name(op) == ENTRY:
             module.body.append(op.operation.clone())
 
 
@@ -199,7 +200,3 @@ def _entry_of(table: ir.Value, position: int, is_loaded: bool) -> ir.Value:
         },
     ).results[0]
     return ir.Operation.create("llvm.load", results=[pointer], operands=[address]).results[0] if is_loaded else address
-
-
-def _symbol(op: ir.OpView | ir.Operation) -> str:
-    return str(ir.StringAttr(op.operation.attributes["sym_name"]).value)

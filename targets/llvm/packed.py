@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.memory.packed import PACKED, TYPES
 from mirlo.runtime.dtypes import ELEMENT_TYPES
@@ -33,7 +34,7 @@ def find_calls(module: ir.Module, names: Sequence[str]) -> list[PackedCall]:
             continue
         types = [TensorType.from_mlir(ir.TypeAttr(entry).value) for entry in ir.ArrayAttr(attributes[TYPES])]
         name = ir.StringAttr(ir.ArrayAttr(attributes[PACKED])[0]).value
-        symbol = ir.StringAttr(attributes["sym_name"]).value
+        symbol = symbol_name(op)
         found.append(PackedCall(symbol, name, names.index(name), tuple(t for t in types if t is not None)))
     return found
 
@@ -44,7 +45,7 @@ def define_calls(module: ir.Module, calls: Sequence[PackedCall], caller: str) ->
         return
     symbols = {call.symbol for call in calls}
     operations = [op.operation for op in module.body.operations]
-    functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in operations}
+    functions = {symbol_name(op): op for op in operations}
     for symbol in symbols:
         functions[symbol].erase()
     made = ir.Module.parse("\n".join(map(_text, calls)))

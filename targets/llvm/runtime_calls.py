@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, POLL, SLOT, TICK
 from mirlo.targets.llvm.packed import return_on_failure
 
@@ -15,7 +16,7 @@ def define(module: ir.Module, caller: str, allocator: int | None) -> None:
 
     `allocator` is the word of the call record with the allocation function; None if there is no record.
     """
-    functions = {_name(op): op.operation for op in module.body.operations if "sym_name" in op.operation.attributes}
+    functions = {symbol_name(op): op.operation for op in module.body.operations if symbol_name(op)}
     texts = {TICK: _TICK}
     if allocator is not None:
         texts |= {ALLOCATE: _allocate(allocator), CHECK: _CHECK, GROW: _grow(allocator), SLOT: _SLOT}
@@ -33,13 +34,9 @@ def define(module: ir.Module, caller: str, allocator: int | None) -> None:
 
 def end_where_interrupted(module: ir.Module, caller: str) -> None:
     """Let the caller return where a signal handler raised an exception."""
-    functions = {_name(op): op.operation for op in module.body.operations if "sym_name" in op.operation.attributes}
+    functions = {symbol_name(op): op.operation for op in module.body.operations if symbol_name(op)}
     if POLL in functions:
         return_on_failure(functions[caller], {POLL})
-
-
-def _name(op: ir.OpView) -> str:
-    return ir.StringAttr(op.operation.attributes["sym_name"]).value
 
 
 def _allocate(word: int) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.dialects.bindings import PACKAGE, ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
 from mirlo.passes.memory.names import FORK
 from mirlo.runtime.names import c_identifier
@@ -67,7 +68,7 @@ def split(module: Any, entry: EntryInterface, settings: CodeSettings, apart: boo
 
     Small kernels share a unit; with `apart` none do, with `apart=False` all kernels are in one.
     """
-    operations = {_symbol(op): op.operation for op in module.body.operations}
+    operations = {symbol_name(op): op.operation for op in module.body.operations}
     for operation in operations.values():
         _drop_facts(operation)
     texts = {name: _text(op) for name, op in operations.items()}
@@ -131,7 +132,7 @@ def _joined(units: Sequence[Unit], settings: str) -> Unit:
     )
 
 
-def kernel_symbol(name: str) -> str:
+def kernelsymbol_name(name: str) -> str:
     """Return the symbol of a kernel in LLVM IR and assembly."""
     return f"kernel.{c_identifier(name)}"
 
@@ -151,7 +152,7 @@ def _kernel_unit(
     # The kernel is called from another object file.
     parts[0] = parts[0].replace("func.func private ", "func.func ", 1)
     # Code for readers has the kernel's name; object files that models share have that of the content.
-    shown = kernel_symbol(name) if readable else ""
+    shown = kernelsymbol_name(name) if readable else ""
     key = _digest(f"{settings} {shown}", "\n".join(parts))
     symbol = shown or f"mirlo_{key[:24]}"
     named = tuple(part.replace(f"@{_PLACEHOLDER}", f"@{symbol}") for part in parts)
@@ -201,12 +202,7 @@ def _drop_facts(op: ir.Operation) -> None:
 
 def _declaration(function: ir.Operation) -> str:
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
-    return f"func.func private @{_symbol(function)}({', '.join(map(str, kind.inputs))})"
-
-
-def _symbol(op: ir.OpView | ir.Operation) -> str:
-    attributes = op.operation.attributes
-    return ir.StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else ""
+    return f"func.func private @{symbol_name(function)}({', '.join(map(str, kind.inputs))})"
 
 
 def _is_defined_here(op: ir.Operation) -> bool:

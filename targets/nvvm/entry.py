@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.lower.calls import find
 
 ALIGNMENT = 16
@@ -31,7 +32,7 @@ def pass_tensor_maps(module: ir.Operation) -> dict[str, list[int]]:
         maps = [i for i, argument in enumerate(arguments) if "tensormap" in str(argument.type)]
         if not maps:
             continue
-        found[ir.StringAttr(function.attributes["sym_name"]).value] = maps
+        found[symbol_name(function)] = maps
         for i in maps:
             arguments[i].set_type(pointer)
             for use in list(arguments[i].uses):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import arith, func, ir
 from mirlo.dialects.core.surgery import replace_op
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.byoc.generator_errors import Crash
 from mirlo.passes.byoc.guard import guarded
 from mirlo.passes.lower.calls import find
@@ -135,7 +136,7 @@ class FindDeviceFunctions(Pass):
         libraries = [open_library(name) for name in self.libraries]
         known = {name for library in libraries for name in library.functions}
         functions = [f.operation for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]
-        declared = {ir.StringAttr(f.attributes["sym_name"]).value: f for f in functions if not len(f.regions[0].blocks)}
+        declared = {symbol_name(f): f for f in functions if not len(f.regions[0].blocks)}
         for call in find(op, "func.call"):
             name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
             if name not in declared or ON_DEVICE in declared[name].attributes:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir, llvm, passmanager
+from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.passes.lower.calls import find
 from mirlo.passes.made_by import RULE
 from mirlo.passes.registry import PassError
@@ -60,7 +61,7 @@ class LoweredKernels:
 
     def functions(self) -> dict[str, ir.Operation]:
         """Return the operations of the kernels by their symbols."""
-        found = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in find(self.whole, "llvm.func")}
+        found = {symbol_name(op): op for op in find(self.whole, "llvm.func")}
         return {name: op for name, op in found.items() if name in self.names.values()}
 
 
@@ -150,11 +151,11 @@ def _gather(module: ir.Module) -> dict[str, str]:
     names = {}
     declared: set[str] = set()
     for op in modules:
-        own = ir.StringAttr(op.attributes["sym_name"]).value
+        own = symbol_name(op)
         declared |= _declare_callees(op, modules[0], declared)
         for function in find(op, "gpu.func"):
-            name = ir.StringAttr(function.attributes["sym_name"]).value
-            function.attributes["sym_name"] = ir.StringAttr.get(own)
+            name = symbol_name(function)
+            rename_symbol(function, own)
             names[f"{own}::{name}"] = own
             if op is not modules[0]:
                 function.move_before(modules[0].regions[0].blocks[0].operations[0])
@@ -167,7 +168,7 @@ def _gather(module: ir.Module) -> dict[str, str]:
 def _declare_callees(source: ir.Operation, target: ir.Operation, declared: set[str]) -> set[str]:
     """Declare the functions that kernels call in the target module; return their names."""
     functions = find(source, "func.func")
-    names = [ir.StringAttr(function.attributes["sym_name"]).value for function in functions]
+    names = [symbol_name(function) for function in functions]
     for name, function in zip(names, functions, strict=True):
         if name not in declared and source is not target:
             function.move_before(target.regions[0].blocks[0].operations[0])

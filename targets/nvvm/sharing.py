@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.passes.lower.calls import find
 
@@ -32,7 +33,7 @@ def allocate_shared(module: ir.Operation) -> dict[str, int]:
         for size in sizes:
             offsets.append(total)
             total += -(-size // TILE_ALIGNMENT) * TILE_ALIGNMENT
-        asked[ir.StringAttr(function.attributes["sym_name"]).value] = total
+        asked[symbol_name(function)] = total
         for alloc, offset in zip(allocations, offsets, strict=True):
             _replace(alloc, lambda kind, at=offset: _shared_range(module, kind, at))
     for number, alloc in enumerate(find(module, "memref.alloc")):
@@ -46,7 +47,7 @@ def leave_to_launch(module: ir.Operation) -> None:
     Only external globals denote the memory that comes with a launch; MLIR makes all globals of kernels internal.
     """
     for op in find(module, "llvm.mlir.global"):
-        if ir.StringAttr(op.attributes["sym_name"]).value == _DYNAMIC_SHARED:
+        if symbol_name(op) == _DYNAMIC_SHARED:
             op.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
 
 
@@ -71,7 +72,7 @@ def _global(module: ir.Operation, kind: ir.Type, name: str, alignment: int, outs
     """Return a global of the module, made on first use; with `outside` the launch determines its size."""
     block = module.regions[0].blocks[0]
     globals_ = [op.operation for op in block.operations if op.operation.name == "memref.global"]
-    if not any(ir.StringAttr(op.attributes["sym_name"]).value == name for op in globals_):
+    if not any(symbol_name(op) == name for op in globals_):
         attributes = {
             "sym_name": ir.StringAttr.get(name), "sym_visibility": ir.StringAttr.get("private"),
             "type": ir.TypeAttr.get(kind), "alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), alignment),

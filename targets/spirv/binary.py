@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import gpu, ir, passmanager
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
@@ -40,7 +41,7 @@ def to_binaries(module: ir.Module) -> list[KernelCode]:
     _run(module, "gpu-module-to-binary")
     found = []
     for binary in _modules(module, "gpu.binary"):
-        name = ir.StringAttr(binary.attributes["sym_name"]).value
+        name = symbol_name(binary)
         entry, capabilities_used = features[name]
         data = gpu.ObjectAttr(ir.ArrayAttr(binary.attributes["objects"])[0]).object
         found.append(KernelCode(f"{name}::{entry}", entry, data, capabilities_used))
@@ -74,7 +75,7 @@ def lower_to_spirv(module: Any) -> dict[str, Any]:
     _forbid_contraction(module)
     _empty_continues(module)
     shaders = _modules(module, "spirv.module")
-    return {ir.StringAttr(op.attributes["sym_name"]).value.removeprefix("__spv__"): op for op in shaders}
+    return {symbol_name(op).removeprefix("__spv__"): op for op in shaders}
 
 
 def _modules(module: ir.Module, kind: str) -> list[ir.Operation]:
@@ -168,9 +169,9 @@ def _capabilities(shader: ir.Operation) -> tuple[str, tuple[str, ...]]:
 
 def _nest(module: ir.Module) -> None:
     """Move shaders into the modules that they come from, where the serializer expects them."""
-    by_name = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in _modules(module, "gpu.module")}
+    by_name = {symbol_name(op): op for op in _modules(module, "gpu.module")}
     for shader in _modules(module, "spirv.module"):
-        name = ir.StringAttr(shader.attributes["sym_name"]).value.removeprefix("__spv__")
+        name = symbol_name(shader).removeprefix("__spv__")
         block = by_name[name].regions[0].blocks[0]
         for op in [o.operation for o in block.operations]:
             if op.name == "gpu.func":

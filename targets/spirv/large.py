@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.buffers import UNBOUNDED, element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
@@ -37,8 +38,8 @@ def split_large(module: ir.Module, limit: int = LIMIT) -> dict[str, list[SplitPa
             continue
         holder = function.parent
         assert holder is not None
-        own = ir.StringAttr(holder.attributes["sym_name"]).value
-        name = f"{own}::{ir.StringAttr(function.attributes['sym_name']).value}"
+        own = symbol_name(holder)
+        name = f"{own}::{symbol_name(function)}"
         found[name] = [SplitParameter(argument.arg_number, _split(block, argument, limit)) for argument in large]
         for split in found[name][::-1]:
             block.erase_argument(split.position)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.driver.code import UnknownKernel
 from mirlo.driver.save_code import texts_by_form
@@ -107,7 +108,7 @@ def _called(module: ir.Operation) -> list[tuple[list[str], str]]:
     for name, labels in kernel_calls(module):
         nodes.setdefault(name, []).extend(labels)
     functions = (op.operation for op in module.regions[0].blocks[0].operations if op.operation.name == "func.func")
-    return [(nodes[_symbol(op)], _text(op)) for op in functions if _symbol(op) in nodes and is_prim_func(op)]
+    return [(nodes[symbol_name(op)], _text(op)) for op in functions if symbol_name(op) in nodes and is_prim_func(op)]
 
 
 def _of_kernel(module: ir.Operation, name: str) -> list[ir.Operation]:
@@ -115,15 +116,11 @@ def _of_kernel(module: ir.Operation, name: str) -> list[ir.Operation]:
     found = []
     launched: set[str] = set()
     for op in module.regions[0].blocks[0].operations:
-        if op.operation.name == "func.func" and is_prim_func(op) and _symbol(op.operation) == name:
+        if op.operation.name == "func.func" and is_prim_func(op) and symbol_name(op.operation) == name:
             found.append(op.operation)
             launched |= _launched(op.operation)
     modules = [op.operation for op in module.regions[0].blocks[0].operations if op.operation.name == "gpu.module"]
-    return found + [op for op in modules if _symbol(op) in launched]
-
-
-def _symbol(op: ir.Operation) -> str:
-    return ir.StringAttr(op.attributes["sym_name"]).value
+    return found + [op for op in modules if symbol_name(op) in launched]
 
 
 def _launched(function: ir.Operation) -> set[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.driver.bind_strategies import bind_strategies
@@ -150,7 +151,7 @@ class _Watch(Instrument):
             return
         for function in op.operation.opview.body.operations:
             if is_prim_func(function):
-                name = ir.StringAttr(function.operation.attributes["sym_name"]).value
+                name = symbol_name(function)
                 self.intrinsics[name] = _intrinsics(function.operation)
 
 
