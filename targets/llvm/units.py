@@ -132,7 +132,7 @@ def _joined(units: Sequence[Unit], settings: str) -> Unit:
     )
 
 
-def kernelsymbol_name(name: str) -> str:
+def kernel_symbol(name: str) -> str:
     """Return the symbol of a kernel in LLVM IR and assembly."""
     return f"kernel.{c_identifier(name)}"
 
@@ -152,7 +152,7 @@ def _kernel_unit(
     # The kernel is called from another object file.
     parts[0] = parts[0].replace("func.func private ", "func.func ", 1)
     # Code for readers has the kernel's name; object files that models share have that of the content.
-    shown = kernelsymbol_name(name) if readable else ""
+    shown = kernel_symbol(name) if readable else ""
     key = _digest(f"{settings} {shown}", "\n".join(parts))
     symbol = shown or f"mirlo_{key[:24]}"
     named = tuple(part.replace(f"@{_PLACEHOLDER}", f"@{symbol}") for part in parts)
