@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.tir.buffers import INPLACE, workspace_of
 from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.runtime.errors import MirloError
@@ -70,7 +71,7 @@ class CFunctionText:
 def c_function(prim: ExternalPrim | ir.Operation, name: str = "") -> CFunctionText:
     """Return a prim function as C, under a name of its own or the function's."""
     operation = prim if isinstance(prim, ir.Operation) else prim.operation.operation
-    symbol = c_identifier(name or ir.StringAttr(operation.attributes["sym_name"]).value)
+    symbol = c_identifier(name or symbol_name(operation))
     with operation.context, operation.location:
         module, function = _lowered(operation)
         try:
@@ -95,12 +96,10 @@ def _lowered(operation: ir.Operation) -> tuple[ir.Module, ir.Operation]:
 
     module = ir.Module.create(operation.location)
     clone = operation.clone(ip=ir.InsertionPoint(module.body))
-    clone.operation.attributes["sym_name"] = ir.StringAttr.get(COPY)  # its own may be that of a C function
+    rename_symbol(clone, COPY)  # its own may be that of a C function
     Pipeline(LOWERING).run(module, Session())
     passmanager.PassManager.parse(TIDYING).run(module.operation)
-    functions = {
-        ir.StringAttr(op.operation.attributes["sym_name"]).value: op.operation for op in module.body.operations
-    }
+    functions = {symbol_name(op): op.operation for op in module.body.operations}
     return module, functions[COPY]
 
 

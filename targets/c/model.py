@@ -10,6 +10,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.dtypes import dtype_of_mlir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.code_forms import KernelText
@@ -87,26 +88,26 @@ class _ModelPrinter:
 
     def run(self) -> ModelText:
         main = find_main(self.module)
-        name, prefix = _symbol(main), self.prefix
-        operations = {_symbol(op.operation): op.operation for op in self.module.body.operations}
+        name, prefix = symbol_name(main), self.prefix
+        operations = {symbol_name(op.operation): op.operation for op in self.module.body.operations}
         sizes = operations.get(name + SIZES_SUFFIX)
         prims = [op for op in _callees_first(main, operations) if is_prim_func(op) and op is not sizes]
-        functions = {_symbol(op): f"{prefix}kernel_{c_identifier(_symbol(op))}" for op in prims}
+        functions = {symbol_name(op): f"{prefix}kernel_{c_identifier(symbol_name(op))}" for op in prims}
         functions |= {n: n for n in (ALLOCATE, CHECK, GROW, SLOT, POLL, TICK) if n in operations}
         calls = [op for op in operations.values() if packed.TYPES in op.attributes]
-        functions |= {_symbol(op): f"{prefix}call{i}" for i, op in enumerate(calls)}
+        functions |= {symbol_name(op): f"{prefix}call{i}" for i, op in enumerate(calls)}
         globals_ = {n: op for n, op in operations.items() if op.name == "memref.global"}
         constants = dict(zip(globals_, (f"{prefix}constant{i}" for i in count()), strict=False))
         texts = [_constant(op, constants[n]) for n, op in globals_.items()]
         names = packed.names_called(main)
-        texts += [packed_text(op, functions[_symbol(op)], names) for op in calls]
+        texts += [packed_text(op, functions[symbol_name(op)], names) for op in calls]
         externs: dict[str, None] = {}
         kernels: list[KernelText] = []
         for op in prims:
             printed = self._kernel(op, functions)
             externs.update(dict.fromkeys(printed.externs))
             texts.append(printed.comment + printed.text)
-            kernels.append(_kernel_text(functions[_symbol(op)], _symbol(op), printed))
+            kernels.append(_kernel_text(functions[symbol_name(op)], symbol_name(op), printed))
         if sizes is not None:
             printer = _HostPrinter(functions=functions, constants=constants, **_HELPED)
             texts.append(_printed(printer, sizes, self._sizes))
@@ -120,7 +121,7 @@ class _ModelPrinter:
         )
 
     def _kernel(self, op: ir.Operation, functions: Mapping[str, str]) -> Any:
-        name = _symbol(op)
+        name = symbol_name(op)
         try:
             made = FunctionPrinter(
                 functions=functions, restrict=True, stored="y", read="x", scratch="int8_t *", **_HELPED
@@ -265,7 +266,7 @@ def _entry(has_sizes: bool, is_profiled: bool) -> str:
 
 
 def _is_profiled(module: ir.Module) -> bool:
-    return any(_symbol(op.operation) == TICK for op in module.body.operations)
+    return any(symbol_name(op.operation) == TICK for op in module.body.operations)
 
 
 def _record_words(main: ir.Operation) -> int:
@@ -283,7 +284,7 @@ def _constant(op: ir.Operation, name: str) -> str:
     element = kind.element_type
     dtype = dtype_of_mlir(element)
     if dtype is None:
-        raise PassError(f"the constant '{_symbol(op)}' has elements of type {element}")
+        raise PassError(f"the constant '{symbol_name(op)}' has elements of type {element}")
     array = read_dense(op.attributes["initial_value"], TensorType(tuple(kind.shape), dtype))
     listed = [constant_value(value, element) for value in array.reshape(-1).tolist()]
     if is_half(element):  # an initializer has no compound literals
@@ -314,7 +315,3 @@ def _callees_first(root: ir.Operation, operations: Mapping[str, ir.Operation]) -
 
     visit(root)
     return list(found.values())
-
-
-def _symbol(op: ir.Operation) -> str:
-    return ir.StringAttr(op.attributes["sym_name"]).value if "sym_name" in op.attributes else ""

@@ -10,6 +10,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.byoc.read_external import Constants
 from mirlo.passes.byoc.view import ExternalFunction, ExternalModule, ExternalValue
 from mirlo.passes.memory.names import ALLOCATE
@@ -127,8 +128,7 @@ class PartsSource:
             Pipeline(",".join(PART_PASSES)).run(module, Session(store))
             main = find_main(module)
             signature, facts = signature_of(main), run_time_facts(main, module)
-            names = [op.operation.attributes["sym_name"] for op in module.body.operations]
-            if ALLOCATE in [ir.StringAttr(name).value for name in names]:
+            if ALLOCATE in map(symbol_name, module.body.operations):
                 raise PassError(f"region '{function.name}': its sizes depend on data")
             symbol = c_identifier(function.name)
             model = print_model(module, f"{symbol}_", self._places)
