@@ -29,6 +29,7 @@ WITHOUT_EFFECT = {
     "CastLike.round_mode": "of casts to f8e8m0",
     "Constant.value": "the only attribute",
     "Dropout.seed": "of training",
+    "LinearAttention.chunk_size": "a hint how to compute",
     "GRU.layout": "0 and 1 are other shapes, which the case does not have",
     "GRU.activation_alpha": "of activations that have one, which those of the cases do not",
     "GRU.activation_beta": "of activations that have one, which those of the cases do not",

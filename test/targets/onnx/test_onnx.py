@@ -94,7 +94,7 @@ def test_three_targets_at_once() -> None:
     given = {"x": random.standard_normal((2, 1, 4, 4), np.float32), "g": random.uniform(-1, 1, (2, 3, 3, 2))}
     given = {name: array.astype(np.float32) for name, array in given.items()}
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    executable = mirlo.compile(model, ["c", "onnx", "llvm"])
+    executable = mirlo.compile(model, ["c", "onnx", "llvm"], placement={"c": [0], "onnx": [1, 2]})
     assert {e.target for e in executable.artifact.externals} == {"c", "onnx"}
     assert any(k.kind != "packed" for k in executable.artifact.kernels)
     np.testing.assert_allclose(executable(**given), session.run(None, given)[0], rtol=1e-4, atol=1e-5)
