@@ -15,7 +15,7 @@ from mirlo.dialects.context import make_context
 from mirlo.driver.bytecode import parse_bytes
 from mirlo.driver.diagnostics import Diagnostics
 from mirlo.driver.garbage import FewerCollections
-from mirlo.driver.given import node_watch
+from mirlo.driver.given import check_used, node_watch
 from mirlo.driver.modules import load_params, read_module, script_text, write_script
 from mirlo.driver.save_code import write_bytes
 from mirlo.driver.source import Chunk, SourceFile, read_source
@@ -186,6 +186,7 @@ class OptRun:
             if NODE in str(self.pipeline):
                 session.options[MODEL_NODES] = dict.fromkeys(nodes_of(module), "")
             self.pipeline.run(module, session, self._instruments(session), self.arguments.verify_each)
+            check_used(session)
         except ir.MLIRError as error:
             diagnostics.add_error(error)
             return False
