@@ -128,7 +128,7 @@ def _unpacked(node: Node) -> list[ir.Value]:
 
 
 def _slices(node: Node, index: int, count: int) -> list[ir.Value]:
-    """Return what lies along dim 3 of an input [batch, length, heads, count, size] as [batch, length, heads * size]."""
+    """Return the slices of an input [batch, length, heads, count, size] as [batch, length, heads * size]."""
     found = node.type(index)
     if found.shape[3] != count:
         raise NodeError(f"dim 3 of input '{node.input_name(index)}' must be {count}, got {found}")
@@ -229,7 +229,7 @@ def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> ir.Value | N
 @converter("RotaryEmbedding", domain=DOMAIN)
 def rotary_embedding(node: Node) -> Converted:
     """Convert; inputs: x, positions (one each, or the first), cos and sin by position."""
-    value = _by_head(node, node.attr.int("num_heads", 0), node.attr.int("rotary_embedding_dim", 0))
+    value = _by_head(node)
     length = type_of(value).shape[2]
     places = node[1]
     if node.type(1).elements == 1 and node.type(1).rank == 1:
@@ -241,7 +241,6 @@ def rotary_embedding(node: Node) -> Converted:
 @converter("MRotaryEmbedding", domain=DOMAIN)
 def multimodal_rotary_embedding(node: Node) -> Converted:
     """Convert; inputs: x, positions [3, batch, length] in time, height and width, cos and sin by position."""
-    heads, rotated = node.attr.int("num_heads", 0), node.attr.int("rotary_embedding_dim", 0)
     sections, layout = node.attr.ints("mrope_section"), node.attr.int("mrope_layout", 0)
     half = node.type(2).shape[1]
     if len(sections) != 3 or min(sections) < 0 or sum(sections) != half:
@@ -250,7 +249,7 @@ def multimodal_rotary_embedding(node: Node) -> Converted:
         raise NodeError(f"attribute 'mrope_layout' must be 0 or 1, got {layout}")
     if node.type(1).rank != 3 or node.type(1).shape[0] != 3:
         raise NodeError(f"input #1 must be positions [3, batch, length], got {node.type(1)}")
-    value = _by_head(node, heads, rotated)
+    value = _by_head(node)
     chosen = np.repeat(range(3), sections)
     if layout:
         places = np.arange(sum(sections))
@@ -268,15 +267,16 @@ def _selected(node: Node, values: ir.Value, is_of: ir.Value) -> ir.Value:
     return node.emit("reduce_sum", node.emit("where", is_of, values, node.constant(0, type_of(values))), axes=[0])
 
 
-def _by_head(node: Node, heads: int, rotated: int) -> ir.Value:
+def _by_head(node: Node) -> ir.Value:
     """Return x as [batch, heads, length, size]; it may be given as [batch, length, heads * size]."""
-    x, found = node.type(0), heads
+    x = node.type(0)
+    heads, rotated = node.attr.int("num_heads", 0), node.attr.int("rotary_embedding_dim", 0)
     node.attr.ignore("is_packed_batching")
     if node.attr.float("scale", 1.0) != 1:
         raise NodeError("attribute 'scale' must be 1")
     if x.rank == 3 and not rotated and not heads:
-        found = int(quotient(x.shape[2], 2 * node.type(2).shape[1]) or 0)  # type: ignore[arg-type]
-    return node[0] if x.rank == 4 else split_heads(node, node[0], found, "num_heads")
+        heads = int(quotient(x.shape[2], 2 * node.type(2).shape[1]) or 0)  # type: ignore[arg-type]
+    return node[0] if x.rank == 4 else split_heads(node, node[0], heads, "num_heads")
 
 
 def _rotated(node: Node, value: ir.Value, cos: ir.Value, sin: ir.Value) -> ir.Value:

@@ -50,7 +50,8 @@ def group_query_attention(node: Node) -> Converted:
     heads, kv_heads = node.attr.int("num_heads"), node.attr.int("kv_num_heads")
     query, key, value = projected(node, heads, kv_heads)
     batch, _, length, size = type_of(query).shape
-    places = _token_positions(node, batch, length)
+    last = node.emit("cast", node.emit("reshape", node[LAST_PLACE], shape=(batch, 1)), dtype="i64")
+    places = token_positions(node, last, length)
     query, key = _normalized(node, query, key)
     if node.attr.bool("do_rotary", 0):
         at = node[POSITIONS] if node.has(POSITIONS) else places.each
@@ -126,14 +127,14 @@ def projected(node: Node, heads: int, kv_heads: int) -> tuple[ir.Value, ir.Value
     return query, key, value
 
 
-def _token_positions(node: Node, batch: Dim, length: Dim) -> TokenPositions:
-    last = node.emit("cast", node.emit("reshape", node[LAST_PLACE], shape=(batch, 1)), dtype="i64")
+def token_positions(node: Node, last: ir.Value, length: Dim) -> TokenPositions:
+    """Return the positions of the new tokens, of which `last` [batch, 1] are the last ones."""
     if node.has(PAST_KEY):
         first = node.emit("subtract", last, as_scalar(node, length - 1))
         # In a prompt, sequences shorter than the longest are padded at the end.
         first = node.emit("maximum", first, node.constant(np.int64(0)))
     else:
-        first = node.emit("full", shape=(batch, 1), value=0.0, dtype="i64")
+        first = node.emit("full", shape=type_of(last).shape, value=0.0, dtype="i64")
     each = node.emit("add", first, node.emit("expand_dims", positions(node, length), axes=[0]))
     return TokenPositions(first, each, last)
 

@@ -5,7 +5,7 @@ Each expert computes the rows of the tokens that chose it, so the weights of an 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.ops.microsoft_nbits import ACTIVATIONS, BITS, unpacked
+from mirlo.frontends.onnx.ops.microsoft_nbits import ACTIVATIONS, BITS, packed_zero_points, unpacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import bind
 
@@ -61,8 +61,7 @@ def moe(node: Node) -> ir.Value:
     gated = _layer(node, 6, 7, hidden) if node.has(6) else None
     weights = node.emit("softmax", node[1], axis=-1)
     chosen, factors = _largest(node, weights, weights)
-    if node.attr.bool("normalize_routing_weights", 0):
-        factors = node.emit("divide", factors, node.emit("reduce_sum", factors, axes=[1], keepdims=True))
+    factors = _normalized(node, factors)
     return _mixed(node, _Network(first, last, gated, "exact"), chosen, factors)
 
 
@@ -92,14 +91,20 @@ def quantized_moe(node: Node) -> ir.Value:
     gated = _packed_layer(node, 2, of_layers[2], hidden) if node.has(8) else None
     if node.has(14):
         chosen, factors = _largest(node, node[1], node[14])
-        if node.attr.bool("normalize_routing_weights", 0):
-            factors = node.emit("divide", factors, node.emit("reduce_sum", factors, axes=[1], keepdims=True))
+        factors = _normalized(node, factors)
     else:
         node.attr.ignore("normalize_routing_weights")
         chosen, factors = _largest(node, node[1], node[1])
         factors = node.emit("softmax", factors, axis=-1)
     network = _Network(first, last, gated, ACTIVATIONS.get(level, "exact"))
     return _mixed(node, network, chosen, factors)
+
+
+def _normalized(node: Node, factors: ir.Value) -> ir.Value:
+    """Return the weights of the chosen experts, divided by their sum if the node asks for it."""
+    if not node.attr.bool("normalize_routing_weights", 0):
+        return factors
+    return node.emit("divide", factors, node.emit("reduce_sum", factors, axes=[1], keepdims=True))
 
 
 def _sizes(node: Node, last: tuple[Dim, ...]) -> tuple[int, int]:
@@ -146,7 +151,7 @@ def _biased(node: Node, layer: _Layer, index: int) -> _Layer:
         return layer
     if node.type(index).shape != (node.type(1).shape[1], layer.columns):
         raise NodeError(f"input '{node.input_name(index)}' must have {layer.columns} values for each expert")
-    return _Layer(layer.weights, layer.rows, node[index], layer.scales, layer.zeros, layer.bits, layer.block)
+    return replace(layer, bias=node[index])
 
 
 def _largest(node: Node, logits: ir.Value, weights: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -232,14 +237,8 @@ def _zero_points(node: Node, layer: _Layer, expert: int, blocks: int) -> ir.Valu
     if layer.zeros is None:
         return node.emit("full", shape=(layer.columns, blocks), value=1 << (layer.bits - 1), dtype=f"u{layer.bits}")
     found = _of_expert(node, layer.zeros, expert)
-    count = blocks if type_of(found).rank == 2 else layer.columns
-    width = -(-count * layer.bits // 8)
-    if type_of(found).elements * count != layer.columns * blocks * width:
-        raise NodeError(f"zero points {type_of(layer.zeros)} do not fit {layer.columns} x {blocks} blocks")
-    values = unpacked(node, node.emit("reshape", found, shape=(layer.columns * blocks // count, width)), layer.bits)
-    if type_of(values).shape[1] != count:
-        values = node.emit("strided_slice", values, axes=[1], begin=[0], end=[count], strides=[1])
-    return node.emit("reshape", values, shape=(layer.columns, blocks))
+    shape = (layer.columns, blocks) if type_of(found).rank == 2 else (blocks, layer.columns)
+    return node.emit("reshape", packed_zero_points(node, found, shape, layer.bits), shape=(layer.columns, blocks))
 
 
 def _of_expert(node: Node, value: ir.Value, expert: int) -> ir.Value:

@@ -68,23 +68,26 @@ def unpacked(node: Node, packed: ir.Value, bits: int) -> ir.Value:
 
 def _zero_points(node: Node, index: int, shape: tuple[int, int], bits: int, real: DType) -> ir.Value:
     """Return the zero points: packed integers, whose rows begin at a byte, or values of the type of the scales."""
-    columns, blocks = shape
     if not node.has(index):
         return node.emit("full", shape=shape, value=1 << (bits - 1), dtype=f"u{bits}")
     given = node.type(index)
     if given.dtype is real:
-        if given.elements != columns * blocks:
-            raise NodeError(f"zero points of {real} must be {columns} x {blocks}, got {given}")
+        if given.elements != shape[0] * shape[1]:
+            raise NodeError(f"zero points of {real} must be {shape[0]} x {shape[1]}, got {given}")
         return node.emit("reshape", node[index], shape=shape)
     if given.dtype.name != "u8":
         raise NodeError(f"zero points must be packed in u8, or values of {real}, got {given}")
-    width = -(-blocks * bits // 8)
-    if given.elements != columns * width:
-        raise NodeError(f"zero points of {bits} bits for {columns} x {blocks} blocks do not fit {given}")
-    found = unpacked(node, node.emit("reshape", node[index], shape=(columns, width)), bits)
-    if width * 8 // bits == blocks:
-        return found
-    return node.emit("strided_slice", found, axes=[1], begin=[0], end=[blocks], strides=[1])
+    return packed_zero_points(node, node[index], shape, bits)
+
+
+def packed_zero_points(node: Node, given: ir.Value, shape: tuple[int, int], bits: int) -> ir.Value:
+    """Return zero points of a few bits, packed in u8; each row begins at a byte."""
+    rows, count = shape
+    width = -(-count * bits // 8)
+    if type_of(given).elements != rows * width:
+        raise NodeError(f"zero points of {bits} bits for {rows} x {count} blocks do not fit {type_of(given)}")
+    found = unpacked(node, node.emit("reshape", given, shape=(rows, width)), bits)
+    return _cut(node, found, shape)
 
 
 def _order_of_groups(node: Node, rows: int, blocks: int, block: int) -> np.ndarray | None:

@@ -12,16 +12,16 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.microsoft_cache import (
     PAST_KEY,
     PAST_VALUE,
-    TokenPositions,
     attended,
     first_rows,
     projected,
     rotated,
+    token_positions,
     total_length,
     written,
 )
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, i64_constant, positions
+from mirlo.frontends.onnx.runtime_sizes import i64_constant, positions
 from mirlo.frontends.onnx.values import Converted
 
 ROWS, COLUMNS, TOTAL, LENGTHS, COS, SIN = range(5, 11)
@@ -37,7 +37,8 @@ def sparse_attention(node: Node) -> Converted:
     heads, kv_heads, block = (node.attr.int(name) for name in ("num_heads", "kv_num_heads", "sparse_block_size"))
     query, key, value = projected(node, heads, kv_heads)
     batch, _, length, size = type_of(query).shape
-    places = _places(node)
+    lengths = node.emit("cast", node.emit("reshape", node[LENGTHS], shape=(batch, 1)), dtype="i64")
+    places = token_positions(node, node.emit("subtract", lengths, i64_constant(node, 1)), length)
     if node.attr.bool("do_rotary", 0):
         query, key = (rotated(node, rows, places.each, (COS, SIN)) for rows in (query, key))
     else:
@@ -56,14 +57,6 @@ def sparse_attention(node: Node) -> Converted:
     result, _ = attended(node, query, first_rows(node, key, count), first_rows(node, value, count), seen, None)
     rows = node.emit("permute", result, axes=(0, 2, 1, 3))
     return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value
-
-
-def _places(node: Node) -> TokenPositions:
-    batch, length = node.type(0).shape[:2]
-    lengths = node.emit("cast", node.emit("reshape", node[LENGTHS], shape=(batch, 1)), dtype="i64")
-    first = node.emit("maximum", node.emit("subtract", lengths, as_scalar(node, length)), i64_constant(node, 0))
-    each = node.emit("add", first, node.emit("expand_dims", positions(node, length), axes=[0]))
-    return TokenPositions(first, each, node.emit("subtract", lengths, i64_constant(node, 1)))
 
 
 def _seen_blocks(node: Node, block: int) -> np.ndarray:
