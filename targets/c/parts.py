@@ -69,7 +69,6 @@ class Part:
         lines += [f"  data[{i}] = {place};" for i, place in enumerate(data)]
         arena = str(self.signature["arena"])
         if self.words:
-            arena = f"record[0] ? 0 : record[{2 + len(self.symbols)}]"
             lines.insert(0, f"  int64_t record[{self.words}] = {{0}};")
             lines += [
                 f"  record[{2 + i}] = {_measured(dim, self.signature['inputs'], self.name)};"
@@ -108,23 +107,26 @@ class PartsSource:
         return {part.name: part.symbol for part in self.parts}
 
     @cached_property
-    def _places(self) -> dict[str, int]:
+    def _inline(self) -> Mapping[str, np.ndarray]:
+        """Return the constants that are written into the source."""
         constants = self.module.constants
-        inline = constants.inline if isinstance(constants, Constants) else {}
-        return {name: place for place, name in enumerate(name for name in constants if name not in inline)}
+        return constants.inline if isinstance(constants, Constants) else {}
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        handed_in = (name for name in self.module.constants if name not in self._inline)
+        return {name: place for place, name in enumerate(handed_in)}
 
     @cached_property
     def parts(self) -> list[Part]:
         return [self._part(function) for function in self.module.functions]
 
     def _part(self, function: ExternalFunction) -> Part:
-        constants = self.module.constants
-        inline = constants.inline if isinstance(constants, Constants) else {}
         store = ParameterStore()
         for name in self._places:
-            store.add(name, constants[name])
+            store.add(name, self.module.constants[name])
         with self.module.operation.context, ir.Location.unknown():
-            module = region_module(function, inline)
+            module = region_module(function, self._inline)
             Pipeline(",".join(PART_PASSES)).run(module, Session(store))
             main = find_main(module)
             signature, facts = signature_of(main), run_time_facts(main, module)

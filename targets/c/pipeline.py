@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirlo.targets.pipelines import FUSE, SIMPLIFY
+
 if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
 
 PART_PASSES = (
     "legalize{target=c}",
-    "annotate-kinds",
-    "fuse-ops",
-    "fuse-tir",
-    "canonicalize",
-    "cse",
+    *FUSE,
     "remove-dead",
     "schedule{target=c}",
     "lower-loops",
@@ -21,16 +19,7 @@ PART_PASSES = (
     "plan-memory{aliases=true}",
 )
 """The passes for a part of a model, whose graph the host's pipeline has simplified."""
-PASSES = (
-    "simplify",
-    "fold-constant",
-    "convert-layout",
-    "simplify",
-    "fold-constant",
-    "cse",
-    "remove-dead",
-    *PART_PASSES,
-)
+PASSES = (*SIMPLIFY, "cse", "remove-dead", *PART_PASSES)
 
 
 def compile_pipeline(options: CompileOptions | None = None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mirlo.targets.pipelines import FUSE, SIMPLIFY
+
 
 def compile_pipeline(
     target: str, planning: str = "", intrinsics: str = "", kernels: str = "", functions: str = ""
@@ -12,19 +14,11 @@ def compile_pipeline(
     runs on kernel bodies, `functions` finds the C functions that they call.
     """
     passes = [
-        "simplify",
-        "fold-constant",
-        "convert-layout",
-        "simplify",
-        "fold-constant",
+        *SIMPLIFY,
         "cse",
         "remove-dead",
         f"legalize{{target={target}}}",
-        "annotate-kinds",
-        "fuse-ops",
-        "fuse-tir",
-        "canonicalize",
-        "cse",
+        *FUSE,
         "remove-dead",
         planning or f"schedule{{target={target}}}",
         "map-threads",

@@ -7,8 +7,6 @@ addresses in registers than there are. Only the loops of the tiles themselves ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.passes.schedule.loops import LOOP_ANNOTATION
@@ -20,7 +18,9 @@ def hide_outer_indices(module: ir.Module) -> None:
     Kernels without dynamic dims have few addresses that are not a number apart, and are left alone.
     """
     if any(_has_sizes(op.operation) for op in module.body.operations):
-        for loop in list(_around_tiles(module.operation)):
+        loops: list[ir.Operation] = []
+        _collect(module.operation, loops)
+        for loop in loops:
             _hide(loop)
 
 
@@ -32,16 +32,15 @@ def _has_sizes(op: ir.Operation) -> bool:
     return any(isinstance(given, ir.IndexType) for given in kind.inputs)
 
 
-def _around_tiles(op: ir.Operation) -> Iterator[ir.Operation]:
-    """Yield the loops below an operation that have a loop over accumulators below them."""
+def _collect(op: ir.Operation, found: list[ir.Operation]) -> bool:
+    """Collect the loops below an operation that have a loop over accumulators below them; return whether it has one."""
+    has_tile = False
     for inner in _with_regions(op):
-        if inner.name == "scf.for" and _has_tile(inner):
-            yield inner
-        yield from _around_tiles(inner)
-
-
-def _has_tile(op: ir.Operation) -> bool:
-    return any(_is_tile(inner) or _has_tile(inner) for inner in _with_regions(op))
+        is_around = _collect(inner, found)
+        if is_around and inner.name == "scf.for":
+            found.append(inner)
+        has_tile = has_tile or is_around or _is_tile(inner)
+    return has_tile
 
 
 def _is_tile(op: ir.Operation) -> bool:

@@ -13,6 +13,7 @@ from mirlo.targets.llvm.options import planning_options, threads_of
 from mirlo.targets.llvm.outer_loops import hide_outer_indices
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.quotients import shift_quotients
+from mirlo.targets.pipelines import FUSE, SIMPLIFY
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
@@ -44,22 +45,14 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
     machine = f"machine={quote(described)}" if described else ""
     tuned = f"target-options={quote(described)}" if described else ""
     passes = [
-        "simplify",
-        "fold-constant",
-        "convert-layout",
-        "simplify",
-        "fold-constant",
+        *SIMPLIFY,
         "pack-nbits",
         "cse",
         "remove-dead",
         _step("apply-tuning", "target=llvm", threads, "operators=relax.conv", tuned),
         _step("winograd", machine),
         "legalize{target=llvm}",
-        "annotate-kinds",
-        "fuse-ops",
-        "fuse-tir",
-        "canonicalize",
-        "cse",
+        *FUSE,
         _step("apply-tuning", "target=llvm", threads, tuned),
         _step("pack-weights", machine),
         "remove-dead",
