@@ -20,10 +20,10 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
-from typing import Any
+from typing import Any, TypeVar
 
 from mirlo.dialects.core.dims import UndecidedDim
 from mirlo.dialects.core.errors import describe_raised
@@ -200,19 +200,25 @@ class RuleError(MirloError, RuntimeError):
     """Raised for a rule that misbehaves, or a subject that every rule declined."""
 
 
+T = TypeVar("T")
 RuleObserver = Callable[[Rule, "tuple[Any, ...]", "bool | None"], None]
 """Called with a rule and its arguments, with None before it runs, then with whether it accepted."""
 _observers: list[RuleObserver] = []
 
 
 @contextmanager
-def observed_rules(observer: RuleObserver) -> Iterator[None]:
-    """Let a function observe the rules of every kind that run in the block."""
-    _observers.append(observer)
+def _listed(entries: list[T], entry: T) -> Iterator[None]:
+    """Let a list have one more entry in the block."""
+    entries.append(entry)
     try:
         yield
     finally:
-        _observers.remove(observer)
+        entries.remove(entry)
+
+
+def observed_rules(observer: RuleObserver) -> AbstractContextManager[None]:
+    """Let a function observe the rules of every kind that run in the block."""
+    return _listed(_observers, observer)
 
 
 Refusal = Callable[[Rule, "tuple[Any, ...]"], bool]
@@ -220,14 +226,9 @@ Refusal = Callable[[Rule, "tuple[Any, ...]"], bool]
 _refusals: list[Refusal] = []
 
 
-@contextmanager
-def refused_rules(refusal: Refusal) -> Iterator[None]:
+def refused_rules(refusal: Refusal) -> AbstractContextManager[None]:
     """Let a function refuse rules of every kind in the block: they decline, and the next ones are tried."""
-    _refusals.append(refusal)
-    try:
-        yield
-    finally:
-        _refusals.remove(refusal)
+    return _listed(_refusals, refusal)
 
 
 def note_rule(rule: Rule, arguments: tuple[Any, ...], accepted: bool | None) -> None:
