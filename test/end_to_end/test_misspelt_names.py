@@ -239,8 +239,8 @@ def test_what_became_of_a_node_is_told(setting: Setting, capsys: pytest.CaptureF
     }
     given = {f"node:{node.name}": rule for node in nodes}
     mirlo.compile(model, legalize=given, cache=False)
-    told = capsys.readouterr().err.splitlines()
+    warnings = capsys.readouterr().err.splitlines()
     start = "warning: the rule given for 'node:{}' was never tried: no operator comes from this node: {}"
-    assert sorted(told) == sorted(start.format(name, why) for name, why in fates.items())
+    assert sorted(warnings) == sorted(start.format(name, why) for name, why in fates.items())
     mirlo.compile(model, "onnx,llvm", legalize={"node:product": rule}, cache=False)
     assert "the code generator of 'onnx' took the node, with pattern 'matmul'" in capsys.readouterr().err

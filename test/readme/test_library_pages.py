@@ -62,22 +62,22 @@ def _expected(folder: Path) -> np.ndarray:
     return np.ravel(mirlo.compile(folder / "digits.onnx", cache=False, jobs=1)(PIXELS))
 
 
+def _printed(page: str, folder: Path) -> np.ndarray:
+    """Run the commands of a page on its program in C; return the scores that the program prints."""
+    _write(page, "c", folder)
+    (commands,) = _blocks(page, "sh")
+    output = _shell(commands, folder).splitlines()
+    return _scores("\n".join(line for line in output if not line.startswith("wrote")))
+
+
 @needs_c_compiler
 def test_from_c(folder: Path) -> None:
-    _write("from-c.md", "c", folder)
-    (commands,) = _blocks("from-c.md", "sh")
-    output = _shell(commands, folder).splitlines()
-    found = _scores("\n".join(line for line in output if not line.startswith("wrote")))
-    np.testing.assert_array_equal(found, _expected(folder))
+    np.testing.assert_array_equal(_printed("from-c.md", folder), _expected(folder))
 
 
 @needs_c_compiler
 def test_c_source(folder: Path) -> None:
-    _write("c-source.md", "c", folder)
-    (commands,) = _blocks("c-source.md", "sh")
-    output = _shell(commands, folder).splitlines()
-    found = _scores("\n".join(line for line in output if not line.startswith("wrote")))
-    np.testing.assert_allclose(found, _expected(folder), rtol=1e-5)
+    np.testing.assert_allclose(_printed("c-source.md", folder), _expected(folder), rtol=1e-5)
 
 
 @needs_c_compiler

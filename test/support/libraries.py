@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+import mirlo
+from mirlo import R
 from mirlo.driver.code import compile_code
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.dtypes import numpy_dtype
@@ -19,6 +22,11 @@ from mirlo.targets.llvm.library.description import library_name
 
 SOURCE = Path(__file__).with_name("run_model.c")
 FLAGS = ("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror")
+
+
+@mirlo.script
+def calls_rows(x: R.Tensor[(4, 6), R.f32]):
+    return R.call_dps_packed("test.row_sums", x, out=R.Tensor[(4,), R.f32])
 
 
 @dataclass
@@ -101,3 +109,13 @@ def make_source_program(
 def _run(command: Sequence[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def check_row_sums(program: Program) -> None:
+    """Check the program of `calls_rows`: its results, and the error where the function of the caller fails."""
+    (spec,) = program.artifact.inputs
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    np.testing.assert_array_equal(program.run({spec.name: x})[0], x.sum(1))
+    x[0, 0] = -1
+    with pytest.raises(AssertionError, match="packed function 'test.row_sums' failed: it returned 7"):
+        program.run({spec.name: x})

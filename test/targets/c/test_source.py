@@ -13,14 +13,13 @@ import onnx
 import onnxruntime
 import pytest
 from c_compiler import needs_c_compiler
-from libraries import Program, make_source_program
+from libraries import Program, calls_rows, check_row_sums, make_source_program
 from onnx import TensorProto
 from onnx.helper import make_graph, make_node, make_tensor_value_info
 from onnx_models import F32, make_model, node
 from reduced_models import reduced
 
 import mirlo
-from mirlo import R
 from mirlo.driver.code import compile_code
 from mirlo.passes.targets import TargetError
 from mirlo.targets.c.compiler import find_compiler
@@ -210,19 +209,8 @@ def test_sizes_that_overflow_are_errors(tmp_path: Path) -> None:
     assert printed.split() == ["0", "0", "2", "2", "2"]
 
 
-@mirlo.script
-def calls_rows(x: R.Tensor[(4, 6), R.f32]):
-    return R.call_dps_packed("test.row_sums", x, out=R.Tensor[(4,), R.f32])
-
-
 def test_functions_of_the_caller(tmp_path: Path) -> None:
-    program = make_source_program(calls_rows, tmp_path, _compiler())
-    (spec,) = program.artifact.inputs
-    x = np.arange(24, dtype=np.float32).reshape(4, 6)
-    np.testing.assert_array_equal(program.run({spec.name: x})[0], x.sum(1))
-    x[0, 0] = -1
-    with pytest.raises(AssertionError, match="packed function 'test.row_sums' failed: it returned 7"):
-        program.run({spec.name: x})
+    check_row_sums(make_source_program(calls_rows, tmp_path, _compiler()))
 
 
 def test_integers_do_not_trap(tmp_path: Path) -> None:

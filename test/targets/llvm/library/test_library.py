@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import pytest
 from c_compiler import needs_c_compiler
-from libraries import Program, make_program
+from libraries import Program, calls_rows, check_row_sums, make_program
 from onnx_models import F32, make_model, node
 from reduced_models import reduced
 
@@ -120,23 +120,12 @@ def test_wrong_tensors_are_errors(tmp_path: Path) -> None:
 
 
 @mirlo.script
-def calls_rows(x: R.Tensor[(4, 6), R.f32]):
-    return R.call_dps_packed("test.row_sums", x, out=R.Tensor[(4,), R.f32])
-
-
-@mirlo.script
 def calls_nothing(x: R.Tensor[(4, 6), R.f32]):
     return R.call_dps_packed("test.none", x, out=R.Tensor[(4,), R.f32])
 
 
 def test_functions_of_the_caller(tmp_path: Path) -> None:
-    program = make_program(calls_rows, tmp_path, _compiler())
-    (spec,) = program.artifact.inputs
-    x = np.arange(24, dtype=np.float32).reshape(4, 6)
-    np.testing.assert_array_equal(program.run({spec.name: x})[0], x.sum(1))
-    x[0, 0] = -1
-    with pytest.raises(AssertionError, match="packed function 'test.row_sums' failed: it returned 7"):
-        program.run({spec.name: x})
+    check_row_sums(make_program(calls_rows, tmp_path, _compiler()))
     done = make_program(calls_nothing, tmp_path, _compiler()).start()
     assert done.returncode == 3 and "calls 'test.none': name it in options.functions" in done.stderr
 
