@@ -80,7 +80,7 @@ nightly: combinations stages samples
 # All of what `make test` takes a sample of: ONNX's suite, all element types of operators on the GPU targets.
 samples: $(VENV)/ready
 	$(BIN)/pytest -q --whole test/conformance/test_onnx_backend.py::test_suite test/targets/nvvm/test_assembled.py test/targets/gpu/test_support.py \
-		test/targets/gpu/test_benchmark_models.py test/targets/c/test_source.py
+		test/targets/gpu/test_benchmark_models.py test/targets/c/test_source.py test/passes/schedule/test_apply_rule.py
 
 # Operators, rules, places in a model and tools in every combination: writes docs/combinations.md. Six minutes.
 combinations: $(VENV)/ready

@@ -54,6 +54,24 @@ def decline(reason: str, **facts: Any) -> Decline:
 
 
 @dataclass(frozen=True)
+class RuleChoice:
+    """A value that a schedule rule chooses, and that a caller may choose instead."""
+
+    name: str
+    allowed: range | tuple[int, ...]
+    summary: str
+    is_per_loop: bool = False
+    """Whether there may be a list of values, one for each loop."""
+
+    @property
+    def range_text(self) -> str:
+        """Return the allowed values as text."""
+        if isinstance(self.allowed, range):
+            return f"an integer from {self.allowed.start} to {self.allowed.stop - 1}"
+        return f"one of {', '.join(map(str, self.allowed))}"
+
+
+@dataclass(frozen=True)
 class Rule:
     """A function registered for a subject on a target."""
 
@@ -63,6 +81,8 @@ class Rule:
     function: Callable[..., Any]
     priority: int = 0
     name: str = ""
+    choices: tuple[RuleChoice, ...] = ()
+    """For a schedule rule: what a caller may choose."""
 
     @cached_property
     def place(self) -> str:
@@ -109,9 +129,17 @@ class RuleBook:
         self.kind = kind
         self._rules: dict[tuple[str, str], list[Rule]] = {}
 
-    def add(self, subject: str, target: str, function: Callable[..., Any], priority: int = 0, name: str = "") -> Rule:
+    def add(
+        self,
+        subject: str,
+        target: str,
+        function: Callable[..., Any],
+        priority: int = 0,
+        name: str = "",
+        choices: Sequence[RuleChoice] = (),
+    ) -> Rule:
         """Register a rule, named after the function unless a name is given."""
-        rule = Rule(self.kind, subject, target, function, priority, name or name_of(function))
+        rule = Rule(self.kind, subject, target, function, priority, name or name_of(function), tuple(choices))
         present = self._rules.setdefault((subject, target), [])
         for other in present:
             if other.name == rule.name and other.priority == priority and not same_place(other.function, function):
@@ -166,7 +194,12 @@ class RuleBook:
         return [trait for trait in Trait if trait in own]
 
     def decorator(
-        self, *subjects: str, target: str = DEFAULT, priority: int = 0, name: str = ""
+        self,
+        *subjects: str,
+        target: str = DEFAULT,
+        priority: int = 0,
+        name: str = "",
+        choices: Sequence[RuleChoice] = (),
     ) -> Callable[[Any], Any]:
         """Register the decorated function for these subjects."""
         if not subjects or not all(isinstance(subject, str) for subject in subjects):
@@ -175,7 +208,7 @@ class RuleBook:
 
         def register(function: Any) -> Any:
             for subject in subjects:
-                self.add(subject, target, function, priority, name)
+                self.add(subject, target, function, priority, name, choices)
             return function
 
         return register
@@ -318,9 +351,14 @@ def intrinsic(*names: str, target: str = DEFAULT, priority: int = 0) -> Callable
     return INTRINSIC.decorator(*(name.removeprefix("tir.") for name in names), target=target, priority=priority)
 
 
-def schedule(*kinds: str, target: str = DEFAULT, priority: int = 0) -> Callable[[Any], Any]:
-    """Register the schedule of a kind of prim function."""
-    return SCHEDULE.decorator(*kinds, target=target, priority=priority)
+def schedule(
+    *kinds: str, target: str = DEFAULT, priority: int = 0, choices: Sequence[RuleChoice] = ()
+) -> Callable[[Any], Any]:
+    """Register the schedule of a kind of prim function.
+
+    `choices` are what callers may choose instead of the rule (`Schedule.apply_rule`).
+    """
+    return SCHEDULE.decorator(*kinds, target=target, priority=priority, choices=choices)
 
 
 RECOGNIZE = RuleBook("recognize")

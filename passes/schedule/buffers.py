@@ -26,6 +26,7 @@ from mirlo.dialects.tir.extents import EXTENTS, add_extents, extents_of
 from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.sizes import bind_symbols
 from mirlo.dialects.tir.view import PRIM_FUNC, PrimView
+from mirlo.passes.schedule.choices import CHOSEN, ChoiceValues, choices_attribute
 from mirlo.passes.schedule.loops import for_loop, index, load, store
 
 SCHEDULE = "tir.schedule"
@@ -95,8 +96,13 @@ class BufferFunction:
         dynamic = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8))
         self.workspace = self.entry.add_argument(dynamic, self.location)
 
-    def build(self, body: Callable[[], None], schedule: dict[str, int | list[int] | str]) -> Any:
-        """Run `body` at the insertion point of the function, finish it, and replace the tensor form by it."""
+    def build(
+        self, body: Callable[[], None], schedule: dict[str, int | list[int] | str], choices: ChoiceValues | None = None
+    ) -> Any:
+        """Run `body` at the insertion point of the function, finish it, and replace the tensor form by it.
+
+        `schedule` describes what was done; `choices` are the values with which the rule does it again.
+        """
         with ir.InsertionPoint(self.entry), self.location:
             try:
                 body()
@@ -120,6 +126,8 @@ class BufferFunction:
                 op.attributes[named.name] = named.attr
         op.attributes[PRIM_FUNC] = ir.UnitAttr.get()
         op.attributes[SCHEDULE] = schedule_attribute(schedule)
+        if choices:
+            op.attributes[CHOSEN] = choices_attribute(choices)
         old.erase()
         return self.function
 

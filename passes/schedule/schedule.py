@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
@@ -16,11 +16,17 @@ from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.passes.made_by import check_emitted
 from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Rule, try_rules
+from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Decline, Rule, run_rule, try_rules
+from mirlo.passes.schedule.choices import ChoiceError, ChoiceValue, ChoiceValues, check_choice, choices_of
+from mirlo.passes.schedule.tuned import set_tuned
+from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
+from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import chain, check_rule_targets, rules_target
+from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
+    from mirlo.passes.schedule.words.schedule import Schedule as Words
     from mirlo.passes.session import Session
 
 SCHEDULES = "schedules"
@@ -47,6 +53,10 @@ class ScheduleRecord:
     function: str
     rule: Rule
     attempts: tuple[Attempt, ...]
+    words: Trace = field(default_factory=Trace)
+    """The words with which it is scheduled again."""
+    is_given: bool = False
+    """Whether the user gave the words."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,7 @@ USER_SCHEDULE = Rule("schedule", ANY, DEFAULT, _user_schedule, name="given")
 def check_given(session: Session) -> None:
     """Reject schedules of the caller for prim functions that were never scheduled: their names are wrong."""
     records = [note for note in session.notes if isinstance(note, ScheduleRecord)]
-    by_hand = {record.function for record in records if record.rule is USER_SCHEDULE}
+    by_hand = {record.function for record in records if record.is_given}
     _reject_unused(set(session.options.get(SCHEDULES) or {}) - by_hand, [record.function for record in records])
 
 
@@ -107,7 +117,6 @@ class SchedulePrims(Pass):
         return not self.given and not session.options.get(SCHEDULES) and SCHEDULE.foreign() is None
 
     def run(self, op: ir.OpView, session: Session) -> None:
-        importlib.import_module("mirlo.passes.schedule.nest")
         target = rules_target(self.target, op)
         targets = chain(target)
         check_rule_targets(SCHEDULE)
@@ -118,6 +127,7 @@ class SchedulePrims(Pass):
         options = {**session.options, "threads": self.threads, **({"machine": self.machine} if self.machine else {})}
         context = ScheduleContext(target, options)
         first = len(session.notes)
+        rules = _rules_of(targets)
         for function in prim_functions(op):
             if not is_tensor_form(function):
                 continue
@@ -125,17 +135,17 @@ class SchedulePrims(Pass):
             _annotate_work(kernel.view)
             annotate_inplace(kernel.view)
             name, location = kernel.view.name, kernel.view.op.location
-            if self._by_hand(function, name, session):
+            given = self._files().get(name) or session.options.get(SCHEDULES, {}).get(name)
+            if given is not None:
+                session.notes.append(_schedule_as_given(kernel, given, rules, context))
                 continue
-            rules = SCHEDULE.candidates(ANY, targets)
             made, rule, attempts = try_rules(rules, kernel, context)
             if rule is None:
                 reasons = "\n".join(f"  {attempt}" for attempt in attempts)
                 raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
-            del made
             if rule.is_foreign:
                 check_emitted(rule, [kernel.view.op.operation])
-            session.notes.append(ScheduleRecord(name, rule, tuple(attempts)))
+            session.notes.append(ScheduleRecord(name, rule, tuple(attempts), _words_of(rule, made)))
             if self.explain:
                 declined = "".join(f"\n  {attempt}" for attempt in attempts)
                 session.remark(f"'@{name}' is scheduled by {rule.name}{declined}", location)
@@ -145,21 +155,100 @@ class SchedulePrims(Pass):
     def _files(self) -> dict[str, str]:
         return dict(entry.split("=", 1) for entry in self.given.split(";") if "=" in entry)
 
-    def _by_hand(self, function: ir.OpView, name: str, session: Session) -> bool:
-        """Apply the schedule that the user gave for this function, if there is one."""
-        given = self._files().get(name) or session.options.get(SCHEDULES, {}).get(name)
-        if given is None:
-            return False
-        from mirlo.passes.schedule.words.schedule import Schedule as Words
-        from mirlo.passes.schedule.words.tree import ScheduleError
 
-        location = function.operation.location
-        try:
-            Words(function).replay(given).emit()
-        except ScheduleError as error:
-            raise PassError(f"the schedule given for '@{name}': {error}", location) from error
-        session.notes.append(ScheduleRecord(name, USER_SCHEDULE, ()))
+def adopt_choices(function: ir.OpView, target: str, session: Session) -> bool:
+    """Attach the choices that the user gave for the rule of a function; return whether a rule schedules it.
+
+    Passes before `schedule` that prepare what a rule reads call this.
+    """
+    name = PrimView(function).name
+    given = session.options.get(SCHEDULES, {}).get(name)
+    if given is None:
         return True
+    try:
+        applied = _replay(function, given).applied
+        if applied is None:
+            return False
+        _, choices = _rule_and_choices(applied, _rules_of(chain(target)))
+    except (ScheduleError, ChoiceError) as error:
+        raise _given_error(name, function.operation.location, error) from error
+    set_tuned(function, choices)
+    return True
+
+
+def _rules_of(targets: Sequence[str]) -> list[Rule]:
+    """Return the rules of a target chain, in the order in which they are tried."""
+    importlib.import_module("mirlo.passes.schedule.nest")
+    return SCHEDULE.candidates(ANY, targets)
+
+
+def _replay(function: ir.OpView | ir.Operation, given: Any) -> Words:
+    """Return the schedule that the user gave for a function, with its words applied."""
+    from mirlo.passes.schedule.words.schedule import Schedule as Words
+
+    return Words(function).replay(given)
+
+
+def _schedule_as_given(kernel: Kernel, given: Any, rules: Sequence[Rule], context: ScheduleContext) -> ScheduleRecord:
+    """Apply the words that the user gave for a function."""
+    function, name, location = kernel.view.op, kernel.view.name, kernel.view.op.location
+    try:
+        words = _replay(function, given)
+        if words.applied is None:
+            words.emit()
+            return ScheduleRecord(name, USER_SCHEDULE, (), words.trace, True)
+        rule, choices = _rule_and_choices(words.applied, rules)
+        set_tuned(function, choices)
+        made = run_rule(rule, kernel, context)
+        if isinstance(made, Decline):
+            raise ScheduleError(f"rule '{rule.name}' declines: {made}")
+        _check_used(rule, choices, choices_of(made))
+    except (ScheduleError, ChoiceError) as error:
+        raise _given_error(name, location, error) from error
+    return ScheduleRecord(name, rule, (), _words_of(rule, made), True)
+
+
+def _given_error(name: str, location: ir.Location, error: MirloError) -> PassError:
+    return PassError(f"the schedule given for '@{name}': {error}", location)
+
+
+def _rule_and_choices(applied: PrimitiveCallRecord, rules: Sequence[Rule]) -> tuple[Rule, ChoiceValues]:
+    """Return the rule that was named, and its choices, each of which it allows."""
+    name, choices = applied.arguments[0], applied.named
+    named = [rule for rule in rules if rule.name == name]
+    if not named:
+        names = list(dict.fromkeys(rule.name for rule in rules))
+        raise ScheduleError(f"there is no rule '{name}'{nearest(str(name), names)}; the target has {', '.join(names)}")
+    allowed = {choice.name: choice for choice in named[0].choices}
+    for key, value in choices.items():
+        if key not in allowed:
+            listed = ", ".join(allowed) or "nothing"
+            raise ScheduleError(f"rule '{name}' does not choose '{key}'{nearest(key, allowed)}; it chooses {listed}")
+        check_choice(allowed[key], value)
+    return named[0], choices
+
+
+def _check_used(rule: Rule, choices: ChoiceValues, used: ChoiceValues) -> None:
+    """Reject choices that the rule could not follow in this function."""
+    for name, value in choices.items():
+        if name not in used:
+            there = ", ".join(f"{key}={_text(found)}" for key, found in used.items()) or "nothing"
+            raise ScheduleError(f"{name}={_text(value)}: nothing of this function depends on it; it has {there}")
+        if used[name] != value:
+            raise ScheduleError(
+                f"{name}={_text(value)} does not fit this function: '{rule.name}' takes {_text(used[name])}"
+            )
+
+
+def _text(value: ChoiceValue) -> str:
+    return str(list(value) if isinstance(value, tuple) else value)
+
+
+def _words_of(rule: Rule, made: Any) -> Trace:
+    """Return the word that lets a rule make a function again."""
+    used = choices_of(made) if isinstance(made, (ir.OpView, ir.Operation)) else {}
+    order = [choice.name for choice in rule.choices if choice.name in used]
+    return Trace([PrimitiveCallRecord("apply_rule", (rule.name,), {name: used[name] for name in order})])
 
 
 def _annotate_work(view: PrimView) -> None:

@@ -20,6 +20,7 @@ from mirlo.dialects.tir.view import is_tensor_form, prim_functions
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.registry import Pass, option, register_pass
+from mirlo.passes.schedule.choices import ChoiceValues, choices_attribute, choices_of
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -115,19 +116,13 @@ def name_of(function: ir.Operation | ir.OpView) -> str:
     return name
 
 
-def set_tuned(function: ir.Operation | ir.OpView, values: Values) -> None:
-    i64 = ir.IntegerType.get_signless(64)
-    numbers = {name: ir.IntegerAttr.get(i64, value) for name, value in values.items()}
-    function.operation.attributes[TUNED] = ir.DictAttr.get(numbers)
+def set_tuned(function: ir.Operation | ir.OpView, values: ChoiceValues) -> None:
+    function.operation.attributes[TUNED] = choices_attribute(values)
 
 
-def tuned_values(function: ir.OpView | ir.Operation) -> dict[str, int]:
+def tuned_values(function: ir.OpView | ir.Operation) -> dict[str, Any]:
     """Return the tuned choices of a prim function or operator; empty if there are none."""
-    attributes = function.operation.attributes
-    if TUNED not in attributes:
-        return {}
-    found = ir.DictAttr(attributes[TUNED])
-    return {found[i].name: ir.IntegerAttr(found[i].attr).value for i in range(len(found))}
+    return choices_of(function, TUNED)
 
 
 def pop_choices(op: ir.Operation) -> dict[str, int]:

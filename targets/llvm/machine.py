@@ -29,8 +29,28 @@ class Choices:
     """Prefetch distance in bytes of weights that are read once."""
     block_rows: int | None = None
     """Rows of a block of attention."""
-    unroll: int | None = None
-    """Unroll factor, in vectors, of loops that are no contractions."""
+    lanes: tuple[int, ...] = ()
+    """Elements of a vector in loops that are no contractions: one value for all loops, or one for each."""
+    unroll: tuple[int, ...] = ()
+    """Vectors per iteration of these loops, likewise."""
+    is_packed: bool = False
+    """Whether the panels of columns were packed before."""
+
+    def lanes_of(self, loop: int | None) -> int | None:
+        """Return the elements of a vector in the loop with this number, if chosen."""
+        return _of_loop(self.lanes, loop)
+
+    def unroll_of(self, loop: int | None) -> int | None:
+        """Return the vectors per iteration of the loop with this number, if chosen."""
+        return _of_loop(self.unroll, loop)
+
+
+def _of_loop(values: tuple[int, ...], loop: int | None) -> int | None:
+    if loop is None:
+        return None
+    if len(values) == 1:
+        return values[0]
+    return values[loop] if loop < len(values) else None
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from mirlo.passes.graph.constants import is_available
 from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline
-from mirlo.passes.schedule.schedule import SCHEDULES
+from mirlo.passes.schedule.schedule import adopt_choices
 from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
 from mirlo.runtime.container import empty_aligned
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan, plan_of
-from mirlo.targets.llvm.tuned_machine import tuned_machine
+from mirlo.targets.llvm.tuned_machine import PACKED, tuned_machine
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -49,8 +49,8 @@ class PackWeights(Pass):
             if not is_tensor_form(function):
                 continue
             view = PrimView(function)
-            if view.name in session.options.get(SCHEDULES, {}):
-                continue  # a schedule given by the user fixes the layout of operands
+            if not adopt_choices(function, "llvm", session):
+                continue  # words that arrange loops fix the layout of operands
             sites = calls.get(view.name, [])
             if not sites or not view.blocks or view.others:
                 continue
@@ -72,6 +72,7 @@ class PackWeights(Pass):
             for site in sites:
                 release.unused(store(site, stored, session, packed))
             retype(view, stored)
+            function.operation.attributes[PACKED] = ir.UnitAttr.get()
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class Panels:
 
 def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | None:
     """Choose the panels of the column operand, or None if it stays as it is."""
-    if plan.dot or plan.columns.padded_shape is not None:
+    if plan.machine.chosen.pack is False or plan.dot or plan.columns.padded_shape is not None:
         return None
     operand, contraction = plan.columns.access, plan.contraction
     if operand.value not in view.arguments or len([u for u in operand.value.uses]) != 1:

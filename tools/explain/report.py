@@ -40,7 +40,7 @@ def text_lines(explanation: Explanation) -> Iterator[str]:
     for node in explanation.nodes:
         yield from _node(node, explanation.failure is not None)
     for kernel in explanation.kernels:
-        yield from _kernel(kernel)
+        yield from _kernel(kernel, with_words=bool(explanation.way))
     for stage in explanation.way:
         yield f"--- {stage.title}"
         yield from stage.text.rstrip().split("\n")
@@ -81,7 +81,7 @@ def _operator(record: LegalizationRecord) -> Iterator[str]:
     yield from _declined(record.attempts, "    ")
 
 
-def _kernel(kernel: ExplainedKernel) -> Iterator[str]:
+def _kernel(kernel: ExplainedKernel, with_words: bool) -> Iterator[str]:
     calls = f", called {kernel.calls} times" if kernel.calls > 1 else ""
     yield f"kernel @{kernel.name}{calls}: {', '.join(kernel.nodes)}"
     if kernel.tuned:
@@ -89,6 +89,9 @@ def _kernel(kernel: ExplainedKernel) -> Iterator[str]:
     if kernel.schedule is not None:
         yield f"  schedule: {_rule(kernel.schedule.rule)}"
         yield from _declined(kernel.schedule.attempts, "    ")
+        if with_words:
+            yield f'  words, for schedules={{"{kernel.name}": schedule}}:'
+            yield from (f"    {line}" for line in str(kernel.schedule.words).split("\n"))
     if kernel.parallel is not None:
         yield f"  parallel loops: {kernel.parallel.outlined} on several threads"
         yield from (f"    declined: {reason}" for reason in kernel.parallel.declined)
@@ -151,7 +154,11 @@ def _kernel_json(kernel: ExplainedKernel) -> dict[str, Any]:
         "tuned": kernel.tuned,
         "schedule": None
         if schedule is None
-        else {"rule": rule_json(schedule.rule), "declined": _declined_json(schedule.attempts)},
+        else {
+            "rule": rule_json(schedule.rule),
+            "declined": _declined_json(schedule.attempts),
+            "words": schedule.words.as_json(),
+        },
         "parallel": None
         if parallel is None
         else {"loops": parallel.outlined, "declined": [str(reason) for reason in parallel.declined]},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,11 @@ class Schedule:
     (`trace`), saved, and replayed on another function with blocks of the same names.
     """
 
-    def __init__(self, function: ir.OpView) -> None:
-        self._root: Root = build(function)
+    def __init__(self, function: ir.OpView | ir.Operation) -> None:
+        self._function = function
         self.trace = Trace()
+        self.applied: PrimitiveCallRecord | None = None
+        """The `apply_rule` that schedules the function."""
         self._module: ir.Module | None = None
         """Keeps the function alive if only this schedule refers to it."""
 
@@ -89,8 +92,14 @@ class Schedule:
             _require_blocks(function, made, types)
             module.body.append(made.operation)
             found = Schedule(made)
+            found.blocks()
         found._module = module
         return found
+
+    @cached_property
+    def _root(self) -> Root:
+        # Built for the first word that needs it: rules also schedule functions whose loops have dynamic sizes.
+        return build(self._function)
 
     # Queries
 
@@ -249,6 +258,17 @@ class Schedule:
 
     # The schedule as a whole
 
+    def apply_rule(self, rule: str, **choices: int | Sequence[int]) -> None:
+        """Let a rule of the target schedule the whole function, with these choices instead of its own.
+
+        It is the only word of a schedule. `mirlo explain MODEL --kernel NAME` prints it for each kernel.
+        """
+        if self.trace.words:
+            raise ScheduleError(f"apply_rule: a rule schedules the whole function, after '{self.trace.words[-1].word}'")
+        values = {name: tuple(value) if isinstance(value, (list, tuple)) else value for name, value in choices.items()}
+        self.applied = PrimitiveCallRecord("apply_rule", (rule,), values)
+        self.trace.words.append(self.applied)
+
     def save(self, path: str | Path) -> None:
         """Write the recorded primitives to a file."""
         self.trace.save(path)
@@ -265,22 +285,26 @@ class Schedule:
             if said.word not in WORDS:
                 raise ScheduleError(f"there is no primitive '{said.word}'{nearest(said.word, WORDS)}")
             try:
-                inspect.signature(getattr(self, said.word)).bind(*said.arguments)
+                inspect.signature(getattr(self, said.word)).bind(*said.arguments, **said.named)
             except TypeError as error:
                 raise ScheduleError(f"'{said.word}': {error}") from None
-            getattr(self, said.word)(*said.arguments)
+            getattr(self, said.word)(*said.arguments, **said.named)
         return self
 
     def emit(self, facts: dict[str, Any] | None = None) -> Any:
         """Replace the function by the loops; return the new function, in buffer form. The schedule is used up."""
         from mirlo.passes.schedule.words.emit import emit
 
+        if self.applied is not None:
+            raise ScheduleError("apply_rule: the rules of a target run in a compilation; give it as `schedules`")
         words = [str(said) for said in self.trace]
         return emit(self._root, {"rule": "schedule", "words": "; ".join(words), **(facts or {})})
 
     # Internals
 
     def _record(self, word: str, arguments: tuple[Any, ...], made: Sequence[str] | None) -> Any:
+        if self.applied is not None:
+            raise ScheduleError(f"{word}: rule '{self.applied.arguments[0]}' schedules the whole function")
         # `tile` records the split and reorder that it calls.
         self.trace.words.append(PrimitiveCallRecord(word, arguments))
         return made
@@ -312,6 +336,6 @@ class Schedule:
 
 WORDS = (
     "split", "fuse", "reorder", "parallel", "vectorize", "unroll", "bind", "compute_at", "reverse_compute_at",
-    "compute_inline", "cache_read", "cache_write", "pack", "decompose_reduction", "rfactor", "tensorize",
+    "compute_inline", "cache_read", "cache_write", "pack", "decompose_reduction", "rfactor", "tensorize", "apply_rule",
 )  # fmt: skip
 """The primitives that a trace may contain."""

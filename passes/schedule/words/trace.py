@@ -15,13 +15,16 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class PrimitiveCallRecord:
-    """One primitive with its arguments: names of blocks and loops, integers."""
+    """One primitive with its arguments: names of blocks and loops, integers; and named ones, the choices of a rule."""
 
     word: str
     arguments: tuple[Any, ...]
+    named: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"s.{self.word}({', '.join(repr(_as_json(argument)) for argument in self.arguments)})"
+        given = [repr(_as_json(argument)) for argument in self.arguments]
+        given += [f"{name}={_as_json(value)!r}" for name, value in self.named.items()]
+        return f"s.{self.word}({', '.join(given)})"
 
 
 @dataclass
@@ -38,14 +41,14 @@ class Trace:
     def __iter__(self) -> Any:
         return iter(self.words)
 
-    def as_json(self) -> dict[str, int | list[list[str | list[int | None]]]]:
-        return {"version": VERSION, "words": [[said.word, *map(_as_json, said.arguments)] for said in self.words]}
+    def as_json(self) -> dict[str, Any]:
+        return {"version": VERSION, "words": [_call_json(said) for said in self.words]}
 
     def save(self, path: str | Path) -> None:
         Path(path).write_text(json.dumps(self.as_json(), indent=1) + "\n")
 
     @staticmethod
-    def from_json(found: Mapping[str, int | list[list[str | list[int | None]]]], what: str = "the trace") -> Trace:
+    def from_json(found: Mapping[str, Any], what: str = "the trace") -> Trace:
         """Read a trace from the result of `as_json`."""
         if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found.get("words"), list):
             raise ScheduleError(f"{what}: expected a schedule of version {VERSION}, {{'version': ..., 'words': [...]}}")
@@ -53,7 +56,10 @@ class Trace:
         for entry in found["words"]:
             if not isinstance(entry, list) or not entry or not isinstance(entry[0], str):
                 raise ScheduleError(f"{what}: expected a word and its arguments, found {entry}")
-            said.append(PrimitiveCallRecord(entry[0], tuple(tuple(a) if isinstance(a, list) else a for a in entry[1:])))
+            word, *given = entry
+            named = given.pop() if given and isinstance(given[-1], dict) else {}
+            named = {name: _as_tuple(value) for name, value in named.items()}
+            said.append(PrimitiveCallRecord(word, tuple(map(_as_tuple, given)), named))
         return Trace(said)
 
     @staticmethod
@@ -65,6 +71,15 @@ class Trace:
         except ValueError as error:
             raise ScheduleError(f"'{path}' is not a saved schedule: {error}") from None
         return Trace.from_json(found, str(path))
+
+
+def _call_json(said: PrimitiveCallRecord) -> list[Any]:
+    named = {name: _as_json(value) for name, value in said.named.items()}
+    return [said.word, *map(_as_json, said.arguments), *([named] if named else [])]
+
+
+def _as_tuple(argument: Any) -> Any:
+    return tuple(argument) if isinstance(argument, list) else argument
 
 
 def _as_json(argument: int | str | tuple[None, int] | None) -> Any:

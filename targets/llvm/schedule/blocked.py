@@ -40,6 +40,8 @@ from mirlo.targets.llvm.schedule.open_blocks import OpenBlockedPlan, elements_of
 from mirlo.targets.llvm.schedule.row_blocks import BLOCK, KEPT, BlockedPlan, RowBlockContraction
 from mirlo.targets.llvm.schedule.rows import VectorRowsPlan
 from mirlo.targets.llvm.schedule.stages import plan_stages
+from mirlo.targets.llvm.tuned_machine import BLOCK as BLOCK_ROWS
+from mirlo.targets.llvm.tuned_machine import BLOCK_CHOICES
 
 _FEWEST_BLOCKS = 8
 """Fewest blocks if threads can divide nothing else."""
@@ -251,7 +253,7 @@ def _block_rows(extent: int, width: int, heads: int, plan: RegisterTilePlan, siz
     return max(rows // plan.tile_rows, 1) * plan.tile_rows
 
 
-@schedule("any", target="llvm", priority=95)
+@schedule("any", target="llvm", priority=95, choices=BLOCK_CHOICES)
 def blocked(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule two contractions with row operations between them (attention) a block of rows at a time."""
     group = function_group(kernel, context)
@@ -265,7 +267,8 @@ def blocked(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     buffers = BufferFunction(kernel.view)
     facts: dict[str, Any] = {"rule": "blocked", **plan.describe()}
     if single is None:
-        return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts)
+        choices = {BLOCK_ROWS: plan.block} if isinstance(plan.block, int) else {}
+        return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, choices)
     try:
         return buffers.build(lambda: _emit_either(plan, single, buffers), {**facts, "one_row": True})
     finally:

@@ -6,7 +6,9 @@ within each part. An operand whose unit stride is along another loop is transpos
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
@@ -17,18 +19,29 @@ from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
 from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.interleaved import InterleavedSweep, is_interleaved
 from mirlo.targets.llvm.schedule.movement import TransposedAccess, TransposedSweep, find_transposed
-from mirlo.targets.llvm.schedule.runs import RunsSweep, find_runs
+from mirlo.targets.llvm.schedule.runs import Runs, RunsSweep, find_runs
 from mirlo.targets.llvm.schedule.subspaces import along, split_at_conditions
-from mirlo.targets.llvm.schedule.sweep import Sweep
+from mirlo.targets.llvm.schedule.sweep import Sweep, choose_vectors, describe_vectors
+from mirlo.targets.llvm.tuned_machine import LOOP_CHOICES
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 
 TRANSPOSE_ALIGNMENT = 16
 """Cuts of a loop along which tiles are transposed are at multiples of this: no tile is in two parts."""
+
+
+@dataclass(frozen=True)
+class VectorLoop:
+    """A part of the space that is computed in vectors along the output."""
+
+    space: Space
+    loop: int | None
+    """The number by which its vectors may be chosen; None for a part too thin for contiguous stores."""
 
 
 @dataclass
@@ -39,35 +52,51 @@ class ElementwisePlan:
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit all parts at the insertion point."""
-        stored = self.stored()
+        stored, machine = self.stored(), self.group.machine
         for value in self._touched(stored):
             memory.slot(value)
+        for part in self.parts:
+            if isinstance(part, VectorLoop):
+                lanes = 1 if part.loop is None else None
+                Sweep(part.space, 0, memory, stored, machine, lanes=lanes, loop=part.loop).emit([], parallel=True)
+                continue
+            computed = _computed_values(part.space)
+            if isinstance(part, Runs):
+                RunsSweep(part, memory, computed, stored, machine).emit()
+                continue
+            sweep = InterleavedSweep if is_interleaved(part, stored) else TransposedSweep
+            sweep(part, memory, computed, stored, machine).emit()
+
+    @cached_property
+    def parts(self) -> list[VectorLoop | Runs | TransposedAccess]:
+        """Return what is emitted, in order."""
+        found: list[VectorLoop | Runs | TransposedAccess] = []
         for space in self.spaces:
             turned = self._turned(space)
             if turned is None:
-                self._sweep(space, memory, stored)
+                found.append(self._in_vectors(space, found))
                 continue
             # Each tile reads only the operand of a concatenation that it needs, instead of transposing all of them.
             for part in along(turned.space, len(space.extents) - 1, TRANSPOSE_ALIGNMENT):
-                cut = self._turned(part)
-                if cut is None:
-                    self._sweep(part, memory, stored)
-                    continue
-                sweep = InterleavedSweep if is_interleaved(cut, stored) else TransposedSweep
-                sweep(cut, memory, _computed_values(cut.space), stored, self.group.machine).emit()
+                found.append(self._turned(part) or self._in_vectors(part, found))
+        return found
 
     def _turned(self, space: Space) -> TransposedAccess | None:
         turned = find_transposed(space, set(self.group.made), self.group.machine)
         return None if turned is None or _storable(turned.space, self.group) is not None else turned
 
-    def _sweep(self, space: Space, memory: TensorBuffers, stored: set[ir.Value]) -> None:
+    def _in_vectors(self, space: Space, before: Sequence[object]) -> Runs | VectorLoop:
         runs = find_runs(space, set(self.group.made), self.group.machine)
         if runs is not None and _storable(runs.space, self.group) is None:
-            RunsSweep(runs, memory, _computed_values(runs.space), stored, self.group.machine).emit()
-            return
+            return runs
+        number = sum(isinstance(part, VectorLoop) and part.loop is not None for part in before)
         # A part too thin for contiguous stores is written element by element.
-        lanes = None if _storable(space, self.group) is None else 1
-        Sweep(space, 0, memory, stored, self.group.machine, lanes=lanes).emit([], parallel=True)
+        return VectorLoop(space, number if space.extents and _storable(space, self.group) is None else None)
+
+    def choices(self) -> ChoiceValues:
+        """Return the vectors of the loops, with which they are made again."""
+        loops = [part for part in self.parts if isinstance(part, VectorLoop) and part.loop is not None]
+        return describe_vectors([choose_vectors(part.space, self.group.machine, part.loop) for part in loops])
 
     def describe(self) -> dict[str, int]:
         return {"pieces": len(self.spaces)}
@@ -150,7 +179,7 @@ def _storable(space: Space, group: BlockGroup) -> Decline | None:
     return None
 
 
-@schedule("any", target="llvm", priority=50)
+@schedule("any", target="llvm", priority=50, choices=LOOP_CHOICES)
 def elementwise(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
     """Schedule elementwise computations, copies and gathers in vectors along the output's unit stride."""
     group = function_group(kernel, context)
@@ -160,4 +189,5 @@ def elementwise(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView
     if isinstance(plan, Decline):
         return plan
     buffers = BufferFunction(kernel.view)
-    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), {"rule": "elementwise", **plan.describe()})
+    facts = {"rule": "elementwise", **plan.describe()}
+    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())

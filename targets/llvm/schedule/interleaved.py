@@ -63,8 +63,9 @@ class InterleavedSweep:
         """Unroll factors in vectors of pixels, in decreasing order."""
 
     def _side_by_side(self, element_bytes: int, machine: Machine) -> list[int]:
-        if machine.chosen.unroll or work(self.space.places) > _UNROLL:
-            return [machine.chosen.unroll or 1]
+        chosen = machine.chosen.unroll_of(0)
+        if chosen is not None or work(self.space.places) > _UNROLL:
+            return [chosen or 1]
         return [_BLOCK, _UNROLL] if is_close(self.space, element_bytes, machine) else [_UNROLL]
 
     def emit(self) -> None:

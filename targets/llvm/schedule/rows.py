@@ -11,9 +11,11 @@ from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.schedule.group import function_group
-from mirlo.targets.llvm.schedule.sweep import Sweep
+from mirlo.targets.llvm.schedule.sweep import Sweep, choose_vectors, describe_vectors
+from mirlo.targets.llvm.tuned_machine import LOOP_CHOICES
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
@@ -43,16 +45,39 @@ class VectorRowsPlan(RowGroup):
         With `limit`, a multiple of `steps` or the end, emit only the elements before it.
         """
         held: dict[ir.Value, ir.Value] = {}
-        for walk in self.walks:
-            sweep = self._sweep(walk, memory, stored, held)
+        for number, walk in enumerate(self.walks):
+            sweep = self._sweep(number, memory, stored, held)
             held.update(sweep.emit(indices, parallel=not self.rows, limit=limit if walk.own else None))
 
     def steps(self, memory: TensorBuffers) -> list[int]:
         """Return the elements that each loop computes at a time."""
-        return [self._sweep(walk, memory, set(), {}).step for walk in self.walks if walk.own]
+        return [self._sweep(i, memory, set(), {}).step for i, walk in enumerate(self.walks) if walk.own]
 
-    def _sweep(self, walk: Walk, memory: TensorBuffers, stored: set[ir.Value], held: dict[ir.Value, ir.Value]) -> Sweep:
-        return Sweep(walk.space, len(self.rows), memory, stored, self.group.machine, walk.reductions, held)
+    def _sweep(
+        self, number: int, memory: TensorBuffers, stored: set[ir.Value], held: dict[ir.Value, ir.Value]
+    ) -> Sweep:
+        walk = self.walks[number]
+        return Sweep(
+            walk.space, len(self.rows), memory, stored, self.group.machine, walk.reductions, held,
+            loop=self._loop(number),
+        )  # fmt: skip
+
+    def _loop(self, number: int) -> int:
+        """Return the number by which the vectors of a walk may be chosen: its position among those with a loop."""
+        return sum(self._has_loop(walk) for walk in self.walks[:number])
+
+    def _has_loop(self, walk: Walk) -> bool:
+        return len(walk.space.extents) > len(self.rows)
+
+    def choices(self) -> ChoiceValues:
+        """Return the vectors of the loops, with which they are made again."""
+        return describe_vectors(
+            [
+                choose_vectors(walk.space, self.group.machine, self._loop(i), bool(walk.reductions))
+                for i, walk in enumerate(self.walks)
+                if self._has_loop(walk)
+            ]
+        )
 
     def describe(self) -> dict[str, int | list[int]]:
         return {"rows": list(self.rows), "walks": len(self.walks)}
@@ -64,7 +89,7 @@ def plan_rows(group: BlockGroup) -> VectorRowsPlan | Decline:
     return found if isinstance(found, Decline) else VectorRowsPlan(found.group, found.rows, found.walks)
 
 
-@schedule("any", target="llvm", priority=40)
+@schedule("any", target="llvm", priority=40, choices=LOOP_CHOICES)
 def rows(kernel: Kernel, context: ScheduleContext) -> Any:
     """Schedule softmax, normalizations and reductions along the innermost axis row by row, in vectors."""
     group = function_group(kernel, context)
@@ -74,4 +99,5 @@ def rows(kernel: Kernel, context: ScheduleContext) -> Any:
     if isinstance(plan, Decline):
         return plan
     buffers = BufferFunction(kernel.view)
-    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), {"rule": "rows", **plan.describe()})
+    facts = {"rule": "rows", **plan.describe()}
+    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())

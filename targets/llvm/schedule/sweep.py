@@ -6,6 +6,7 @@ Values that a later block reads at the same element stay in registers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -14,18 +15,62 @@ from mirlo.passes.schedule.blocks.combine import Reducer
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space
+from mirlo.passes.schedule.choices import ChoiceValue, uniform
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, has_intrinsics, work
 from mirlo.targets.llvm.schedule.subspaces import along
+from mirlo.targets.llvm.tuned_machine import LANES, UNROLL
+
+
+@dataclass(frozen=True)
+class LoopVectors:
+    """The vectors of a loop, as choices: elements of each, and vectors per iteration."""
+
+    lanes: int
+    unroll: int
+    are_joined: bool = False
+    """Whether the vectors of an iteration are computed as one long vector."""
+
+
+def choose_vectors(
+    space: Space, machine: Machine, loop: int | None = 0, reduces: bool = False, lanes: int | None = None
+) -> LoopVectors:
+    """Choose the vectors of the last loop, unless they are chosen for the loop with this number.
+
+    `lanes` overrides the number of lanes.
+    """
+    last = len(space.extents) - 1
+    places, chosen = space.places, machine.chosen
+    unroll = chosen.unroll_of(loop)
+    if lanes is None:
+        own = chosen.lanes_of(loop) or machine.lanes(widest_bytes(places, last))
+        if not reduces and has_intrinsics(places):
+            # Long dependency chains need several independent ones in flight, interleaved operation by operation. LLVM
+            # does not interleave consecutive vectors, but it splits a vector of several registers that way.
+            length = space.extents[last]
+            fitting = max(1, length // own) if isinstance(length, int) else machine.vector_registers
+            return LoopVectors(own, min(unroll or machine.vector_registers // 8, fitting), True)
+    heavy = work(places)
+    return LoopVectors(
+        own if lanes is None else lanes, unroll or (4 if reduces or heavy <= 12 else 2 if heavy <= 40 else 1)
+    )
+
+
+def describe_vectors(found: Sequence[LoopVectors]) -> dict[str, ChoiceValue]:
+    """Return the vectors of several loops as choices."""
+    if not found:
+        return {}
+    return {LANES: uniform([each.lanes for each in found]), UNROLL: uniform([each.unroll for each in found])}
 
 
 class Sweep:
     """Emits the loops from `start` on, the last one vectorized; the caller emits the loops before it.
 
     `reductions` are the reducers by position of the block, `stored` the tensor values that are stored, `held` those
-    that are in registers already. `lanes` overrides the number of lanes.
+    that are in registers already. `lanes` overrides the number of lanes; `loop` is the number by which
+    vectors are chosen for this loop, if they may be.
     """
 
     def __init__(
@@ -38,6 +83,7 @@ class Sweep:
         reductions: Mapping[int, Reducer] | None = None,
         held: dict[ir.Value, ir.Value] | None = None,
         lanes: int | None = None,
+        loop: int | None = 0,
     ):
         self.space = space
         self.start = start
@@ -46,20 +92,14 @@ class Sweep:
         self.held = held or {}
         self.by_position = reductions or {}
         self.reducers = list(self.by_position.values())
-        places = space.places
-        self.lanes = machine.lanes(widest_bytes(places, len(space.extents) - 1)) if lanes is None else lanes
-        heavy = work(places)
-        self.unroll = machine.chosen.unroll or (4 if self.reducers or heavy <= 12 else 2 if heavy <= 40 else 1)
         self.last = len(space.extents) - 1
         self.has_loops = self.last >= start
-        if lanes is None and not self.reducers and self.has_loops and has_intrinsics(places):
-            # Long dependency chains need several independent ones in flight, interleaved operation by operation. LLVM
-            # does not interleave consecutive vectors, but it splits a vector of several registers that way.
-            length = space.extents[self.last]
-            fitting = max(1, length // self.lanes) if isinstance(length, int) else machine.vector_registers
-            together = min(machine.chosen.unroll or machine.vector_registers // 8, fitting)
-            self.lanes, self.unroll = together * self.lanes, 1
-        self.masked = self.has_loops and can_mask(places, machine)
+        self.lanes, self.unroll = 1, 1
+        if self.has_loops:
+            vectors = choose_vectors(space, machine, loop, bool(self.reducers), lanes)
+            joined = vectors.unroll if vectors.are_joined else 1
+            self.lanes, self.unroll = vectors.lanes * joined, vectors.unroll // joined
+        self.masked = self.has_loops and can_mask(space.places, machine)
 
     @property
     def step(self) -> int:

@@ -19,12 +19,14 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, plac
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import Space, merge_all
 from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.passes.schedule.vectors import splat
-from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, work
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.subspaces import along, split_at_conditions
+from mirlo.targets.llvm.schedule.sweep import LoopVectors, describe_vectors
+from mirlo.targets.llvm.tuned_machine import LOOP_CHOICES
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
@@ -60,8 +62,23 @@ class WindowPlan:
             for operand in (*block.inputs, *block.outputs):
                 if operand.value in self.group.kept or operand.value not in self.group.made:
                     memory.slot(operand.value)
+        for piece, vectors in zip(self.pieces, self.vectors, strict=True):
+            _WindowEmitter(self.group, piece, vectors, memory).emit()
+
+    @property
+    def vectors(self) -> list[LoopVectors]:
+        """Return the vectors of each part's output loop."""
+        found: list[LoopVectors] = []
+        number = 0
         for piece in self.pieces:
-            _WindowEmitter(self.group, piece, memory).emit()
+            found.append(_choose_vectors(piece, self.group, None if piece.is_scalar else number))
+            number += not piece.is_scalar
+        return found
+
+    def choices(self) -> ChoiceValues:
+        """Return the vectors of the loops, with which they are made again."""
+        parts = zip(self.pieces, self.vectors, strict=True)
+        return describe_vectors([vectors for piece, vectors in parts if not piece.is_scalar])
 
     def describe(self) -> dict[str, int]:
         return {"pieces": len(self.pieces)}
@@ -70,12 +87,12 @@ class WindowPlan:
 class _WindowEmitter:
     """The loops over the outputs of a part."""
 
-    def __init__(self, group: BlockGroup, piece: WindowLoops, memory: TensorBuffers):
+    def __init__(self, group: BlockGroup, piece: WindowLoops, vectors: LoopVectors, memory: TensorBuffers):
         self.space = piece.space
         self.axis = piece.outputs - 1
-        lanes = 1 if piece.is_scalar else group.machine.lanes(widest_bytes(piece.space.places, self.axis))
         self.parts = [
-            _VectorEmitter(group, part, piece.outputs, lanes, memory) for part in along(piece.space, self.axis, lanes)
+            _VectorEmitter(group, part, piece.outputs, vectors, memory)
+            for part in along(piece.space, self.axis, vectors.lanes)
         ]
 
     def emit(self) -> None:
@@ -93,7 +110,7 @@ class _WindowEmitter:
 class _VectorEmitter:
     """The vectors along the last output loop, or some of them, and the reduction loops in each."""
 
-    def __init__(self, group: BlockGroup, space: Space, outputs: int, lanes: int, memory: TensorBuffers):
+    def __init__(self, group: BlockGroup, space: Space, outputs: int, vectors: LoopVectors, memory: TensorBuffers):
         self.group = group
         self.reduction, *self.epilogue = space.places
         made = {
@@ -104,18 +121,9 @@ class _VectorEmitter:
         reduced = {output.value for output in self.reduction.block.outputs}
         self.frame = LoopNestState(memory, outputs - 1, made, reduced=reduced)
         self.reduce_extents = space.extents[outputs:]
-        self.written_out = D.is_certain(lambda: D.product(self.reduce_extents) <= _UNROLLED)
+        self.written_out = _is_written_out(space, outputs)
         masked = can_mask(space.places, group.machine)
-        self.chunks = chunks(space.extents[outputs - 1], lanes, self._unroll(group.machine), masked)
-
-    def _unroll(self, machine: Machine) -> int:
-        """Choose the unroll factor: more vectors read longer stretches of memory in each step of a long reduction."""
-        if machine.chosen.unroll is not None:
-            return machine.chosen.unroll
-        effort = work([self.reduction])
-        if self.written_out or effort > _LIGHT:
-            return 4 if effort <= _LIGHT else 2
-        return max(1, machine.vector_registers // 2 // len(self.reduction.block.outputs))
+        self.chunks = chunks(space.extents[outputs - 1], vectors.lanes, vectors.unroll, masked)
 
     def emit(self, indices: list[ir.Value]) -> None:
         before = Iteration(self.frame, [*indices, None, *(None for _ in self.reduce_extents)])
@@ -178,6 +186,26 @@ class _VectorEmitter:
             for output, value in zip(place.block.outputs, place.roots, strict=True):
                 if output.value in self.group.kept:
                     point.store(place, output, point.find(value))
+
+
+def _is_written_out(space: Space, outputs: int) -> bool:
+    """Return whether the reduction loops are unrolled completely."""
+    return D.is_certain(lambda: D.product(space.extents[outputs:]) <= _UNROLLED)
+
+
+def _choose_vectors(piece: WindowLoops, group: BlockGroup, loop: int | None) -> LoopVectors:
+    """Choose the vectors of a part's output loop, unless they are chosen for the loop with this number.
+
+    More vectors read longer stretches of memory in each step of a long reduction.
+    """
+    machine, reduction = group.machine, piece.space.places[0]
+    own = 1 if loop is None else machine.lanes(widest_bytes(piece.space.places, piece.outputs - 1))
+    effort = work([reduction])
+    if _is_written_out(piece.space, piece.outputs) or effort > _LIGHT:
+        unroll = 4 if effort <= _LIGHT else 2
+    else:
+        unroll = max(1, machine.vector_registers // 2 // len(reduction.block.outputs))
+    return LoopVectors(machine.chosen.lanes_of(loop) or own, machine.chosen.unroll_of(loop) or unroll)
 
 
 @deciding
@@ -257,7 +285,7 @@ def _is_profitable(piece: WindowLoops, group: BlockGroup) -> Decline | None:
     return None
 
 
-@schedule("any", target="llvm", priority=30)
+@schedule("any", target="llvm", priority=30, choices=LOOP_CHOICES)
 def window(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule pooling and reductions over dims that are not innermost: one output element per lane."""
     group = function_group(kernel, context)
@@ -267,4 +295,5 @@ def window(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     if isinstance(plan, Decline):
         return plan
     buffers = BufferFunction(kernel.view)
-    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), {"rule": "window", **plan.describe()})
+    facts = {"rule": "window", **plan.describe()}
+    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())

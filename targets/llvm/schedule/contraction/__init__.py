@@ -9,10 +9,13 @@ from mirlo.passes.rules import Decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, summary
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan, plan_of
+from mirlo.targets.llvm.schedule.contraction.resolved import chosen_values
 from mirlo.targets.llvm.schedule.group import function_group
+from mirlo.targets.llvm.tuned_machine import CONTRACTION_CHOICES
 
 
 @dataclass
@@ -28,6 +31,10 @@ class VectorContractionPlan:
     def describe(self) -> dict[str, int | list[int] | str]:
         return summary(self.plan)
 
+    def choices(self) -> ChoiceValues:
+        """Return the tile and the order of the loops, with which they are made again."""
+        return chosen_values(self.plan)
+
 
 def plan_contraction(group: BlockGroup) -> VectorContractionPlan | Decline:
     """Plan how to compute these blocks, the first of which is the contraction, in register tiles."""
@@ -35,7 +42,7 @@ def plan_contraction(group: BlockGroup) -> VectorContractionPlan | Decline:
     return plan if isinstance(plan, Decline) else VectorContractionPlan(plan)
 
 
-@schedule("any", target="llvm", priority=100)
+@schedule("any", target="llvm", priority=100, choices=CONTRACTION_CHOICES)
 def contraction(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule a contraction and its epilogue in register tiles."""
     group = function_group(kernel, context)
@@ -45,4 +52,5 @@ def contraction(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline
     if isinstance(plan, Decline):
         return plan
     buffers = BufferFunction(kernel.view)
-    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), {"rule": "contraction", **plan.describe()})
+    facts = {"rule": "contraction", **plan.describe()}
+    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())

@@ -48,11 +48,18 @@ def lead(plan: RegisterTilePlan) -> tuple[int, int]:
     Hardware prefetching does not run far enough ahead to hide the latency of the outer caches. Zeros if several
     tiles read a panel, or the operand fits the cache.
     """
-    if not _streams(plan) or _tiles_of_panel(plan) != 1 or _column_bytes(plan) <= plan.machine.l1_bytes:
+    ahead = prefetch_bytes(plan)
+    if ahead is None:
         return 0, 0
-    chosen = plan.machine.chosen.lead_bytes
-    ahead = LEAD_BYTES if chosen is None else chosen
     return ahead // element_bytes(plan.columns.access.element_type), _width(plan)
+
+
+def prefetch_bytes(plan: RegisterTilePlan) -> int | None:
+    """Return the prefetch distance of a tile in bytes of the column operand; None if it does not prefetch."""
+    if not _streams(plan) or _tiles_of_panel(plan) != 1 or _column_bytes(plan) <= plan.machine.l1_bytes:
+        return None
+    chosen = plan.machine.chosen.lead_bytes
+    return LEAD_BYTES if chosen is None else chosen
 
 
 def _streams(plan: RegisterTilePlan) -> bool:

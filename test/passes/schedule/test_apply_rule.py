@@ -1,0 +1,223 @@
+"""`Schedule.apply_rule`: the words of a built-in rule make the same kernel again, and take other choices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx_models import F32, make_model, node
+from reduced_models import reduced
+
+import mirlo
+from mirlo import Schedule, T
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.tir.view import prim_functions
+from mirlo.driver.models import open_model
+from mirlo.extend import ScheduleError, TensorType
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.rules import SCHEDULE
+from mirlo.passes.schedule.schedule import SCHEDULES, ScheduleRecord, check_given
+from mirlo.passes.schedule.tuned import TUNED
+from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
+from mirlo.passes.session import Session
+from mirlo.passes.targets import CompileOptions, find_target
+from mirlo.tools import samples
+from mirlo.tools.cli import main
+from mirlo.tools.explain.model import explain_model
+
+SAMPLED = ("resnet50",)
+"""Models that every run of the tests compiles."""
+
+
+def scheduled(path: Path, given: Mapping[str, Any], target: str) -> tuple[str, list[ScheduleRecord]]:
+    """Return a model after the pass `schedule`, and how each function was scheduled."""
+    chosen = find_target(target)
+    assert chosen.pipeline is not None
+    steps = [str(step) for step in Pipeline(chosen.pipeline(CompileOptions(target)))]
+    end = next(i for i, step in enumerate(steps) if step.startswith("schedule"))
+    opened = open_model(str(path))
+    module, session = opened.module, opened.session
+    session.options[SCHEDULES] = dict(given)
+    with module.context, ir.Location.unknown():
+        Pipeline(f"builtin.module({','.join(steps[: end + 1])})").run(module, session)
+        check_given(session)
+        for function in prim_functions(module.operation):
+            if TUNED in function.operation.attributes:
+                del function.operation.attributes[TUNED]
+        records = [note for note in session.notes if isinstance(note, ScheduleRecord)]
+        return module.operation.get_asm(large_elements_limit=16), records
+
+
+@pytest.mark.parametrize("target", ["llvm", "nvvm", "spirv"])
+@pytest.mark.parametrize("name", samples.names())
+def test_words_of_a_model_make_the_same_kernels(name: str, target: str, tmp_path: Path, whole: bool) -> None:
+    """Text and JSON of all words are handed back: the code after `schedule` is equal, so are its results."""
+    if not whole and (name not in SAMPLED or target != "llvm"):
+        pytest.skip("in `make samples`")
+    path = reduced(name, tmp_path)
+    code, records = scheduled(path, {}, target)
+    assert all(record.words.words and not record.is_given for record in records)
+    given: dict[str, Any] = {}
+    for i, record in enumerate(records):
+        if i % 2:
+            given[record.function] = Trace.from_json(json.loads(json.dumps(record.words.as_json())))
+        else:
+            scope: dict[str, Any] = {}
+            exec(str(record.words), scope)
+            given[record.function] = scope["schedule"]
+    again, repeated = scheduled(path, given, target)
+    assert again == code
+    assert all(record.is_given for record in repeated)
+    assert [str(record.words) for record in repeated] == [str(record.words) for record in records]
+
+
+X = np.random.default_rng(1).standard_normal((29, 40)).astype(np.float32)
+
+
+def save_model(path: Path, rows: int | str) -> Path:
+    """Write a model with a kernel for each rule with choices, except attention."""
+    weight = np.random.default_rng(0).standard_normal((40, 48)).astype(np.float32)
+    nodes = [
+        node("MatMul", "x w", "h"), node("Relu", "h", "r"), node("Softmax", "r", "s", axis=-1),
+        node("ReduceMax", "s axes", "m", keepdims=0), node("Exp", "x", "e"), node("Neg", "e", "f"),
+    ]  # fmt: skip
+    constants = {"w": weight, "axes": np.array([0])}
+    onnx.save(make_model(nodes, {"x": (F32, (rows, 40))}, ["m", "f"], constants), path)
+    return path
+
+
+def run(path: Path, given: Mapping[str, Any] | None = None) -> Any:
+    return mirlo.compile(path, schedules=given, cache=False, tune=False).run({"x": X})
+
+
+def words_of(path: Path) -> dict[str, PrimitiveCallRecord]:
+    """Return the word of each kernel of a model."""
+    kernels = explain_model(str(path), tune=False).kernels
+    return {kernel.name: kernel.schedule.words.words[0] for kernel in kernels if kernel.schedule is not None}
+
+
+def edited(word: PrimitiveCallRecord, **choices: Any) -> Trace:
+    """Return a word with other choices."""
+    return Trace([replace(word, named={**word.named, **choices})])
+
+
+@pytest.mark.parametrize("rows", [29, "n"])
+def test_other_choices_compute_the_same_or_say_what_fits(rows: int | str, tmp_path: Path) -> None:
+    """Choices at random: those that do not fit a function are rejected, with the others the result stays."""
+    path = save_model(tmp_path / "model.onnx", rows)
+    words, wanted, followed = words_of(path), run(path), 0
+    assert {word.arguments[0] for word in words.values()} == {"contraction", "rows", "window", "elementwise"}
+    choices = {rule.name: rule.choices for rule in SCHEDULE if rule.target == "llvm"}
+    rng = np.random.default_rng(2)
+    for _ in range(4):
+        given = {}
+        for name, word in words.items():
+            offered = choices[word.arguments[0]]
+            picked = offered[int(rng.integers(len(offered)))]
+            given[name] = edited(word, **{picked.name: int(rng.choice(np.array(picked.allowed[:9])))})
+        while True:
+            try:
+                found = run(path, given)
+                break
+            except mirlo.MirloError as error:
+                name = next(name for name in given if f"the schedule given for '@{name}': " in str(error))
+                assert any(f" {key}=" in str(error) or f" {key}:" in str(error) for key in given[name].words[0].named)
+                del given[name]
+        followed += len(given)
+        for key, array in wanted.items():
+            np.testing.assert_allclose(found[key], array, rtol=1e-5, atol=1e-6)
+    assert followed >= 8
+
+
+def test_a_choice_changes_the_kernel(tmp_path: Path) -> None:
+    path = save_model(tmp_path / "model.onnx", 29)
+    name, word = next(item for item in words_of(path).items() if item[1].arguments[0] == "contraction")
+    given = edited(word, tile_rows=3, tile_vectors=1)
+    explained = explain_model(str(path), schedules={name: given}, kernel=name)
+    kernel = next(kernel for kernel in explained.kernels if kernel.name == name)
+    assert kernel.schedule is not None and str(kernel.schedule.words) == str(given)
+    assert any("tile = array<i64: 3, 16>" in stage.text or "tile = array<i64: 3, 8>" in stage.text
+               or "tile = array<i64: 3, 4>" in stage.text for stage in explained.way)  # fmt: skip
+
+
+ERRORS = {
+    "there is no rule 'contractoin'; did you mean 'contraction'?": ("contractoin", {}),
+    "rule 'contraction' does not choose 'tile_row'; did you mean 'tile_rows'?": ("contraction", {"tile_row": 3}),
+    "tile_rows: expected an integer from 1 to 64, found 65": ("contraction", {"tile_rows": 65}),
+    "tile_rows: expected an integer from 1 to 64, found True": ("contraction", {"tile_rows": True}),
+    "tile_rows: expected an integer from 1 to 64, found [3, 4]": ("contraction", {"tile_rows": [3, 4]}),
+    "tile_rows=30 does not fit this function: 'contraction' takes 29": (
+        "contraction", {"tile_rows": 30, "tile_vectors": 1},
+    ),
+    "depth_block=64: nothing of this function depends on it; it has pack=": ("contraction", {"depth_block": 64}),
+    "lanes: expected one of 1, 2, 4, 8, 16, 32, 64, or a list of one for each loop, found 3": ("rows", {"lanes": 3}),
+    "rule 'rows' declines: the reduction does not run along memory": ("rows", {}),
+    "rule 'stages' does not choose 'lanes'; it chooses nothing": ("stages", {"lanes": 8}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", ERRORS)
+def test_choices_that_cannot_be_followed(message: str, tmp_path: Path) -> None:
+    path = save_model(tmp_path / "model.onnx", 29)
+    name = next(name for name, word in words_of(path).items() if word.arguments[0] == "contraction")
+    rule, choices = ERRORS[message]
+    with pytest.raises(mirlo.MirloError) as caught:
+        run(path, {name: lambda s: s.apply_rule(rule, **choices)})
+    assert f"the schedule given for '@{name}': {message}" in str(caught.value)
+
+
+@mirlo.prim_func
+def twice(a: T.Buffer[(8, 8), T.f32], b: T.Out[(8, 8), T.f32]):
+    for i, j in T.grid(8, 8):
+        with T.block("twice"):
+            vi, vj = T.axes("SS", i, j)
+            b[vi, vj] = a[vi, vj] * 2.0
+
+
+def test_a_rule_is_the_only_word(tmp_path: Path) -> None:
+    s = Schedule.of(twice, TensorType.of((8, 8), "f32"))
+    s.apply_rule("elementwise", lanes=8, unroll=[2])
+    assert str(s.trace) == "def schedule(s):\n    s.apply_rule('elementwise', lanes=8, unroll=[2])"
+    s.save(tmp_path / "twice.json")
+    assert str(Schedule.of(twice, TensorType.of((8, 8), "f32")).replay(tmp_path / "twice.json").trace) == str(s.trace)
+    with pytest.raises(ScheduleError, match="parallel: rule 'elementwise' schedules the whole function"):
+        s.parallel("twice_i")
+    with pytest.raises(ScheduleError, match="apply_rule: a rule schedules the whole function, after 'apply_rule'"):
+        s.apply_rule("elementwise")
+    with pytest.raises(ScheduleError, match="the rules of a target run in a compilation"):
+        s.emit()
+
+
+def test_explain_prints_the_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = save_model(tmp_path / "model.onnx", 29)
+    name, word = next(item for item in words_of(path).items() if item[1].arguments[0] == "window")
+    assert main(["explain", str(path), "--kernel", name]) == 0
+    text = capsys.readouterr().out
+    assert f'  words, for schedules={{"{name}": schedule}}:\n    def schedule(s):\n        {word}\n' in text
+    assert main(["explain", str(path), "--kernel", name, "--json"]) == 0
+    words = json.loads(capsys.readouterr().out)["kernels"][0]["schedule"]["words"]
+    assert words == Trace([word]).as_json()
+
+
+def test_choices_in_a_file_of_ir_are_checked() -> None:
+    text = """
+func.func private @f(%x: tensor<16xf32>) -> tensor<16xf32> attributes {tir.prim_func, tir.tuned = {lanes = 3 : i64}} {
+  %0 = "tir.block"(%x) ({
+  ^bb0(%i: index, %a: f32):
+    %1 = arith.addf %a, %a : f32
+    "tir.yield"(%1) {operandSegmentSizes = array<i32: 1, 0, 0, 0>} : (f32) -> ()
+  }) {axes = ["spatial"], domain = [16], init = [unit], maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+      name = "twice", operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
+      resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<16xf32>) -> tensor<16xf32>
+  return %0 : tensor<16xf32>
+}"""
+    message = "lanes: expected one of 1, 2, 4, 8, 16, 32, 64"
+    with make_context(), ir.Location.unknown(), pytest.raises(mirlo.MirloError, match=message):
+        Pipeline("builtin.module(schedule)").run(ir.Module.parse(text), Session())
