@@ -89,16 +89,25 @@ def _erfc_fraction(x: Array) -> Array:
     return _exp_minus_square(x) / np.sqrt(PI) / (x + tail)
 
 
-def erfc(x: Array) -> Array:
+def _erf_and_complement(x: Array) -> tuple[Array, Array]:
+    """Return erf(|x|) and 1 - erf(|x|), each to the last place where it is below a half."""
     size = np.minimum(np.abs(x), 200)
-    small = 1 - _erf_series(np.minimum(size, 2))
-    result = np.where(size < 2, small, _erfc_fraction(np.maximum(size, 2)))
+    small, large = size < 2, size >= 2
+    result, complement = np.full_like(x, np.nan), np.full_like(x, np.nan)
+    result[small] = _erf_series(size[small])
+    complement[small] = 1 - result[small]
+    complement[large] = _erfc_fraction(size[large])
+    result[large] = 1 - complement[large]
+    return result, complement
+
+
+def erfc(x: Array) -> Array:
+    _, result = _erf_and_complement(x)
     return np.where(np.isnan(x), x, np.where(x < 0, 2 - result, result))
 
 
 def erf(x: Array) -> Array:
-    size = np.minimum(np.abs(x), 200)
-    result = np.where(size < 2, _erf_series(np.minimum(size, 2)), 1 - _erfc_fraction(np.maximum(size, 2)))
+    result, _ = _erf_and_complement(x)
     return np.where(np.isnan(x), x, np.copysign(result, x))
 
 
@@ -109,22 +118,25 @@ def erfinv(x: Array) -> Array:
     middle = 2 / (PI * WIDE(0.147)) + log / 2
     z = np.sqrt(np.sqrt(middle * middle - log / WIDE(0.147)) - middle)
     for _ in range(6):
-        left = np.where(inside < 0.5, erf(z) - inside, (1 - inside) - erfc(z))
+        below, above = _erf_and_complement(z)
+        left = np.where(inside < 0.5, below - inside, (1 - inside) - above)
         z = z - left / (2 / np.sqrt(PI) * np.exp(-z * z))
     found = np.where(y == 0, y, np.where(y < 1, z, np.where(y == 1, np.inf, np.nan)))
     return np.copysign(found, x)
 
 
 def _mean(y: Array, function: Any) -> Array:
-    """Return the mean of a periodic function f(y, angle) over all angles, for y up to the last of `_POINTS`."""
-    found, least = np.zeros_like(y), -1
+    """Return the mean of an even, periodic function f(y, angle) over all angles, for y up to the last of `_POINTS`."""
+    values, place = np.unique(y, return_inverse=True)
+    found, least = np.zeros_like(values), -1
     for most, count in _POINTS:
-        inside = (y > least) & (y <= most)
-        chosen, total = y[inside], np.zeros_like(y[inside])
-        for angle in 2 * PI * np.arange(count).astype(WIDE) / count:
-            total = total + function(chosen, angle)
-        found[inside], least = total / count, most
-    return found
+        inside = (values > least) & (values <= most)
+        chosen, half = values[inside], PI / (count // 2)
+        total = (function(chosen, WIDE(0)) + function(chosen, PI)) / 2
+        for i in range(1, count // 2):
+            total = total + function(chosen, i * half)
+        found[inside], least = total / (count // 2), most
+    return found[place].reshape(y.shape)
 
 
 def _hankel(x: Array, order: int) -> tuple[Array, Array]:
@@ -143,7 +155,7 @@ def _hankel(x: Array, order: int) -> tuple[Array, Array]:
 def _bessel(order: int) -> Any:
     def function(x: Array) -> Array:
         y = np.abs(x)
-        near = np.minimum(y, _ASYMPTOTIC)
+        near = np.where(y <= _ASYMPTOTIC, y, 0)
         value = _mean(near, lambda z, angle: np.cos(order * angle - z * np.sin(angle)))
         p, q = _hankel(np.maximum(y, _ASYMPTOTIC), order)
         sine, cosine = np.sin(y), np.cos(y)
@@ -160,7 +172,7 @@ def _bessel(order: int) -> Any:
 def _modified(order: int, scaled: bool) -> Any:
     def function(x: Array) -> Array:
         y = np.abs(x)
-        near = np.minimum(y, _ASYMPTOTIC)
+        near = np.where((y >= 1) & (y <= _ASYMPTOTIC), y, 1)
         value = _mean(near, lambda z, angle: np.cos(order * angle) * np.exp(z * (np.cos(angle) - 1)))
         large = np.maximum(y, _ASYMPTOTIC)
         mu, term, series = WIDE(4 * order * order), np.ones_like(x), np.ones_like(x)
