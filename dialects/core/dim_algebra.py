@@ -331,6 +331,8 @@ def _simplify_min(left: Dim, right: Dim) -> Dim | None:
     if larger is not None:
         return left + right - larger
     for one, other in ((left, right), (right, left)):  # min(1, min(4, n)) is min(1, n)
+        if isinstance(one, int) and one >= LARGEST:  # where a slice to the end ends
+            return other
         parts = _single_atom(other)
         if parts is None or parts[0] != "min":
             continue
@@ -362,6 +364,8 @@ def is_nonnegative(dim: Dim) -> bool:
     return dim is not UNKNOWN and _is_nonnegative(dim, _MAX_BOUNDS)
 
 
+LARGEST = 2**63 - 1
+"""The largest size: sizes have 64 bits."""
 _MAX_BOUNDS = 3
 """The most quotients that are replaced by their bounds, one after another: the search is exponential."""
 

@@ -9,17 +9,17 @@ product.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dim_algebra import terms_of
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import Value, compare, create, emit_constant, select
 from mirlo.dialects.tir.extents import MAX_BYTES, MAX_ITERATIONS
 from mirlo.dialects.tir.sizes import SizeEmitter
+from mirlo.passes.memory.size_bounds import KnownLimits, TooManyTerms, bound_of, number
 
 _SATURATED = float(1 << 62)
 """Products are clamped to this: an exact f64 that fits in 64 bits."""
@@ -109,7 +109,8 @@ class FloatSizes:
 class SizeProducts:
     """The products of one function, without those that others imply."""
 
-    is_early: Callable[[Dim], bool]
+    bound_by: Callable[[str], int]
+    """The place of the operation that binds a symbol; -1 for symbols that are known before the call."""
     _largest: dict[tuple[str, ...], SizeProduct] = field(default_factory=dict)
     _parts: set[str] = field(default_factory=set)
 
@@ -160,63 +161,48 @@ class SizeProducts:
         return self._without_bounded(required)
 
     def _without_bounded(self, required: Sequence[SizeProduct]) -> list[SizeProduct]:
-        """Return the products without those of computed dims (`2*n - 8`) that a product of symbols bounds."""
-        plain = [extent for extent in required if all(_is_symbol(factor) for factor in extent.factors)]
-        having: dict[str, list[tuple[Counter[str], SizeProduct]]] = {}
-        for extent in plain:
-            entry = Counter(map(str, extent.factors)), extent
-            for name in entry[0]:
-                having.setdefault(name, []).append(entry)
-        kept = []
-        for extent in required:
-            if not all(_is_symbol(factor) for factor in extent.factors):
-                scale, symbols = extent.scale, Counter[str]()
-                for factor in extent.factors:
-                    bound = _magnitude(factor)
-                    scale, symbols = scale * bound[0], symbols + bound[1]
-                bounded = SizeProduct(extent.factors, scale, extent.limit, extent.text)
-                others = min((having.get(name, []) for name in symbols), key=len, default=[])
-                if any(self._implies(more, other, symbols, bounded) for more, other in others):
+        """Return the products without those that the limits of products of symbols bound."""
+        limits = KnownLimits()
+        plain = [extent for extent in required if all(map(_is_symbol, extent.factors))]
+        others = [extent for extent in required if not all(map(_is_symbol, extent.factors))]
+        kept: set[int] = set()
+        for extent in (*plain, *others):
+            place = self._known_at(extent)
+            if not all(map(_is_symbol, extent.factors)):
+                most = _largest_value(extent, limits, place)
+                if most is not None and most <= extent.limit:
                     continue
-            kept.append(extent)
-        return kept
+            kept.add(id(extent))
+            # The other factors are at least one.
+            symbols = [str(factor) for factor in extent.factors if _is_symbol(factor)]
+            if symbols:
+                limits.add(symbols, extent.limit / extent.scale, place)
+        return [extent for extent in required if id(extent) in kept]
 
     def _implies(self, more: Counter[str], other: SizeProduct, factors: Counter[str], extent: SizeProduct) -> bool:
-        """Return whether an extent, checked no later, is within its limit whenever the other one is."""
+        """Return whether an extent is within its limit whenever the other one is, which is checked no later."""
         if not factors <= more or extent.scale * other.limit > other.scale * extent.limit:
             return False
-        return _late(other.factors, self.is_early) == _late(extent.factors, self.is_early)
+        return self._known_at(other) <= self._known_at(extent)
+
+    def _known_at(self, extent: SizeProduct) -> int:
+        """Return the place of the operation after which all symbols of an extent are known."""
+        return max(map(self.bound_by, extent.symbols), default=-1)
 
 
 def _is_symbol(dim: Dim) -> bool:
     return not isinstance(dim, int) and dim.is_symbol
 
 
-def _magnitude(dim: Dim) -> tuple[int, Counter[str]]:
-    """Return a bound of max(|dim|, 1): a number times the product of these symbols, each replaced by 1 if it is 0."""
-    total, symbols = 0, Counter[str]()
-    for atoms, factor in terms_of(dim):
-        scale, own = max(abs(factor), 1), Counter[str]()
-        for atom in atoms:
-            parts = D.atom_parts(atom)
-            if parts is None:
-                own[atom] += 1
-                continue
-            function, left, right = parts
-            if function == "mod" and isinstance(right, int):
-                scale *= max(abs(right), 1)
-                continue
-            # The quotient, the minimum and the maximum are at most their operands together, and 1 for the rounding.
-            (first, one), (second, other) = _magnitude(left), _magnitude(right)
-            scale *= first + 1 if function == "floordiv" and isinstance(right, int) else first + second + 1
-            own += one | other
-        total, symbols = total + scale, symbols | own
-    return max(total, 1), symbols
-
-
-def _late(dims: Iterable[Dim], is_early: Callable[[Dim], bool]) -> set[str]:
-    """Return the data-dependent symbols of these dims."""
-    return {name for dim in dims for name in D.symbols_of(dim) if not is_early(D.symbol(name))}
+def _largest_value(extent: SizeProduct, limits: KnownLimits, place: int) -> float | None:
+    """Return a number that a product does not exceed at a place; None if there is none."""
+    bound = number(extent.scale)
+    try:
+        for factor in extent.factors:
+            bound = bound * bound_of(factor).at_least_one()
+    except TooManyTerms:
+        return None
+    return limits.number_of(bound, place)
 
 
 __all__ = ["MAX_BYTES", "MAX_ITERATIONS", "SizeProduct", "SizeProducts", "NonnegativeDim", "FloatSizes"]

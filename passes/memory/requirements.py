@@ -25,7 +25,7 @@ class Requirements:
     ) -> None:
         self.symbols = symbols
         self.callee = callee
-        self.products = SizeProducts(symbols.is_early)
+        self.products = SizeProducts(symbols.bound_by)
         self._dims: dict[str, tuple[NonnegativeDim, bool]] = {}
         for name in symbols.solved:
             self._require_nonnegative(D.symbol(name), f"the dim '{name}' of an input is negative", True)

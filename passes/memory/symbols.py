@@ -56,6 +56,8 @@ class FunctionSymbols:
     """The text of each distinct dynamic dim of the inputs, in order: most are plain symbols."""
     bounds: dict[str, Dim]
     """Upper bounds of data-dependent symbols; UNKNOWN for no bound."""
+    places: dict[str, int] = field(default_factory=dict)
+    """The number of the operation that binds a data-dependent symbol, in the order of the program."""
     sizes: list[Dim] = field(default_factory=list)
     """The sizes written into the record after the inputs' dims."""
     checks: list[SizeCheck] = field(default_factory=list)
@@ -75,14 +77,16 @@ class FunctionSymbols:
         dims = [dim for value in inputs for dim in dims_of(value.type) if not isinstance(dim, int)]
         texts = list(dict.fromkeys(map(str, dims)))
         bounds: dict[str, Dim] = {}
-        for op in binds:
+        places: dict[str, int] = {}
+        for number, op in enumerate(binds):
             view = op.opview
             for i, name in enumerate(view.symbols):
                 if name in bounds or name in texts:
                     raise PassError(f"symbol '{name}' is bound twice", op.location)
                 limits = getattr(view, "bounds", ())
                 bounds[name] = limits[i] if limits else D.UNKNOWN
-        made = FunctionSymbols(texts, bounds)
+                places[name] = number
+        made = FunctionSymbols(texts, bounds, places)
         for dim in dict.fromkeys(dims):
             if dim.is_symbol:
                 continue
@@ -132,6 +136,10 @@ class FunctionSymbols:
     def is_early(self, dim: Dim) -> bool:
         """Return whether the dim is known before the call."""
         return D.symbols_of(dim) <= self.early
+
+    def bound_by(self, name: str) -> int:
+        """Return the number of the operation that binds a symbol; -1 for one that is known before the call."""
+        return self.places.get(name, -1)
 
     def bounded(self, size: Dim) -> Dim:
         """Return an upper bound of a size that is known before the call, or UNKNOWN."""

@@ -127,6 +127,7 @@ def test_quotients_are_compared_by_their_bounds(less: D.Dim, more: D.Dim) -> Non
         (D.maximum(N, 0), N),
         (D.maximum(N + 2, N - 1), N + 2),
         (D.minimum(N, N + M), N),
+        (D.minimum(N * 2 - M, 2**63 - 1), N * 2 - M),
         (D.maximum(N // 2, 0), N // 2),
         (D.product([2, N, 3]), 6 * N),
         ((7 - N % 7) % 7, -N % 7),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 from hypothesis import given, settings
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.passes.memory.extents import MAX_BYTES, MAX_ITERATIONS, SizeProduct, SizeProducts, _magnitude
+from mirlo.passes.memory.extents import MAX_BYTES, MAX_ITERATIONS, SizeProduct, SizeProducts
+from mirlo.passes.memory.size_bounds import ROUNDING, TooManyTerms, bound_of
 
 NAMES = ("m", "n", "k")
 SYMBOLS = st.sampled_from(NAMES).map(D.symbol)
@@ -41,19 +44,21 @@ def value_of(dim: Dim, values: dict[str, int]) -> int:
 
 @settings(max_examples=400, deadline=None)
 @given(DIMS, VALUES)
-def test_magnitudes_are_bounds(dim: Dim, values: dict[str, int]) -> None:
-    scale, symbols = _magnitude(dim)
-    bound = scale
-    for name, count in symbols.items():
-        bound *= max(values[name], 1) ** count
-    assert max(abs(value_of(dim, values)), 1) <= bound
+def test_bounds_of_dims(dim: Dim, values: dict[str, int]) -> None:
+    try:
+        bound = bound_of(dim)
+    except TooManyTerms:
+        return
+    terms = bound.terms.items()
+    found = sum(Fraction(factor) * math.prod(max(values[name], 1) for name in symbols) for symbols, factor in terms)
+    assert abs(value_of(dim, values)) <= found * Fraction(ROUNDING)
 
 
-def holds(product: SizeProduct, values: dict[str, int]) -> bool:
+def holds(product: SizeProduct, values: dict[str, int], room: Fraction = Fraction(1)) -> bool:
     total = product.scale
     for factor in product.factors:
         total *= max(value_of(factor, values), 1)
-    return total <= product.limit
+    return total <= product.limit * room
 
 
 ENTRIES = st.lists(
@@ -64,20 +69,38 @@ ENTRIES = st.lists(
 
 
 @settings(max_examples=300, deadline=None)
-@given(ENTRIES, VALUES)
-def test_what_is_left_out_is_implied(entries: list[Any], values: dict[str, int]) -> None:
-    products = SizeProducts(lambda dim: True)
+@given(ENTRIES, VALUES, st.fixed_dictionaries({name: st.integers(-1, 2) for name in NAMES}))
+def test_what_is_left_out_is_implied(entries: list[Any], values: dict[str, int], places: dict[str, int]) -> None:
+    """At each place, the checks that are left imply all products of the symbols that are known by then."""
+    products = SizeProducts(places.__getitem__)
     for dims, scale, limit in entries:
         products.add(dims, scale, limit, "")
-    if all(holds(product, values) for product in products.required()):
-        assert all(holds(product, values) for product in products._largest.values())
+    required = products.required()
+    for place in range(-1, 3):
+        known = {name for name in NAMES if places[name] <= place}
+        if all(holds(product, values) for product in required if product.symbols <= known):
+            implied = [product for product in products._largest.values() if product.symbols <= known]
+            assert all(holds(product, values, Fraction(ROUNDING)) for product in implied)
 
 
 def test_computed_dims_of_a_known_size_need_no_checks() -> None:
     """A tensor of n*64 elements bounds all that kernels compute of n."""
     n = D.symbol("n")
-    products = SizeProducts(lambda dim: True)
+    products = SizeProducts(lambda name: -1)
     products.add((n, 64), 4, MAX_BYTES, "tensor")
     for stride in range(1, 20):
         products.add((184 * (n // 16) - stride, 3), 1, MAX_ITERATIONS, "kernel")
     assert [product.text for product in products.required()] == ["tensor"]
+
+
+def test_sizes_that_are_known_together_bound_each_other() -> None:
+    """A tensor of m*n elements bounds what kernels compute of m and of n, if one operation binds both."""
+    m, n = D.symbol("m"), D.symbol("n")
+    for places, left in (({"m": 1, "n": 1}, 1), ({"m": 0, "n": 1}, 2), ({"m": 1, "n": 0}, 2)):
+        products = SizeProducts(places.__getitem__)
+        products.add((3, m, n), 4, MAX_BYTES, "tensor")
+        for stride in range(4):
+            products.add((2048 * ((m + 15) // 16) * ((n + 15) // 16) - stride,), 1, MAX_ITERATIONS, "both")
+        products.add((60 * m,), 1, MAX_ITERATIONS, "m")
+        products.add((60 * n,), 1, MAX_ITERATIONS, "n")
+        assert len(products.required()) == left, places
