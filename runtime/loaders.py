@@ -104,6 +104,28 @@ def compile_llvm(text: str, opt: int = 2) -> Any:
     return engine
 
 
+def compile_bitcode(code: bytes, opt: int = 1) -> tuple[Any, bytes]:
+    """Compile LLVM's bitcode, which calls nothing but itself, for this machine; return its engine and what it reads."""
+    llvm = _llvm()
+    try:
+        module = llvm.parse_bitcode(code, llvm.create_context())
+    except RuntimeError as error:
+        raise ArtifactError(f"the model's code cannot be loaded: {error}; compile the model again") from None
+    # An undefined symbol would end the process.
+    unknown = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
+    unknown += [variable.name for variable in module.global_variables if variable.is_declaration]
+    if unknown:
+        raise ArtifactError(f"the model's code needs {', '.join(unknown)}, which it does not define; compile it again")
+    with UNCUT:
+        target = llvm.Target.from_default_triple()
+        # Only the object file outlives this call: the module is freed with its context.
+        code = target.create_target_machine(opt=opt, reloc="pic", codemodel="default").emit_object(module)
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.create_target_machine())
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+    return engine, code
+
+
 def load_llvm(artifact: Artifact) -> LoadedCode:
     """Load an object file, or an archive of several, with LLVM's MCJIT.
 

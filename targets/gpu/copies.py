@@ -6,7 +6,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import arith, ir, memref
 from mirlo.passes.schedule.loops import for_loop
-from mirlo.targets.gpu.host_integers import constant_of
+from mirlo.targets.gpu.host_values import constant_of
 
 
 def hoist_copies(work: list[ir.Operation]) -> list[ir.Operation]:

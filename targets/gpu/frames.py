@@ -8,14 +8,16 @@ from __future__ import annotations
 import ctypes
 import math
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.sizes import FIRST, Allocator, Sizes
-from mirlo.targets.gpu.host import HostInterpreter, Straight, is_straight, straight_steps
+from mirlo.targets.gpu.commands import CommandReader, Step, is_straight
+from mirlo.targets.gpu.host import CallEnded, HostFunctions
 from mirlo.targets.gpu.places import Region, lay_out
 
 CACHED_FRAMES = 16
@@ -33,7 +35,7 @@ class CallFrame:
     total: int
     arena: int
     """Bytes of scratch memory."""
-    steps: list[dict[str, Any]] | None
+    steps: list[Step] | None
     """Launches and copies; None if the host decides between them."""
 
 
@@ -44,7 +46,18 @@ class Frames:
         self.artifact = artifact
         self.on_device = frozenset(on_device)
         """Packed functions that take tensors in place on the device."""
-        self.program = artifact.metadata["program"]
+        program = artifact.metadata["program"]
+        if "sites" not in program:
+            raise ArtifactError("the model was compiled by another version of Mirlo: compile it again")
+        self.sites = program["sites"]
+        self._arena = program["arena"]
+        self.reader = CommandReader(self.sites)
+        self.host = HostFunctions(artifact) if "code" in program else None
+        self.is_straight = is_straight(self.sites, self.on_device)
+        self._static: list[Step] | None = None
+        """The steps of all calls, where they depend on nothing."""
+        if "commands" in program:
+            self._static = self.reader.steps([word for command in program["commands"] for word in command])
         self.sizes = Sizes(artifact)
         self.late = frozenset(artifact.metadata.get("late", ()))
         self._kept: OrderedDict[tuple[int, ...], CallFrame] = OrderedDict()
@@ -55,7 +68,8 @@ class Frames:
 
     def measure(self, address: int) -> None:
         """Check the sizes of the inputs in a record, and write the others."""
-        HostInterpreter(Straight(), self.record(address)).run(self.program.get("sizes", ()))
+        if self.host is not None:
+            self.host.measure(self.record(address))
 
     def of(self, record: Any) -> CallFrame:
         """Return the frame of a call."""
@@ -70,12 +84,31 @@ class Frames:
 
     def _make(self, key: tuple[int, ...], record: Any) -> CallFrame:
         regions, total = lay_out([self._bytes(s, record) for s in (*self.artifact.inputs, *self.artifact.outputs)])
-        # A program without host instructions has no such field.
-        steps = self.program["steps"] if "straight" not in self.program else None
-        if steps is None and is_straight(self.program["steps"], self.on_device):
-            steps = straight_steps(self.program["steps"], record)
-        arena = self.sizes.arena_bytes(record) if self.sizes.is_dynamic else self.program["arena"]
+        steps = self._static if self.is_straight else None
+        if steps is None and self.is_straight:
+            steps = []
+            self.run(record, steps.append)
+        arena = self.sizes.arena_bytes(record) if self.sizes.is_dynamic else self._arena
         return CallFrame(key, regions, total, arena, steps)
+
+    def run(self, record: Any, execute: Callable[[Step], int | None]) -> bool:
+        """Execute the steps of a call; return whether nothing ended it early. `execute` returns what a step reads."""
+        if self._static is not None:
+            try:
+                for step in self._static:
+                    execute(step)
+            except CallEnded:
+                return False
+            return True
+
+        def receive(words: list[int]) -> int:
+            answer = None
+            for step in self.reader.steps(words):
+                answer = execute(step)
+            return answer or 0
+
+        assert self.host is not None
+        return self.host.run(record, receive)
 
     def _bytes(self, spec: TensorSpec, record: Any) -> int:
         if self.is_late(spec):
@@ -89,13 +122,3 @@ class Frames:
     def allocate_output(self, record: Any, number: int, size: int) -> int:
         """Return memory of the caller for an output of data-dependent size; 0 if there is none."""
         return Allocator(record[self.sizes.words - 1])(ctypes.addressof(record), number, size) or 0
-
-
-def launches_in(steps: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield all launches of a program."""
-    for step in steps:
-        if "kernel" in step:
-            yield step
-        for value in step.values() if "do" in step else ():
-            if isinstance(value, list) and value and isinstance(value[0], dict):
-                yield from launches_in(value)

@@ -12,6 +12,7 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.dlpack import DLTensor, tensor_of_array
 from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.targets.gpu.host import CallEnded
 from mirlo.targets.gpu.places import pointers
 
 _Function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.POINTER(DLTensor)), ctypes.c_int64)
@@ -28,8 +29,8 @@ class PackedFunctionTable:
 
     def call(self, step: dict[str, Any], record: ctypes.Array[ctypes.c_int64],
              read: Callable[[list[Any], np.ndarray], None],
-             write: Callable[[list[Any], np.ndarray], None]) -> bool:  # fmt: skip
-        """Execute an instruction `call`; return whether it failed, which is noted in the record.
+             write: Callable[[list[Any], np.ndarray], None]) -> None:  # fmt: skip
+        """Execute a step that calls; if the function fails, note it in the record and end the call.
 
         `read` fills an array from a range of the device's memory, `write` copies it there.
         """
@@ -37,13 +38,12 @@ class PackedFunctionTable:
         inputs = len(arrays) - step["outputs"]
         for where, array in zip(step["arguments"][:inputs], arrays[:inputs], strict=True):
             read(where, array)
-        code = self.start(step["function"], [tensor_of_array(array) for array in arrays])
+        code = self.start(step["call"], [tensor_of_array(array) for array in arrays])
         if code:
-            record[0], record[1] = 1 + self._names.index(step["function"]), code
-            return True
+            record[0], record[1] = 1 + self._names.index(step["call"]), code
+            raise CallEnded
         for where, array in zip(step["arguments"][inputs:], arrays[inputs:], strict=True):
             write(where, array)
-        return False
 
     def start(self, name: str, tensors: Sequence[DLTensor]) -> int:
         """Call a function on tensors, wherever their memory is, and return its result."""

@@ -8,6 +8,8 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.lower.calls import find
+from mirlo.targets.gpu.host_code import compile_host
+from mirlo.targets.gpu.program import HostProgram
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,11 @@ def kernel_launchers(module: ir.Module) -> dict[str, str]:
     return found
 
 
-def pack(kernels: list[KernelCode], constants: list[bytes]) -> tuple[bytes, dict[str, Any]]:
-    """Concatenate code and constants, equal ones once, and return the bytes with their offsets."""
+def pack(kernels: list[KernelCode], program: HostProgram) -> tuple[bytes, dict[str, Any]]:
+    """Concatenate code and constants, equal ones once; return the bytes and the metadata that locates them.
+
+    The module of the program's host functions is consumed.
+    """
     parts: list[bytes] = []
     known: dict[bytes, list[int]] = {}
     size = 0
@@ -60,5 +65,7 @@ def pack(kernels: list[KernelCode], constants: list[bytes]) -> tuple[bytes, dict
         if kernel.shared:
             table[kernel.name]["shared"] = kernel.shared
     features = sorted({feature for kernel in kernels for feature in kernel.features})
-    places = [place(data) for data in constants]
-    return b"".join(parts), {"kernels": table, "constants": places, "features": features}
+    places = [place(data) for data in program.constants]
+    host = compile_host(program)
+    found = {"program": program.as_json(place(host) if host else None)}
+    return b"".join(parts), {**found, "kernels": table, "constants": places, "features": features}

@@ -1,22 +1,25 @@
-"""The host part of a compiled model as data: launches, copies, their memory, and host instructions.
+"""The host part of a compiled model: memory ranges, commands for the device, and the functions that give them.
 
-Most programs are a list of launches and copies that a loader records once and replays. If sizes or decisions are known
-only at run time, host instructions come between them: arithmetic, branches, loops, elements read back from the device.
-`targets/gpu/host.py` interprets them without the compiler.
+A *site* is a place of the host function that gives a command: a launch, a copy, or a request that the host waits for.
+A *command* is the number of a site and the words that it takes: grids, offsets, sizes and scalars. If all words are
+constants, the commands are part of the artifact; otherwise compiled host functions write them in each call.
+`targets/gpu/commands.py` reads them without the compiler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from mirlo.dialects.bindings import ir
 
 ARENA, TENSOR, PARAM, CONSTANT, LATE = "arena", "tensor", "param", "constant", "late"
 """Memory spaces: scratch memory of a call; inputs, then outputs; weights; small constants; data-dependent sizes."""
 WHOLE_REMAINDER = -1
 """The size of a range that extends to the end of its space."""
-Value = int | str
-"""A constant, or the name of a computed number, `%3`."""
+Value = int | ir.Value
+"""A constant, or an index that host functions compute."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,10 @@ class Range:
     offset: Value
     size: Value
 
-    def as_json(self) -> list[int | str]:
-        return [self.space, self.index, self.offset, self.size]
+    @property
+    def place(self) -> list[int | str]:
+        """Return the space and the number in it, as sites name them."""
+        return [self.space, self.index]
 
     def part(self, offset: int, size: int) -> Range:
         """Return a part of a range at a static offset."""
@@ -52,106 +57,54 @@ class TensorMap:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "map": self.range.as_json(), "dims": list(self.dims), "strides": list(self.strides), "box": list(self.box),
+            "map": self.range.place, "dims": list(self.dims), "strides": list(self.strides), "box": list(self.box),
             "format": self.format,
         }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Launch:
-    """A kernel on memory ranges and scalars; `row` is the profile row its time counts for."""
+class SplitParameter:
+    """A kernel parameter that is passed in parts, after all others."""
 
-    kernel: str
-    grid: tuple[Value, Value, Value]
-    block: tuple[int, int, int]
-    arguments: tuple[Range | TensorMap | Value, ...]
-    writes: tuple[bool, ...]
-    """For each argument, whether the kernel writes it."""
-    row: int
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "kernel": self.kernel, "grid": list(self.grid), "block": list(self.block),
-            "arguments": [a if isinstance(a, (int, str)) else a.as_json() for a in self.arguments],
-            "writes": [i for i, written in enumerate(self.writes) if written], "row": self.row,
-        }  # fmt: skip
+    position: int
+    part_bytes: int
 
 
 @dataclass(frozen=True)
-class Copy:
-    """A copy from one range to another."""
+class Command:
+    """A command whose words are known, or None where they are not."""
 
-    source: Range
-    target: Range
-    row: int
-
-    def as_json(self) -> dict[str, Any]:
-        return {"copy": [self.source.as_json(), self.target.as_json()], "row": self.row}
-
-
-@dataclass(frozen=True)
-class HostInstruction:
-    """A host instruction between launches: a row of the table in `targets/gpu/host.py`, with its fields."""
-
-    kind: str
-    fields: dict[str, Any]
-    bodies: dict[str, list[Step]] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        bodies = {name: [step.as_json() for step in body] for name, body in self.bodies.items()}
-        return {"do": self.kind, **self.fields, **bodies}
-
-
-Step = Launch | Copy | HostInstruction
-_NEEDS_DEVICE = frozenset({"load", "store", "call", "allocate", "grow"})
-"""Instructions that depend on earlier launches."""
+    site: int
+    words: tuple[int | None, ...]
 
 
 @dataclass
-class LaunchProgram:
-    """All steps of an inference, in order."""
+class HostProgram:
+    """What the host does in an inference."""
 
-    steps: list[Step] = field(default_factory=list)
-    sizes: list[Step] = field(default_factory=list)
-    """Instructions that compute the sizes of a call from those of its inputs, and check them."""
+    module: ir.Module
+    """The host functions, in upstream dialects."""
+    sites: list[dict[str, Any]] = field(default_factory=list)
+    commands: Sequence[Command] = ()
+    """The commands of all sites, in the order of the code."""
+    is_static: bool = False
+    """Whether an inference is `commands`, in order; otherwise the host function gives them."""
+    has_sizes: bool = False
+    """Whether there is a function of the sizes of a call."""
     constants: list[bytes] = field(default_factory=list)
     arena: int = 0
     """Bytes; 0 if the sizes of a call determine it."""
 
-    def every(self) -> Iterator[Step]:
-        """Yield all steps, including those of bodies."""
-        return _every(self.steps)
-
     @property
-    def is_straight(self) -> bool:
-        """Return whether everything is known before a call starts, given its sizes."""
-        return not any(isinstance(step, HostInstruction) and step.kind in _NEEDS_DEVICE for step in self.every())
+    def is_compiled(self) -> bool:
+        """Return whether there are functions to compile."""
+        return self.has_sizes or not self.is_static
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the program as JSON for the metadata of an artifact."""
-        found: dict[str, Any] = {"steps": [step.as_json() for step in self.steps], "arena": self.arena}
-        if self.sizes:
-            found["sizes"] = [step.as_json() for step in self.sizes]
-        if any(isinstance(step, HostInstruction) for step in self.steps):
-            found["straight"] = self.is_straight
+    def as_json(self, code: Sequence[int] | None) -> dict[str, Any]:
+        """Return the metadata of an artifact; `code` is where the compiled functions are."""
+        found: dict[str, Any] = {"sites": self.sites, "arena": self.arena}
+        if self.is_static:
+            found["commands"] = [[command.site, *command.words] for command in self.commands]
+        if code is not None:
+            found["code"] = list(code)
         return found
-
-    def replace(self, change: Any) -> None:
-        """Replace each launch and copy with `change(step)`."""
-        _replace(self.steps, change)
-
-
-def _every(steps: list[Step]) -> Iterator[Step]:
-    for step in steps:
-        yield step
-        for body in step.bodies.values() if isinstance(step, HostInstruction) else ():
-            yield from _every(body)
-
-
-def _replace(steps: list[Step], change: Any) -> None:
-    for i, step in enumerate(steps):
-        if isinstance(step, HostInstruction):
-            for body in step.bodies.values():
-                _replace(body, change)
-        else:
-            steps[i] = change(step)

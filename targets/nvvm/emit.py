@@ -11,9 +11,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.code_forms import KernelText
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.cache import Cache
-from mirlo.targets.gpu.frames import launches_in
+from mirlo.targets.gpu.host_functions import build_host_program
 from mirlo.targets.gpu.kernels import kernel_launchers, pack
-from mirlo.targets.gpu.reader import read_program
+from mirlo.targets.gpu.program import HostProgram
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.cubin import to_cubin
 from mirlo.targets.nvvm.libraries import DeviceLibrary, open_library
@@ -39,16 +39,16 @@ def emit(
     main = find_main(module)
     signature = signature_of(main)
     rows = kernel_rows(main, module)
-    program, facts = read_program(module, main), run_time_facts(main, module)
+    program, facts = build_host_program(module, main), run_time_facts(main, module)
     found = [open_library(name) for name in libraries]
-    kernels = to_ptx(module, chip, opt_level, found, blocks_of(program.as_json()["steps"]))
+    kernels = to_ptx(module, chip, opt_level, found, blocks_of(program))
     if cubin:
         kernels = [replace(kernel, binary=to_cubin(kernel.code, chip, cache)) for kernel in kernels]
-    code, table = pack(kernels, program.constants)
+    code, table = pack(kernels, program)
     return Artifact(
         target="nvvm", loader="cuda", code=code, entry="main", inputs=signature["inputs"],
         outputs=signature["outputs"], params=signature["params"], arena_bytes=0, kernels=tuple(rows),
-        metadata={"program": program.as_json(), **facts, "chip": chip.name, **table},
+        metadata={**facts, "chip": chip.name, **table},
     )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def kernel_code(
 ) -> list[KernelText]:
     """Return the code of each kernel of a planned module in a form, or of one function's. The module is consumed."""
     launchers = kernel_launchers(module)
-    blocks = blocks_of(read_program(module, find_main(module)).as_json()["steps"])
+    blocks = blocks_of(build_host_program(module, find_main(module)))
     found = [open_library(name) for name in libraries]
     lowered = lower_to_nvvm(module, chip, blocks)
     if lowered is None:
@@ -85,10 +85,13 @@ def _form_of(text: str, form: str, chip: Chip, opt_level: int, libraries: Sequen
     return str(made(text, chip, opt_level, libraries))
 
 
-def blocks_of(steps: Sequence[dict[str, Any]]) -> dict[str, int]:
+def blocks_of(program: HostProgram) -> dict[str, int]:
     """Return the largest grid each kernel is launched with, where it is static."""
-    grids: dict[str, list[list[int]]] = {}
-    for launch in launches_in(steps):
-        grids.setdefault(launch["kernel"], []).append(launch["grid"])
-    known = {name: found for name, found in grids.items() if all(isinstance(n, int) for grid in found for n in grid)}
-    return {name: max(map(prod, found)) for name, found in known.items()}
+    found: dict[str, int | None] = {}
+    for command in program.commands:
+        site, grid = program.sites[command.site], command.words[:3]
+        if "kernel" in site:
+            known = [words for words in grid if words is not None]
+            before = found.get(site["kernel"], 0)
+            found[site["kernel"]] = max(before, prod(known)) if before is not None and len(known) == 3 else None
+    return {name: blocks for name, blocks in found.items() if blocks is not None}

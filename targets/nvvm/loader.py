@@ -11,8 +11,8 @@ from mirlo.runtime.errors import InputError
 from mirlo.runtime.loaders import LoadedCode
 from mirlo.runtime.on_device import Given
 from mirlo.targets.gpu.places import WhenCalled
+from mirlo.targets.nvvm.decisions import run
 from mirlo.targets.nvvm.device import check, gpu
-from mirlo.targets.nvvm.interpreted import run
 from mirlo.targets.nvvm.memory import pool
 from mirlo.targets.nvvm.model import CudaModel
 from mirlo.targets.nvvm.timing import microseconds

@@ -51,7 +51,7 @@ class CallMemory:
 
 
 Interpreter = Callable[["CudaModel", Sequence[int], Any, Any, ProfileEvents | None], dict[int, tuple[MemoryBlock, int]]]
-"""Run a call in which the host decides (`interpreted.run`): model, tensor addresses, call record, weights, profile
+"""Run a call in which the host decides (`decisions.run`): model, tensor addresses, call record, weights, profile
 rows; return the outputs of data-dependent size."""
 
 
@@ -222,7 +222,7 @@ class CudaModel:
 
     def step(self, step: dict[str, Any], tensors: Sequence[int]) -> None:
         """Enqueue a launch, a copy or a library call."""
-        if "do" in step:
+        if "call" in step:
             self._call_library(step, tensors)
             return
         if "copy" in step:
@@ -246,9 +246,9 @@ class CudaModel:
             for where, (dtype, shape) in zip(step["arguments"], step["types"], strict=True)
         ]
         with working_on(self.gpu, int(self.stream)):
-            code = self._libraries.start(step["function"], given)
+            code = self._libraries.start(step["call"], given)
         if code:
-            raise DeviceFunctionFailed(step["function"], code)
+            raise DeviceFunctionFailed(step["call"], code)
 
     def _argument(self, argument: Any, tensors: Sequence[int]) -> Any:
         """Return a kernel argument: the address of a range, a tensor map, or a number."""

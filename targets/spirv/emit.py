@@ -8,11 +8,11 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.code_forms import KernelText
 from mirlo.passes.targets import CompileOptions
 from mirlo.runtime.artifact import Artifact
+from mirlo.targets.gpu.host_functions import build_host_program
 from mirlo.targets.gpu.kernels import kernel_launchers, pack
-from mirlo.targets.gpu.reader import read_program
 from mirlo.targets.planned import find_main, kernel_rows, run_time_facts, signature_of
 from mirlo.targets.spirv.binary import lower_to_spirv, to_binaries
-from mirlo.targets.spirv.large import pass_parts, split_large
+from mirlo.targets.spirv.large import split_large
 
 BINARY = "spirv"
 """The form of code that drivers take."""
@@ -23,13 +23,13 @@ def emit(module: Any) -> Artifact:
     main = find_main(module)
     signature = signature_of(main)
     rows = kernel_rows(main, module)
-    program, facts = read_program(module, main), run_time_facts(main, module)
-    pass_parts(program, split_large(module))
-    code, table = pack(to_binaries(module), program.constants)
+    facts = run_time_facts(main, module)
+    program = build_host_program(module, main, split_large(module))
+    code, table = pack(to_binaries(module), program)
     return Artifact(
         target="spirv", loader="vulkan", code=code, entry="main", inputs=signature["inputs"],
         outputs=signature["outputs"], params=signature["params"], arena_bytes=0, kernels=tuple(rows),
-        metadata={"program": program.as_json(), **facts, **table},
+        metadata={**facts, **table},
     )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
@@ -14,18 +13,10 @@ from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.program import Copy, Launch, LaunchProgram, Range
+from mirlo.targets.gpu.program import SplitParameter
 
 LIMIT = 1 << 27
 """Bytes that every Vulkan device can bind."""
-
-
-@dataclass(frozen=True)
-class SplitParameter:
-    """A kernel parameter that is passed in parts, after all others."""
-
-    position: int
-    part_bytes: int
 
 
 def split_large(module: ir.Module, limit: int = LIMIT) -> dict[str, list[SplitParameter]]:
@@ -46,34 +37,6 @@ def split_large(module: ir.Module, limit: int = LIMIT) -> dict[str, list[SplitPa
         kinds = [argument.type for argument in block.arguments]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
     return found
-
-
-def pass_parts(program: LaunchProgram, splits: dict[str, list[SplitParameter]]) -> None:
-    """Let the launches of these kernels pass the parts."""
-
-    def change(step: Launch | Copy) -> Launch | Copy:
-        return _with_parts(step, splits[step.kernel]) if isinstance(step, Launch) and step.kernel in splits else step
-
-    program.replace(change)
-
-
-def _with_parts(step: Launch, splits: list[SplitParameter]) -> Launch:
-    positions = {split.position for split in splits}
-    arguments = [a for i, a in enumerate(step.arguments) if i not in positions]
-    writes = [written for i, written in enumerate(step.writes) if i not in positions]
-    for split in splits:
-        whole = step.arguments[split.position]
-        assert isinstance(whole, Range)
-        parts = _parts(whole, split.part_bytes)
-        arguments += parts
-        writes += [step.writes[split.position]] * len(parts)
-    return replace(step, arguments=tuple(arguments), writes=tuple(writes))
-
-
-def _parts(whole: Range, size: int) -> list[Range]:
-    if not isinstance(whole.offset, int) or not isinstance(whole.size, int):
-        raise PassError(f"a buffer of more than {LIMIT} bytes has a run-time offset, and cannot be split")
-    return [whole.part(at, min(size, whole.size - at)) for at in range(0, whole.size, size)]
 
 
 def _bytes(kind: ir.Type) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.loaders import LoadedCode
 from mirlo.targets.gpu.places import WhenCalled
-from mirlo.targets.spirv.interpreted import run
+from mirlo.targets.spirv.decisions import run
 from mirlo.targets.spirv.model import VulkanModel
 from mirlo.targets.spirv.vulkan import device
 

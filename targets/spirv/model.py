@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.runtime.artifact import Artifact
-from mirlo.targets.gpu.frames import CallFrame, Frames, launches_in
+from mirlo.targets.gpu.commands import launch_sites
+from mirlo.targets.gpu.frames import CallFrame, Frames
 from mirlo.targets.gpu.places import Hazards, Region, address_of, constants_of, lay_out, params_of, pointers
 from mirlo.targets.spirv.pipelines import Pipelines
 from mirlo.targets.spirv.recording import Recording
@@ -26,7 +27,7 @@ CACHED_RECORDINGS = 8
 
 
 Interpreter = Callable[["VulkanModel", Any, Any, bool], None]
-"""Run a call in which the host decides (`interpreted.run`): model, call record, weights, whether it is profiled."""
+"""Run a call in which the host decides (`decisions.run`): model, call record, weights, whether it is profiled."""
 
 
 class VulkanModel:
@@ -75,7 +76,7 @@ class VulkanModel:
         with self.device.lock:
             if self._param_buffer is None:
                 self.params, self._param_buffer = self._upload(params_of(self.artifact, params))
-                self.pipelines.prepare(launches_in(self.frames.program["steps"]))
+                self.pipelines.prepare(launch_sites(self.frames.sites))
             self.frame = self.frames.of(record)
             self._allocate_memory()
             base = self.staging.mapped

@@ -92,7 +92,7 @@ def test_passes_name_no_target() -> None:
 
 
 # Targets for GPUs, and whose folders they may not look into.
-APART = {"gpu": ("llvm", "nvvm", "spirv"), "nvvm": ("llvm", "spirv"), "spirv": ("llvm", "nvvm")}
+APART = {"gpu": ("nvvm", "spirv"), "nvvm": ("llvm", "spirv"), "spirv": ("llvm", "nvvm")}
 
 
 def test_files_that_targets_share_import_no_target() -> None:

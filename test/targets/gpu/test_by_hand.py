@@ -63,7 +63,7 @@ def test_kernels_by_hand(target: str) -> None:
     np.testing.assert_array_equal(found[0], x.T)
     np.testing.assert_allclose(found[1], rows.sum(1), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(found[2], lines.cumsum(1), rtol=1e-5, atol=1e-5)
-    grids = [step["grid"] for step in model.artifact.metadata["program"]["steps"]]
+    grids = [words[:3] for _, *words in model.artifact.metadata["program"]["commands"]]
     assert [3, 4, 1] in grids and [10, 1, 1] in grids
 
 

@@ -12,6 +12,7 @@ from devices import ON_DEVICES
 import mirlo
 from mirlo import R
 from mirlo.runtime.packed import packed
+from mirlo.targets.gpu.commands import is_straight
 
 pytestmark = ON_DEVICES
 
@@ -70,7 +71,7 @@ def test_programs_are_data(target: str) -> None:
         compiled = mirlo.compile(ALL[name]()[0], target=target, cache=False)
         program = compiled.artifact.metadata["program"]
         assert json.loads(json.dumps(program)) == program
-        straight[name] = program.get("straight")
+        straight[name] = is_straight(program["sites"], ())
     assert straight == {
         "branches": False,
         "rounds": False,

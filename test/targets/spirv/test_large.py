@@ -8,6 +8,7 @@ from devices import needs_vulkan
 
 import mirlo
 from mirlo import R
+from mirlo.targets.gpu.program import SplitParameter
 from mirlo.targets.spirv import large
 
 pytestmark = needs_vulkan()
@@ -20,9 +21,9 @@ def looked_up(table: R.Tensor[(50, 33), R.f32], which: R.Tensor[(7,), R.i64]):
 
 def test_parts_of_inputs_and_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     split = large.split_large
-    found: dict[str, list[large.SplitParameter]] = {}
+    found: dict[str, list[SplitParameter]] = {}
 
-    def at_most_half_a_kilobyte(module: object) -> dict[str, list[large.SplitParameter]]:
+    def at_most_half_a_kilobyte(module: object) -> dict[str, list[SplitParameter]]:
         found.update(split(module, 512))
         return found
 

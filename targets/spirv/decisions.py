@@ -1,4 +1,4 @@
-"""Calls in which the host decides: it interprets instructions and submits the work between two reads together."""
+"""Calls in which the host decides: the work between two reads is submitted together."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from mirlo.targets.gpu.functions import PackedFunctionTable
-from mirlo.targets.gpu.host import HostInterpreter
 from mirlo.targets.gpu.places import Hazards
+from mirlo.targets.gpu.worker import StepWorker
 from mirlo.targets.spirv.model import VulkanModel
 from mirlo.targets.spirv.recording import Recording
 from mirlo.targets.spirv.vulkan import DeviceBuffer
@@ -21,14 +21,14 @@ def run(
     """Run one call; inputs are in the staging buffer, which holds the outputs afterwards."""
     worker = _Worker(model, record, params, profiled)
     try:
-        if HostInterpreter(worker, record).run(model.frames.program["steps"]):
+        if model.frames.run(record, worker.execute):
             worker.finish()
     finally:
         worker.release()
 
 
-class _Worker:
-    """Execute the steps of one call; implements `mirlo.targets.gpu.host.Worker`."""
+class _Worker(StepWorker):
+    """Execute the steps of one call."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class _Worker:
         params: ctypes.Array[ctypes.c_void_p],
         profiled: bool,
     ) -> None:
+        super().__init__()
         self._model = model
         self._device = model.device
         self._record = record
@@ -58,7 +59,7 @@ class _Worker:
         self._made.append(made)
         return made
 
-    def step(self, step: dict[str, Any]) -> None:
+    def enqueue(self, step: dict[str, Any]) -> None:
         touched = self._model.touched(step)
         if self._rows >= 0:
             self._stamp(step["row"])
@@ -81,8 +82,8 @@ class _Worker:
         self._open = Recording(self._device, self._model.pipelines)
         self._hazards = Hazards()
 
-    def read(self, where: list[Any], size: int) -> bytes:
-        buffer, offset, _ = self._model.place(where)
+    def read(self, where: list[Any]) -> bytes:
+        buffer, offset, size = self._model.place(where)
         self._fetch(buffer, offset, size, self._look)
         assert self._look.mapped is not None
         return ctypes.string_at(self._look.mapped, size)
@@ -105,10 +106,10 @@ class _Worker:
         if number >= 0:
             self._outputs[number] = (memory, size)
 
-    def call(self, step: dict[str, Any]) -> bool:
+    def call(self, step: dict[str, Any]) -> None:
         if self._rows >= 0:
             self._stamp(step["row"])
-        return self._functions.call(step, self._record, self._read_array, self._write_array)
+        self._functions.call(step, self._record, self._read_array, self._write_array)
 
     def _read_array(self, where: list[int | str], array: np.ndarray) -> None:
         if array.nbytes:

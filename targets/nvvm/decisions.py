@@ -1,4 +1,4 @@
-"""Calls in which the host decides: instructions are interpreted, launches and copies enqueued as they occur."""
+"""Calls in which the host decides: launches and copies are enqueued before each read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.targets.gpu.functions import PackedFunctionTable
-from mirlo.targets.gpu.host import HostInterpreter
+from mirlo.targets.gpu.worker import StepWorker
 from mirlo.targets.nvvm.device import check
 from mirlo.targets.nvvm.memory import Event, MemoryBlock, pool_of
 from mirlo.targets.nvvm.model import CudaModel
@@ -22,7 +22,7 @@ def run(
     """Run one call on these tensors; return blocks and sizes of outputs with data-dependent sizes."""
     worker = _Worker(model, tensors, record, params, rows)
     try:
-        HostInterpreter(worker, record).run(model.frames.program["steps"])
+        model.frames.run(record, worker.execute)
         if rows is not None:
             rows.reach(len(model.artifact.kernels))
         return worker.outputs()
@@ -30,12 +30,13 @@ def run(
         worker.release()
 
 
-class _Worker:
-    """Execute the steps of one call; implements `mirlo.targets.gpu.host.Worker`."""
+class _Worker(StepWorker):
+    """Execute the steps of one call."""
 
     def __init__(
         self, model: CudaModel, tensors: Sequence[int], record: Any, params: Any, rows: ProfileEvents | None
     ) -> None:
+        super().__init__()
         self._model = model
         self._cuda = model.gpu.cuda
         self._tensors = tensors
@@ -49,11 +50,12 @@ class _Worker:
         if self._rows is not None:
             self._rows.reach(step["row"])
 
-    def step(self, step: dict[str, Any]) -> None:
+    def enqueue(self, step: dict[str, Any]) -> None:
         self._row(step)
         self._model.step(step, self._tensors)
 
-    def read(self, where: list[int | str], size: int) -> bytes:
+    def read(self, where: list[Any]) -> bytes:
+        size = where[3]
         data = ctypes.create_string_buffer(size)
         self._fetch(where, ctypes.addressof(data), size)
         return data.raw
@@ -79,12 +81,12 @@ class _Worker:
         else:
             self._blocks.append(block)
 
-    def call(self, step: dict[str, Any]) -> bool:
+    def call(self, step: dict[str, Any]) -> None:
         self._row(step)
-        if step["function"] in self._model.frames.on_device:
+        if step["call"] in self._model.frames.on_device:
             self._model.step(step, self._tensors)
-            return False
-        return self._functions.call(step, self._record, self._read_array, self._write_array)
+            return
+        self._functions.call(step, self._record, self._read_array, self._write_array)
 
     def _read_array(self, where: list[Any], array: np.ndarray) -> None:
         if array.nbytes:

@@ -1,0 +1,121 @@
+"""Commands of a host program as steps with concrete numbers, which loaders execute.
+
+Imports nothing of the compiler. Each site of a program gives one kind of step:
+
+| site | words | step |
+| --- | --- | --- |
+| `kernel`, `block`, `arguments`, `writes`, `row` | grid; offset and size of ranges and maps, scalars | with `grid` |
+| `copy`, `row` | offset and size of both ranges | `copy`: source and target |
+| `read`, `bytes` | offset | `read`: a range, whose bytes are the answer |
+| `write`, `bytes` | offset, value | `write`: a range, `value`: bytes |
+| `allocate` | number, bytes | memory of the space `late`; `number` is that of an output, or -1 |
+| `grow` | bytes | the same, only if there are fewer bytes than that |
+| `call`, `types`, `arguments`, `outputs`, `row` | offset and size of each range, all dims | `types` with shapes |
+
+`call` calls a packed function. A range is `[space, index, offset, size]`; a size of -1 extends to the end of its space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from mirlo.runtime.errors import ArtifactError
+
+Site = dict[str, Any]
+Step = dict[str, Any]
+
+
+def count_words(site: Site) -> int:
+    """Return how many words a command of a site has, without the number of the site."""
+    if "kernel" in site:
+        return 3 + sum(1 if argument == "scalar" else 2 for argument in site["arguments"])
+    if "copy" in site:
+        return 4
+    if "call" in site:
+        return 2 * len(site["arguments"]) + sum(rank for _, rank in site["types"])
+    if "write" in site or "allocate" in site:
+        return 2
+    if "read" in site or "grow" in site:
+        return 1
+    raise ArtifactError("the model's host program has a site of an unknown kind: compile it again")
+
+
+def longest(sites: Sequence[Site]) -> int:
+    """Return the words of the longest command."""
+    return 1 + max(map(count_words, sites), default=0)
+
+
+def is_straight(sites: Sequence[Site], on_device: Collection[str]) -> bool:
+    """Return whether nothing has to be read back; functions in `on_device` take tensors in place."""
+    return all("kernel" in site or "copy" in site or site.get("call") in on_device for site in sites)
+
+
+def launch_sites(sites: Sequence[Site]) -> Iterator[Site]:
+    """Yield all launches of a program."""
+    return (site for site in sites if "kernel" in site)
+
+
+class CommandReader:
+    """Reads the commands of a program's sites."""
+
+    def __init__(self, sites: Sequence[Site]) -> None:
+        self._sites = [(site, count_words(site)) for site in sites]
+
+    def steps(self, words: Sequence[int]) -> list[Step]:
+        """Return the steps that words stand for, without those that do nothing."""
+        found, at = [], 0
+        while at < len(words):
+            site, count = self._sites[words[at]]
+            step = _step(site, words[at + 1 : at + 1 + count])
+            if step is not None:
+                found.append(step)
+            at += 1 + count
+        return found
+
+
+def _step(site: Site, words: Sequence[int]) -> Step | None:
+    if "kernel" in site:
+        return _launch(site, words)
+    if "copy" in site:
+        (source, target), (at, size, to, room) = site["copy"], words
+        return {**site, "copy": [[*source, at, size], [*target, to, room]]} if size > 0 else None
+    if "read" in site:
+        return {"read": [*site["read"], words[0], site["bytes"]]}
+    if "write" in site:
+        data = (words[1] & (1 << 64) - 1).to_bytes(8, "little")[: site["bytes"]]
+        return {"write": [*site["write"], words[0], site["bytes"]], "value": data}
+    if "allocate" in site:
+        return {"allocate": site["allocate"], "number": words[0], "bytes": words[1]}
+    if "grow" in site:
+        return {"grow": site["grow"], "bytes": words[0]}
+    return _call(site, words)
+
+
+def _launch(site: Site, words: Sequence[int]) -> Step | None:
+    grid = words[:3]
+    if 0 in grid:
+        return None  # nothing to compute
+    at = 3
+    arguments: list[Any] = []
+    for argument in site["arguments"]:
+        if argument == "scalar":
+            arguments.append(words[at])
+            at += 1
+            continue
+        if isinstance(argument, dict):
+            arguments.append({**argument, "map": [*argument["map"], words[at], words[at + 1]]})
+        else:
+            arguments.append([*argument, words[at], words[at + 1]])
+        at += 2
+    return {**site, "grid": list(grid), "arguments": arguments}
+
+
+def _call(site: Site, words: Sequence[int]) -> Step:
+    count = len(site["arguments"])
+    arguments = [[*site["arguments"][i], words[2 * i], words[2 * i + 1]] for i in range(count)]
+    types, at = [], 2 * count
+    for dtype, rank in site["types"]:
+        types.append([dtype, list(words[at : at + rank])])
+        at += rank
+    return {**site, "arguments": arguments, "types": types}
