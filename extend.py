@@ -14,7 +14,7 @@ from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trai
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir import compute
 from mirlo.dialects.tir.own_intrinsics import define_intrinsic
-from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError
+from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, ImportedModule
 from mirlo.frontends.onnx.registry import converter
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule
 from mirlo.passes.byoc.connected import several
@@ -39,7 +39,7 @@ from mirlo.targets.c.loops import CLoopsError, c_function
 
 __all__ = [
     "Artifact", "AxisAttributes", "Bool", "CLoopsError", "CodeGenerator", "ConvertedModel", "ExampleInputs",
-    "FrontendError", "DialectOp", "Dims", "ElementType", "ExternalArtifact", "Figures",
+    "FrontendError", "ImportedModule", "DialectOp", "Dims", "ElementType", "ExternalArtifact", "Figures",
     "ExternalFunctions", "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext",
     "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision", "SCHEDULE", "Schedule", "ScheduleError", "Str",
     "Strs", "Symbol",

@@ -135,7 +135,7 @@ def _converted(
             )
         return model, params, lambda executable: executable
     converted = frontend.convert(model, example)
-    return converted.model, converted.params or params, lambda made: _wrapped(converted, made)
+    return converted.model, params, lambda made: _wrapped(converted, made)
 
 
 def _wrapped(converted: ConvertedModel, made: Executable) -> Any:

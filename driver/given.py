@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.models import OpenedModel, is_ir_file
+from mirlo.frontends.foreign import ImportedModule
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.legalize.legalize import CUSTOM_RULES, SEEN
@@ -49,7 +50,7 @@ def give(
 
 def _nodes_of_model(model: Any, shapes: Mapping[str, Sequence[int | str]] | None) -> dict[str, str]:
     """Return the nodes of a model's file, also those that the import makes no operator of."""
-    if isinstance(model, ir.Module) or (isinstance(model, (str, os.PathLike)) and is_ir_file(model)):
+    if isinstance(model, (ir.Module, ImportedModule)) or (isinstance(model, (str, os.PathLike)) and is_ir_file(model)):
         return {}
     from mirlo.frontends.onnx.node_names import model_nodes
 

@@ -15,6 +15,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.driver.bytecode import read_in_child
 from mirlo.driver.modules import read_module
+from mirlo.frontends.foreign import ImportedModule
 from mirlo.frontends.stablehlo.detect import is_stablehlo
 from mirlo.passes.byoc.artifacts import ARTIFACTS
 from mirlo.passes.files import BYTECODE_PREFIX, FileError
@@ -53,6 +54,8 @@ def open_model(
 
     A file of IR may name passes that reach outside of the module, and hold machine code, only where `trust` is set.
     """
+    if isinstance(model, ImportedModule):
+        model, params = model.module, model.params
     if isinstance(model, ir.Module):
         _refuse_shapes(shapes, "the module")
         with model.context:
@@ -73,8 +76,8 @@ def fix_dims(
     """Return the shapes of a model's inputs for sizes that are given by input and by dim."""
     if not dims:
         return shapes
-    if isinstance(model, ir.Module) or (isinstance(model, (str, os.PathLike)) and is_ir_file(model)):
-        _refuse_shapes(dims, "the module" if isinstance(model, ir.Module) else str(model))
+    if isinstance(model, (ir.Module, ImportedModule)) or (isinstance(model, (str, os.PathLike)) and is_ir_file(model)):
+        _refuse_shapes(dims, str(model) if isinstance(model, (str, os.PathLike)) else "the module")
     from mirlo.frontends.onnx.dims import shapes_with_dims
 
     return shapes_with_dims(model, shapes, dims)

@@ -7,12 +7,15 @@ whose an object is.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from mirlo.dialects.core.installed import offered
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.params import ParameterStore
 
 GROUP = "mirlo.frontends"
 
@@ -37,15 +40,30 @@ class ExampleInputs:
 
 
 @dataclass(frozen=True)
+class ImportedModule:
+    """A module of relax that a front end made, with its weights."""
+
+    module: Any
+    params: ParameterStore
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of the module and its weights: models in memory that have one are cached."""
+        made = hashlib.sha256(self.module.operation.get_asm(enable_debug_info=True).encode())
+        for name in self.params.names():
+            made.update(f"\n{name} {self.params.spec(name)}\n".encode())
+            made.update(self.params.get(name).reshape(-1).view("uint8").data)
+        return made.hexdigest()
+
+
+@dataclass(frozen=True)
 class ConvertedModel:
     """A model in a form that Mirlo compiles, and what to put around its executable."""
 
     model: Any
-    """An ONNX model: a path, bytes, an `onnx.ModelProto` or a `LoadedModel`; or an MLIR module."""
+    """An ONNX model: a path, bytes, an `onnx.ModelProto` or a `LoadedModel`; or an `ImportedModule`."""
     wrap: Callable[[Any], Any] | None = None
     """Takes the executable, and returns an object with the interface of the framework; None for the executable."""
-    params: Any = None
-    """The `ParameterStore` of a module."""
 
 
 class Frontend(Protocol):

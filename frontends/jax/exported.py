@@ -6,7 +6,7 @@ from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError
+from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, ImportedModule
 from mirlo.frontends.jax.compiled import CompiledFunction, FunctionSignature
 from mirlo.frontends.stablehlo.importer import Interface, import_stablehlo
 
@@ -36,7 +36,7 @@ def convert_exported(model: Any, example: ExampleInputs) -> ConvertedModel:
     )
     name = f"function '{model.fun_name}'"
     module, store = import_stablehlo(_content(model), name, interface)
-    return ConvertedModel(module, lambda executable: CompiledFunction(executable, signature), store)
+    return ConvertedModel(ImportedModule(module, store), lambda executable: CompiledFunction(executable, signature))
 
 
 def _content(model: Any) -> bytes | str:

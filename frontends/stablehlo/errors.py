@@ -7,7 +7,3 @@ from mirlo.frontends.foreign import FrontendError
 
 class StablehloImportError(FrontendError):
     """A program that cannot be imported; the text names the operations, where they are, and why."""
-
-
-class UnsupportedOperation(Exception):
-    """An operation that has no equivalent in relax, or not in this form."""

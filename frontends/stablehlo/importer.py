@@ -11,8 +11,9 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.body import ProgramImport
-from mirlo.frontends.stablehlo.errors import StablehloImportError, UnsupportedOperation
+from mirlo.frontends.stablehlo.errors import StablehloImportError
 from mirlo.frontends.stablehlo.parse import parse
 from mirlo.frontends.stablehlo.registry import load_converters
 from mirlo.runtime.params import ParameterStore

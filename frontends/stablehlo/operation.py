@@ -2,64 +2,45 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import OPS
+from mirlo.frontends.builder import GraphBuilder, OperationView, UnsupportedOperation
 from mirlo.frontends.stablehlo.enumerations import enumeration
-from mirlo.frontends.stablehlo.errors import UnsupportedOperation
-from mirlo.frontends.stablehlo.tensor import Tensor, known, of_array
+from mirlo.frontends.tensor import Tensor
 
 
-class BodyImporter(Protocol):
+class BodyImporter(GraphBuilder, ABC):
     """The interface of an import that operations use."""
 
-    lifted: int
+    lifted = 0
     """The depth of regions on scalars that are being applied to whole tensors."""
 
-    def full(self, tensor: Tensor) -> ir.Value:
-        """Return the SSA value with the whole shape of a tensor."""
-
-    def compact(self, tensor: Tensor) -> ir.Value:
-        """Return an SSA value that broadcasts to the shape of a tensor."""
-
-    def tensor(self, value: ir.Value) -> Tensor:
-        """Wrap an SSA value of relax."""
-
-    def elementwise(self, name: str, operands: Sequence[Tensor], attributes: Mapping[str, object]) -> Tensor:
-        """Make an elementwise operator on tensors of one shape, or of rank 0, without expanding any."""
-
-    def bind(self, tensor: Tensor, what: str) -> tuple[Dim, ...]:
-        """Bind symbols to the elements of a tensor that holds sizes known at run time."""
-
-    def new_symbol(self, base: str) -> str:
-        """Return a name for a dim that no other has."""
-
+    @abstractmethod
     def call(self, name: str, operands: Sequence[Tensor]) -> list[Tensor]:
         """Import a function's body here."""
 
+    @abstractmethod
     def block(self, block: ir.Block, operands: Sequence[Tensor], scope: Mapping[ir.Value, Tensor]) -> list[Tensor]:
         """Import the operations of a block for these arguments; return what it returns."""
 
-    def inside(self, block: ir.Block) -> AbstractContextManager[None]:
-        """Insert at the end of a block of a region."""
 
-
-class StablehloOperation:
+class StablehloOperation(OperationView):
     """An operation of the program, ready to be converted."""
 
+    body: BodyImporter
+
     def __init__(self, op: ir.Operation, name: str, operands: Sequence[Tensor], body: BodyImporter) -> None:
+        super().__init__(body)
         self.op = op
         self.name = name
         self.operands = operands
-        self.body = body
         self.scope: Mapping[ir.Value, Tensor] = {}
         """The values that regions of the operation see."""
 
@@ -138,30 +119,3 @@ class StablehloOperation:
         if len(made) != len(found):
             raise UnsupportedOperation(f"needs {what}")
         return made
-
-    # Emission
-
-    def emit(self, name: str, *operands: Any, **attributes: Any) -> Any:
-        """Make a relax operator; operands are SSA values or tensors, or lists of them."""
-        return OPS[name].make(*map(self._value, operands), **attributes)
-
-    def _value(self, item: Any) -> Any:
-        if isinstance(item, (list, tuple)):
-            return [self._value(each) for each in item]
-        return self.body.full(item) if isinstance(item, Tensor) else item
-
-    def tensor(self, value: ir.Value) -> Tensor:
-        """Wrap an SSA value."""
-        return self.body.tensor(value)
-
-    def constant(self, array: Any, dtype: DType, shape: Sequence[Dim] = ()) -> Tensor:
-        """Return a constant that broadcasts to a shape."""
-        return of_array(np.asarray(array).astype(dtype.to_numpy()), TensorType(tuple(shape), dtype))
-
-    def sizes(self, values: Sequence[Dim], dtype: str = "i64") -> Tensor:
-        """Return a vector of sizes."""
-        return known(TensorType.of((len(values),), dtype), tuple(values))
-
-    def elementwise(self, name: str, *operands: Tensor, **attributes: Any) -> Tensor:
-        """Make an elementwise operator of relax on tensors of one shape, without expanding any."""
-        return self.body.elementwise(name, operands, attributes)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.enumerations import enumeration
-from mirlo.frontends.stablehlo.errors import UnsupportedOperation
 from mirlo.frontends.stablehlo.scalars import Unknown, evaluate_region
-from mirlo.frontends.stablehlo.tensor import Tensor
+from mirlo.frontends.tensor import Tensor
 
 if TYPE_CHECKING:
     from mirlo.frontends.stablehlo.operation import StablehloOperation

@@ -9,7 +9,7 @@ from mirlo.dialects.core.installed import import_modules
 
 if TYPE_CHECKING:
     from mirlo.frontends.stablehlo.operation import StablehloOperation
-    from mirlo.frontends.stablehlo.tensor import Tensor
+    from mirlo.frontends.tensor import Tensor
 
     Converter = Callable[[StablehloOperation], "Tensor | Sequence[Tensor]"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.types import TensorType
-from mirlo.frontends.stablehlo.tensor import SIZES, Tensor, known
+from mirlo.frontends.tensor import SIZES, Tensor, known
 
 if TYPE_CHECKING:
     from mirlo.frontends.stablehlo.operation import StablehloOperation

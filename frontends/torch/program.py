@@ -1,23 +1,23 @@
-"""From a module of PyTorch to an ONNX model that shares its weights."""
+"""From a module of PyTorch to a program that shares its weights: relax, or ONNX where an operator has no converter."""
 
 from __future__ import annotations
 
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, require_package
+from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, ImportedModule, require_package
 from mirlo.frontends.torch.compiled import CompiledModule
+from mirlo.frontends.torch.decompose import decomposed
+from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
 from mirlo.frontends.torch.frozen import FrozenWeights
+from mirlo.frontends.torch.importer import import_exported
 from mirlo.frontends.torch.onnx_program import shared_model
+from mirlo.frontends.torch.places import source_line
 from mirlo.frontends.torch.signature import ModuleSignature
-
-
-class TorchImportError(FrontendError):
-    """A model of PyTorch that cannot be converted."""
 
 
 def convert_program(model: Any, example: ExampleInputs) -> ConvertedModel:
@@ -31,12 +31,7 @@ def convert_program(model: Any, example: ExampleInputs) -> ConvertedModel:
             f"args, kwargs and dynamic_shapes are for an nn.Module, the {type(model).__name__} has its own"
         )
     if isinstance(model, torch.export.ExportedProgram):
-        model = functional(model)
-        _require_inference(model)
-        signature = ModuleSignature.of(model)
-        frozen = FrozenWeights.of({**dict(model.named_parameters()), **dict(model.named_buffers()), **model.constants})
-        loaded = shared_model(to_onnx(model))
-        return ConvertedModel(loaded, lambda executable: CompiledModule(executable, signature, frozen))
+        return _convert_exported(model)
     if isinstance(model, torch.onnx.ONNXProgram):
         exported = model.exported_program
         known = None if exported is None else ModuleSignature.of(exported)
@@ -45,6 +40,29 @@ def convert_program(model: Any, example: ExampleInputs) -> ConvertedModel:
         f"expected an nn.Module, an ExportedProgram or an ONNXProgram, found a {type(model).__name__}: give the module "
         "that it is made from"
     )
+
+
+def _convert_exported(program: Any) -> ConvertedModel:
+    """Convert an exported program, through ONNX where an operator has no converter."""
+    _require_inference(program)
+    try:
+        prepared = decomposed(program)
+        wrap = _wrapper(prepared)
+        return ConvertedModel(ImportedModule(*import_exported(prepared)), wrap)
+    except UnsupportedAten as problem:
+        reason = problem
+    program = functional(program)
+    wrap = _wrapper(program)
+    warnings.warn(f"mirlo: the program is converted through ONNX: {reason}", stacklevel=2)
+    return ConvertedModel(shared_model(to_onnx(program)), wrap)
+
+
+def _wrapper(program: Any) -> Callable[[Any], CompiledModule]:
+    """Return what wraps the executable of a program."""
+    signature = ModuleSignature.of(program)
+    held = {**dict(program.named_parameters()), **dict(program.named_buffers()), **program.constants}
+    frozen = FrozenWeights.of(held)
+    return lambda executable: CompiledModule(executable, signature, frozen)
 
 
 def export(module: Any, example: ExampleInputs) -> Any:
@@ -162,9 +180,4 @@ def _cause(error: BaseException, program: Any) -> str:
 
 def _line_of(name: str, program: Any) -> str | None:
     """Return the line of the user's code that a node of the decomposed program comes from."""
-    for node in program.run_decompositions().graph.nodes:
-        trace = node.meta.get("stack_trace") if node.name == name else None
-        if trace:
-            lines = [line.strip() for line in str(trace).strip().splitlines()]
-            return ": ".join(lines[-2:])
-    return None
+    return next((source_line(node) for node in program.run_decompositions().graph.nodes if node.name == name), None)

@@ -9,11 +9,11 @@ from mirlo.dialects.bindings import ir, stablehlo
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
-from mirlo.frontends.stablehlo.errors import UnsupportedOperation
+from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
-from mirlo.frontends.stablehlo.ops.shape import padded, permuted
+from mirlo.frontends.stablehlo.ops.shape import padded
 from mirlo.frontends.stablehlo.registry import converter
-from mirlo.frontends.stablehlo.tensor import Tensor
+from mirlo.frontends.tensor import Tensor
 
 
 @converter("dot_general")
@@ -133,10 +133,10 @@ def _convolved(op: StablehloOperation, low: Sequence[int], high: Sequence[int]) 
         "data_layout": layout,
         "kernel_layout": "*IO" if channels_last else "OI*",
     }
-    x, kernel = permuted(op, x, order), permuted(op, kernel, kernel_order)
+    x, kernel = op.permuted(x, order), op.permuted(kernel, kernel_order)
     result = _grouped(op, x, kernel, words, op.integer("batch_group_count", 1), channels_last)
     final = [made[i] for i in last] if channels_last else made
-    return permuted(op, result, [final.index(i) for i in range(rank)])
+    return op.permuted(result, [final.index(i) for i in range(rank)])
 
 
 def _grouped(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from mirlo.dialects.bindings import ir, scf, tensor
-from mirlo.dialects.core.dims import UNKNOWN
-from mirlo.dialects.core.op import OpError
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import OPS
-from mirlo.frontends.stablehlo.errors import UnsupportedOperation
+from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.registry import CONVERTERS, converter
-from mirlo.frontends.stablehlo.tensor import Tensor
+from mirlo.frontends.tensor import Tensor
 
 IDENTITIES = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
 """Custom calls that say where a tensor is, not what it is."""
@@ -66,10 +63,7 @@ def _require(op: StablehloOperation) -> None:
         return
     yes, no = (op.constant(number, TensorType.of((), "i64").dtype) for number in (1, -1))
     flag = op.emit("reshape", op.emit("where", op.operands[0], yes, no), shape=(1,))
-    OPS["bind_dims"].build(
-        flag, symbols=[op.body.new_symbol("checked")], bounds=[UNKNOWN], what=message.partition(" Using ")[0],
-        result_types=[],
-    )  # fmt: skip
+    op.body.require_values(flag, 1, message.partition(" Using ")[0])
 
 
 @converter("if")
@@ -98,39 +92,19 @@ def _branches(op: StablehloOperation, blocks: list[ir.Block], number: int) -> li
     return _chosen(op, flag, blocks[number], lambda: _branches(op, blocks, number + 1))
 
 
-def _chosen(op: StablehloOperation, flag: ir.Value, then: ir.Block, otherwise: object) -> list[Tensor]:
+def _chosen(
+    op: StablehloOperation, flag: ir.Value, then: ir.Block, otherwise: Callable[[], Sequence[Tensor]]
+) -> list[Tensor]:
     """Make an scf.if of a branch, and of what makes the other one."""
     types = [op.declared(i) for i in range(len(op.op.results))]
-    if any(not found.is_static for found in types):
-        raise UnsupportedOperation("has results with dynamic dims")
-    condition = tensor.ExtractOp(flag, []).result
-    mlir = [found.to_mlir() for found in types]
-    made = ir.Operation.create("scf.if", operands=[condition], results=mlir, regions=2)
-    for region, fill in zip(made.regions, (lambda: op.body.block(then, [], op.scope), otherwise), strict=True):
-        block = region.blocks.append()
-        with op.body.inside(block):
-            values = [op.body.full(value) for value in fill()]  # type: ignore[operator]
-            scf.YieldOp(values)
-    return [op.tensor(value) for value in made.results]
+    return op.body.choose(flag, types, (lambda: op.body.block(then, [], op.scope), otherwise))
 
 
 @converter("while")
 def while_(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert `while`; what it carries keeps its shape."""
-    inits = [op.body.full(operand) for operand in op.operands]
-    types = [value.type for value in inits]
-    made = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
-    before, after = (region.blocks.append(*types) for region in made.regions)
     condition, body = (region.blocks[0] for region in op.op.regions)
-    with op.body.inside(before):
-        (goes_on,) = op.body.block(condition, [op.tensor(value) for value in before.arguments], op.scope)
-        flag = tensor.ExtractOp(op.body.full(goes_on), []).result
-        scf.ConditionOp(flag, list(before.arguments))
-    with op.body.inside(after):
-        values = op.body.block(body, [op.tensor(value) for value in after.arguments], op.scope)
-        given = [op.body.full(value) for value in values]
-        for index, (value, wanted) in enumerate(zip(given, types, strict=True)):
-            if value.type != wanted:
-                raise OpError(f"carries value {index} as {wanted}, but its body makes it {value.type}")
-        scf.YieldOp(given)
-    return [op.tensor(value) for value in made.results]
+    return op.body.repeat(
+        op.operands,
+        lambda carried: op.body.block(condition, carried, op.scope)[0],
+        lambda carried: op.body.block(body, carried, op.scope),
+    )

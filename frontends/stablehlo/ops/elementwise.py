@@ -6,28 +6,25 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mirlo.frontends.stablehlo.errors import UnsupportedOperation
+from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.regions import apply
 from mirlo.frontends.stablehlo.registry import CONVERTERS, converter
-from mirlo.frontends.stablehlo.tensor import Tensor
+from mirlo.frontends.tensor import Tensor
 
 SAME = {
     "abs": "abs", "cbrt": "cbrt", "ceil": "ceil", "cosine": "cos", "exponential": "exp",
     "exponential_minus_one": "expm1", "floor": "floor", "is_finite": "isfinite", "log": "log", "log_plus_one": "log1p",
     "logistic": "sigmoid", "negate": "negative", "round_nearest_even": "round", "rsqrt": "rsqrt", "sine": "sin",
     "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
+    "add": "add", "and": "bitwise_and", "maximum": "maximum", "minimum": "minimum", "multiply": "multiply",
+    "not": "bitwise_not", "or": "bitwise_or", "xor": "bitwise_xor",
     "atan2": "atan2", "divide": "divide", "power": "power", "remainder": "fmod", "subtract": "subtract",
     "chlo.acos": "acos", "chlo.acosh": "acosh", "chlo.asin": "asin", "chlo.asinh": "asinh", "chlo.atan": "atan",
     "chlo.atanh": "atanh", "chlo.cosh": "cosh", "chlo.sinh": "sinh", "chlo.tan": "tan", "chlo.erf": "erf",
     "chlo.erfc": "erfc", "chlo.is_inf": "isinf", "chlo.square": "square",
 }  # fmt: skip
 """Operations that are an operator of relax under another name."""
-OF_BITS = {"and": ("logical_and", "bitwise_and"), "or": ("logical_or", "bitwise_or"),
-           "xor": ("logical_xor", "bitwise_xor"), "not": ("logical_not", "bitwise_not"),
-           "add": ("logical_or", "add"), "multiply": ("logical_and", "multiply"),
-           "maximum": ("logical_or", "maximum"), "minimum": ("logical_and", "minimum")}  # fmt: skip
-"""Operations whose operator depends on whether elements are bools."""
 DIRECTIONS = {
     "EQ": "equal", "NE": "not_equal", "LT": "less", "LE": "less_equal", "GT": "greater", "GE": "greater_equal",
 }  # fmt: skip
@@ -37,14 +34,8 @@ def _same(name: str) -> Callable[[StablehloOperation], Tensor]:
     return lambda op: op.elementwise(name, *op.operands)
 
 
-def _of_bits(bools: str, others: str) -> Callable[[StablehloOperation], Tensor]:
-    return lambda op: op.elementwise(bools if op.type(0).dtype.is_bool else others, *op.operands)
-
-
 for _name, _operator in SAME.items():
     CONVERTERS[_name] = _same(_operator)
-for _name, (_bools, _others) in OF_BITS.items():
-    CONVERTERS[_name] = _of_bits(_bools, _others)
 
 
 @converter("compare")

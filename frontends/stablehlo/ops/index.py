@@ -10,12 +10,11 @@ from mirlo.dialects.bindings import stablehlo
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
-from mirlo.frontends.stablehlo.errors import UnsupportedOperation
+from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
-from mirlo.frontends.stablehlo.ops.shape import permuted, positions
 from mirlo.frontends.stablehlo.regions import combiner
 from mirlo.frontends.stablehlo.registry import converter
-from mirlo.frontends.stablehlo.tensor import Tensor
+from mirlo.frontends.tensor import Tensor
 
 
 @converter("dynamic_slice")
@@ -70,9 +69,9 @@ def dynamic_update_slice(op: StablehloOperation) -> Tensor:
     points = _grid(op, begins, [update.shape[i] for i in axes])
     rest = [i for i in range(x.type.rank) if i not in axes]
     order = [*axes, *rest]
-    moved, new = permuted(op, x, order), permuted(op, update, order)
+    moved, new = op.permuted(x, order), op.permuted(update, order)
     made = op.tensor(op.emit("scatter_nd", moved, points, new))
-    return permuted(op, made, [order.index(i) for i in range(len(order))])
+    return op.permuted(made, [order.index(i) for i in range(len(order))])
 
 
 def _grid(op: StablehloOperation, begins: Tensor, sizes: Sequence[Dim]) -> Tensor:
@@ -82,7 +81,7 @@ def _grid(op: StablehloOperation, begins: Tensor, sizes: Sequence[Dim]) -> Tenso
     for axis, size in enumerate(sizes):
         if size == 1:
             continue
-        steps = positions(op, TensorType.of(shape, "i64"), axis)
+        steps = op.positions(TensorType.of(shape, "i64"), axis)
         unit = op.constant(np.eye(len(sizes), dtype=np.int64)[axis], steps.type.dtype)
         along = op.elementwise("multiply", steps, Tensor(steps.type, array=unit.array))
         total = op.elementwise("add", total, along)
@@ -139,14 +138,14 @@ class _Windows:
             wide = op.tensor(op.emit("expand_dims", wide, axes=[vector_dim]))
         elif vector_dim != indices.type.rank - 1:
             order = [i for i in range(indices.type.rank) if i != vector_dim] + [vector_dim]
-            wide = permuted(op, wide, order)
+            wide = op.permuted(wide, order)
         if not batching:
             return wide
         columns = []
         for axis in index_batching:
             at = axis - (axis > vector_dim)
             shape = TensorType.of((*wide.shape[:-1], 1), "i64")
-            columns.append(op.body.full(positions(op, shape, at)))
+            columns.append(op.body.full(op.positions(shape, at)))
         return op.tensor(op.emit("concat", [*columns, *([op.body.full(wide)] if index_map else [])], axis=-1))
 
     def _spread(self, points: Tensor) -> tuple[Tensor, list[int]]:
@@ -160,7 +159,7 @@ class _Windows:
         inner = op.emit("reshape", points, shape=(*self.outer, *[1] * len(spans), count))
         total = Tensor(TensorType.of(shape, "i64"), inner)
         for number, axis in enumerate(spans):
-            steps = positions(op, total.type, len(self.outer) + number)
+            steps = op.positions(total.type, len(self.outer) + number)
             unit = np.eye(count, dtype=np.int64)[self.indexed.index(axis)]
             along = op.elementwise("multiply", steps, Tensor(total.type, array=unit))
             total = op.elementwise("add", total, along)
@@ -180,7 +179,7 @@ class _Windows:
         if len(self.indexed) == 1 and self.sizes[self.indexed[0]] == 1:
             return self._taken(x, points, offset_dims)
         points, spans = self._spread(points)
-        moved = permuted(op, x, [*self.indexed, *whole])
+        moved = op.permuted(x, [*self.indexed, *whole])
         found = op.tensor(op.emit("gather_nd", moved, points))
         # The dims: outer, spans, those of x that are whole. Windows of one element have none yet.
         held = [*spans, *whole]
@@ -195,7 +194,7 @@ class _Windows:
         # The outer dims are where the axis was: they go to the front.
         order = [*range(axis, axis + count), *range(axis), *range(axis + count, found.type.rank)]
         held = [i for i in range(x.type.rank) if i != axis]
-        return self._arranged(permuted(op, found, order), held, offset_dims)
+        return self._arranged(op.permuted(found, order), held, offset_dims)
 
     def _arranged(self, found: Tensor, held: list[int], offset_dims: list[int]) -> Tensor:
         """Return windows with their dims in the order of x, at the places that the result has for them."""
@@ -210,7 +209,7 @@ class _Windows:
         rest = iter(inner)
         for place in range(count + len(inner)):
             order.append(next(rest) if place in offset_dims else next(outer))
-        return permuted(op, found, order)
+        return op.permuted(found, order)
 
 
 @converter("scatter")
@@ -253,7 +252,7 @@ def _scattered(op: StablehloOperation, form: _Windows, updates: Tensor, windows:
     points, spans = form._spread(points)
     # The first coordinate of what does not fit is one beyond the tensor, where there is a row for it.
     order = [*form.indexed, *whole]
-    moved = permuted(op, x, order)
+    moved = op.permuted(x, order)
     if fits is not None:
         points = _redirected(op, points, fits, len(form.outer), x.shape[form.indexed[0]])
         spare = op.emit("strided_slice", moved, axes=[0], begin=[0], end=[1], strides=[1])
@@ -265,7 +264,7 @@ def _scattered(op: StablehloOperation, form: _Windows, updates: Tensor, windows:
         shape = (size, *made.shape[1:])
         zeros, ones = [0] * len(shape), [1] * len(shape)
         made = op.tensor(op.emit("slice_dims", made, begin=zeros, shape=shape, strides=ones))
-    return permuted(op, made, [order.index(i) for i in range(len(order))])
+    return op.permuted(made, [order.index(i) for i in range(len(order))])
 
 
 def _fits(op: StablehloOperation, points: Tensor, room: Sequence[Dim]) -> Tensor | None:
@@ -298,7 +297,7 @@ def _arranged_updates(
     outer = [i for i in range(updates.type.rank) if i not in windows]
     place = dict(zip(form.window, windows, strict=True))
     ones = [place[axis] for axis in form.window if axis not in held]
-    moved = permuted(op, updates, [*outer, *(place[axis] for axis in held), *ones])
+    moved = op.permuted(updates, [*outer, *(place[axis] for axis in held), *ones])
     if not ones:
         return moved
     rank = updates.type.rank

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.core import dims as D
-from mirlo.frontends.stablehlo.errors import UnsupportedOperation
+from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
-from mirlo.frontends.stablehlo.ops.shape import padded, permuted
+from mirlo.frontends.stablehlo.ops.shape import padded
 from mirlo.frontends.stablehlo.regions import apply, combiner, is_argument_of_extreme
 from mirlo.frontends.stablehlo.registry import converter
-from mirlo.frontends.stablehlo.tensor import Tensor
+from mirlo.frontends.tensor import Tensor
 
 REDUCTIONS = {
     "add": "reduce_sum", "mul": "reduce_prod", "max": "reduce_max", "min": "reduce_min", "and": "reduce_all",
@@ -84,13 +84,7 @@ def _position_of_extreme(
         return None
     x, dtype = values[0], values[1].type.dtype
     extreme = op.tensor(op.emit(f"reduce_{kind}", x, axes=axes))
-    position = op.emit(found, x, axis=axes[0], keepdims=False)
-    if x.type.dtype.is_float:
-        # The first NaN is the position wherever there is one.
-        nans = op.emit("cast", op.emit("isnan", x), dtype="i8")
-        first = op.emit("argmax", nans, axis=axes[0], keepdims=False)
-        some = op.emit("cast", op.emit("reduce_max", nans, axes=axes), dtype="bool")
-        position = op.emit("where", some, first, position)
+    position = op.position_of_extreme(kind, x, axes[0], False)
     return [extreme, op.tensor(op.emit("cast", position, dtype=dtype))]
 
 
@@ -220,7 +214,7 @@ def _pooled(
         return None  # windows of padding alone, which pooling does not have
     channels_last = len(rest) == 2 and rest == [0, x.type.rank - 1]
     order = list(range(x.type.rank)) if channels_last else [*rest, *axes]
-    moved = permuted(op, x, order)
+    moved = op.permuted(x, order)
     outer, inner = moved.shape[: len(rest)], moved.shape[len(rest) :]
     value = moved if channels_last else op.emit("reshape", moved, shape=(1, D.product(outer), *inner))
     words: dict[str, Any] = {
@@ -238,4 +232,4 @@ def _pooled(
     if channels_last:
         return op.tensor(made)
     made = op.tensor(op.emit("reshape", made, shape=(*outer, *op.tensor(made).shape[2:])))
-    return permuted(op, made, [order.index(i) for i in range(x.type.rank)])
+    return op.permuted(made, [order.index(i) for i in range(x.type.rank)])

@@ -10,10 +10,10 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
-from mirlo.frontends.stablehlo.errors import UnsupportedOperation
+from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.registry import converter
-from mirlo.frontends.stablehlo.tensor import Tensor, of_array
+from mirlo.frontends.tensor import Tensor, of_array
 
 
 @converter("constant")
@@ -34,25 +34,12 @@ def iota(op: StablehloOperation) -> Tensor:
     declared = op.declared()
     if not declared.is_static:
         raise UnsupportedOperation("needs a static shape, which dynamic_iota does not")
-    return positions(op, declared, op.integer("iota_dimension"))
+    return op.positions(declared, op.integer("iota_dimension"))
 
 
 @converter("dynamic_iota")
 def dynamic_iota(op: StablehloOperation) -> Tensor:
-    return positions(op, TensorType(op.dims(0), op.declared().dtype), op.integer("iota_dimension"))
-
-
-def positions(op: StablehloOperation, type_: TensorType, axis: int) -> Tensor:
-    """Return a tensor that holds each element's index along an axis."""
-    dtype = type_.dtype if type_.dtype.bits >= 32 and type_.dtype.is_integer else "i64"
-    start, step = (op.constant(number, TensorType.of((), dtype).dtype) for number in (0, 1))
-    row = op.emit("steps", start, step, shape=(type_.shape[axis],))
-    if type_.dtype is not TensorType.of((), dtype).dtype:
-        row = op.emit("cast", row, dtype=type_.dtype)
-    inner = type_.rank - axis - 1
-    if inner:
-        row = op.emit("reshape", row, shape=(type_.shape[axis], *[1] * inner))
-    return Tensor(type_, row)
+    return op.positions(TensorType(op.dims(0), op.declared().dtype), op.integer("iota_dimension"))
 
 
 @converter("reshape")
@@ -129,12 +116,7 @@ def broadcast(op: StablehloOperation, x: Tensor, type_: TensorType, axes: Sequen
 
 @converter("transpose")
 def transpose(op: StablehloOperation) -> Tensor:
-    return permuted(op, op.operands[0], op.ints("permutation"))
-
-
-def permuted(op: StablehloOperation, x: Tensor, order: Sequence[int]) -> Tensor:
-    """Return x with its dims in another order."""
-    return x if list(order) == list(range(len(order))) else op.tensor(op.emit("permute", x, axes=list(order)))
+    return op.permuted(op.operands[0], op.ints("permutation"))
 
 
 @converter("reverse")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mirlo.frontends.stablehlo.errors import UnsupportedOperation
+from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.regions import sort_keys
 from mirlo.frontends.stablehlo.registry import converter
-from mirlo.frontends.stablehlo.tensor import Tensor
+from mirlo.frontends.tensor import Tensor
 
 
 @converter("sort")

@@ -1,4 +1,4 @@
-"""A tensor of the program during import: an SSA value of relax, or what is known of its elements."""
+"""A tensor of a program that is imported: an SSA value of relax, or what is known of its elements."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SIZES = 64
 class Tensor:
     """A tensor: one of `value`, `array` and `sizes` says what it holds.
 
-    `value` broadcasts to the shape of `type`: StableHLO expands operands before an elementwise operation, relax does
-    not need it.
+    `value` broadcasts to the shape of `type`: StableHLO and ATen expand operands before operations, relax does not
+    need it for elementwise ones.
     """
 
     type: TensorType

@@ -1,0 +1,296 @@
+"""Operators of PyTorch: what is compiled of the samples of its operator database, and whether it is right.
+
+python -m benchmarks.aten [--types f32,f16,bf16,i64] [--most SAMPLES] [OPERATOR ...]       # needs torch and expecttest
+
+Each sample is exported, imported without ONNX, compiled and compared with PyTorch. The samples of an operator and an
+element type are compiled in one program. An operator runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "bool": "bool", "u8": "uint8"}
+TOLERANCES = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-4, "float64": 1e-6}
+"""Differences allowed, relative to the largest element of a result."""
+UNDEFINED = (
+    "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "resize_",
+    "resize_as_", "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",
+    "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout", "nn.functional.rrelu", "normal", "bernoulli",
+    "multinomial", "cauchy", "exponential", "geometric", "log_normal", "uniform", "randn", "randn_like", "rand_like",
+    "randint", "randint_like", "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
+    "svd_lowrank", "pca_lowrank", "item", "to_sparse", "sparse.mm", "sparse.sampled_addmm", "jiterator_unary",
+    "jiterator_binary", "jiterator_4inputs_with_extra_args", "jiterator_binary_return_by_ref",
+    "jiterator_2inputs_2outputs", "equal", "allclose", "broadcast_shapes", "hash_tensor",
+)  # fmt: skip
+"""Operators whose results are random, not defined, or no tensors."""
+SECONDS = 300
+"""Time of an operator, after which its process is ended."""
+
+
+@dataclass
+class Outcome:
+    """What became of the samples of an operator with one element type."""
+
+    right: int = 0
+    wrong: list[str] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    """Samples that are not refused by name, and not computed."""
+
+    @property
+    def total(self) -> int:
+        """Return the number of samples."""
+        return self.right + len(self.wrong) + sum(self.refused.values()) + sum(self.failed.values())
+
+
+@dataclass
+class Sample:
+    """A call of an operator, whose tensors are arguments."""
+
+    function: Callable[..., Any]
+    leaves: list[Any]
+    spec: Any
+    places: list[int]
+    """Where tensors are among the leaves."""
+
+    @staticmethod
+    def of(function: Callable[..., Any], given: Any) -> Sample:
+        """Return a sample of the database."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        leaves, spec = pytree.tree_flatten(((given.input, *given.args), dict(given.kwargs)))
+        places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        leaves = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        return Sample(function, leaves, spec, places)
+
+    @property
+    def tensors(self) -> list[Any]:
+        """Return the arguments."""
+        return [self.leaves[place] for place in self.places]
+
+    def call(self, tensors: Sequence[Any]) -> list[Any]:
+        """Call the operator on other tensors; return the tensors of its result."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        leaves = list(self.leaves)
+        for place, tensor in zip(self.places, tensors, strict=True):
+            leaves[place] = tensor
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        made = pytree.tree_leaves(self.function(*args, **kwargs))
+        return [each for each in made if isinstance(each, torch.Tensor)]
+
+
+def program_of(samples: Sequence[Sample]) -> Any:
+    """Return an exported program that computes samples, each from arguments of its own."""
+    import torch
+
+    class Calls(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, *given: Any) -> Any:
+            rest, made = iter(given), []
+            for sample in samples:
+                made.extend(sample.call([next(rest) for _ in sample.places]))
+            return tuple(made)
+
+    with torch.no_grad():
+        return torch.export.export(Calls(), tuple(tensor.clone() for each in samples for tensor in each.tensors))
+
+
+def samples_of(entry: Any, dtype: Any, most: int) -> Iterator[tuple[Sample, list[Any]]]:
+    """Return samples that PyTorch computes, with their results."""
+    import torch
+
+    for given in list(entry.sample_inputs("cpu", dtype, requires_grad=False))[:most]:
+        sample = Sample.of(entry.op, given)
+        if any(each.layout is not torch.strided or each.dtype.is_complex for each in sample.tensors):
+            continue
+        try:
+            expected = sample.call([tensor.clone() for tensor in sample.tensors])
+        except Exception:
+            continue
+        if expected and not any(each.layout is not torch.strided or each.dtype.is_complex for each in expected):
+            yield sample, expected
+
+
+def check(entry: Any, dtype: Any, most: int) -> Outcome:
+    """Compile samples of an operator and compare them."""
+    outcome = Outcome()
+    found = list(samples_of(entry, dtype, most))
+    if not found:
+        return outcome
+    program = None
+    try:
+        program = _import([sample for sample, _ in found])
+    except Exception:
+        found = [pair for pair in found if _is_imported(pair[0], outcome)]
+    if not found:
+        return outcome
+    try:
+        _compare(found, outcome, program)
+    except Exception:
+        for pair in found:
+            try:
+                _compare([pair], outcome)
+            except Exception as error:
+                outcome.failed[f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"] += 1
+    return outcome
+
+
+def _import(samples: Sequence[Sample]) -> Any:
+    from mirlo.frontends.foreign import ImportedModule
+    from mirlo.frontends.torch.decompose import decomposed
+    from mirlo.frontends.torch.importer import import_exported
+
+    return ImportedModule(*import_exported(decomposed(program_of(samples))))
+
+
+def _is_imported(sample: Sample, outcome: Outcome) -> bool:
+    """Return whether a sample is imported; count it with its reason if not."""
+    from mirlo.frontends.torch.errors import UnsupportedAten
+
+    try:
+        _import([sample])
+    except UnsupportedAten as problem:
+        reason = str(problem).partition("): ")[2].partition(" [operands")[0] or str(problem)
+        outcome.refused[f"{problem.operator}: {reason}"] += 1
+        return False
+    except Exception as error:
+        outcome.failed[f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"] += 1
+        return False
+    return True
+
+
+def _compare(found: Sequence[tuple[Sample, list[Any]]], outcome: Outcome, program: Any = None) -> None:
+    import mirlo
+    from mirlo.frontends.torch.tensors import to_array, to_tensor
+
+    executable = mirlo.compile(program or _import([sample for sample, _ in found]), cache=False, jobs=1)
+    made = executable(*[to_array(tensor.contiguous()) for sample, _ in found for tensor in sample.tensors])
+    results = iter(made if isinstance(made, tuple) else (made,))
+    for sample, expected in found:
+        difference = [_difference(to_tensor(next(results)), each) for each in expected]
+        problem = next((each for each in difference if each), None)
+        if problem is None:
+            outcome.right += 1
+        else:
+            outcome.wrong.append(f"{problem}; arguments {_described(sample)}")
+
+
+def _difference(found: Any, expected: Any) -> str | None:
+    """Return how a result differs, or None."""
+    import torch
+
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return f"{found.dtype}{list(found.shape)} for {expected.dtype}{list(expected.shape)}"
+    if not expected.dtype.is_floating_point:
+        count = int((found != expected).sum())
+        return f"{count} of {expected.numel()} elements differ" if count else None
+    one, other = found.double(), expected.double()
+    tolerance = TOLERANCES[str(expected.dtype).removeprefix("torch.")]
+    finite = other[torch.isfinite(other)]
+    size = float(finite.abs().max()) if finite.numel() else 0.0
+    if torch.allclose(one, other, rtol=tolerance, atol=tolerance * min(max(size, 1e-3), 1.0), equal_nan=True):
+        return None
+    return f"differs by {float((one - other).abs().nan_to_num(nan=1e300).max()):.3g} of {size:.3g}"
+
+
+def _described(sample: Sample) -> str:
+    import torch
+
+    def text(leaf: Any) -> str:
+        if not isinstance(leaf, torch.Tensor):
+            return repr(leaf)
+        return f"{str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)}"
+
+    return ", ".join(map(text, sample.leaves))
+
+
+def name_of(entry: Any) -> str:
+    """Return the name of an entry of the database."""
+    return str(entry.name) + (f":{entry.variant_test_name}" if entry.variant_test_name else "")
+
+
+def entries(names: Sequence[str]) -> list[Any]:
+    """Return entries of the database: all whose results can be compared, or those of these names."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    if names:
+        return [entry for entry in op_db if entry.name in names or name_of(entry) in names]
+    return [entry for entry in op_db if entry.name not in UNDEFINED]
+
+
+def run(entry: Any, types: Sequence[str], most: int) -> dict[str, Outcome]:
+    """Check an operator in a child process; a crash is a failure."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _run_child(entry, types, most, writer)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        lines = file.read().splitlines()
+    _, status = os.waitpid(child, 0)
+    made = {}
+    for line in lines:
+        kind, right, wrong, refused, failed = json.loads(line)
+        made[kind] = Outcome(right, wrong, Counter(refused), Counter(failed))
+    if status:
+        number = os.waitstatus_to_exitcode(status)
+        missing = next((kind for kind in types if kind not in made), types[-1])
+        reason = "takes too long" if number == -signal.SIGALRM else f"the process ended with {number}"
+        made.setdefault(missing, Outcome()).failed[reason] += 1
+    return made
+
+
+def _run_child(entry: Any, types: Sequence[str], most: int, writer: int) -> None:
+    import torch
+
+    signal.alarm(SECONDS)
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    with os.fdopen(writer, "w") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for kind in types:
+            dtype = getattr(torch, TYPES[kind])
+            if not entry.supports_dtype(dtype, "cpu"):
+                continue
+            made = check(entry, dtype, most)
+            file.write(json.dumps([kind, made.right, made.wrong, made.refused, made.failed]) + "\n")
+            file.flush()
+    os._exit(0)
+
+
+def main() -> None:
+    """Check operators and print what became of them."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.aten", description=__doc__)
+    parser.add_argument("operators", nargs="*", metavar="OPERATOR", help="names of the database; all without any")
+    parser.add_argument("--types", default="f32,f16,bf16,i64", help="element types (%(default)s)")
+    parser.add_argument("--most", type=int, default=1000, help="samples of an operator and a type")
+    parser.add_argument("--part", default="0/1", help="which part of the operators: 0/4 is every fourth")
+    given = parser.parse_args()
+    import torch
+
+    types, (part, parts) = given.types.split(","), map(int, given.part.split("/"))
+    print(f"torch {torch.__version__}", flush=True)
+    start = time.perf_counter()
+    for entry in entries(given.operators)[part::parts]:
+        for kind, made in run(entry, types, given.most).items():
+            row = [name_of(entry), kind, made.right, made.wrong, made.refused, made.failed]
+            print(json.dumps(row), flush=True)
+    print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""Building a relax function from a program of another framework: values, constants, sizes, branches and loops.
+
+The front ends that read a program operation by operation (StableHLO, ATen) derive their import from `GraphBuilder`, and
+their converters' view of an operation from `OperationView`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir, scf, tensor
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.dims import UNKNOWN, Dim
+from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.op import OpError
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import OPS
+from mirlo.frontends.tensor import Tensor, known, of_array
+from mirlo.runtime.params import ParameterStore
+
+INLINE_ELEMENTS = 16
+"""Larger constants are kept in the parameter store."""
+OF_BOOLS = {
+    "add": "logical_or", "multiply": "logical_and", "maximum": "logical_or", "minimum": "logical_and",
+    "bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor",
+    "bitwise_not": "logical_not",
+}  # fmt: skip
+"""By operator of numbers, the one that computes the same on bools."""
+
+
+class UnsupportedOperation(Exception):
+    """An operation that has no equivalent in relax, or not in this form."""
+
+
+class GraphBuilder:
+    """A function of relax that is being built."""
+
+    def __init__(self, name: str, store: ParameterStore) -> None:
+        self.name = name
+        self.store = store
+        self.taken: set[str] = set()
+        """Names of dims."""
+        self.blocks: list[ir.Block] = []
+        """The blocks that are being filled, outermost first."""
+        self._constants: dict[int, tuple[np.ndarray, str]] = {}
+
+    # Values
+
+    def tensor(self, value: ir.Value) -> Tensor:
+        """Wrap an SSA value of relax."""
+        found = TensorType.from_mlir(value.type)
+        assert found is not None, value.type
+        return Tensor(found, value, made=value, block=self.blocks[-1])
+
+    def full(self, tensor: Tensor) -> ir.Value:
+        """Return the SSA value with the whole shape of a tensor."""
+        if tensor.made is None or (tensor.block is not None and tensor.block not in self.blocks):
+            tensor.made, tensor.block = self._expanded(tensor), self.blocks[-1]
+        return tensor.made
+
+    def compact(self, tensor: Tensor) -> ir.Value:
+        """Return an SSA value that broadcasts to the shape of a tensor."""
+        if tensor.value is not None:
+            return tensor.value
+        if tensor.array is not None and tensor.array.shape != tensor.shape:
+            return self._constant(tensor.array, tensor.type)
+        return self.full(tensor)
+
+    def _expanded(self, tensor: Tensor) -> ir.Value:
+        if tensor.sizes is not None:
+            return self._of_sizes(tensor.sizes, tensor.type)
+        value = tensor.value if tensor.value is not None else self._constant(tensor.array, tensor.type)
+        found = TensorType.from_mlir(value.type)
+        assert found is not None
+        if found.shape == tensor.shape:
+            return value
+        return OPS["expand"].make(value, shape=tensor.shape)
+
+    def _of_sizes(self, sizes: tuple[Dim, ...], type_: TensorType) -> ir.Value:
+        if all(isinstance(size, int) for size in sizes):
+            return self._constant(np.array(sizes).reshape(type_.static_shape), type_)
+        made = OPS["dims_tensor"].make(dims=sizes)
+        if type_.dtype.name != "i64":
+            made = OPS["cast"].make(made, dtype=type_.dtype)
+        return made if type_.rank == 1 else OPS["reshape"].make(made, shape=type_.shape)
+
+    def _constant(self, array: np.ndarray | None, type_: TensorType) -> ir.Value:
+        assert array is not None
+        held = TensorType(array.shape, type_.dtype)
+        given = np.asarray(array).astype(type_.dtype.to_numpy(), copy=False)
+        if given.size <= INLINE_ELEMENTS:
+            return OPS["constant"].make(value=dense_attribute(given, held), result_types=[held])
+        key = id(array)
+        if key not in self._constants:
+            self._constants[key] = array, self.store.add_unique("constant", given)
+        return OPS["constant"].make(param=self._constants[key][1], result_types=[held])
+
+    def elementwise(self, name: str, operands: Sequence[Tensor], attributes: Mapping[str, object]) -> Tensor:
+        """Make an elementwise operator on tensors that broadcast, without expanding any."""
+        made = OPS[name].make(*map(self.compact, operands), **attributes)
+        shape = broadcast_shape([operand.shape for operand in operands])
+        found = TensorType.from_mlir(made.type)
+        assert found is not None
+        if found.shape == shape:
+            return self.tensor(made)
+        return Tensor(found.with_shape(shape), made)
+
+    # Sizes that data determine
+
+    def new_symbol(self, base: str) -> str:
+        """Return a name for a dim that no other has."""
+        number = 0
+        while f"{base}_{number}" in self.taken:
+            number += 1
+        self.taken.add(f"{base}_{number}")
+        return f"{base}_{number}"
+
+    def bind(self, tensor: Tensor, what: str, names: Sequence[str] | None = None) -> tuple[Dim, ...]:
+        """Bind symbols to the elements of a tensor that holds sizes known at run time."""
+        if not isinstance(tensor.type.elements, int):
+            raise UnsupportedOperation("the number of dims must be known")
+        count = tensor.type.elements
+        values = OPS["cast"].make(self.full(tensor), dtype="i64")
+        values = OPS["reshape"].make(values, shape=(count,))
+        names = [self.new_symbol(what) for _ in range(count)] if names is None else names
+        OPS["bind_dims"].build(
+            values, symbols=names, bounds=[UNKNOWN] * count, what=f"a size of '{what}'", result_types=[]
+        )
+        return tuple(D.symbol(name) for name in names)
+
+    def require_nonnegative(self, sizes: Sequence[Dim], message: str) -> None:
+        """Check in the call that sizes are not negative; an error contains the message."""
+        if not all(D.is_nonnegative(size) for size in sizes):
+            self.require_values(OPS["dims_tensor"].make(dims=tuple(sizes)), len(sizes), message)
+
+    def require_values(self, values: ir.Value, count: int, message: str) -> None:
+        """Check in the call that the elements of a vector of i64 are not negative; an error contains the message."""
+        names = [self.new_symbol("checked") for _ in range(count)]
+        OPS["bind_dims"].build(values, symbols=names, bounds=[UNKNOWN] * count, what=message, result_types=[])
+
+    # Regions
+
+    @contextmanager
+    def inside(self, block: ir.Block) -> Iterator[None]:
+        """Insert at the end of a block of a region."""
+        self.blocks.append(block)
+        try:
+            with ir.InsertionPoint(block):
+                yield
+        finally:
+            self.blocks.pop()
+
+    def choose(
+        self, flag: ir.Value, types: Sequence[TensorType], branches: Sequence[Callable[[], Sequence[Tensor]]]
+    ) -> list[Tensor]:
+        """Make an scf.if of what two functions build, for a flag of rank 0."""
+        if any(not found.is_static for found in types):
+            raise UnsupportedOperation("has results with dynamic dims")
+        condition = tensor.ExtractOp(flag, []).result
+        mlir = [found.to_mlir() for found in types]
+        made = ir.Operation.create("scf.if", operands=[condition], results=mlir, regions=2)
+        for region, fill in zip(made.regions, branches, strict=True):
+            block = region.blocks.append()
+            with self.inside(block):
+                scf.YieldOp([self.full(value) for value in fill()])
+        return [self.tensor(value) for value in made.results]
+
+    def repeat(
+        self,
+        carried: Sequence[Tensor],
+        condition: Callable[[list[Tensor]], Tensor],
+        body: Callable[[list[Tensor]], Sequence[Tensor]],
+    ) -> list[Tensor]:
+        """Make an scf.while: what it carries keeps its shape."""
+        inits = [self.full(value) for value in carried]
+        types = [value.type for value in inits]
+        made = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
+        before, after = (region.blocks.append(*types) for region in made.regions)
+        with self.inside(before):
+            goes_on = condition([self.tensor(value) for value in before.arguments])
+            flag = tensor.ExtractOp(self.full(goes_on), []).result
+            scf.ConditionOp(flag, list(before.arguments))
+        with self.inside(after):
+            given = [self.full(value) for value in body([self.tensor(value) for value in after.arguments])]
+            for index, (value, wanted) in enumerate(zip(given, types, strict=True)):
+                if value.type != wanted:
+                    raise OpError(f"carries value {index} as {wanted}, but its body makes it {value.type}")
+            scf.YieldOp(given)
+        return [self.tensor(value) for value in made.results]
+
+
+class OperationView:
+    """A converter's view of an operation: emission of relax operators."""
+
+    def __init__(self, body: GraphBuilder) -> None:
+        self.body = body
+
+    def emit(self, name: str, *operands: Any, **attributes: Any) -> Any:
+        """Make a relax operator; operands are SSA values or tensors, or lists of them."""
+        return OPS[name].make(*map(self._value, operands), **attributes)
+
+    def _value(self, item: Any) -> Any:
+        if isinstance(item, (list, tuple)):
+            return [self._value(each) for each in item]
+        return self.body.full(item) if isinstance(item, Tensor) else item
+
+    def tensor(self, value: ir.Value) -> Tensor:
+        """Wrap an SSA value."""
+        return self.body.tensor(value)
+
+    def constant(self, array: Any, dtype: DType, shape: Sequence[Dim] = ()) -> Tensor:
+        """Return a constant that broadcasts to a shape."""
+        return of_array(np.asarray(array).astype(dtype.to_numpy()), TensorType(tuple(shape), dtype))
+
+    def sizes(self, values: Sequence[Dim], dtype: str = "i64") -> Tensor:
+        """Return a vector of sizes."""
+        return known(TensorType.of((len(values),), dtype), tuple(values))
+
+    def elementwise(self, name: str, *operands: Tensor, **attributes: Any) -> Tensor:
+        """Make an elementwise operator of relax, without expanding any operand; bools have operators of their own."""
+        if name in OF_BOOLS and operands[0].type.dtype.is_bool:
+            name = OF_BOOLS[name]
+        return self.body.elementwise(name, operands, attributes)
+
+    def permuted(self, x: Tensor, order: Sequence[int]) -> Tensor:
+        """Return x with its dims in another order."""
+        return x if list(order) == list(range(len(order))) else self.tensor(self.emit("permute", x, axes=list(order)))
+
+    def positions(self, type_: TensorType, axis: int) -> Tensor:
+        """Return a tensor that holds each element's index along an axis."""
+        dtype = type_.dtype if type_.dtype.bits >= 32 and type_.dtype.is_integer else TensorType.of((), "i64").dtype
+        start, step = (self.constant(number, dtype) for number in (0, 1))
+        row = self.emit("steps", start, step, shape=(type_.shape[axis],))
+        if type_.dtype is not dtype:
+            row = self.emit("cast", row, dtype=type_.dtype)
+        inner = type_.rank - axis - 1
+        if inner:
+            row = self.emit("reshape", row, shape=(type_.shape[axis], *[1] * inner))
+        return Tensor(type_, row)
+
+    def position_of_extreme(self, kind: str, x: Tensor, axis: int, keepdims: bool) -> Tensor:
+        """Return the first position of the maximum ('max') or minimum ('min'); the first NaN wins over numbers."""
+        if x.type.dtype.is_bool:
+            x = self.elementwise("cast", x, dtype="i8")
+        position = self.tensor(self.emit(f"arg{kind}", x, axis=axis, keepdims=keepdims))
+        if not x.type.dtype.is_float:
+            return position
+        nans = self.elementwise("cast", self.elementwise("isnan", x), dtype="i8")
+        first = self.tensor(self.emit("argmax", nans, axis=axis, keepdims=keepdims))
+        some = self.tensor(self.emit("reduce_max", nans, axes=[axis], keepdims=keepdims))
+        return self.elementwise("where", self.elementwise("cast", some, dtype="bool"), first, position)
+
+
+def broadcast_shape(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:
+    """Return what shapes broadcast to, where each dim is 1 or that of the result."""
+    rank = max(map(len, shapes), default=0)
+    made: list[Dim] = [1] * rank
+    for shape in shapes:
+        for axis, dim in enumerate(shape, rank - len(shape)):
+            if not (isinstance(dim, int) and dim == 1):
+                made[axis] = dim
+    return tuple(made)

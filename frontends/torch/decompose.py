@@ -1,0 +1,54 @@
+"""Decomposition of operators that have no converter into those that have one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.frontends.torch.errors import UnsupportedAten
+from mirlo.frontends.torch.graph import target_name
+from mirlo.frontends.torch.registry import CONVERTERS, load_converters
+
+MAX_ROUNDS = 3
+"""A decomposition may itself contain operators that are decomposed in the next round."""
+
+
+def decomposed(program: Any) -> Any:
+    """Return a program without operators that write, whose operators have converters as far as PyTorch decomposes them.
+
+    An operator that has a converter is kept whole.
+    """
+    load_converters()
+    for number in range(MAX_ROUNDS):
+        targets = _targets(program)
+        table = _table({target for target in targets if target_name(target) not in CONVERTERS})
+        if not table and (number or not any(target._schema.is_mutable for target in targets)):
+            break
+        try:
+            program = program.run_decompositions(table)
+        except Exception as error:
+            raise UnsupportedAten("", f"PyTorch cannot decompose the program: {error}") from error
+    return program
+
+
+def _targets(program: Any) -> set[Any]:
+    """Return the operators of a program and of the graphs in it."""
+    modules = [module for module in program.graph_module.modules() if hasattr(module, "graph")]
+    return {
+        node.target for module in modules for node in module.graph.nodes
+        if node.op == "call_function" and hasattr(node.target, "_schema")
+    }  # fmt: skip
+
+
+def _table(missing: set[Any]) -> dict[Any, Any]:
+    """Return PyTorch's decompositions, if any applies, of all operators without a converter."""
+    if not missing:
+        return {}
+    from torch._decomp import decomposition_table
+    from torch.export import default_decompositions
+
+    table = dict(default_decompositions().items())
+    for target, function in decomposition_table.items():
+        table.setdefault(target, function)
+    if not any(target in table for target in missing):
+        return {}
+    return {target: function for target, function in table.items() if target_name(target) not in CONVERTERS}

@@ -1,0 +1,188 @@
+"""Import of graphs: nodes are converted in order, graphs that operators hold where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mirlo.dialects.core.dims import Dim, UndecidedDim
+from mirlo.dialects.core.op import OpError
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor, known
+from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
+from mirlo.frontends.torch.operation import AtenOperation, GraphImporter
+from mirlo.frontends.torch.places import location_of, source_line
+from mirlo.frontends.torch.registry import CONVERTERS, reason_of
+from mirlo.frontends.torch.sizes import SizeReader
+from mirlo.runtime.params import ParameterStore
+
+PLACEMENT = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
+"""Arguments that say where and how elements are stored, not what they are."""
+
+
+class GraphImport(GraphImporter):
+    """The import of one exported program."""
+
+    def __init__(self, name: str, store: ParameterStore) -> None:
+        super().__init__(name, store)
+        self.sizes = SizeReader()
+
+    def graph(self, graph: Any, operands: Sequence[Any]) -> list[Any]:
+        """Import a graph that an operator holds, for these arguments; return its results."""
+        module = graph if hasattr(graph, "graph") else None
+        if module is None:
+            raise UnsupportedOperation("calls something that is not a graph")
+        placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+        if len(placeholders) != len(operands):
+            raise UnsupportedOperation(f"calls a graph of {len(placeholders)} arguments with {len(operands)}")
+        return self.run(module, dict(zip(placeholders, operands, strict=True)))
+
+    def run(self, module: Any, values: dict[Any, Any]) -> list[Any]:
+        """Import the nodes of a module's graph; `values` holds those of its placeholders."""
+        for node in module.graph.nodes:
+            if node.op == "output":
+                return list(self._argument(node.args[0], values))
+            if node.op == "get_attr":
+                values[node] = _attribute(module, node.target)
+            elif node.op != "placeholder":
+                values[node] = self._converted(node, values)
+        raise UnsupportedOperation("has a graph without an output")
+
+    def _argument(self, item: Any, values: Mapping[Any, Any]) -> Any:
+        """Return an argument of a node: values in place of nodes, sizes as dims."""
+        if isinstance(item, (list, tuple)):
+            return [self._argument(each, values) for each in item]
+        if item in values if _is_node(item) else False:
+            return values[item]
+        return item
+
+    def _converted(self, node: Any, values: Mapping[Any, Any]) -> Any:
+        name = target_name(node.target)
+        operands = [each for each in (*node.args, *node.kwargs.values()) if _is_node(each)]
+        try:
+            size = self._size(node)
+            if size is not None:
+                return size
+            if name == "_operator.getitem":
+                return values[node.args[0]][node.args[1]]
+            convert = CONVERTERS.get(name)
+            if convert is None:
+                raise UnsupportedOperation(reason_of(name))
+            with location_of(node):
+                args, kwargs = self._arguments(node, values)
+                made = convert(AtenOperation(node, name, self), *args, **kwargs)
+                self._require_declared(node.meta.get("val"), made)
+            return made
+        except TorchImportError:
+            raise
+        except (UnsupportedOperation, OpError, UndecidedDim) as problem:
+            types = ", ".join(str(getattr(values.get(each), "type", values.get(each))) for each in operands)
+            line = source_line(node)
+            at = f"; {line}" if line else ""
+            raise UnsupportedAten(
+                name,
+                f"{self.name}: operator '{name}' (node '{node.name}'): {problem} [operands: {types or 'none'}]{at}",
+            ) from None
+
+    def _size(self, node: Any) -> Dim | None:
+        """Return the value of a node that is a size; one that data determine has no expression of known symbols."""
+        import torch
+
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymBool):
+            return 0  # read by checks alone, which look at the trace
+        if not isinstance(value, torch.SymInt) or target_name(node.target) in CONVERTERS:
+            return None
+        return self.sizes.dim(value)
+
+    def _arguments(self, node: Any, values: Mapping[Any, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments of an operator: the positional ones with their defaults, the others if given."""
+        args = list(self._argument(node.args, values))
+        kwargs = {key: self._argument(value, values) for key, value in node.kwargs.items()}
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None:
+            for index, argument in enumerate(schema.arguments):
+                if argument.kwarg_only or index < len(args):
+                    continue
+                default = argument.default_value if argument.has_default_value() else None
+                args.append(kwargs.pop(argument.name) if argument.name in kwargs else default)
+            for name in PLACEMENT:
+                kwargs.pop(name, None)
+        return args, {key: value for key, value in kwargs.items() if value is not None}
+
+    def _require_declared(self, declared: Any, made: Any) -> None:
+        """Check that results have the types that PyTorch found, and record their dims."""
+        if isinstance(declared, (list, tuple)):
+            found = list(made)
+            if len(found) != len(declared):
+                raise UnsupportedOperation(f"has {len(declared)} results, its conversion gives {len(found)}")
+            for one, other in zip(declared, found, strict=True):
+                self._require_declared(one, other)
+            return
+        if not hasattr(declared, "shape") or made is None:
+            return
+        assert isinstance(made, Tensor), made
+        from mirlo.frontends.torch.promotion import element_type
+
+        shape = tuple(declared.shape)
+        agree = made.type.rank == len(shape) and all(
+            one == other for one, other in zip(shape, made.shape, strict=True)
+            if isinstance(one, int) and isinstance(other, int)
+        )  # fmt: skip
+        if not agree or made.type.dtype is not element_type(declared.dtype):
+            raise UnsupportedOperation(f"gives {declared.dtype}{list(shape)}, but its conversion makes it {made.type}")
+        for size, dim in zip(shape, made.shape, strict=True):
+            self.sizes.learn(size, dim)
+
+    def require(self, condition: Any, message: str) -> None:
+        """Check in the call a condition on sizes, a node of the trace; an error contains the message."""
+        value = condition.meta["val"] if _is_node(condition) else condition
+        if isinstance(value, (bool, int)):
+            if not value:
+                raise UnsupportedOperation(f"requires what does not hold: {message}")
+            return
+        for difference in self.sizes.differences(value.node.expr):
+            self.require_nonnegative([difference], message)
+
+    def bind_result(self, op: AtenOperation, count: Tensor) -> Dim:
+        """Bind the size that the trace gave a result, which data determine, to a number; return it."""
+        value = op.node.meta["val"]
+        for size in value.shape if hasattr(value, "shape") else (value,):
+            expression = None if isinstance(size, int) else size.node.expr
+            if expression is not None and expression.is_Symbol and expression.name not in self.taken:
+                self.taken.add(expression.name)
+                (dim,) = self.bind(count, op.name, [expression.name])
+                return dim
+        (dim,) = self.bind(count, "count")
+        return dim
+
+    def broadcast(self, x: Tensor, shape: tuple[Dim, ...]) -> Tensor:
+        """Return a tensor broadcast to a shape, without computing it."""
+        type_ = x.type.with_shape(shape)
+        if x.array is not None:
+            return Tensor(type_, array=x.array)
+        if x.sizes is not None and len(x.sizes) == 1 and isinstance(type_.elements, int) and type_.elements == 1:
+            return known(type_, x.sizes)
+        return Tensor(type_, self.compact(x))
+
+
+def target_name(target: Any) -> str:
+    """Return the name of an operator: `aten.add.Tensor`, `higher_order.cond`, `_operator.getitem`."""
+    if hasattr(target, "_schema"):
+        return str(target)
+    module = getattr(target, "__module__", "") or ""
+    name = getattr(target, "__name__", str(target))
+    if module.startswith("torch._higher_order_ops") or type(target).__module__.startswith("torch._higher_order_ops"):
+        return f"higher_order.{name}"
+    return f"{module}.{name}"
+
+
+def _is_node(item: Any) -> bool:
+    return type(item).__name__ == "Node" and hasattr(item, "op")
+
+
+def _attribute(module: Any, path: str) -> Any:
+    found = module
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found

@@ -1,0 +1,175 @@
+"""Import of an exported program: one function `@main` of relax operators, whose constants are the module's tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.op import OpError
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import OPS
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor, known, of_array
+from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
+from mirlo.frontends.torch.graph import GraphImport
+from mirlo.frontends.torch.promotion import element_type
+from mirlo.frontends.torch.registry import load_converters
+from mirlo.frontends.torch.tensors import to_array
+from mirlo.runtime.params import ParameterStore
+
+INLINE_ELEMENTS = 16
+"""Larger tensors of the module are kept in the parameter store."""
+
+
+def import_exported(program: Any, name: str = "program") -> tuple[ir.Module, ParameterStore]:
+    """Import an `ExportedProgram` that is `decomposed`, and writes neither its inputs nor its buffers.
+
+    Raises `UnsupportedAten`, which names the operator that has no converter and the user's line.
+    """
+    load_converters()
+    store = ParameterStore()
+    with make_context(), ir.Location.file(name, 0, 0):
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            _build_main(program, name, store)
+    return module, store
+
+
+def _build_main(program: Any, name: str, store: ParameterStore) -> None:
+    from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+
+    signature, body = program.graph_signature, GraphImport(name, store)
+    nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
+    specs = list(signature.input_specs)
+    inputs = [
+        (node, _input_type(body, node, name))
+        for node, spec in zip(nodes, specs, strict=True)
+        if spec.kind == InputKind.USER_INPUT and not isinstance(spec.arg, ConstantArgument)
+    ]
+    body.taken.update(symbol for _, found in inputs for dim in found.shape for symbol in D.symbols_of(dim))
+    function = func.FuncOp("main", ([found.to_mlir() for _, found in inputs], []))
+    block = function.add_entry_block()
+    with body.inside(block):
+        values: dict[Any, Any] = {
+            node: body.tensor(value) for (node, _), value in zip(inputs, block.arguments, strict=True)
+        }
+        constants = _Weights(program, body)
+        for node, spec in zip(nodes, specs, strict=True):
+            if isinstance(spec.arg, ConstantArgument):
+                values[node] = spec.arg.value
+            elif node not in values:
+                values[node] = constants.value(spec, node)
+        try:
+            _require_ranges(program, body)
+            made = body.run(program.graph_module, values)
+        except (UnsupportedOperation, OpError) as problem:
+            raise UnsupportedAten("", f"{name}: {problem}") from None
+        kept, names = [], []
+        for spec, value in zip(signature.output_specs, made, strict=True):
+            if spec.kind != OutputKind.USER_OUTPUT:
+                raise TorchImportError(f"{name}: has a result of kind {spec.kind.name}, which is not supported")
+            if not isinstance(spec.arg, ConstantArgument):
+                kept.append(body.full(_result(body, value)))
+                names.append(spec.arg.name)
+        func.ReturnOp(kept)
+    function.attributes["function_type"] = ir.TypeAttr.get(
+        ir.FunctionType.get(function.type.inputs, [value.type for value in kept])
+    )
+    if inputs:
+        function.arg_attrs = ir.ArrayAttr.get([_named(node.name) for node, _ in inputs])
+    if names:
+        function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(each) for each in _unique(names)])
+
+
+def _input_type(body: GraphImport, node: Any, name: str) -> TensorType:
+    import torch
+
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        raise UnsupportedAten("", f"{name}: input '{node.name}' is a {type(value).__name__}: expected a tensor")
+    try:
+        return TensorType(body.sizes.dims(value.shape), element_type(value.dtype))
+    except UnsupportedOperation as problem:
+        raise UnsupportedAten("", f"{name}: input '{node.name}' {problem}") from None
+
+
+class _Weights:
+    """The tensors of a module as constants; those that share memory are one."""
+
+    def __init__(self, program: Any, body: GraphImport) -> None:
+        self._program, self._body = program, body
+        self._made: dict[Any, Tensor] = {}
+
+    def value(self, spec: Any, node: Any) -> Tensor:
+        """Return the constant for an input that is a parameter, a buffer or a constant of the module."""
+        import torch
+
+        held = {**self._program.state_dict, **self._program.constants}.get(spec.target)
+        if not isinstance(held, torch.Tensor):
+            raise UnsupportedAten("", f"'{node.name}' is a {type(held).__name__}, which is not supported")
+        key = (
+            held.data_ptr(),
+            tuple(held.shape),
+            held.stride(),
+            held.dtype,
+            held.numel() and id(held.untyped_storage()),
+        )
+        if key not in self._made:
+            self._made[key] = self._constant(spec.target, held, node)
+        return self._made[key]
+
+    def _constant(self, name: str, held: Any, node: Any) -> Tensor:
+        if held.device.type != "cpu":
+            raise TorchImportError(f"the tensor '{name}' is on {held.device}: move the module to the CPU")
+        type_ = TensorType(tuple(held.shape), element_type(held.dtype))
+        array = to_array(held)
+        if array.size <= INLINE_ELEMENTS:
+            return of_array(array.copy(), type_)
+        with ir.Location.name(node.name):
+            made = OPS["constant"].make(param=self._body.store.add_unique(name, array), result_types=[type_])
+        return Tensor(type_, made, made=made, block=self._body.blocks[0])
+
+
+def _require_ranges(program: Any, body: GraphImport) -> None:
+    """Check in the call the ranges of sizes that the user declared, or that a condition of the code implies.
+
+    A least size of 2 is the default of dynamic dims; smaller ones are computed as the larger ones are.
+    """
+    from torch.utils._sympy.numbers import int_oo
+
+    for symbol, found in program.range_constraints.items():
+        if symbol.name not in body.taken:
+            continue
+        dim = body.sizes.of_expression(symbol)
+        if found.lower.is_Integer and int(found.lower) > 2:
+            least = int(found.lower)
+            body.require_nonnegative([dim - least], f"a size of at least {least} ('{symbol.name}')")
+        if found.upper != int_oo and found.upper.is_Integer and int(found.upper) < 1 << 31:
+            most = int(found.upper)
+            body.require_nonnegative([most - dim], f"a size of at most {most} ('{symbol.name}')")
+
+
+def _result(body: GraphImport, value: Any) -> Tensor:
+    """Return a result as a tensor; sizes are tensors of i64."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, (int, D.SymbolicDim)) and not isinstance(value, bool):
+        return known(TensorType.of((), "i64"), (value,))
+    raise UnsupportedOperation(f"has a result that is {value!r}: expected a tensor or a size")
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    made: list[str] = []
+    for name in names:
+        number, found = 1, name
+        while found in made:
+            found, number = f"{name}_{number}", number + 1
+        made.append(found)
+    return made
+
+
+def _named(name: str) -> ir.Attribute:
+    return ir.DictAttr.get({"relax.name": ir.StringAttr.get(name)})

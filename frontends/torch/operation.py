@@ -1,0 +1,157 @@
+"""A converter's view of a node of an exported program: its results' types, promotion, and emission."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core.dims import Dim, SymbolicDim
+from mirlo.dialects.core.dtypes import DType, dtype
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import GraphBuilder, OperationView, UnsupportedOperation
+from mirlo.frontends.tensor import Tensor, known
+from mirlo.frontends.torch.promotion import element_type, promoted
+from mirlo.frontends.torch.sizes import SizeReader
+
+
+class GraphImporter(GraphBuilder, ABC):
+    """The interface of an import that operations use."""
+
+    sizes: SizeReader
+
+    @abstractmethod
+    def graph(self, graph: Any, operands: Sequence[Any]) -> list[Any]:
+        """Import a graph that an operator holds, for these arguments; return its results."""
+
+    @abstractmethod
+    def broadcast(self, x: Tensor, shape: tuple[Dim, ...]) -> Tensor:
+        """Return a tensor broadcast to a shape, without computing it."""
+
+    @abstractmethod
+    def require(self, condition: Any, message: str) -> None:
+        """Check in the call a condition on sizes, a node of the trace; an error contains the message."""
+
+    @abstractmethod
+    def bind_result(self, op: AtenOperation, count: Tensor) -> Dim:
+        """Bind the size that the trace gave a result, which data determine, to a number; return it."""
+
+
+class AtenOperation(OperationView):
+    """A node of the program, ready to be converted."""
+
+    body: GraphImporter
+
+    def __init__(self, node: Any, name: str, body: GraphImporter) -> None:
+        super().__init__(body)
+        self.node = node
+        self.name = name
+
+    # Results
+
+    def result(self, index: int | None = None) -> TensorType:
+        """Return the type of a result, of several the one with this index."""
+        value = self.node.meta["val"]
+        return self.type_of(value if index is None else value[index])
+
+    def type_of(self, value: Any) -> TensorType:
+        """Return the type of a tensor of the trace."""
+        return TensorType(self.body.sizes.dims(value.shape), element_type(value.dtype))
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        """Return the shape of the only result."""
+        return self.body.sizes.dims(self.node.meta["val"].shape)
+
+    @property
+    def dtype(self) -> DType:
+        """Return the element type of the only result."""
+        return element_type(self.node.meta["val"].dtype)
+
+    # Operands
+
+    def cast(self, x: Tensor, target: DType | str) -> Tensor:
+        """Return x with elements of another type."""
+        wanted = dtype(target)
+        if x.type.dtype is wanted:
+            return x
+        number = x.constant
+        if number is not None and number.size == 1 and not x.type.dtype.is_float and wanted.bits >= 8:
+            return self.constant(number.reshape(()), wanted, x.shape)
+        return self.elementwise("cast", x, dtype=wanted, saturate=False)
+
+    def operand(self, x: Any, target: DType | str) -> Tensor:
+        """Return a tensor, a number or a size as a tensor of an element type."""
+        if isinstance(x, Tensor):
+            return self.cast(x, target)
+        if isinstance(x, SymbolicDim):
+            return self.cast(known(TensorType.of((), "i64"), (x,)), target)
+        wanted = dtype(target)
+        if isinstance(x, int) and wanted.is_integer:  # wraps around
+            return self.constant(np.array(x & ((1 << wanted.bits) - 1), np.uint64), wanted)
+        return self.constant(x, wanted)
+
+    def apply(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
+        """Make an elementwise operator on tensors and numbers; numbers get the type of the first tensor."""
+        kind = next(operand.type.dtype for operand in operands if isinstance(operand, Tensor))
+        given = [x if isinstance(x, Tensor) else self.operand(x, kind) for x in operands]
+        return self.elementwise(name, *given, **attributes)
+
+    def choose(self, condition: Tensor, x: Any, y: Any, target: DType) -> Tensor:
+        """Return x where a condition holds, else y; both may be numbers."""
+        return self.elementwise("where", condition, self.operand(x, target), self.operand(y, target))
+
+    def promoted(self, *operands: Any) -> list[Tensor]:
+        """Return operands in the type in which they are compared."""
+        kind = promoted(operands)
+        return [self.operand(x, kind) for x in operands]
+
+    def wide(self, x: Tensor) -> Tensor:
+        """Return 16-bit floats as f32, in which PyTorch computes with them."""
+        return self.cast(x, "f32") if x.type.dtype.is_float and x.type.dtype.bits < 32 else x
+
+    # Common forms
+
+    def reshaped(self, x: Tensor, shape: Sequence[Dim]) -> Tensor:
+        """Return x with another shape."""
+        if x.shape == tuple(shape):
+            return x
+        if x.array is not None and x.array.size == 1:
+            return self.constant(x.array.reshape(()), x.type.dtype, shape)
+        return self.tensor(self.emit("reshape", x, shape=tuple(shape)))
+
+    def expanded(self, x: Tensor, shape: Sequence[Dim]) -> Tensor:
+        """Return x broadcast to a shape, without computing it."""
+        return x if x.shape == tuple(shape) else self.body.broadcast(x, tuple(shape))
+
+    def sliced(self, x: Tensor, axis: int, begin: Dim, size: Dim, step: int = 1) -> Tensor:
+        """Return elements of x along an axis; `begin` counts from 0."""
+        if size == x.shape[axis] and step == 1:
+            return x
+        if isinstance(begin, int) and isinstance(size, int):
+            words = {"axes": [axis], "begin": [begin], "end": [begin + (size - 1) * step + 1 if size else begin]}
+            return self.tensor(self.emit("strided_slice", x, **words, strides=[step]))
+        begins: list[Dim] = [0] * x.type.rank
+        strides = [1] * x.type.rank
+        begins[axis], strides[axis] = begin, step
+        shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
+        return self.tensor(self.emit("slice_dims", x, begin=begins, shape=shape, strides=strides))
+
+    def sorted_order(self, x: Tensor, axis: int, descending: bool) -> Tensor:
+        """Return the positions of the sorted elements along an axis; NaN is the largest, as PyTorch has it."""
+        given = self.cast(x, "i8") if x.type.dtype.is_bool else x
+        order = self.tensor(self.emit("argsort", given, axis=axis, descending=descending))
+        return self.cast(order, "i64")
+
+    def fixed(self, size: Dim, what: str) -> int:
+        """Return a size that must be a number."""
+        if not isinstance(size, int):
+            raise UnsupportedOperation(f"needs {what} that is a number, found '{size}'")
+        return size
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """Return an axis as one that is not negative; a tensor without dims has one for this purpose."""
+    return axis % max(rank, 1)

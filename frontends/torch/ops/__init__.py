@@ -1,0 +1,1 @@
+"""Converters of ATen's operators to relax, one file per family."""

@@ -1,0 +1,30 @@
+"""Checks that an exported program makes of sizes and types, and bounds that it declares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.registry import converter
+
+
+@converter(
+    "aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
+    "aten.sym_constrain_range.default", "aten._functional_sym_constrain_range.default",
+    "aten._functional_sym_constrain_range_for_size.default", "torch.sym_constrain_range_for_size",
+)  # fmt: skip
+def declared(op: AtenOperation, *_: Any, **ignored: Any) -> None:
+    """Leave out what the types of the trace say already."""
+
+
+@converter("aten._assert_scalar.default")
+def assert_scalar(op: AtenOperation, *_: Any) -> None:
+    """Check a condition on sizes in the call."""
+    op.body.require(op.node.args[0], str(op.node.args[1]) if len(op.node.args) > 1 else "a condition on sizes")
+
+
+@converter("aten._assert_async.msg")
+def assert_async(op: AtenOperation, flag: Any, message: str) -> None:
+    """Check a condition on data in the call."""
+    sign = op.choose(op.cast(flag, "bool"), 1, -1, op.cast(flag, "i64").type.dtype)
+    op.body.require_values(op.emit("reshape", sign, shape=(1,)), 1, message)

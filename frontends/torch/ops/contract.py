@@ -1,0 +1,184 @@
+"""Products of tensors: matrices, linear layers, convolutions, einsum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.registry import converter
+
+
+def product(op: AtenOperation, x: Tensor, y: Tensor, transposed: bool = False) -> Tensor:
+    """Return a product of matrices, of any kind of element."""
+    kind = x.type.dtype
+    if kind.is_bool:
+        raise UnsupportedOperation("multiplies matrices of bools")
+    if x.type.shape[-1] == 0:
+        shape = (*x.shape[:-1], y.shape[-2 if transposed else -1])
+        return op.expanded(op.constant(0, kind), shape)
+    return op.tensor(op.emit("matmul", x, y, transpose_rhs=transposed))
+
+
+@converter("aten.mm.default", "aten.bmm.default", "aten.mv.default")
+def mm(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
+    return product(op, x, y)
+
+
+@converter("aten.matmul.default", "aten.linalg_matmul.default")
+def matmul(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
+    return product(op, x, y)
+
+
+@converter("aten.dot.default", "aten.vdot.default", "aten.inner.default")
+def dot(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
+    if not x.type.rank or not y.type.rank:
+        return op.apply("multiply", x, y)
+    if x.type.rank == y.type.rank == 1:
+        return product(op, x, y)
+    rows, cols = (op.reshaped(each, (D.product(each.shape[:-1]), each.shape[-1])) for each in (x, y))
+    return op.reshaped(product(op, rows, cols, transposed=True), op.shape)
+
+
+@converter("aten.outer.default", "aten.ger.default")
+def outer(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
+    return op.apply("multiply", op.operand(op.reshaped(x, (*x.shape, 1)), op.dtype), op.cast(y, op.dtype))
+
+
+@converter("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")
+def addmm(op: AtenOperation, bias: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    made = _scaled(op, product(op, x, y), alpha)
+    return op.cast(op.apply("add", made, _scaled(op, op.cast(bias, op.dtype), beta)), op.dtype) if beta else made
+
+
+@converter("aten.addbmm.default")
+def addbmm(op: AtenOperation, bias: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    total = op.tensor(op.emit("reduce_sum", op.wide(product(op, op.wide(x), op.wide(y))), axes=[0]))
+    made = _scaled(op, total, alpha)
+    if beta:
+        made = op.apply("add", made, _scaled(op, op.cast(bias, made.type.dtype), beta))
+    return op.cast(made, op.dtype)
+
+
+def _scaled(op: AtenOperation, x: Tensor, factor: Any) -> Tensor:
+    return x if factor == 1 else op.apply("multiply", x, op.operand(factor, x.type.dtype))
+
+
+@converter("aten.linear.default")
+def linear(op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    made = product(op, x, weight) if weight.type.rank == 1 else product(op, x, weight, transposed=True)
+    return made if bias is None else op.apply("add", made, bias)
+
+
+@converter("aten.bilinear.default")
+def bilinear(op: AtenOperation, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    rows = [op.reshaped(each, (D.product(each.shape[:-1]), each.shape[-1])) for each in (x, y)]
+    made = op.tensor(op.emit("einsum", [rows[0], weight, rows[1]], equation="bn,anm,bm->ba"))
+    made = made if bias is None else op.apply("add", made, bias)
+    return op.reshaped(made, op.shape)
+
+
+@converter("aten.einsum.default")
+def einsum(op: AtenOperation, equation: str, tensors: Sequence[Tensor], **ignored: Any) -> Tensor:
+    text = equation.replace(" ", "")
+    if any(term.count(letter) > 1 for term in text.split("->")[0].split(",") for letter in term if letter != "."):
+        raise UnsupportedOperation(f"takes a diagonal: '{equation}'")
+    if "->" not in text:
+        letters = [letter for letter in text if letter.isalpha()]
+        kept = sorted(letter for letter in set(letters) if letters.count(letter) == 1)
+        text += "->" + ("..." if "..." in text else "") + "".join(kept)
+    return op.tensor(op.emit("einsum", list(tensors), equation=text))
+
+
+@converter("aten.convolution.default", "aten._convolution.default")
+def convolution(
+    op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int, *_: Any,
+) -> Tensor:  # fmt: skip
+    if transposed:
+        return _transposed(op, x, weight, bias, stride, padding, output_padding, groups, dilation)
+    return convolved(op, x, weight, bias, stride, padding, dilation, groups)
+
+
+@converter("aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default",
+           "aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding")  # fmt: skip
+def conv(
+    op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    return convolved(op, x, weight, bias, stride, padding, dilation, groups)
+
+
+def _each(value: Any, count: int) -> list[int]:
+    """Return one number for each spatial dim."""
+    found = [value] if isinstance(value, int) else list(value)
+    return found * count if len(found) == 1 else found
+
+
+def _same_padding(weight: Tensor, dilation: Sequence[int]) -> list[int]:
+    """Return padding such that the result has the size of the input: more after than before, where it is odd."""
+    totals = []
+    for size, step in zip(weight.shape[2:], dilation, strict=True):
+        assert isinstance(size, int)
+        totals.append((size - 1) * step)
+    return [total // 2 for total in totals] + [total - total // 2 for total in totals]
+
+
+def convolved(
+    op: AtenOperation,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Tensor:
+    """Return a convolution of a batch, or of one element without its dim."""
+    count = weight.type.rank - 2
+    dilations = _each(dilation, count)
+    if padding == "same":
+        pads = _same_padding(weight, dilations)
+    else:
+        pads = [0] * (2 * count) if padding == "valid" else _each(padding, count) * 2
+    batched = _batched(op, x, count)
+    operands = [batched, weight] if bias is None else [batched, weight, bias]
+    made = op.tensor(
+        op.emit("conv", *operands, strides=_each(stride, count), padding=pads, dilations=dilations, groups=groups)
+    )
+    return _unbatched(op, made, x)
+
+
+def _batched(op: AtenOperation, x: Tensor, spatial: int) -> Tensor:
+    return x if x.type.rank == spatial + 2 else op.reshaped(x, (1, *x.shape))
+
+
+def _unbatched(op: AtenOperation, made: Tensor, x: Tensor) -> Tensor:
+    return made if made.type.rank == x.type.rank else op.reshaped(made, made.shape[1:])
+
+
+@converter("aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input")
+def conv_transpose(
+    op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    return _transposed(op, x, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def _transposed(
+    op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any,
+    groups: int, dilation: Any,
+) -> Tensor:  # fmt: skip
+    count = weight.type.rank - 2
+    batched = _batched(op, x, count)
+    operands = [batched, weight] if bias is None else [batched, weight, bias]
+    made = op.tensor(
+        op.emit(
+            "conv_transpose", *operands, strides=_each(stride, count), padding=_each(padding, count) * 2,
+            output_padding=_each(output_padding, count), dilations=_each(dilation, count), groups=groups,
+        )
+    )  # fmt: skip
+    return _unbatched(op, made, x)

@@ -1,0 +1,155 @@
+"""Creation of tensors, conversion of element types, copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.registry import converter
+
+MAX_TABLE = 1 << 16
+"""Elements of a range that is computed when importing."""
+
+
+@converter(
+    "aten.alias.default", "aten.clone.default", "aten.contiguous.default", "aten.detach.default",
+    "aten.lift_fresh_copy.default", "aten.lift_fresh.default", "aten.detach_.default", "aten.alias_copy.default",
+    "aten.detach_copy.default", "aten.resolve_conj.default", "aten.resolve_neg.default", "aten.conj.default",
+    "aten._conj.default", "aten.view_as_real_copy.default",
+)  # fmt: skip
+def identity(op: AtenOperation, x: Tensor, *_: Any, **ignored: Any) -> Tensor:
+    """Convert operators that change how a tensor is stored, or nothing."""
+    return x
+
+
+@converter(
+    "aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.type_as.default",
+    "aten.to.other", "aten.to.prim_Device",
+)  # fmt: skip
+def to_copy(op: AtenOperation, x: Tensor, *_: Any, **ignored: Any) -> Tensor:
+    return op.cast(x, op.dtype)
+
+
+@converter("aten.copy.default")
+def copy(op: AtenOperation, x: Tensor, source: Tensor, *_: Any) -> Tensor:
+    return op.expanded(op.cast(source, op.dtype), op.shape)
+
+
+@converter("aten.view.dtype")
+def view_dtype(op: AtenOperation, x: Tensor, _: Any) -> Tensor:
+    if x.type.dtype.bits != op.dtype.bits or x.type.dtype.is_bool or op.dtype.is_bool:
+        raise UnsupportedOperation(f"reinterprets {x.type.dtype} as {op.dtype}: sizes must be equal")
+    return op.elementwise("bitcast", x, dtype=op.dtype)
+
+
+def _filled(op: AtenOperation, value: Any) -> Tensor:
+    return op.expanded(op.operand(value, op.dtype), op.shape)
+
+
+@converter("aten.full.default", "aten.full_like.default")
+def full(op: AtenOperation, _: Any, value: Any, **ignored: Any) -> Tensor:
+    return _filled(op, value)
+
+
+@converter("aten.new_full.default")
+def new_full(op: AtenOperation, _: Tensor, size: Any, value: Any, **ignored: Any) -> Tensor:
+    return _filled(op, value)
+
+
+@converter("aten.fill.Scalar", "aten.fill.Tensor")
+def fill(op: AtenOperation, _: Tensor, value: Any) -> Tensor:
+    return _filled(op, value)
+
+
+@converter("aten.scalar_tensor.default")
+def scalar_tensor(op: AtenOperation, value: Any, **ignored: Any) -> Tensor:
+    return _filled(op, value)
+
+
+@converter("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.zero.default")
+def zeros(op: AtenOperation, *_: Any, **ignored: Any) -> Tensor:
+    return _filled(op, 0)
+
+
+@converter("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default")
+def ones(op: AtenOperation, *_: Any, **ignored: Any) -> Tensor:
+    return _filled(op, 1)
+
+
+@converter(
+    "aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default", "aten.empty_strided.default",
+    "aten.empty_permuted.default", "aten.new_empty_strided.default",
+)  # fmt: skip
+def empty(op: AtenOperation, *_: Any, **ignored: Any) -> Tensor:
+    """Convert tensors whose elements are not defined: zeros."""
+    return _filled(op, 0)
+
+
+@converter("aten.arange.default")
+def arange_to(op: AtenOperation, end: Any, **ignored: Any) -> Tensor:
+    return _range(op, 0, 1)
+
+
+@converter("aten.arange.start")
+def arange_from(op: AtenOperation, start: Any, end: Any, **ignored: Any) -> Tensor:
+    return _range(op, start, 1)
+
+
+@converter("aten.arange.start_step")
+def arange(op: AtenOperation, start: Any, end: Any, step: Any = 1, **ignored: Any) -> Tensor:
+    return _range(op, start, step)
+
+
+def _range(op: AtenOperation, start: Any, step: Any) -> Tensor:
+    """Return start + i * step, computed in f64 or i64, as PyTorch does."""
+    found = TensorType(op.shape, op.dtype)
+    (size,) = found.shape
+    if isinstance(size, int) and size <= MAX_TABLE and all(isinstance(each, (int, float)) for each in (start, step)):
+        array = start + np.arange(size) * step
+        return op.constant(array, found.dtype, found.shape)
+    wide = "f64" if found.dtype.is_float else "i64"
+    at = op.positions(TensorType.of((size,), "i64"), 0)
+    made = op.apply("add", op.apply("multiply", op.cast(at, wide), op.operand(step, wide)), op.operand(start, wide))
+    return op.cast(made, found.dtype)
+
+
+@converter("aten.eye.default", "aten.eye.m")
+def eye(op: AtenOperation, *_: Any, **ignored: Any) -> Tensor:
+    return op.tensor(op.emit("eye", shape=op.shape, dtype=op.dtype))
+
+
+@converter("aten.tril.default", "aten.triu.default")
+def tri(op: AtenOperation, x: Tensor, diagonal: int = 0) -> Tensor:
+    upper = "triu" in op.name
+    if x.type.dtype.is_bool:
+        number = op.cast(x, "i8")
+        return op.cast(op.tensor(op.emit("tri", number, k=diagonal, upper=upper)), "bool")
+    return op.tensor(op.emit("tri", x, k=diagonal, upper=upper))
+
+
+@converter("aten.tril_indices.default", "aten.triu_indices.default")
+def tri_indices(op: AtenOperation, rows: int, cols: int, offset: int = 0, **ignored: Any) -> Tensor:
+    function = np.tril_indices if "tril" in op.name else np.triu_indices
+    return op.constant(np.stack(function(rows, offset, cols)), op.dtype, op.shape)
+
+
+@converter(
+    "aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default", "aten.native_dropout.default"
+)
+def dropout(op: AtenOperation, x: Tensor, p: float, train: bool | None) -> Any:
+    if train and p:
+        raise UnsupportedOperation("drops elements, as in training: call eval() of its module")
+    if "native" not in op.name:
+        return x
+    return [x, op.constant(True, TensorType.of((), "bool").dtype, x.shape)]
+
+
+@converter("aten.sym_size.int", "aten.sym_numel.default")
+def sym_size(op: AtenOperation, x: Tensor, axis: int | None = None) -> Dim:
+    return x.type.elements if axis is None else x.shape[axis]

@@ -1,0 +1,395 @@
+"""Elementwise arithmetic, comparison, logic and choice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.registry import CONVERTERS, converter
+
+FLOATS = {
+    "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan", "atanh": "atanh", "cos": "cos",
+    "cosh": "cosh", "erf": "erf", "erfc": "erfc", "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log",
+    "log10": "log10", "log1p": "log1p", "log2": "log2", "reciprocal": "reciprocal", "rsqrt": "rsqrt",
+    "sigmoid": "sigmoid", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
+    "special_erf": "erf", "special_erfc": "erfc", "special_exp2": "exp2", "special_expm1": "expm1",
+    "special_expit": "sigmoid", "special_log1p": "log1p",
+}  # fmt: skip
+"""Operators of one operand that compute with floats."""
+ROUNDING = {"ceil": "ceil", "floor": "floor", "trunc": "trunc", "round": "round", "fix": "trunc",
+            "special_round": "round"}  # fmt: skip
+"""Operators that change floats only."""
+COMPARISONS = {
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+    "equal": "equal", "not_equal": "not_equal", "less": "less", "less_equal": "less_equal", "greater": "greater",
+    "greater_equal": "greater_equal",
+}  # fmt: skip
+EXTREMES = {
+    "maximum.default": "maximum", "minimum.default": "minimum", "max.other": "maximum", "min.other": "minimum",
+    "atan2.default": "atan2", "arctan2.default": "atan2",
+}  # fmt: skip
+LOGIC = {"logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor"}
+BITS = {"bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor"}
+
+
+def _float(name: str) -> Callable[..., Tensor]:
+    def convert(op: AtenOperation, x: Tensor) -> Tensor:
+        return op.apply(name, op.cast(x, op.dtype))
+
+    return convert
+
+
+def _rounded(name: str) -> Callable[..., Tensor]:
+    def convert(op: AtenOperation, x: Tensor) -> Tensor:
+        return op.apply(name, x) if x.type.dtype.is_float else x
+
+    return convert
+
+
+def _compared(name: str) -> Callable[..., Tensor]:
+    def convert(op: AtenOperation, x: Any, y: Any) -> Tensor:
+        return op.apply(name, *op.promoted(x, y))
+
+    return convert
+
+
+def _of_bools(name: str) -> Callable[..., Tensor]:
+    def convert(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
+        return op.apply(name, op.cast(x, "bool"), op.cast(y, "bool"))
+
+    return convert
+
+
+def _of_result(name: str) -> Callable[..., Tensor]:
+    """Return a converter of an operator that computes in the type of its result."""
+
+    def convert(op: AtenOperation, x: Any, y: Any) -> Tensor:
+        return op.apply(name, op.operand(x, op.dtype), op.operand(y, op.dtype))
+
+    return convert
+
+
+for _name, _operator in FLOATS.items():
+    CONVERTERS[f"aten.{_name}.default"] = _float(_operator)
+for _name, _operator in ROUNDING.items():
+    CONVERTERS[f"aten.{_name}.default"] = _rounded(_operator)
+for _name, _operator in COMPARISONS.items():
+    CONVERTERS[f"aten.{_name}.Tensor"] = CONVERTERS[f"aten.{_name}.Scalar"] = _compared(_operator)
+del CONVERTERS["aten.equal.Tensor"], CONVERTERS["aten.equal.Scalar"]
+for _name, _operator in LOGIC.items():
+    CONVERTERS[f"aten.{_name}.default"] = _of_bools(_operator)
+for _name, _operator in BITS.items():
+    for _overload in ("Tensor", "Scalar", "Scalar_Tensor"):
+        CONVERTERS[f"aten.{_name}.{_overload}"] = _of_result(_operator)
+    CONVERTERS[f"aten.__{_name.removeprefix('bitwise_')}__.Tensor"] = _of_result(_operator)
+    CONVERTERS[f"aten.__{_name.removeprefix('bitwise_')}__.Scalar"] = _of_result(_operator)
+for _name, _operator in EXTREMES.items():
+    CONVERTERS[f"aten.{_name}"] = _of_result(_operator)
+for _name in ("fmod.Tensor", "fmod.Scalar"):
+    CONVERTERS[f"aten.{_name}"] = _of_result("fmod")
+for _name in ("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"):
+    CONVERTERS[f"aten.{_name}"] = _of_result("mod")
+for _name in ("mul.Tensor", "mul.Scalar", "multiply.Tensor", "multiply.Scalar"):
+    CONVERTERS[f"aten.{_name}"] = _of_result("multiply")
+
+
+@converter("aten.abs.default", "aten.absolute.default")
+def abs_(op: AtenOperation, x: Tensor) -> Tensor:
+    return x if x.type.dtype.is_bool or x.type.dtype.is_unsigned else op.apply("abs", x)
+
+
+@converter("aten.neg.default", "aten.negative.default")
+def neg(op: AtenOperation, x: Tensor) -> Tensor:
+    if x.type.dtype.is_unsigned:
+        return op.apply("subtract", op.constant(0, x.type.dtype), x)
+    return op.apply("negative", x)
+
+
+@converter("aten.positive.default")
+def positive(op: AtenOperation, x: Tensor) -> Tensor:
+    return x
+
+
+@converter("aten.sign.default", "aten.sgn.default")
+def sign(op: AtenOperation, x: Tensor) -> Tensor:
+    """Convert `sign`, which is 0 for NaN."""
+    if x.type.dtype.is_bool:
+        return x
+    if x.type.dtype.is_unsigned:
+        return op.apply("minimum", x, 1)
+    above, below = op.apply("greater", x, 0), op.apply("less", x, 0)
+    return op.choose(above, 1, op.choose(below, -1, 0, x.type.dtype), x.type.dtype)
+
+
+@converter("aten.square.default")
+def square(op: AtenOperation, x: Tensor) -> Tensor:
+    y = op.cast(x, op.dtype)
+    return op.apply("multiply", y, y)
+
+
+@converter("aten.bitwise_not.default")
+def bitwise_not(op: AtenOperation, x: Tensor) -> Tensor:
+    return op.apply("bitwise_not", x)
+
+
+@converter("aten.logical_not.default")
+def logical_not(op: AtenOperation, x: Tensor) -> Tensor:
+    return op.apply("logical_not", op.cast(x, "bool"))
+
+
+@converter("aten.isnan.default", "aten.isinf.default", "aten.isfinite.default")
+def test_of_floats(op: AtenOperation, x: Tensor) -> Tensor:
+    name = op.name.split(".")[1]
+    if not x.type.dtype.is_float:
+        return op.constant(name == "isfinite", op.dtype, x.shape)
+    return op.apply(name, x)
+
+
+@converter("aten.signbit.default")
+def signbit(op: AtenOperation, x: Tensor) -> Tensor:
+    return _is_negative(op, x)
+
+
+def _is_negative(op: AtenOperation, x: Tensor) -> Tensor:
+    """Return the sign of each element; -0 has one."""
+    kind = x.type.dtype
+    if kind.is_bool:
+        return op.constant(False, TensorType.of((), "bool").dtype, x.shape)
+    if not kind.is_float:
+        return op.apply("less", x, 0)
+    if kind.bits not in (16, 32, 64):
+        raise UnsupportedOperation(f"reads the signs of {kind}")
+    return op.apply("less", op.apply("bitcast", x, dtype=f"i{kind.bits}"), 0)
+
+
+@converter("aten.copysign.Tensor", "aten.copysign.Scalar")
+def copysign(op: AtenOperation, x: Tensor, y: Any) -> Tensor:
+    size = op.apply("abs", op.cast(x, op.dtype))
+    return op.choose(_is_negative(op, op.operand(y, op.dtype)), op.apply("negative", size), size, op.dtype)
+
+
+@converter("aten.add.Tensor", "aten.add.Scalar")
+def add(op: AtenOperation, x: Any, y: Any, other: Any = 1, *, alpha: Any = 1) -> Tensor:
+    return _added(op, "add", x, y, other if op.name.endswith("Scalar") else alpha)
+
+
+@converter("aten.sub.Tensor", "aten.sub.Scalar", "aten.subtract.Tensor")
+def sub(op: AtenOperation, x: Any, y: Any, other: Any = 1, *, alpha: Any = 1) -> Tensor:
+    return _added(op, "subtract", x, y, other if op.name.endswith("Scalar") else alpha)
+
+
+@converter("aten.rsub.Tensor", "aten.rsub.Scalar")
+def rsub(op: AtenOperation, x: Any, y: Any, other: Any = 1, *, alpha: Any = 1) -> Tensor:
+    return _added(op, "subtract", y, x, other if op.name.endswith("Scalar") else alpha)
+
+
+def _added(op: AtenOperation, name: str, x: Any, y: Any, alpha: Any) -> Tensor:
+    """Return x + alpha * y or the difference, computed in f32 for 16-bit floats."""
+    target = op.dtype
+    left, right = op.operand(x, target), op.operand(y, target)
+    if isinstance(alpha, (int, float)) and alpha == 1:
+        return op.apply(name, left, right)
+    left, right = op.wide(left), op.wide(right)
+    scaled = op.apply("multiply", right, op.operand(alpha, right.type.dtype))
+    return op.cast(op.apply(name, left, scaled), target)
+
+
+@converter("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor", "aten.divide.Tensor", "aten.divide.Scalar")
+def div(op: AtenOperation, x: Any, y: Any) -> Tensor:
+    return op.apply("divide", op.operand(x, op.dtype), op.operand(y, op.dtype))
+
+
+@converter("aten.div.Tensor_mode", "aten.div.Scalar_mode", "aten.divide.Tensor_mode", "aten.divide.Scalar_mode")
+def div_mode(op: AtenOperation, x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
+    if rounding_mode is None:
+        return div(op, x, y)
+    if rounding_mode == "floor":
+        return floor_divide(op, x, y)
+    left, right = op.operand(x, op.dtype), op.operand(y, op.dtype)
+    if op.dtype.is_float:
+        wide = op.apply("divide", op.wide(left), op.wide(right))
+        return op.cast(op.apply("trunc", wide), op.dtype)
+    return op.apply("divide", left, right)
+
+
+@converter("aten.floor_divide.default", "aten.floor_divide.Scalar")
+def floor_divide(op: AtenOperation, x: Any, y: Any) -> Tensor:
+    """Convert `floor_divide`: the remainder of floats is exact, and so is the quotient that it leaves."""
+    left, right = op.operand(x, op.dtype), op.operand(y, op.dtype)
+    if not op.dtype.is_float:
+        return op.apply("floor_divide", left, right)
+    a, b = op.wide(left), op.wide(right)
+    kind = a.type.dtype
+    rest = op.apply("fmod", a, b)
+    quotient = op.apply("divide", op.apply("subtract", a, rest), b)
+    signs = op.apply("not_equal", op.apply("less", b, 0), op.apply("less", rest, 0))
+    below = op.apply("logical_and", op.apply("not_equal", rest, 0), signs)
+    quotient = op.choose(below, op.apply("subtract", quotient, 1), quotient, kind)
+    whole = op.apply("floor", quotient)
+    far = op.apply("greater", op.apply("subtract", quotient, whole), 0.5)
+    whole = op.choose(far, op.apply("add", whole, 1), whole, kind)
+    zero = op.apply("divide", a, b)  # infinite or NaN where b is 0, and a signed 0 where the quotient is
+    whole = op.choose(op.apply("equal", quotient, 0), op.apply("multiply", zero, 0), whole, kind)
+    return op.cast(op.choose(op.apply("equal", b, 0), zero, whole, kind), op.dtype)
+
+
+@converter("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
+def pow_(op: AtenOperation, x: Any, y: Any) -> Tensor:
+    base = op.operand(x, op.dtype)
+    if isinstance(y, (int, float)) and float(y) in (1.0, 2.0):
+        return base if y == 1 else op.apply("multiply", base, base)
+    if isinstance(y, float) and y == 0.5:
+        # The square root of -inf is NaN, its power inf.
+        return op.apply("power", base, op.operand(y, op.dtype))
+    if isinstance(y, int) and y < 0 and op.dtype.is_integer:
+        raise UnsupportedOperation("raises integers to a negative power")
+    return op.apply("power", base, op.operand(y, op.dtype))
+
+
+@converter("aten.fmax.default", "aten.fmin.default")
+def fmax(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
+    """Convert `fmax` and `fmin`, which leave NaN out."""
+    name = "maximum" if "fmax" in op.name else "minimum"
+    left, right = op.cast(x, op.dtype), op.cast(y, op.dtype)
+    made = op.apply(name, left, right)
+    if not op.dtype.is_float:
+        return made
+    made = op.choose(op.apply("isnan", right), left, made, op.dtype)
+    return op.choose(op.apply("isnan", left), right, made, op.dtype)
+
+
+@converter("aten.hypot.default")
+def hypot(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
+    a, b = (op.apply("abs", op.wide(op.cast(each, op.dtype))) for each in (x, y))
+    kind = a.type.dtype
+    high, low = op.apply("maximum", a, b), op.apply("minimum", a, b)
+    ratio = op.apply("divide", low, op.choose(op.apply("equal", high, 0), 1, high, kind))
+    made = op.apply("multiply", high, op.apply("sqrt", op.apply("add", op.apply("multiply", ratio, ratio), 1)))
+    infinite = op.apply("logical_or", op.apply("isinf", a), op.apply("isinf", b))
+    return op.cast(op.choose(infinite, math.inf, made, kind), op.dtype)
+
+
+@converter("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
+def where(op: AtenOperation, condition: Tensor, x: Any, y: Any) -> Tensor:
+    return op.choose(op.cast(condition, "bool"), x, y, op.dtype)
+
+
+@converter("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
+def masked_fill(op: AtenOperation, x: Tensor, mask: Tensor, value: Any) -> Tensor:
+    return op.expanded(op.choose(mask, value, x, op.dtype), op.shape)
+
+
+@converter("aten.clamp.default", "aten.clip.default", "aten.hardtanh.default")
+def clamp(op: AtenOperation, x: Tensor, least: Any = None, most: Any = None) -> Tensor:
+    y = op.cast(x, op.dtype)
+    bounds = {key: value for key, value in (("min", least), ("max", most)) if value is not None}
+    numbers = [float(value) for value in bounds.values() if isinstance(value, (int, float))]
+    if (
+        op.dtype.is_float
+        and len(numbers) == len(bounds)
+        and numbers == sorted(numbers)
+        and not any(map(math.isnan, numbers))
+    ):
+        return op.apply("clip", y, **{key: float(value) for key, value in bounds.items()})
+    return _bounded(op, y, least, most)
+
+
+@converter("aten.clamp.Tensor", "aten.clip.Tensor")
+def clamp_tensor(op: AtenOperation, x: Tensor, least: Any = None, most: Any = None) -> Tensor:
+    return _bounded(op, op.cast(x, op.dtype), least, most)
+
+
+def _bounded(op: AtenOperation, x: Tensor, least: Any, most: Any) -> Tensor:
+    if least is not None:
+        x = op.apply("maximum", x, op.operand(least, op.dtype))
+    if most is not None:
+        x = op.apply("minimum", x, op.operand(most, op.dtype))
+    return x
+
+
+@converter("aten.clamp_min.default", "aten.clamp_min.Tensor")
+def clamp_min(op: AtenOperation, x: Tensor, least: Any) -> Tensor:
+    return clamp(op, x, least)
+
+
+@converter("aten.clamp_max.default", "aten.clamp_max.Tensor")
+def clamp_max(op: AtenOperation, x: Tensor, most: Any) -> Tensor:
+    return clamp(op, x, None, most)
+
+
+@converter("aten.lerp.Scalar", "aten.lerp.Tensor")
+def lerp(op: AtenOperation, x: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """Convert `lerp`, from the nearer end."""
+    a, b = op.wide(x), op.wide(end)
+    kind = a.type.dtype
+    w = op.operand(weight, kind)
+    span = op.apply("subtract", b, a)
+    low = op.apply("add", a, op.apply("multiply", w, span))
+    rest = op.apply("multiply", span, op.apply("subtract", op.constant(1, kind), w))
+    near = op.apply("less", op.apply("abs", w), 0.5)
+    return op.cast(op.choose(near, low, op.apply("subtract", b, rest), kind), op.dtype)
+
+
+@converter("aten.addcmul.default", "aten.addcdiv.default")
+def addcmul(op: AtenOperation, x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
+    wide: list[Tensor] = [op.wide(op.cast(each, op.dtype)) for each in (x, a, b)]
+    if "addcdiv" in op.name:
+        made = op.apply("divide", op.apply("multiply", wide[1], op.operand(value, wide[1].type.dtype)), wide[2])
+    else:
+        made = op.apply("multiply", op.apply("multiply", wide[1], op.operand(value, wide[1].type.dtype)), wide[2])
+    return op.cast(op.apply("add", wide[0], made), op.dtype)
+
+
+SHIFTS = {"bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right", "__lshift__": "shift_left",
+          "__rshift__": "shift_right"}  # fmt: skip
+
+
+@converter(*(f"aten.{name}.{kind}" for name in SHIFTS for kind in ("Tensor", "Scalar", "Tensor_Scalar")))
+def shift(op: AtenOperation, x: Tensor, by: Any) -> Tensor:
+    """Convert the shifts; a distance outside of the bits gives 0, or the sign."""
+    kind = op.dtype
+    if not kind.is_integer:
+        raise UnsupportedOperation(f"shifts {kind}")
+    name = SHIFTS[op.name.split(".")[1]]
+    value, distance = op.operand(x, kind), op.operand(by, kind)
+    far = op.apply("greater_equal", distance, kind.bits)
+    if not kind.is_unsigned:
+        far = op.apply("logical_or", far, op.apply("less", distance, 0))
+    if name == "shift_right":
+        most = kind.bits if kind.is_unsigned else kind.bits - 1
+        return _shifted(op, name, value, op.choose(far, most - (most == kind.bits), distance, kind), far, kind)
+    return _shifted(op, name, value, op.choose(far, 0, distance, kind), far, kind)
+
+
+def _shifted(op: AtenOperation, name: str, value: Tensor, near: Tensor, far: Tensor, kind: DType) -> Tensor:
+    made = op.apply(name, value, near)
+    if name == "shift_right" and not kind.is_unsigned:
+        return made
+    return op.choose(far, 0, made, kind)
+
+
+@converter("aten.deg2rad.default", "aten.rad2deg.default")
+def degrees(op: AtenOperation, x: Tensor) -> Tensor:
+    factor = math.pi / 180 if "deg2rad" in op.name else 180 / math.pi
+    return op.cast(op.apply("multiply", op.wide(op.cast(x, op.dtype)), factor), op.dtype)
+
+
+@converter("aten.frac.default")
+def frac(op: AtenOperation, x: Tensor) -> Tensor:
+    return op.apply("subtract", x, op.apply("trunc", x))
+
+
+@converter("aten.round.decimals")
+def round_decimals(op: AtenOperation, x: Tensor, *, decimals: int = 0) -> Tensor:
+    if not x.type.dtype.is_float:
+        return x
+    scale = float(10 ** abs(decimals))
+    y = op.wide(x)
+    there, back = ("multiply", "divide") if decimals >= 0 else ("divide", "multiply")
+    return op.cast(op.apply(back, op.apply("round", op.apply(there, y, scale)), scale), op.dtype)

@@ -1,0 +1,325 @@
+"""Reads and writes at positions; sorting and the largest elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import UnsupportedOperation, broadcast_shape
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.operation import AtenOperation, axis_of
+from mirlo.frontends.torch.registry import converter
+
+
+@converter("aten.embedding.default")
+def embedding(op: AtenOperation, weight: Tensor, indices: Tensor, *_: Any) -> Tensor:
+    return op.tensor(op.emit("gather", weight, indices, axis=0))
+
+
+@converter("aten.index_select.default", "aten.index_select_backward.default")
+def index_select(op: AtenOperation, x: Tensor, axis: int, indices: Tensor) -> Tensor:
+    if not x.type.rank:
+        return x
+    flat = op.reshaped(indices, (indices.type.elements,))
+    return op.tensor(op.emit("gather", x, flat, axis=axis_of(axis, x.type.rank)))
+
+
+@converter("aten.gather.default", "aten.take_along_dim.default")
+def gather(op: AtenOperation, x: Tensor, axis: Any, indices: Any, **ignored: Any) -> Tensor:
+    if "take_along" in op.name:
+        axis, indices = indices, axis
+        if axis is None:
+            flat = op.reshaped(x, (x.type.elements,))
+            return op.tensor(op.emit("gather", flat, op.reshaped(indices, (indices.type.elements,)), axis=0))
+        axis = axis_of(axis, x.type.rank)
+        outer = broadcast_shape([_without(x, axis), _without(indices, axis)])
+        x = op.expanded(x, (*outer[:axis], x.shape[axis], *outer[axis + 1 :]))
+        indices = op.expanded(indices, (*outer[:axis], indices.shape[axis], *outer[axis + 1 :]))
+    if 0 in indices.shape:
+        return op.expanded(op.constant(0, op.dtype), op.shape)
+    if not x.type.rank or not indices.type.rank:
+        x, indices = (each if each.type.rank else op.reshaped(each, (1,)) for each in (x, indices))
+        return op.reshaped(op.tensor(op.emit("gather", x, indices, axis=0)), op.shape)
+    axis = axis_of(axis, x.type.rank)
+    for other in range(x.type.rank):
+        if other != axis:
+            x = op.sliced(x, other, 0, indices.shape[other])
+    return op.tensor(op.emit("gather_elements", x, indices, axis=axis))
+
+
+def _without(x: Tensor, axis: int) -> tuple[Dim, ...]:
+    return (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+
+
+@converter("aten.take.default")
+def take(op: AtenOperation, x: Tensor, indices: Tensor) -> Tensor:
+    return op.tensor(op.emit("gather", op.reshaped(x, (x.type.elements,)), indices, axis=0))
+
+
+REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": "add", "multiply": "mul"}
+
+
+@converter("aten.scatter.src", "aten.scatter.value", "aten.scatter.reduce", "aten.scatter.value_reduce",
+           "aten.scatter_add.default")  # fmt: skip
+def scatter(
+    op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source: Any, *, reduce: str | None = None
+) -> Tensor:
+    kind = "add" if "scatter_add" in op.name else REDUCTIONS[reduce] if reduce else "none"
+    return _scattered(op, x, axis, indices, source, kind)
+
+
+@converter("aten.scatter_reduce.two")
+def scatter_reduce(
+    op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    if 0 in indices.shape:
+        return x
+    kind, start = REDUCTIONS.get(reduce), x
+    if not include_self:
+        start = _scattered(op, x, axis, indices, _identity(op, reduce, x), "none")
+    if kind is not None:
+        return _scattered(op, start, axis, indices, source, kind)
+    total = _scattered(op, op.wide(start), axis, indices, op.wide(source), "add")
+    counts = op.expanded(op.constant(1, total.type.dtype), x.shape)
+    if not include_self:
+        counts = _scattered(op, counts, axis, indices, 0, "none")
+    counts = op.apply("maximum", _scattered(op, counts, axis, indices, 1, "add"), 1)
+    return op.cast(op.apply("divide" if op.dtype.is_float else "floor_divide", total, counts), op.dtype)
+
+
+def _identity(op: AtenOperation, reduce: str, x: Tensor) -> Any:
+    import numpy as np
+
+    kind = x.type.dtype
+    if reduce in ("sum", "mean", "prod"):
+        return int(reduce == "prod")
+    if kind.is_bool:
+        return reduce == "amin"
+    if kind.is_float:
+        return float("-inf" if reduce == "amax" else "inf")
+    limits = np.iinfo(kind.to_numpy())
+    return int(limits.min if reduce == "amax" else limits.max)
+
+
+def _scattered(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source: Any, kind: str) -> Tensor:
+    """Return x with updates at positions along an axis, combined in f32 if they are 16-bit floats."""
+    if 0 in indices.shape:
+        return x
+    updates = source if isinstance(source, Tensor) else op.expanded(op.operand(source, x.type.dtype), indices.shape)
+    if not x.type.rank:
+        rows = [op.reshaped(each, (1,)) for each in (x, indices, updates)]
+        return op.reshaped(_scattered(op, rows[0], 0, rows[1], rows[2], kind), ())
+    if not indices.type.rank:
+        indices = op.reshaped(indices, (1,))
+        updates = op.reshaped(updates, (1,))
+    for other, size in enumerate(indices.shape):
+        updates = op.sliced(updates, other, 0, size)
+    if x.type.dtype.is_bool and kind != "none":
+        wide = [op.cast(each, "i8") for each in (x, updates)]
+        found = {"add": "max", "mul": "min"}.get(kind, kind)
+        made = op.emit("scatter_elements", wide[0], indices, wide[1], axis=axis_of(axis, x.type.rank), reduction=found)
+        return op.cast(op.tensor(made), "bool")
+    start, new = (x, updates) if kind in ("none", "max", "min") else (op.wide(x), op.wide(updates))
+    made = op.emit("scatter_elements", start, indices, new, axis=axis_of(axis, x.type.rank), reduction=kind)
+    return op.cast(op.tensor(made), x.type.dtype)
+
+
+@converter("aten.index_add.default")
+def index_add(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    new = source if alpha == 1 else op.apply("multiply", source, alpha)
+    return _along(op, x, axis, indices, new, "add")
+
+
+@converter("aten.index_copy.default")
+def index_copy(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source: Tensor) -> Tensor:
+    return _along(op, x, axis, indices, source, "none")
+
+
+@converter("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")
+def index_fill(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, value: Any) -> Tensor:
+    axis = axis_of(axis, x.type.rank)
+    if not x.type.rank:
+        return op.operand(value, op.dtype)
+    shape = (*x.shape[:axis], indices.type.elements, *x.shape[axis + 1 :])
+    return _along(op, x, axis, indices, op.expanded(op.operand(value, op.dtype), shape), "none")
+
+
+def _along(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, new: Tensor, kind: str) -> Tensor:
+    """Return x with slices combined at positions along an axis."""
+    if not x.type.rank:
+        x, new = op.reshaped(x, (1,)), op.reshaped(new, (1,))
+    axis = axis_of(axis, x.type.rank)
+    count = indices.type.elements
+    if count == 0 or 0 in x.shape:
+        return op.reshaped(x, op.shape)
+    column = op.reshaped(indices, (count, *[1] * (x.type.rank - axis - 1)))
+    places = op.expanded(column, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
+    return op.reshaped(_scattered(op, x, axis, op.tensor(op.body.full(places)), new, kind), op.shape)
+
+
+@converter("aten.index.Tensor", "aten._unsafe_index.Tensor")
+def index(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """Convert advanced indexing: the dims of the indices are where the first is, or in front if they are apart."""
+    x, found = _positions(op, x, indices)
+    axes = [axis for axis, each in enumerate(found) if each is not None]
+    given = [each for each in found if each is not None]
+    if 0 in op.shape:
+        return op.expanded(op.constant(0, op.dtype), op.shape)
+    if len(axes) == 1:
+        return op.tensor(op.emit("gather", x, given[0], axis=axes[0]))
+    shape = broadcast_shape([each.shape for each in given])
+    rest = [axis for axis in range(x.type.rank) if axis not in axes]
+    points = _points(op, given, shape)
+    made = op.tensor(op.emit("gather_nd", op.permuted(x, [*axes, *rest]), points))
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        return made
+    count, before = len(shape), axes[0]
+    order = [*range(count, count + before), *range(count), *range(count + before, made.type.rank)]
+    return op.permuted(made, order)
+
+
+def _positions(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[Tensor, list[Tensor | None]]:
+    """Return indices as positions: flags are those of the elements that they select."""
+    found: list[Tensor | None] = []
+    for each in indices:
+        if each is None or not (each.type.dtype.is_bool or each.type.dtype.name == "u8"):
+            found.append(None if each is None else op.cast(each, "i64"))
+            continue
+        flags = op.cast(each, "bool")
+        if not flags.type.rank:
+            raise UnsupportedOperation("indexes by one flag")
+        rows = nonzero_rows(op, flags)
+        found.extend(op.reshaped(op.sliced(rows, 0, at, 1), (rows.shape[1],)) for at in range(flags.type.rank))
+    if not any(each is not None for each in found):
+        raise UnsupportedOperation("has no indices")
+    return x, found
+
+
+def nonzero_rows(op: AtenOperation, flags: Tensor) -> Tensor:
+    """Return a row of positions for each dim, of the elements that are set."""
+    total = op.emit("reduce_sum", op.cast(flags, "i64"))
+    count = op.body.bind_result(op, op.tensor(total))
+    return op.tensor(op.emit("nonzero", flags, count=(count,)))
+
+
+def _points(op: AtenOperation, given: Sequence[Tensor], shape: tuple[Dim, ...]) -> Tensor:
+    """Return positions along several axes as coordinates in the last dim."""
+    columns = [op.body.full(op.expanded(each, shape)) for each in given]
+    return op.tensor(op.emit("stack", columns, axis=len(shape)))
+
+
+@converter("aten.index_put.default", "aten._unsafe_index_put.default")
+def index_put(
+    op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    if not accumulate and len(indices) == 1 and indices[0] is not None and indices[0].type.dtype.is_bool:
+        flags = indices[0]
+        if not values.type.rank or values.type.elements == 1:
+            mask = op.reshaped(flags, (*flags.shape, *[1] * (x.type.rank - flags.type.rank)))
+            return op.choose(mask, op.reshaped(values, ()), x, op.dtype)
+    x, found = _positions(op, x, indices)
+    axes = [axis for axis, each in enumerate(found) if each is not None]
+    given = [each for each in found if each is not None]
+    shape = broadcast_shape([each.shape for each in given])
+    rest = [axis for axis in range(x.type.rank) if axis not in axes]
+    if 0 in shape or 0 in x.shape:
+        return x
+    points = _points(op, given, shape)
+    order = [*axes, *rest]
+    inner = tuple(x.shape[axis] for axis in rest)
+    new = op.cast(values, op.dtype)
+    if axes == list(range(axes[0], axes[0] + len(axes))) and axes[0]:
+        before = tuple(x.shape[: axes[0]])
+        whole = op.tensor(op.body.full(op.expanded(new, (*before, *shape, *inner[len(before) :]))))
+        n, m = len(before), len(shape)
+        new = op.permuted(whole, [*range(n, n + m), *range(n), *range(n + m, whole.type.rank)])
+    else:
+        new = op.expanded(new, (*shape, *inner))
+    kind = "add" if accumulate else "none"
+    start, new = (op.wide(x), op.wide(new)) if accumulate else (x, new)
+    if x.type.dtype.is_bool and accumulate:
+        start, new, kind = op.cast(x, "i8"), op.cast(new, "i8"), "max"
+    made = op.tensor(op.emit("scatter_nd", op.permuted(start, order), points, new, reduction=kind))
+    return op.cast(op.permuted(made, [order.index(i) for i in range(x.type.rank)]), op.dtype)
+
+
+@converter("aten.nonzero.default", "aten.argwhere.default")
+def nonzero(op: AtenOperation, x: Tensor) -> Tensor:
+    if not x.type.rank:
+        raise UnsupportedOperation("of a tensor without dims")
+    rows = nonzero_rows(op, op.cast(x, "bool"))
+    return op.permuted(rows, [1, 0])
+
+
+@converter("aten.masked_select.default")
+def masked_select(op: AtenOperation, x: Tensor, mask: Tensor) -> Tensor:
+    shape = broadcast_shape([x.shape, mask.shape])
+    flat = [op.reshaped(op.tensor(op.body.full(op.expanded(each, shape))), (D.product(shape),)) for each in (x, mask)]
+    rows = nonzero_rows(op, flat[1])
+    return op.tensor(op.emit("gather", flat[0], op.reshaped(rows, (rows.shape[1],)), axis=0))
+
+
+@converter("aten.masked_scatter.default")
+def masked_scatter(op: AtenOperation, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """Convert `masked_scatter`: the n-th element that is set takes the n-th of the source."""
+    shape = op.shape
+    size = D.product(shape)
+    if size == 0 or source.type.elements == 0:
+        return op.expanded(x, shape)
+    flags = op.reshaped(op.tensor(op.body.full(op.expanded(mask, shape))), (size,))
+    at = op.apply("subtract", op.tensor(op.emit("cumsum", op.cast(flags, "i64"), axis=0)), 1)
+    last = op.operand(source.type.elements - 1, "i64")
+    at = op.apply("minimum", op.apply("maximum", at, 0), last)
+    taken = op.tensor(op.emit("gather", op.reshaped(source, (source.type.elements,)), at, axis=0))
+    return op.choose(op.reshaped(flags, shape), op.reshaped(taken, shape), op.expanded(x, shape), op.dtype)
+
+
+@converter("aten.sort.default", "aten.sort.stable", "aten.msort.default")
+def sort(op: AtenOperation, x: Tensor, *args: Any, stable: Any = None, dim: int = -1, descending: bool = False) -> Any:
+    if op.name.endswith("stable"):
+        args = args[1:] if len(args) == 3 else args
+    axis = args[0] if args else 0 if "msort" in op.name else dim
+    descending = args[1] if len(args) > 1 else descending
+    zero = op.constant(0, TensorType.of((), "i64").dtype, x.shape)
+    if not x.type.rank:
+        return x if "msort" in op.name else [x, zero]
+    order = op.sorted_order(x, axis_of(axis, x.type.rank), bool(descending))
+    made = op.tensor(op.emit("gather_elements", x, order, axis=axis_of(axis, x.type.rank)))
+    return made if "msort" in op.name else [made, order]
+
+
+@converter("aten.argsort.default", "aten.argsort.stable")
+def argsort(
+    op: AtenOperation, x: Tensor, *args: Any, stable: Any = None, dim: int = -1, descending: bool = False
+) -> Tensor:
+    axis = args[0] if args else dim
+    descending = args[1] if len(args) > 1 else descending
+    if not x.type.rank:
+        return op.constant(0, op.dtype)
+    return op.sorted_order(x, axis_of(axis, x.type.rank), bool(descending))
+
+
+@converter("aten.topk.default")
+def topk(
+    op: AtenOperation, x: Tensor, k: Any, axis: int = -1, largest: bool = True, ordered: bool = True
+) -> list[Tensor]:
+    """Convert `topk`, for which NaN is the largest."""
+    if not x.type.rank:
+        return [x, op.constant(0, TensorType.of((), "i64").dtype)]
+    axis = axis_of(axis, x.type.rank)
+    if x.type.dtype.is_float:
+        order = op.sliced(op.sorted_order(x, axis, bool(largest)), axis, 0, k)
+        return [op.tensor(op.emit("gather_elements", x, order, axis=axis)), order]
+    made = op.emit("topk", x, k=op.fixed(k, "a count"), axis=axis, largest=bool(largest), sorted=True)
+    return [op.tensor(each) for each in made]
+
+
+@converter("aten.one_hot.default")
+def one_hot(op: AtenOperation, x: Tensor, classes: int = -1) -> Tensor:
+    count = op.shape[-1]
+    return op.cast(
+        op.apply("equal", op.reshaped(x, (*x.shape, 1)), op.positions(TensorType.of((count,), "i64"), 0)), op.dtype
+    )

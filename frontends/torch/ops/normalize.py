@@ -1,0 +1,176 @@
+"""Normalizations and the softmax family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.operation import AtenOperation, axis_of
+from mirlo.frontends.torch.registry import converter
+
+TRAINING = "normalizes by statistics of the batch, as in training=True: only inference is compiled; call eval()"
+
+
+@converter("aten.softmax.int", "aten._softmax.default", "aten._safe_softmax.default", "aten.special_softmax.int")
+def softmax(op: AtenOperation, x: Tensor, axis: int, *_: Any, **ignored: Any) -> Tensor:
+    y = op.cast(x, op.dtype)
+    if not x.type.rank:
+        return op.constant(1, op.dtype)
+    made = op.tensor(op.emit("softmax", y, axis=axis_of(axis, x.type.rank)))
+    if "safe" not in op.name:
+        return made
+    least = op.emit("reduce_max", y, axes=[axis_of(axis, x.type.rank)], keepdims=True)
+    return op.choose(op.apply("equal", op.tensor(least), float("-inf")), 0, made, op.dtype)
+
+
+@converter("aten.log_softmax.int", "aten._log_softmax.default", "aten.special_log_softmax.int")
+def log_softmax(op: AtenOperation, x: Tensor, axis: int, *_: Any, **ignored: Any) -> Tensor:
+    y = op.cast(x, op.dtype)
+    if not x.type.rank:
+        return op.constant(0, op.dtype)
+    return op.tensor(op.emit("log_softmax", y, axis=axis_of(axis, x.type.rank)))
+
+
+@converter("aten.layer_norm.default")
+def layer_norm(
+    op: AtenOperation, x: Tensor, normalized: Sequence[Any], weight: Tensor | None = None, bias: Tensor | None = None,
+    epsilon: float = 1e-5, *_: Any,
+) -> Tensor:  # fmt: skip
+    return _layer_norm(op, x, len(normalized), weight, bias, epsilon)
+
+
+def _layer_norm(
+    op: AtenOperation, x: Tensor, count: int, weight: Tensor | None, bias: Tensor | None, epsilon: float
+) -> Tensor:
+    axis = x.type.rank - count
+    if weight is not None and weight.type.dtype is not x.type.dtype:
+        weight = op.cast(weight, x.type.dtype)
+    if bias is not None:
+        bias = op.cast(bias, x.type.dtype)
+    if weight is None and bias is not None:
+        return op.apply("add", op.tensor(op.emit("layer_norm", x, axis=axis, epsilon=epsilon)), bias)
+    return op.tensor(op.emit("layer_norm", x, weight, bias, axis=axis, epsilon=epsilon))
+
+
+@converter("aten.native_layer_norm.default")
+def native_layer_norm(
+    op: AtenOperation, x: Tensor, normalized: Sequence[Any], weight: Tensor | None, bias: Tensor | None, epsilon: float
+) -> list[Tensor]:
+    made = _layer_norm(op, x, len(normalized), weight, bias, epsilon)
+    axes = list(range(x.type.rank - len(normalized), x.type.rank))
+    return [made, *_statistics(op, x, axes, epsilon, op.result(1).dtype.name)]
+
+
+def _statistics(op: AtenOperation, x: Tensor, axes: list[int], epsilon: float, kind: str) -> list[Tensor]:
+    """Return the mean and the reciprocal of the deviation."""
+    y = op.wide(x)
+    center = op.tensor(op.emit("reduce_mean", y, axes=axes, keepdims=True))
+    apart = op.apply("subtract", y, center)
+    spread = op.tensor(op.emit("reduce_mean", op.apply("multiply", apart, apart), axes=axes, keepdims=True))
+    return [op.cast(each, kind) for each in (center, op.apply("rsqrt", op.apply("add", spread, epsilon)))]
+
+
+@converter("aten.rms_norm.default", "aten._fused_rms_norm.default")
+def rms_norm(
+    op: AtenOperation, x: Tensor, normalized: Sequence[Any], weight: Tensor | None = None, epsilon: float | None = None
+) -> Any:
+    if epsilon is None:
+        epsilon = {"f64": 2.220446049250313e-16}.get(op.wide(x).type.dtype.name, 1.1920928955078125e-07)
+    axis = x.type.rank - len(normalized)
+    scale = None if weight is None else op.cast(weight, x.type.dtype)
+    made = op.tensor(op.emit("rms_norm", x, scale, axis=axis, epsilon=epsilon))
+    if "_fused" not in op.name:
+        return op.cast(made, op.dtype)
+    y = op.wide(x)
+    mean = op.tensor(
+        op.emit("reduce_mean", op.apply("multiply", y, y), axes=list(range(axis, x.type.rank)), keepdims=True)
+    )
+    kept = op.apply("rsqrt", op.apply("add", mean, epsilon))
+    return [op.cast(made, op.result(0).dtype), op.cast(kept, op.result(1).dtype)]
+
+
+@converter("aten.batch_norm.default")
+def batch_norm(
+    op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor | None,
+    variance: Tensor | None, training: bool, momentum: float, epsilon: float, *_: Any,
+) -> Tensor:  # fmt: skip
+    if training or mean is None or variance is None:
+        raise UnsupportedOperation(TRAINING)
+    return _batch_norm(op, x, weight, bias, mean, variance, epsilon)
+
+
+def _batch_norm(
+    op: AtenOperation,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
+    epsilon: float,
+) -> Tensor:
+    kind = x.type.dtype
+    channels = x.shape[1]
+    one, zero = (op.expanded(op.constant(number, kind), (channels,)) for number in (1, 0))
+    given = [one if weight is None else weight, zero if bias is None else bias, mean, variance]
+    if any(each.type.dtype is not kind for each in given):
+        y = op.wide(x)
+        given = [op.cast(each, y.type.dtype) for each in given]
+        return op.cast(op.tensor(op.emit("batch_norm", y, *given, axis=1, epsilon=epsilon)), kind)
+    return op.tensor(op.emit("batch_norm", x, *given, axis=1, epsilon=epsilon))
+
+
+@converter("aten._native_batch_norm_legit_no_training.default")
+def native_batch_norm(
+    op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor,
+    momentum: float, epsilon: float,
+) -> list[Tensor]:  # fmt: skip
+    made = _batch_norm(op, x, weight, bias, mean, variance, epsilon)
+    rest = [op.expanded(op.constant(0, op.result(i).dtype), op.result(i).shape) for i in (1, 2)]
+    return [made, *rest]
+
+
+@converter("aten.group_norm.default")
+def group_norm(
+    op: AtenOperation, x: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+    epsilon: float = 1e-5, *_: Any,
+) -> Tensor:  # fmt: skip
+    return _group_norm(op, x, groups, weight, bias, epsilon)
+
+
+def _group_norm(
+    op: AtenOperation, x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, epsilon: float
+) -> Tensor:
+    kind, channels = x.type.dtype, x.shape[1]
+    scale = op.expanded(op.constant(1, kind), (channels,)) if weight is None else op.cast(weight, kind)
+    shift = op.expanded(op.constant(0, kind), (channels,)) if bias is None else op.cast(bias, kind)
+    spread = op.reshaped(x, (*x.shape, 1)) if x.type.rank == 2 else x
+    made = op.tensor(op.emit("group_norm", spread, scale, shift, groups=groups, epsilon=epsilon))
+    return op.reshaped(made, x.shape)
+
+
+@converter("aten.native_group_norm.default")
+def native_group_norm(
+    op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, batch: Dim, channels: Dim, size: Dim,
+    groups: int, epsilon: float,
+) -> list[Tensor]:  # fmt: skip
+    made = _group_norm(op, x, groups, weight, bias, epsilon)
+    flat = op.reshaped(x, (x.shape[0], groups, D.product(x.shape[1:]) // groups))
+    kept = _statistics(op, flat, [2], epsilon, op.result(1).dtype.name)
+    return [made, *(op.reshaped(each, (x.shape[0], groups)) for each in kept)]
+
+
+@converter("aten.instance_norm.default")
+def instance_norm(
+    op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor | None,
+    variance: Tensor | None, use_input_stats: bool, momentum: float, epsilon: float, *_: Any,
+) -> Tensor:  # fmt: skip
+    if not use_input_stats:
+        assert mean is not None and variance is not None
+        return _batch_norm(op, x, weight, bias, mean, variance, epsilon)
+    if mean is not None or variance is not None:
+        raise UnsupportedOperation("updates running statistics, as in training: call eval() of its module")
+    return _group_norm(op, x, op.fixed(x.shape[1], "a number of channels"), weight, bias, epsilon)

@@ -1,0 +1,130 @@
+"""Pooling over windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.core import dims as D
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.registry import converter
+
+
+def _each(value: Any, count: int) -> list[int]:
+    found = [value] if isinstance(value, int) else list(value)
+    return found * count if len(found) == 1 else found
+
+
+def _spatial(op: AtenOperation) -> int:
+    return next(int(letter) for letter in op.name.split(".")[1] if letter.isdigit())
+
+
+def _batched(op: AtenOperation, x: Tensor, count: int) -> Tensor:
+    return x if x.type.rank == count + 2 else op.reshaped(x, (1, *x.shape))
+
+
+@converter("aten.max_pool1d.default", "aten.max_pool2d.default", "aten.max_pool3d.default")
+def max_pool(
+    op: AtenOperation, x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Tensor:  # fmt: skip
+    count = _spatial(op)
+    words = _max_words(op, count, kernel, stride, padding, dilation, ceil_mode)
+    return op.reshaped(op.tensor(op.emit("max_pool", _batched(op, x, count), **words)), op.shape)
+
+
+def _max_words(
+    op: AtenOperation, count: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> dict[str, Any]:
+    sizes = _each(kernel, count)
+    strides = sizes if stride is None or stride == [] or stride == () else _each(stride, count)
+    return {
+        "kernel": sizes, "strides": strides, "padding": _each(padding, count) * 2,
+        "dilations": _each(dilation, count), "ceil_mode": bool(ceil_mode),
+    }  # fmt: skip
+
+
+@converter("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default",
+           "aten.max_pool1d_with_indices.default")  # fmt: skip
+def max_pool_with_indices(
+    op: AtenOperation, x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> list[Tensor]:  # fmt: skip
+    """Convert pooling with positions, which PyTorch counts within a channel."""
+    count = _spatial(op)
+    words = _max_words(op, count, kernel, stride, padding, dilation, ceil_mode)
+    batched = _batched(op, x, count)
+    if not _is_used(op, 1):
+        made = op.tensor(op.emit("max_pool", batched, **words))
+        return [
+            op.reshaped(made, op.result(0).shape),
+            op.expanded(op.constant(0, op.result(1).dtype), op.result(1).shape),
+        ]
+    values, places = op.emit("max_pool_with_indices", batched, **words)
+    size = D.product(batched.shape[2:])
+    within = op.apply("mod", op.tensor(places), op.operand(size, "i64"))
+    return [op.reshaped(op.tensor(values), op.result(0).shape), op.reshaped(within, op.result(1).shape)]
+
+
+def _is_used(op: AtenOperation, index: int) -> bool:
+    return any(user.args[1] == index for user in op.node.users if len(user.args) == 2) or any(
+        user.op == "output" for user in op.node.users
+    )
+
+
+@converter("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
+def avg_pool(
+    op: AtenOperation, x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor: int | None = None,
+) -> Tensor:  # fmt: skip
+    count = _spatial(op)
+    if x.type.dtype.is_integer:
+        raise UnsupportedOperation("averages integers")
+    sizes = _each(kernel, count)
+    strides = sizes if stride is None or stride == [] or stride == () else _each(stride, count)
+    pads = _each(padding, count)
+    batched = op.wide(_batched(op, x, count))
+    if divisor is not None:
+        if ceil_mode:
+            raise UnsupportedOperation("rounds sizes up and has a divisor")
+        count_include_pad = True
+    made = op.tensor(
+        op.emit(
+            "avg_pool", batched, kernel=sizes, strides=strides, padding=pads * 2, ceil_mode=bool(ceil_mode),
+            count_include_pad=bool(count_include_pad),
+        )
+    )  # fmt: skip
+    if divisor is not None:
+        made = op.apply("multiply", made, float(np.prod(sizes)) / divisor)
+    return op.cast(op.reshaped(made, op.shape), op.dtype)
+
+
+@converter(
+    "aten.adaptive_avg_pool1d.default", "aten.adaptive_avg_pool2d.default", "aten.adaptive_avg_pool3d.default",
+    "aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default",
+)  # fmt: skip
+def adaptive_avg_pool(op: AtenOperation, x: Tensor, _: Any) -> Tensor:
+    """Convert adaptive pooling: the windows of an axis are equal, one, or rows of a matrix."""
+    count = _spatial(op)
+    y = op.wide(x)
+    shape = op.shape
+    axes = list(range(x.type.rank - count, x.type.rank))
+    if all(shape[axis] == 1 for axis in axes):
+        return op.cast(op.tensor(op.emit("reduce_mean", y, axes=axes, keepdims=True)), op.dtype)
+    sizes = [(op.fixed(x.shape[axis], "a size"), op.fixed(shape[axis], "a size")) for axis in axes]
+    if all(after and before % after == 0 for before, after in sizes):
+        steps = [before // after for before, after in sizes]
+        made = op.tensor(op.emit("avg_pool", _batched(op, y, count), kernel=steps, strides=steps))
+        return op.cast(op.reshaped(made, shape), op.dtype)
+    for axis, (before, after) in zip(axes, sizes, strict=True):
+        matrix = np.zeros((before, after))
+        for at in range(after):
+            begin, end = at * before // after, -(-(at + 1) * before // after)
+            matrix[begin:end, at] = 1 / (end - begin)
+        order = [i for i in range(x.type.rank) if i != axis] + [axis]
+        moved = op.tensor(op.emit("matmul", op.permuted(y, order), op.constant(matrix, y.type.dtype, matrix.shape)))
+        y = op.permuted(moved, [order.index(i) for i in range(x.type.rank)])
+    return op.cast(y, op.dtype)

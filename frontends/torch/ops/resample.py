@@ -1,0 +1,77 @@
+"""Resampling of images: interpolation, sampling at the points of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.registry import converter
+
+
+def _resized(op: AtenOperation, x: Tensor, mode: str, align: bool, factors: Sequence[float | None]) -> Tensor:
+    """Return x of the declared size; coordinates are divided by the factors that are given."""
+    shape = op.shape
+    count = x.type.rank - 2
+    if not all(isinstance(dim, int) for dim in (*x.shape[2:], *shape[2:])):
+        raise UnsupportedOperation("resizes images whose size is dynamic")
+    scales: list[float] = []
+    if not align:
+        given = [factor if factor else 0.0 for factor in (*factors, *[0.0] * (count - len(factors)))]
+        pairs = zip(given, x.shape[2:], shape[2:], strict=True)
+        scales = [1.0, 1.0, *(factor or after / before for factor, before, after in pairs)]  # type: ignore[operator]
+    coordinates = "align_corners" if align else "asymmetric" if mode == "nearest" else "half_pixel"
+    y = x if mode == "nearest" else op.wide(x)
+    if mode != "nearest" and not x.type.dtype.is_float:
+        raise UnsupportedOperation("interpolates integers")
+    made = op.emit(
+        "resize", y, shape=shape, scales=scales, mode=mode, coordinates=coordinates, nearest="floor", cubic_coeff=-0.75
+    )
+    return op.cast(op.tensor(made), op.dtype)
+
+
+@converter("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec")
+def nearest_vec(op: AtenOperation, x: Tensor, size: Any, factors: Any) -> Tensor:
+    return _resized(op, x, "nearest", False, list(factors or ()))
+
+
+@converter("aten.upsample_nearest1d.default", "aten.upsample_nearest2d.default", "aten.upsample_nearest3d.default")
+def nearest(op: AtenOperation, x: Tensor, size: Any, *factors: Any) -> Tensor:
+    return _resized(op, x, "nearest", False, list(factors))
+
+
+@converter("aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec", "aten.upsample_trilinear3d.vec",
+           "aten.upsample_bicubic2d.vec")  # fmt: skip
+def linear_vec(op: AtenOperation, x: Tensor, size: Any, align: bool, factors: Any) -> Tensor:
+    return _resized(op, x, "cubic" if "cubic" in op.name else "linear", bool(align), list(factors or ()))
+
+
+@converter("aten.upsample_linear1d.default", "aten.upsample_bilinear2d.default", "aten.upsample_trilinear3d.default",
+           "aten.upsample_bicubic2d.default")  # fmt: skip
+def linear(op: AtenOperation, x: Tensor, size: Any, align: bool, *factors: Any) -> Tensor:
+    return _resized(op, x, "cubic" if "cubic" in op.name else "linear", bool(align), list(factors))
+
+
+@converter("aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default", "aten.grid_sampler.default")
+def grid_sampler(op: AtenOperation, x: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -> Tensor:
+    words = {
+        "mode": ("linear", "nearest", "cubic")[mode],
+        "padding_mode": ("zeros", "border", "reflection")[padding],
+        "align_corners": bool(align),
+    }
+    return op.cast(op.tensor(op.emit("grid_sample", op.wide(x), op.wide(grid), **words)), op.dtype)
+
+
+@converter("aten.col2im.default")
+def col2im(
+    op: AtenOperation, x: Tensor, size: Sequence[Any], kernel: Sequence[int], dilation: Sequence[int],
+    padding: Sequence[int], stride: Sequence[int],
+) -> Tensor:  # fmt: skip
+    batched = x if x.type.rank == 3 else op.reshaped(x, (1, *x.shape))
+    made = op.emit(
+        "col2im", op.wide(batched), image=tuple(size), window=tuple(kernel), strides=list(stride),
+        padding=list(padding) * 2, dilations=list(dilation),
+    )  # fmt: skip
+    return op.cast(op.reshaped(op.tensor(made), op.shape), op.dtype)

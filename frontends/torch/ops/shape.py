@@ -1,0 +1,349 @@
+"""Reshaping, transposition, broadcasting, slices, concatenation, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.operation import AtenOperation, axis_of
+from mirlo.frontends.torch.registry import converter
+
+
+@converter(
+    "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.view_copy.default",
+    "aten.flatten.using_ints", "aten.unflatten.int", "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims",
+    "aten.unsqueeze.default", "aten.view_as.default", "aten.reshape_as.default", "aten._reshape_alias.default",
+    "aten.squeeze_copy.dim", "aten.squeeze_copy.default", "aten.squeeze_copy.dims", "aten.unsqueeze_copy.default",
+    "aten._reshape_copy.default", "aten.ravel.default", "aten.atleast_1d.default", "aten.atleast_2d.default",
+    "aten.atleast_3d.default",
+)  # fmt: skip
+def view(op: AtenOperation, x: Tensor, *_: Any) -> Tensor:
+    """Convert operators that change the shape alone."""
+    return op.reshaped(x, op.shape)
+
+
+@converter("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default", "aten.expand_copy.default")
+def expand(op: AtenOperation, x: Tensor, *_: Any, **ignored: Any) -> Tensor:
+    return op.expanded(x, op.shape)
+
+
+@converter("aten.permute.default", "aten.permute_copy.default")
+def permute(op: AtenOperation, x: Tensor, order: Sequence[int]) -> Tensor:
+    return op.permuted(x, [axis_of(axis, x.type.rank) for axis in order])
+
+
+@converter("aten.transpose.int", "aten.transpose_copy.int", "aten.swapaxes.default", "aten.swapdims.default")
+def transpose(op: AtenOperation, x: Tensor, one: int, two: int) -> Tensor:
+    order = list(range(x.type.rank))
+    if order:
+        one, two = one % len(order), two % len(order)
+        order[one], order[two] = order[two], order[one]
+    return op.permuted(x, order)
+
+
+@converter("aten.t.default", "aten.numpy_T.default", "aten.t_copy.default")
+def t(op: AtenOperation, x: Tensor) -> Tensor:
+    return op.permuted(x, list(range(x.type.rank))[::-1])
+
+
+@converter("aten.mT.default", "aten.adjoint.default", "aten.mH.default")
+def matrix_transpose(op: AtenOperation, x: Tensor) -> Tensor:
+    return transpose(op, x, -1, -2)
+
+
+@converter("aten.movedim.int", "aten.movedim.intlist")
+def movedim(op: AtenOperation, x: Tensor, source: Any, target: Any) -> Tensor:
+    rank = x.type.rank
+    given, wanted = ([axis % rank for axis in ([a] if isinstance(a, int) else a)] for a in (source, target))
+    rest = iter(axis for axis in range(rank) if axis not in given)
+    return op.permuted(x, [given[wanted.index(axis)] if axis in wanted else next(rest) for axis in range(rank)])
+
+
+@converter("aten.select.int", "aten.select_copy.int")
+def select(op: AtenOperation, x: Tensor, axis: int, index: Any) -> Tensor:
+    axis = axis_of(axis, x.type.rank)
+    at = x.shape[axis] + index if isinstance(index, int) and index < 0 else index
+    return op.reshaped(op.sliced(x, axis, at, 1), (*x.shape[:axis], *x.shape[axis + 1 :]))
+
+
+@converter("aten.slice.Tensor", "aten.slice_copy.Tensor")
+def slice_(op: AtenOperation, x: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+    """Convert `slice`, whose size PyTorch has computed."""
+    axis = axis_of(axis, x.type.rank)
+    return op.sliced(x, axis, start_of(x.shape[axis], start), op.shape[axis], step)
+
+
+def start_of(size: Dim, start: Any) -> Dim:
+    """Return where a slice begins: negative positions count from the end, others beyond an edge are moved to it."""
+    begin: Dim = 0 if start is None else start
+    if isinstance(begin, int) and isinstance(size, int):
+        return min(max(begin + size if begin < 0 else begin, 0), size)
+    if isinstance(begin, int) and begin < 0:
+        return D.maximum(size + begin, 0)
+    return begin if D.is_certain(lambda: begin <= size) else D.minimum(begin, size)
+
+
+@converter("aten.narrow.default")
+def narrow(op: AtenOperation, x: Tensor, axis: int, start: Any, length: Any) -> Tensor:
+    axis = axis_of(axis, x.type.rank)
+    return op.sliced(x, axis, start_of(x.shape[axis], start), length)
+
+
+@converter(
+    "aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default", "aten.split.sizes",
+    "aten.unsafe_split.Tensor", "aten.unsafe_split_with_sizes.default", "aten.unsafe_chunk.default",
+    "aten.split_copy.Tensor", "aten.split_with_sizes_copy.default", "aten.tensor_split.sections",
+    "aten.tensor_split.indices",
+)  # fmt: skip
+def split(op: AtenOperation, x: Tensor, _: Any, axis: int = 0) -> list[Tensor]:
+    axis = axis_of(axis, x.type.rank)
+    sizes = [op.type_of(value).shape[axis] for value in op.node.meta["val"]]
+    begin: Dim = 0
+    made = []
+    for size in sizes:
+        made.append(op.sliced(x, axis, begin, size))
+        begin = begin + size
+    return made
+
+
+@converter("aten.unbind.int", "aten.unbind_copy.int")
+def unbind(op: AtenOperation, x: Tensor, axis: int = 0) -> list[Tensor]:
+    return [select(op, x, axis, index) for index in range(len(op.node.meta["val"]))]
+
+
+@converter("aten.cat.default", "aten.concat.default", "aten.concatenate.default")
+def cat(op: AtenOperation, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """Convert `cat`; vectors without elements are left out, whatever the rank of the others."""
+    axis = axis_of(axis, len(op.shape))
+    given = [op.cast(x, op.dtype) for x in tensors if not (x.type.rank == 1 and x.shape[0] == 0)]
+    kept = [x for x in given if x.shape[axis] != 0]
+    if not kept:
+        return op.expanded(op.constant(0, op.dtype), op.shape)
+    return kept[0] if len(kept) == 1 else op.tensor(op.emit("concat", kept, axis=axis))
+
+
+@converter("aten.stack.default")
+def stack(op: AtenOperation, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    return op.tensor(op.emit("stack", [op.cast(x, op.dtype) for x in tensors], axis=axis_of(axis, len(op.shape))))
+
+
+@converter("aten.diff.default")
+def diff(
+    op: AtenOperation, x: Tensor, n: int = 1, axis: int = -1, before: Tensor | None = None, after: Tensor | None = None
+) -> Tensor:
+    """Convert `diff`: differences of neighbours, of flags whether they differ."""
+    axis = axis_of(axis, x.type.rank)
+    parts = [op.cast(part, x.type.dtype) for part in (before, x, after) if part is not None]
+    x = parts[0] if len(parts) == 1 else op.tensor(op.emit("concat", parts, axis=axis))
+    for _ in range(n):
+        size = x.shape[axis]
+        if size == 0:
+            break
+        high, low = op.sliced(x, axis, 1, size - 1), op.sliced(x, axis, 0, size - 1)
+        x = op.apply("not_equal" if x.type.dtype.is_bool else "subtract", high, low)
+    return x
+
+
+@converter("aten.repeat.default", "aten.tile.default")
+def repeat(op: AtenOperation, x: Tensor, repeats: Sequence[Any]) -> Tensor:
+    repeats = [1] * (x.type.rank - len(repeats)) + list(repeats)
+    spread = op.reshaped(x, [1] * (len(repeats) - x.type.rank) + list(x.shape))
+    pairs = [dim for count, size in zip(repeats, spread.shape, strict=True) for dim in (count, size)]
+    apart = op.reshaped(spread, [dim for size in spread.shape for dim in (1, size)])
+    return op.reshaped(op.expanded(apart, pairs), op.shape)
+
+
+@converter("aten.flip.default", "aten.fliplr.default", "aten.flipud.default")
+def flip(op: AtenOperation, x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
+    if axes is None:
+        axes = [1] if "fliplr" in op.name else [0]
+    axes = [axis_of(axis, x.type.rank) for axis in axes]
+    return op.tensor(op.emit("reverse", x, axes=axes)) if axes and x.type.rank else x
+
+
+@converter("aten.roll.default")
+def roll(op: AtenOperation, x: Tensor, shifts: Any, axes: Any = ()) -> Tensor:
+    shifts = [shifts] if isinstance(shifts, int) else list(shifts)
+    axes = [axes] if isinstance(axes, int) else list(axes)
+    if not axes:
+        return op.reshaped(_rolled(op, op.reshaped(x, (x.type.elements,)), shifts[0], 0), x.shape)
+    for shift, axis in zip(shifts, axes, strict=True):
+        x = _rolled(op, x, shift, axis_of(axis, x.type.rank))
+    return x
+
+
+def _rolled(op: AtenOperation, x: Tensor, shift: Dim, axis: int) -> Tensor:
+    size = x.shape[axis]
+    if not x.type.rank or size == 0:
+        return x
+    by = shift % size
+    if by == 0:
+        return x
+    end = op.sliced(x, axis, size - by, by)
+    return op.tensor(op.emit("concat", [end, op.sliced(x, axis, 0, size - by)], axis=axis))
+
+
+@converter("aten.constant_pad_nd.default")
+def constant_pad(op: AtenOperation, x: Tensor, pads: Sequence[Any], value: Any = 0) -> Tensor:
+    return padded(op, x, pads, "constant", op.operand(value, x.type.dtype))
+
+
+PAD_MODES = {"reflect": "reflect", "reflection": "reflect", "replicate": "edge", "replication": "edge",
+             "circular": "wrap", "constant": "constant"}  # fmt: skip
+
+
+@converter("aten.pad.default")
+def pad(op: AtenOperation, x: Tensor, pads: Sequence[Any], mode: str = "constant", value: Any = None) -> Tensor:
+    return padded(op, x, pads, PAD_MODES[mode], op.operand(value or 0, x.type.dtype))
+
+
+@converter(*(f"aten.{kind}_pad{n}d.default" for kind in ("reflection", "replication") for n in (1, 2, 3)))
+def pad_edges(op: AtenOperation, x: Tensor, pads: Sequence[Any]) -> Tensor:
+    return padded(op, x, pads, PAD_MODES[op.name.split(".")[1].split("_")[0]], op.constant(0, x.type.dtype))
+
+
+def padded(op: AtenOperation, x: Tensor, pads: Sequence[Any], mode: str, value: Tensor) -> Tensor:
+    """Return x padded; `pads` are pairs of the last dim, the one before, and so on; negative ones crop."""
+    rank = x.type.rank
+    low: list[Dim] = [0] * rank
+    high: list[Dim] = [0] * rank
+    for number in range(len(pads) // 2):
+        low[rank - 1 - number], high[rank - 1 - number] = pads[2 * number], pads[2 * number + 1]
+    if not any(low) and not any(high):
+        return x
+    sizes = [size for size in (*low, *high) if isinstance(size, int)]
+    found = value.constant
+    first = None if found is None else found.reshape(-1)[0]
+    exact = first is not None and (x.type.dtype.is_float or abs(int(first)) < 1 << 24)
+    if len(sizes) == 2 * rank and first is not None and exact:
+        if mode != "constant" and any(size < 0 for size in sizes):
+            raise UnsupportedOperation("crops and pads at once by elements of the tensor")
+        return op.tensor(op.emit("pad", x, pads=sizes, mode=mode, value=float(first)))
+    if mode != "constant":
+        value = op.constant(0, x.type.dtype)
+    return op.tensor(op.emit("pad_at", x, op.sizes(tuple(low)), value, shape=op.shape, mode=mode))
+
+
+@converter("aten.diagonal.default", "aten.diagonal_copy.default")
+def diagonal(op: AtenOperation, x: Tensor, offset: int = 0, one: int = 0, two: int = 1) -> Tensor:
+    """Convert `diagonal`: elements that are a row and one column apart."""
+    rank = x.type.rank
+    one, two = one % rank, two % rank
+    rest = [axis for axis in range(rank) if axis not in (one, two)]
+    moved = op.permuted(x, [*rest, one, two])
+    outer, (rows, cols) = moved.shape[:-2], moved.shape[-2:]
+    size = op.shape[-1]
+    flat = op.reshaped(moved, (*outer, rows * cols))
+    if size == 0:
+        return op.sliced(flat, len(outer), 0, 0)
+    begin = offset if offset >= 0 else -offset * cols
+    step = op.fixed(cols, "a number of columns") + 1
+    return op.sliced(flat, len(outer), begin, size, step)
+
+
+@converter("aten.unfold.default", "aten.unfold_copy.default")
+def unfold(op: AtenOperation, x: Tensor, axis: int, size: int, step: int) -> Tensor:
+    axis = axis_of(axis, x.type.rank)
+    if not x.type.rank:
+        return op.reshaped(x, op.shape)
+    count = op.shape[axis]
+    parts = [op.sliced(x, axis, at, count, step) for at in range(size)]
+    if not parts:
+        return op.expanded(op.constant(0, op.dtype), op.shape)
+    return op.tensor(op.emit("stack", parts, axis=x.type.rank))
+
+
+@converter("aten.as_strided.default")
+def as_strided(op: AtenOperation, x: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Tensor:
+    """Convert `as_strided` of all elements in their order."""
+    dense: Dim = 1
+    for length, found in zip(reversed(size), reversed(stride), strict=True):
+        if length != 1 and found != dense:
+            raise UnsupportedOperation("reads memory by strides: use slices, permute or unfold")
+        dense = dense * length
+    val = op.node.args[0].meta["val"]
+    if offset or dense != x.type.elements or not val.is_contiguous():
+        raise UnsupportedOperation("reads memory by strides: use slices, permute or unfold")
+    return op.reshaped(x, op.shape)
+
+
+@converter("aten.select_scatter.default")
+def select_scatter(op: AtenOperation, x: Tensor, source: Tensor, axis: int, index: Any) -> Tensor:
+    axis = axis_of(axis, x.type.rank)
+    size = x.shape[axis]
+    at = size + index if isinstance(index, int) and index < 0 else index
+    middle = op.reshaped(op.cast(source, op.dtype), (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+    return _replaced(op, x, middle, axis, at, 1)
+
+
+@converter("aten.slice_scatter.default")
+def slice_scatter(
+    op: AtenOperation, x: Tensor, source: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Tensor:
+    axis = axis_of(axis, x.type.rank)
+    begin = start_of(x.shape[axis], start)
+    return _replaced(op, x, op.cast(source, op.dtype), axis, begin, step)
+
+
+def _replaced(op: AtenOperation, x: Tensor, new: Tensor, axis: int, begin: Dim, step: int) -> Tensor:
+    """Return x with other elements at every `step` along an axis."""
+    count, size = new.shape[axis], x.shape[axis]
+    if count == 0:
+        return x
+    if step == 1:
+        parts = [op.sliced(x, axis, 0, begin), new, op.sliced(x, axis, begin + count, size - begin - count)]
+        parts = [part for part in parts if part.shape[axis] != 0]
+        return parts[0] if len(parts) == 1 else op.tensor(op.emit("concat", parts, axis=axis))
+    order = [axis, *(i for i in range(x.type.rank) if i != axis)]
+    places = op.positions(TensorType.of((count, 1), "i64"), 0)
+    points = op.apply("add", op.apply("multiply", places, step), op.operand(begin, "i64"))
+    moved = op.emit("scatter_nd", op.permuted(x, order), points, op.permuted(new, order))
+    return op.permuted(op.tensor(moved), [order.index(i) for i in range(x.type.rank)])
+
+
+@converter("aten.diagonal_scatter.default")
+def diagonal_scatter(
+    op: AtenOperation, x: Tensor, source: Tensor, offset: int = 0, one: int = 0, two: int = 1
+) -> Tensor:
+    rank = x.type.rank
+    one, two = one % rank, two % rank
+    rest = [axis for axis in range(rank) if axis not in (one, two)]
+    order = [one, two, *rest]
+    moved = op.permuted(x, order)
+    new = op.permuted(op.cast(source, op.dtype), [rank - 2, *range(rank - 2)])
+    at = op.positions(TensorType.of((new.shape[0], 1), "i64"), 0)
+    columns = [op.apply("add", at, max(-offset, 0)), op.apply("add", at, max(offset, 0))]
+    points = op.emit("concat", columns, axis=1)
+    made = op.tensor(op.emit("scatter_nd", moved, points, new))
+    return op.permuted(made, [order.index(i) for i in range(rank)])
+
+
+@converter("aten.pixel_shuffle.default")
+def pixel_shuffle(op: AtenOperation, x: Tensor, factor: int) -> Tensor:
+    *outer, channels, rows, cols = x.shape
+    kept = channels // (factor * factor)
+    spread = op.reshaped(x, (*outer, kept, factor, factor, rows, cols))
+    n = len(outer)
+    moved = op.permuted(spread, [*range(n), n, n + 3, n + 1, n + 4, n + 2])
+    return op.reshaped(moved, op.shape)
+
+
+@converter("aten.pixel_unshuffle.default")
+def pixel_unshuffle(op: AtenOperation, x: Tensor, factor: int) -> Tensor:
+    *outer, channels, rows, cols = x.shape
+    spread = op.reshaped(x, (*outer, channels, rows // factor, factor, cols // factor, factor))
+    n = len(outer)
+    moved = op.permuted(spread, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
+    return op.reshaped(moved, op.shape)
+
+
+@converter("aten.channel_shuffle.default", "aten.native_channel_shuffle.default")
+def channel_shuffle(op: AtenOperation, x: Tensor, groups: int) -> Tensor:
+    batch, channels, *rest = x.shape
+    spread = op.reshaped(x, (batch, groups, channels // groups, *rest))
+    return op.reshaped(op.permuted(spread, [0, 2, 1, *range(3, len(rest) + 3)]), op.shape)

@@ -1,0 +1,27 @@
+"""Where nodes of an exported program come from: lines of the user's code."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
+
+
+def location_of(node: Any) -> ir.Location:
+    """Return the name of a node, and the line that it comes from, as a location."""
+    found = _FRAME.findall(str(node.meta.get("stack_trace") or ""))
+    if not found:
+        return ir.Location.name(node.name)
+    path, line, _ = found[-1]
+    return ir.Location.name(node.name, ir.Location.file(path, int(line), 0))
+
+
+def source_line(node: Any) -> str | None:
+    """Return the user's line that a node comes from: its file, number and text."""
+    trace = node.meta.get("stack_trace")
+    if not trace:
+        return None
+    return ": ".join(line.strip() for line in str(trace).strip().splitlines()[-2:])

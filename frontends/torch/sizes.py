@@ -1,0 +1,88 @@
+"""Sizes of exported programs, expressions of sympy, as dims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.builder import UnsupportedOperation
+
+
+class SizeReader:
+    """Reads sizes; an expression that the shape inference of relax has written in another way keeps that form."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Dim] = {}
+
+    def learn(self, size: Any, dim: Dim) -> None:
+        """Record the dim of a tensor that has this size."""
+        if not isinstance(size, int) and not isinstance(dim, int):
+            self._known.setdefault(size.node.expr, dim)
+
+    def dim(self, size: Any) -> Dim:
+        """Return a size, a number or a `SymInt`, as a dim."""
+        return int(size) if isinstance(size, int) else self.of_expression(size.node.expr)
+
+    def dims(self, sizes: Sequence[Any]) -> tuple[Dim, ...]:
+        """Return sizes as dims."""
+        return tuple(map(self.dim, sizes))
+
+    def of_expression(self, expression: Any) -> Dim:
+        """Return an expression of sympy as a dim."""
+        if expression.is_Integer:
+            return int(expression)
+        found = self._known.get(expression)
+        return self._read(expression) if found is None else found
+
+    def differences(self, condition: Any) -> list[Dim]:
+        """Return sizes that are not negative exactly if a condition holds."""
+        kind = type(condition).__name__
+        if kind == "And":
+            return [each for part in condition.args for each in self.differences(part)]
+        if kind not in _RELATIONS:
+            raise UnsupportedOperation(f"requires '{condition}', which has no equivalent")
+        left, right = map(self.of_expression, condition.args)
+        return _RELATIONS[kind](left, right)
+
+    def _read(self, expression: Any) -> Dim:
+        if expression.is_Symbol:
+            return D.symbol(expression.name)
+        kind = type(expression).__name__
+        if kind == "Pow" and expression.exp.is_Integer and 0 < int(expression.exp) <= 8:
+            return D.product([self.of_expression(expression.base)] * int(expression.exp))
+        function = _FUNCTIONS.get(kind)
+        if function is None:
+            raise UnsupportedOperation(f"has a size that is '{expression}', which has no equivalent")
+        return reduce(function, map(self.of_expression, expression.args))
+
+
+def _floor(left: Dim, right: Dim) -> Dim:
+    return left // right
+
+
+def _modulo(left: Dim, right: Dim) -> Dim:
+    return left % right
+
+
+_RELATIONS: dict[str, Callable[[Dim, Dim], list[Dim]]] = {
+    "GreaterThan": lambda left, right: [left - right],
+    "StrictGreaterThan": lambda left, right: [left - right - 1],
+    "LessThan": lambda left, right: [right - left],
+    "StrictLessThan": lambda left, right: [right - left - 1],
+    "Equality": lambda left, right: [left - right, right - left],
+}
+"""Conditions by the name of their class."""
+_FUNCTIONS = {
+    "Add": lambda left, right: left + right,
+    "Mul": lambda left, right: left * right,
+    "FloorDiv": _floor,
+    "CleanDiv": _floor,
+    "Mod": _modulo,
+    "PythonMod": _modulo,
+    "Max": D.maximum,
+    "Min": D.minimum,
+}
+"""Functions of expressions by the name of their class."""

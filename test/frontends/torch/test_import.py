@@ -1,0 +1,161 @@
+"""Import of exported programs without ONNX: results, dynamic dims, branches, locations, and what is refused."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
+
+import mirlo  # noqa: E402
+from mirlo.dialects.core.locations import find_source_position, node_of  # noqa: E402
+from mirlo.frontends.foreign import FrontendError  # noqa: E402
+from mirlo.frontends.torch.decompose import decomposed  # noqa: E402
+from mirlo.frontends.torch.importer import import_exported  # noqa: E402
+from mirlo.frontends.torch.registry import CONVERTERS  # noqa: E402
+
+F = torch.nn.functional
+DYNAMIC = torch.export.Dim.DYNAMIC
+
+
+class Calls(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+def compiled(module: Any, *args: Any, dynamic_shapes: Any = None) -> Any:
+    """Compile a module without ONNX."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*through ONNX")
+        return mirlo.compile(module.eval(), args=args, dynamic_shapes=dynamic_shapes, cache=False)
+
+
+def require_close(found: Any, expected: Any) -> None:
+    """Require equal structure and close elements."""
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+DYNAMIC_FUNCTIONS = {
+    "reshape": lambda x: x.reshape(x.shape[0] * 2, -1) * x.shape[0],
+    "flatten": lambda x: x.flatten() + x.numel(),
+    "slices": lambda x: (x[1:], x[-2:], x[: x.shape[0] // 2], x[::2]),
+    "cat": lambda x: torch.cat([x, x[1:], torch.ones(2, 8)]),
+    "expand": lambda x: x[:, None].expand(-1, 3, -1).sum(1),
+    "arange": lambda x: torch.arange(x.shape[0]) * 2 + torch.full((x.shape[0],), x.shape[0]),
+    "softmax": lambda x: F.softmax(x @ x.T, 0),
+    "causal": lambda x: torch.ones(x.shape[0], x.shape[0]).tril() @ x,
+    "var": lambda x: (x.var(0), x.std(), x.mean(0, keepdim=True)),
+    "pad": lambda x: F.pad(x, (1, 2, 3, 0), value=2.0),
+    "attention": lambda x: F.scaled_dot_product_attention(x[None, None], x[None, None], x[None, None], is_causal=True),
+    "roll": lambda x: x.roll(3, 0),
+    "repeat": lambda x: x.repeat(2, 3),
+    "split": lambda x: torch.split(x, [3, 5], 1),
+    "index": lambda x: (x[:, [0, 2]], x[torch.tensor([1, 0, -1])], x[torch.arange(2), torch.tensor([3, 4])]),
+    "sort": lambda x: x.sort(0),
+    "conv": lambda x: F.conv1d(x[None].transpose(1, 2), torch.ones(2, 8, 3), padding=1),
+    "norm": lambda x: F.layer_norm(x, (8,)),
+    "cumsum": lambda x: x.cumsum(0),
+    "unbind": lambda x: torch.stack(x.unbind(1), 0),
+}
+
+
+@pytest.mark.parametrize("name", DYNAMIC_FUNCTIONS)
+def test_one_program_serves_all_sizes(name: str) -> None:
+    torch.manual_seed(0)
+    function = DYNAMIC_FUNCTIONS[name]
+    made = compiled(Calls(function), torch.randn(6, 8), dynamic_shapes={"x": {0: DYNAMIC}})
+    for rows in (6, 9, 4):
+        x = torch.randn(rows, 8)
+        require_close(made.torch(x), function(x))
+
+
+DATA_FUNCTIONS = {
+    "nonzero": lambda x: x.nonzero(),
+    "masked select": lambda x: x[x > 0] * 2,
+    "index put": lambda x: x.index_put((x > 0,), torch.tensor(0.0)),
+    "write": lambda x: x.clone().masked_fill_(x < 0, 1.0).add_(2),
+    "slice write": lambda x: _written(x),
+}
+
+
+def _written(x: Any) -> Any:
+    y = x * 2
+    y[1:3, ::2] = 0
+    y[:, 1] += x[:, 0]
+    return y
+
+
+@pytest.mark.parametrize("name", DATA_FUNCTIONS)
+def test_data_and_writes(name: str) -> None:
+    torch.manual_seed(0)
+    function = DATA_FUNCTIONS[name]
+    made = compiled(Calls(function), torch.randn(6, 8))
+    for _ in range(2):
+        x = torch.randn(6, 8)
+        require_close(made.torch(x), function(x))
+
+
+def test_sizes_outside_of_their_range_are_errors() -> None:
+    rows = torch.export.Dim("rows", min=4, max=16)
+    made = compiled(Calls(lambda x: x * 2), torch.randn(6, 8), dynamic_shapes={"x": {0: rows}})
+    for count in (4, 16):
+        assert made.torch(torch.ones(count, 8)).shape[0] == count
+    with pytest.raises(mirlo.MirloError, match="a size of at least 4"):
+        made.torch(torch.ones(3, 8))
+    with pytest.raises(mirlo.MirloError, match="a size of at most 16"):
+        made.torch(torch.ones(17, 8))
+
+
+def test_operations_have_the_names_and_lines_of_the_module() -> None:
+    program = torch.export.export(Calls(lambda x: F.gelu(x)), (torch.ones(4),))
+    module, _ = import_exported(decomposed(program))
+    (op,) = [op for op in module.body.operations[0].body.blocks[0].operations if op.operation.name == "relax.gelu"]
+    assert node_of(op.location) == "gelu"
+    position = find_source_position(op.location)
+    assert position is not None and position.file == __file__ and position.line > 0
+
+
+def test_what_has_no_converter_goes_through_onnx_aloud(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxscript")
+    program = torch.export.export(Calls(lambda x: F.gelu(x)), (torch.ones(4),))
+    decomposed(program)  # loads the converters
+    for name in ("aten.conv2d.default", "aten.convolution.default"):
+        monkeypatch.delitem(CONVERTERS, name)
+    x = torch.randn(1, 2, 8, 8)
+    net = torch.nn.Conv2d(2, 3, 3).eval()
+    with pytest.warns(
+        UserWarning, match=r"through ONNX: .*operator 'aten.convolution.default'.*has no converter.*forward"
+    ):
+        made = mirlo.compile(net, args=(x,), cache=False)
+    require_close(made.torch(x), net(x).detach())
+
+
+def test_refused_operators_give_their_reason() -> None:
+    program = torch.export.export(Calls(lambda x: torch.linalg.eigvals(x)), (torch.eye(3),))
+    with pytest.raises(FrontendError, match=r"operator 'aten.linalg_eig.*': factors or solves matrices.*in forward"):
+        import_exported(decomposed(program))
+
+
+def test_tied_weights_are_one_constant() -> None:
+    class Tied(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(100, 8)
+            self.head = torch.nn.Linear(8, 100, bias=False)
+            self.head.weight = self.table.weight
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.table(x))
+
+    program = torch.export.export(Tied().eval(), (torch.tensor([1, 2]),))
+    _, params = import_exported(decomposed(program))
+    assert len(params) == 1
