@@ -141,7 +141,7 @@ def test_what_has_no_converter_goes_through_onnx_aloud(monkeypatch: pytest.Monke
 
 def test_refused_operators_give_their_reason() -> None:
     program = torch.export.export(Calls(lambda x: torch.linalg.eigvals(x)), (torch.eye(3),))
-    with pytest.raises(FrontendError, match=r"operator 'aten.linalg_eig.*': factors or solves matrices.*in forward"):
+    with pytest.raises(FrontendError, match=r"operator 'aten.linalg_eig.*: factors or solves matrices.*in forward"):
         import_exported(decomposed(program))
 
 
