@@ -57,6 +57,12 @@ def reverse_compute_at(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
             raise ScheduleError(f"reverse_compute_at: '{maker.name}' is not complete after a round of '{loop.name}'")
     if leaf.is_reduction:
         raise ScheduleError(f"reverse_compute_at: '{leaf.name}' is a reduction, which needs more than one round makes")
+    order = list(root.leaves())
+    last = max(order.index(other) for other in leaves_of(loop))
+    for read in leaf.reads:
+        late = [other for other in order[last + 1 :] if any(access.buffer is read.buffer for access in other.writes)]
+        if late:
+            raise ScheduleError(f"reverse_compute_at: '{leaf.name}' reads '{late[0].name}', made after '{loop.name}'")
     maker, written, read = makers[0]
     region = written_region(maker, written, loop)
     _move(root, leaf, loop, _axes_of(leaf, read), region, at_end=True)
@@ -126,14 +132,24 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
         raise ScheduleError(f"decompose_reduction: '{before[0].name}', of the reduction, is around '{loop.name}'")
     chain = around(leaf)
     inside = [other for other in chain[chain.index(loop) :] if other.name not in reduced]
+    shared = [other for other in inside if len(list(leaves_of(other))) > 1]
+    if leaf.is_moved and shared:
+        raise ScheduleError(
+            f"decompose_reduction: '{shared[0].name}' may compute an element of '{leaf.name}' in several iterations, "
+            "each of which starts from the initial value; name a loop of the block itself"
+        )
     names = {other.name: unique_loop_name(root, f"{other.name}_start") for other in inside}
     values = {old: loop_index(new) for old, new in names.items()}
     zero = {name: number(0) for name in reduced}
-    guards = [(index.replace(values), bound) for index, bound in leaf.guards if not index.variables() & reduced]
     start = BlockLeaf(
         f"{leaf.name}_start", leaf.kinds, leaf.domain, [], [changed(access) for access in leaf.writes], leaf.view,
-        [index.replace({**values, **zero}) for index in leaf.at], guards, "start",
+        [index.replace({**values, **zero}) for index in leaf.at], [], "start",
     )  # fmt: skip
+    # All elements get their initial value, also partial results for which no iteration is left.
+    loops = [*chain[: chain.index(loop)], *(Loop(names[other.name], other.extent) for other in inside)]
+    for kind, index, extent in zip(start.kinds, start.at, start.domain, strict=True):
+        if kind == "spatial":
+            _guard(start, index, extent, loops)
     node: Loop | BlockLeaf = start
     for other in reversed(inside):
         outer = Loop(names[other.name], other.extent)
@@ -166,6 +182,8 @@ def _single_output(leaf: BlockLeaf) -> ScheduleBuffer:
 def _require_movable(root: Root, leaf: BlockLeaf) -> None:
     if leaf.part != "whole":
         raise ScheduleError(f"'{leaf.name}' is decomposed: move it before that")
+    if leaf.has_partial_results:
+        raise ScheduleError(f"'{leaf.name}' makes partial results: move it before rfactor")
     for loop in around(leaf):
         if len(list(leaves_of(loop))) != 1:
             raise ScheduleError(f"'{leaf.name}' shares '{loop.name}' with other blocks")
@@ -188,7 +206,7 @@ def _move(root: Root, leaf: BlockLeaf, loop: Loop, axes: list[int], region: list
     replace(leaf, [])
     remove_empty(parent)
     made: list[Loop] = []
-    leaf.guards = []
+    leaf.guards, leaf.is_moved = [], True
     for axis, extent in enumerate(leaf.domain):
         letter = LETTERS[axis] if axis < len(LETTERS) else str(axis)
         start, size = region[axes.index(axis)] if axis in axes else (IndexExpr(), extent)

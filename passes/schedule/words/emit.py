@@ -34,7 +34,9 @@ def emit(root: Root, schedule: dict[str, Any]) -> Any:
     """Replace the function's tensor form by the loops; return the new function."""
     for leaf in list(root.leaves()):
         if leaf.is_reduction and leaf.part == "whole":
-            decompose(root, leaf, next(loop for loop in around(leaf) if loop.name in leaf.reduce_loops()))
+            # Each iteration of a loop may have a partial result of one element: then no loop of the reduction is left.
+            chain = around(leaf)
+            decompose(root, leaf, next((loop for loop in chain if loop.name in leaf.reduce_loops()), chain[-1]))
     function = BufferFunction(root.view)
     emitter = _Emitter(allocate_buffers(root, function))
 

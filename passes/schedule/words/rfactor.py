@@ -10,6 +10,7 @@ from mirlo.dialects.core.index_expr import loop_index
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.combine import KINDS
 from mirlo.passes.schedule.words.blocks import insert_nest, nest_of
+from mirlo.passes.schedule.words.loops import unique_loop_name
 from mirlo.passes.schedule.words.tree import (
     BlockLeaf,
     BufferAccess,
@@ -19,6 +20,9 @@ from mirlo.passes.schedule.words.tree import (
     ScheduleError,
     around,
     axis_name,
+    leaves_of,
+    replace,
+    set_children,
 )
 
 _IDENTITIES = {
@@ -51,6 +55,7 @@ def rfactor(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
         raise ScheduleError(f"rfactor: '{loop.name}' is no loop of the reduction '{leaf.name}'")
     (written,) = leaf.writes
     buffer, name = written.buffer, leaf.name
+    nest = _require_room(leaf)
     shape = (*buffer.shape, loop.extent)
     partial = ScheduleBuffer(f"{buffer.name}_rf", shape, buffer.element, order=tuple(range(len(shape))))
     if any(other.name == partial.name for other in root.buffers):
@@ -60,12 +65,45 @@ def rfactor(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
     kinds = (*("spatial",) * len(buffer.shape), "reduce")
     reads, writes = [BufferAccess(partial, list(axes))], [BufferAccess(buffer, axes[:-1])]
     combined = BlockLeaf(name, kinds, shape, reads, writes, _combine(root, leaf, op, shape), [])
+    if nest is not None:
+        _insert_after(root, leaf, nest, combined)
     leaf.name = f"{name}_rf"
     leaf.at = [*leaf.at, loop_index(loop.name)]
     leaf.kinds, leaf.domain = (*leaf.kinds, "spatial"), (*leaf.domain, loop.extent)
     leaf.writes = [changed(written, buffer=partial, at=[*written.at, loop_index(axis_name(len(leaf.at) - 1))])]
-    insert_nest(nest_of(root, combined), leaf)
+    if nest is None:
+        insert_nest(nest_of(root, combined), leaf)
     return leaf
+
+
+def _require_room(leaf: BlockLeaf) -> Loop | None:
+    """Return the outermost loop of a reduction that shares its loops with other blocks; None if it has its own.
+
+    The others may use the result in the same iteration: partial results are combined right after that loop.
+    """
+    chain = around(leaf)
+    if len(list(leaves_of(chain[0]))) == 1:
+        return None
+    reduced = leaf.reduce_loops()
+    first = next(i for i, other in enumerate(chain) if other.name in reduced)
+    inside = [other for other in chain[first:] if other.name not in reduced]
+    if inside or len(list(leaves_of(chain[first]))) > 1:
+        what = f"'{inside[0].name}'" if inside else "another block"
+        raise ScheduleError(
+            f"rfactor: {what} is in '{chain[first].name}', a loop of the reduction '{leaf.name}', which shares its "
+            "nest with other blocks: apply rfactor before moving blocks together"
+        )
+    return chain[first]
+
+
+def _insert_after(root: Root, leaf: BlockLeaf, nest: Loop, combined: BlockLeaf) -> None:
+    """Insert the combination of partial results after the loops of the reduction, at the elements of this iteration."""
+    reduced = leaf.reduce_loops()
+    made = Loop(unique_loop_name(root, f"{leaf.name}_combine"), combined.domain[-1])
+    combined.at = [*leaf.place(leaf.writes[0]), loop_index(made.name)]
+    combined.guards = [(index, bound) for index, bound in leaf.guards if not index.variables() & reduced]
+    set_children(made, [combined])
+    replace(nest, [nest, made])
 
 
 def _combining(leaf: BlockLeaf) -> str:

@@ -73,10 +73,18 @@ class BlockLeaf:
     part: str = "whole"
     """`start` for the initialization of a reduction, `update` for the rest of it."""
     parent: Loop | Root | None = None
+    is_moved: bool = False
+    """Whether it was moved into a loop of another block, which may compute an element several times."""
 
     @property
     def is_reduction(self) -> bool:
         return "reduce" in self.kinds
+
+    @property
+    def has_partial_results(self) -> bool:
+        """Return whether a loop numbers partial results of the reduction that runs over it (`rfactor`)."""
+        spatial, reduced = self._loops_by_kind()
+        return bool(spatial & reduced)
 
     def place(self, access: BufferAccess) -> list[IndexExpr]:
         """Return an access as expressions of the loops."""
@@ -85,10 +93,15 @@ class BlockLeaf:
 
     def reduce_loops(self) -> set[str]:
         """Return the loops that the reduction axes depend on."""
+        spatial, reduced = self._loops_by_kind()
+        return reduced - spatial  # after `rfactor`, one loop of the reduction numbers partial results
+
+    def _loops_by_kind(self) -> tuple[set[str], set[str]]:
+        """Return the loops that the spatial axes depend on, and those that the reduction axes depend on."""
         used: dict[bool, set[str]] = {True: set(), False: set()}
         for kind, index in zip(self.kinds, self.at, strict=True):
             used[kind == "reduce"] |= index.variables()
-        return used[True] - used[False]  # after `rfactor`, one loop of the reduction numbers partial results
+        return used[False], used[True]
 
 
 @dataclass(eq=False)

@@ -1,0 +1,176 @@
+"""Loop words beside built-in rules: `python -m benchmarks.kernels.words [NAME...] [--seconds S]`.
+
+Each case of `memory_bound` is compiled by the rule that takes it, and by some schedules of loop words that suit the
+rule: loops fused or not, several widths and unroll factors, partial sums of reductions in lanes. The table shows the
+best of them. Both take turns in one process, and the times are the least of each, from the processor's counter. A
+ratio of 2 says that the words take twice as long. Compile times are the least CPU times of three compilations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+import mirlo
+from benchmarks.kernels.memory_bound import CASES, Case, make_arrays, make_model
+from benchmarks.kernels.ticks import least_seconds
+from mirlo.extend import ScheduleError
+from mirlo.tools.explain.model import explain_model
+
+LANES = (16, 8)
+UNROLL = (4, 2, 1)
+RUNS = 5
+"""Runs of each in a turn."""
+Words = Callable[[Any], None]
+
+
+def elementwise(s: Any, fused: bool, lanes: int, unroll: int) -> None:
+    """Compute all blocks in the loops of the last one, its elements in vectors."""
+    _inline_all(s)
+    (block,) = s.blocks()
+    _in_vectors(s, block, s.loops(block), fused, lanes, unroll)
+
+
+def window(s: Any, fused: bool, lanes: int, unroll: int) -> None:
+    """Reduce in the lanes of the output."""
+    first, *others = s.blocks()
+    for block in others[:-1]:
+        s.compute_inline(block)
+    spatial = [loop for loop, kind in s.kinds(first).items() if kind == "spatial"]
+    reduced = [loop for loop, kind in s.kinds(first).items() if kind == "reduce"]
+    outer, inner = s.split(spatial[-1], (None, lanes * unroll))
+    vectors, lane = s.split(inner, (unroll, lanes))
+    s.reorder(*spatial[:-1], outer, *reduced, vectors, lane)
+    out = s.cache_write(first, "local")
+    s.reverse_compute_at(out, outer)
+    if others:
+        s.reverse_compute_at(others[-1], outer)
+    s.decompose_reduction(first, reduced[0])
+    s.unroll(vectors)
+    s.vectorize(lane)
+
+
+def rows(s: Any, fused: bool, lanes: int, unroll: int) -> None:
+    """Compute a row at a time; reduce it in lanes, by partial results that a block after it combines."""
+    blocks = s.blocks()
+    row = s.loops(blocks[-1])[0]
+    for block in reversed(blocks[:-1]):
+        s.compute_at(block, row)
+    for block in blocks:
+        inner = s.loops(block)[-1]
+        if s.extent(inner) < lanes * unroll:
+            continue
+        kind = s.kinds(block)[inner]
+        outer, vectors, lane = s.split(inner, (None, unroll, lanes))
+        if kind == "reduce":
+            s.rfactor(block, s.fuse(vectors, lane))
+            vectors, lane = s.split(s.loops(f"{block}_rf")[-1], (unroll, lanes))
+        s.unroll(vectors)
+        s.vectorize(lane)
+    if fused:
+        s.parallel(row)
+
+
+WORDS: dict[str, Callable[[Any, bool, int, int], None]] = {"elementwise": elementwise, "window": window, "rows": rows}
+
+
+def _inline_all(s: Any) -> None:
+    for block in s.blocks()[:-1]:
+        s.compute_inline(block)
+
+
+def _in_vectors(s: Any, block: str, loops: list[str], fused: bool, lanes: int, unroll: int) -> None:
+    inner = s.fuse(*loops) if fused and len(loops) > 1 else loops[-1]
+    outer, vectors, lane = s.split(inner, (None, unroll, lanes))
+    s.unroll(vectors)
+    s.vectorize(lane)
+    s.parallel(s.loops(block)[0])
+
+
+def schedules(rule: str) -> Iterator[Words]:
+    """Return the schedules that are tried in the place of a rule."""
+    for fused in (True, False):
+        for lanes in LANES:
+            for unroll in UNROLL:
+                yield partial(WORDS[rule], fused=fused, lanes=lanes, unroll=unroll)
+
+
+def compiled(path: Path, given: dict[str, Words] | None = None) -> Any:
+    return mirlo.compile(path, schedules=given, cache=False, tune=False)
+
+
+def compile_seconds(path: Path, given: dict[str, Words] | None = None) -> float:
+    found = []
+    for _ in range(3):
+        start = time.process_time()
+        compiled(path, given)
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def best_words(path: Path, name: str, rule: str, arrays: list[np.ndarray], want: np.ndarray) -> Words | str:
+    """Return the fastest schedule, or why none applies."""
+    best, reason = (float("inf"), None), "no words"
+    for words in schedules(rule):
+        try:
+            executable = compiled(path, {name: words})
+        except mirlo.MirloError as error:
+            cause = error.__cause__ if isinstance(error.__cause__, ScheduleError) else error
+            reason = str(cause).splitlines()[0]
+            continue
+        np.testing.assert_allclose(executable(*arrays), want, rtol=1e-3, atol=1e-4)
+        seconds = least_seconds(executable, arrays, RUNS)
+        if seconds < best[0]:
+            best = seconds, words
+    return reason if best[1] is None else best[1]
+
+
+def measure(case: Case, folder: Path, seconds: float) -> str:
+    """Return the row of a case."""
+    path = folder / "case.onnx"
+    path.write_bytes(make_model(case).SerializeToString())
+    arrays = make_arrays(case)
+    kernels = explain_model(str(path), tune=False).kernels
+    name, scheduled = kernels[0].name, kernels[0].schedule
+    if len(kernels) != 1 or scheduled is None or scheduled.rule.name not in WORDS:
+        return f"{case.name:42} {'-':12} several kernels, or another rule"
+    rule = scheduled.rule.name
+    ours = compiled(path)
+    words = best_words(path, name, rule, arrays, ours(*arrays))
+    if isinstance(words, str):
+        return f"{case.name:42} {rule:12} not expressible: {words}"
+    theirs = compiled(path, {name: words})
+    times: list[list[float]] = [[], []]
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times[0]) < 4:
+        for i, executable in enumerate((ours, theirs)):
+            times[i].append(least_seconds(executable, arrays, RUNS))
+    least = [min(each) for each in times]
+    taken = [compile_seconds(path), compile_seconds(path, {name: words})]
+    options = words.keywords if isinstance(words, partial) else {}
+    chosen = ", ".join(f"{key}={value}" for key, value in options.items())
+    return f"{case.name:42} {rule:12} {least[1] / least[0]:7.2f} {taken[1] / taken[0]:9.2f}  {chosen}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="only cases whose names contain one of these")
+    parser.add_argument("--seconds", type=float, default=0.5, help="how long each case is measured")
+    arguments = parser.parse_args()
+    print(f"{'case':42} {'rule':12} {'time':>7} {'compile':>9}  words")
+    with TemporaryDirectory() as folder:
+        for case in CASES:
+            if not arguments.names or any(name in case.name for name in arguments.names):
+                print(measure(case, Path(folder), arguments.seconds), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
