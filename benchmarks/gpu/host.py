@@ -2,9 +2,10 @@
 
     python -m benchmarks.gpu.host bert_base gpt2 --target spirv 'nvvm{chip=sm_80}'
 
-Models are reduced to their first layer. For `spirv`, kernels run on the Vulkan device of this machine, in other threads
-if it is a software device. For `nvvm`, a driver that executes nothing takes the place of CUDA's. Times are the least
-and the median of calls, in milliseconds: with sizes that were not given before, and with those of the last call.
+Models are reduced to their first layer, and nothing is executed. For `spirv`, commands are recorded for the Vulkan
+device of this machine, but not submitted. For `nvvm`, a driver that does nothing takes the place of CUDA's. Times are
+the least and the median of calls, in milliseconds: with sizes that were not given before, and with those of the last
+call.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from mirlo.benchmarks.models import dynamic
 
 LAST = "layer_norm_2"
 """The tensor that ends the first layer."""
-LENGTHS = range(5, 40)
+LENGTHS = range(5, 60)
 """Lengths of sequences, which are called from the largest on: memory is allocated in the first call."""
-REPEATS = 20
+REPEATS = 50
 """Calls with the same sizes."""
 SUCCESS = SimpleNamespace(name="CUDA_SUCCESS")
 
@@ -77,12 +78,13 @@ class NullDriver:
 
 
 @contextmanager
-def null_driver() -> Iterator[None]:
-    """Let models of target nvvm run on a driver that executes nothing."""
+def nothing_executed() -> Iterator[None]:
+    """Let devices of GPU targets execute nothing."""
     from mirlo.targets.nvvm import device
+    from mirlo.targets.spirv.vulkan import VulkanDevice
 
     made = NullDriver()
-    with patch.object(device, "driver", lambda: made):
+    with patch.object(device, "driver", lambda: made), patch.object(VulkanDevice, "run", lambda *given: None):
         for known in (device.gpu, device.capability):
             known.cache_clear()
         yield
@@ -134,7 +136,7 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.models:
         for target in options.target:
-            with null_driver():
+            with nothing_executed():
                 measure(name, target)
 
 

@@ -11,7 +11,6 @@ from mirlo.targets.gpu.functions import PackedFunctionTable
 from mirlo.targets.gpu.places import Hazards
 from mirlo.targets.gpu.worker import StepWorker
 from mirlo.targets.spirv.model import VulkanModel
-from mirlo.targets.spirv.recording import Recording
 from mirlo.targets.spirv.vulkan import DeviceBuffer
 
 
@@ -46,7 +45,7 @@ class _Worker(StepWorker):
         self._made: list[DeviceBuffer] = []
         self._outputs: dict[int, tuple[int, int]] = {}
         self._look = self._buffer(64, host=True)
-        self._open = Recording(self._device, model.pipelines)
+        self._open = model.open_recording()
         self._row = -1
         self._rows = len(model.artifact.kernels) if profiled else -1
         model.copy_inputs(self._open)
@@ -78,8 +77,7 @@ class _Worker(StepWorker):
         """Submit everything recorded so far and wait."""
         self._open.end()
         self._device.run(self._open.commands)
-        self._open.release()
-        self._open = Recording(self._device, self._model.pipelines)
+        self._open.restart()
         self._hazards = Hazards()
 
     def read(self, where: list[Any]) -> bytes:
@@ -146,7 +144,7 @@ class _Worker(StepWorker):
     def release(self) -> None:
         """Release the memory of the call."""
         self._open.end()
-        self._open.release()
+        self._model.close_recording(self._open)
         for buffer in self._made:
             self._device.free(buffer)
         self._model.late.clear()

@@ -42,6 +42,8 @@ class VulkanModel:
         self.frame: CallFrame
         self._buffers: list[DeviceBuffer] = []
         self._recorded: OrderedDict[Any, Recording] = OrderedDict()
+        self._spare: list[Recording] = []
+        """Recordings that may be filled again."""
         with target.lock:
             self.pipelines = Pipelines(target, artifact)
             self.constants, self._constant_buffer = self._upload(constants_of(artifact))
@@ -50,7 +52,8 @@ class VulkanModel:
         self.params: list[Region] = []
         self._param_buffer: DeviceBuffer | None = None
         self.late: dict[int, DeviceBuffer] = {}
-        weakref.finalize(self, _release, target, self._buffers, self._recorded, self.pipelines).atexit = False
+        held = (self._buffers, self._recorded, self._spare, self.pipelines)
+        weakref.finalize(self, _release, target, *held).atexit = False
 
     def _check(self) -> None:
         lacking = [f for f in self.artifact.metadata["features"] if f not in self.device.features]
@@ -107,7 +110,7 @@ class VulkanModel:
         if frame.arena <= self.arena.size and frame.total <= self.staging.size and self.staging is not self.arena:
             return
         for recording in self._recorded.values():
-            recording.release()
+            self.close_recording(recording)
         self._recorded.clear()
         old = {id(buffer): buffer for buffer in (self.arena, self.staging, self.tensors)}
         sizes = max(frame.arena, self.arena.size), max(frame.total, self.staging.size)
@@ -172,12 +175,26 @@ class VulkanModel:
         if key not in self._recorded:
             self._recorded[key] = self._record(steps, profiled)
             while len(self._recorded) > CACHED_RECORDINGS:
-                self._recorded.popitem(last=False)[1].release()
+                self.close_recording(self._recorded.popitem(last=False)[1])
         self._recorded.move_to_end(key)
         return self._recorded[key]
 
+    def open_recording(self) -> Recording:
+        """Return an empty recording."""
+        if not self._spare:
+            return Recording(self.device, self.pipelines)
+        self._spare[-1].restart()
+        return self._spare.pop()
+
+    def close_recording(self, recording: Recording) -> None:
+        """Take back a recording whose commands have finished."""
+        if len(self._spare) < CACHED_RECORDINGS:
+            self._spare.append(recording)
+        else:
+            recording.release()
+
     def _record(self, steps: Sequence[dict[str, Any]], profiled: bool) -> Recording:
-        made = Recording(self.device, self.pipelines)
+        made = self.open_recording()
         self.copy_inputs(made)
         if profiled:
             self._record_profiled(made, steps)
@@ -240,11 +257,15 @@ class VulkanModel:
 
 
 def _release(
-    target: VulkanDevice, buffers: list[DeviceBuffer], recorded: dict[Any, Recording], pipelines: Pipelines
+    target: VulkanDevice,
+    buffers: list[DeviceBuffer],
+    recorded: dict[Any, Recording],
+    spare: list[Recording],
+    pipelines: Pipelines,
 ) -> None:
     """Release everything that a model holds on a device."""
     with target.lock:
-        for recording in recorded.values():
+        for recording in (*recorded.values(), *spare):
             recording.release()
         pipelines.release()
         for buffer in buffers:

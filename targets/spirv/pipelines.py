@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from mirlo.runtime.artifact import Artifact
-from mirlo.targets.spirv.vulkan import DeviceBuffer, DeviceError, VulkanDevice, api
-
-BufferRange = tuple[DeviceBuffer, int, int]
-"""A buffer, an offset and a size in bytes."""
+from mirlo.targets.spirv.descriptors import BufferRange, DescriptorSets
+from mirlo.targets.spirv.vulkan import DeviceError, VulkanDevice, api
 
 
 def bindings_of(launch: dict[str, Any]) -> int:
@@ -39,6 +37,7 @@ class Pipelines:
         self._kernels: dict[str, ComputePipeline] = {}
         self._layouts: dict[int, tuple[Any, Any]] = {}
         self._queries: Any = None
+        self._largest = int(device.limits.maxStorageBufferRange)
 
     def release(self) -> None:
         """Release everything; no commands that use it may be left."""
@@ -60,23 +59,21 @@ class Pipelines:
             # Reading the results raises the errors of the workers.
             list(pool.map(lambda one: self._kernel(*one), wanted.values()))
 
-    def dispatch(self, commands: Any, step: dict[str, Any], places: list[BufferRange], pools: list[Any]) -> None:
-        """Record one launch; add what must outlive the commands to `pools`."""
+    def dispatch(
+        self, commands: Any, step: dict[str, Any], places: Sequence[BufferRange], descriptors: DescriptorSets
+    ) -> None:
+        """Record one launch."""
         vk = api()
         for *_, size in places:
-            if size > self.device.limits.maxStorageBufferRange:
+            if size > self._largest:
                 raise DeviceError(
-                    f"'{step['kernel']}' works on {size} bytes at once, '{self.device.name}' can bind "
-                    f"{self.device.limits.maxStorageBufferRange}"
+                    f"'{step['kernel']}' works on {size} bytes at once, '{self.device.name}' can bind {self._largest}"
                 )
         kernel = self._kernel(step["kernel"], len(places), step["block"])
-        vk.vkCmdBindPipeline(commands, vk.VK_PIPELINE_BIND_POINT_COMPUTE, kernel.pipeline)
+        vk.lib.vkCmdBindPipeline(commands, vk.VK_PIPELINE_BIND_POINT_COMPUTE, kernel.pipeline)
         if places:
-            bound = self._bind(places, pools)
-            vk.vkCmdBindDescriptorSets(
-                commands, vk.VK_PIPELINE_BIND_POINT_COMPUTE, kernel.layout, 0, 1, [bound], 0, None
-            )
-        vk.vkCmdDispatch(commands, *step["grid"])
+            descriptors.bind(commands, kernel.layout, self._layout(len(places))[0], places)
+        vk.lib.vkCmdDispatch(commands, *step["grid"])
 
     def _kernel(self, name: str, bindings: int, block: list[int]) -> ComputePipeline:
         found = self._kernels.get(name)
@@ -126,27 +123,6 @@ class Pipelines:
             )
             self._layouts[bindings] = (made, whole)
         return self._layouts[bindings]
-
-    def _bind(self, places: list[BufferRange], pools: list[Any]) -> Any:
-        vk = api()
-        size = vk.VkDescriptorPoolSize(type=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, descriptorCount=len(places))
-        pool = vk.vkCreateDescriptorPool(
-            self.device.handle, vk.VkDescriptorPoolCreateInfo(maxSets=1, pPoolSizes=[size]), None
-        )
-        pools.append(pool)
-        bound = vk.vkAllocateDescriptorSets(
-            self.device.handle,
-            vk.VkDescriptorSetAllocateInfo(descriptorPool=pool, pSetLayouts=[self._layout(len(places))[0]]),
-        )[0]
-        writes = [
-            vk.VkWriteDescriptorSet(
-                dstSet=bound, dstBinding=i, dstArrayElement=0, descriptorCount=1,
-                descriptorType=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-                pBufferInfo=[vk.VkDescriptorBufferInfo(buffer=buffer.handle, offset=offset, range=max(size, 4))],
-            ) for i, (buffer, offset, size) in enumerate(places)
-        ]  # fmt: skip
-        vk.vkUpdateDescriptorSets(self.device.handle, len(writes), writes, 0, None)
-        return bound
 
     # Time stamps
 

@@ -6,7 +6,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from mirlo.targets.spirv.pipelines import BufferRange, Pipelines
+from mirlo.targets.spirv.descriptors import BufferRange, DescriptorSets
+from mirlo.targets.spirv.pipelines import Pipelines
 from mirlo.targets.spirv.vulkan import DeviceBuffer, VulkanDevice, api
 
 CHUNK = 16 << 10
@@ -22,16 +23,20 @@ class Recording:
         self.device = device
         self._pipelines = pipelines
         self.commands = device.commands()
-        self._pools: list[Any] = []
+        self._descriptors = DescriptorSets(device)
         self._chunks: list[DeviceBuffer] = []
+        self._chunk = -1
+        """The number of the chunk in use."""
         self._used = CHUNK
 
     def small(self, data: bytes) -> BufferRange:
         """Return a place with these few bytes, for commands to read."""
         if self._used + len(data) > CHUNK:
-            self._chunks.append(self.device.buffer(CHUNK, host=True))
+            self._chunk += 1
             self._used = 0
-        chunk = self._chunks[-1]
+            if self._chunk == len(self._chunks):
+                self._chunks.append(self.device.buffer(CHUNK, host=True))
+        chunk = self._chunks[self._chunk]
         assert chunk.mapped is not None and len(data) <= CHUNK
         ctypes.memmove(chunk.mapped + self._used, data, len(data))
         place = (chunk, self._used, len(data))
@@ -44,7 +49,7 @@ class Recording:
         bound = list(places)
         if numbers:
             bound.append(self.small(bytes((ctypes.c_int32 * len(numbers))(*numbers))))
-        self._pipelines.dispatch(self.commands, step, bound, self._pools)
+        self._pipelines.dispatch(self.commands, step, bound, self._descriptors)
 
     def copy(self, source: BufferRange, target: BufferRange) -> None:
         """Record a copy."""
@@ -58,12 +63,16 @@ class Recording:
         """End recording."""
         api().vkEndCommandBuffer(self.commands)
 
+    def restart(self) -> None:
+        """Record from the beginning, after the commands have finished."""
+        self._descriptors.reset()
+        self._chunk, self._used = -1, CHUNK
+        self.device.restart(self.commands)
+
     def release(self) -> None:
         """Release everything, after the commands have finished."""
         self.device.drop([self.commands])
-        for pool in self._pools:
-            api().vkDestroyDescriptorPool(self.device.handle, pool, None)
+        self._descriptors.release()
         for chunk in self._chunks:
             self.device.free(chunk)
-        self._pools.clear()
         self._chunks.clear()

@@ -51,6 +51,8 @@ class DeviceBuffer:
     memory: Any
     size: int
     mapped: int | None
+    number: int = 0
+    """Its handle as an integer."""
     local: bool = False
     """Whether it is device-local memory."""
     keep: Any = None
@@ -82,11 +84,14 @@ class VulkanDevice:
         self.features = _features(vk, self.physical)
         self.handle = self._make_device(vk)
         self._queue = vk.vkGetDeviceQueue(self.handle, self._family, 0)
+        again = vk.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT
         self._pool = vk.vkCreateCommandPool(
-            self.handle, vk.VkCommandPoolCreateInfo(queueFamilyIndex=self._family), None
+            self.handle, vk.VkCommandPoolCreateInfo(flags=again, queueFamilyIndex=self._family), None
         )
         self._fence = vk.vkCreateFence(self.handle, vk.VkFenceCreateInfo(), None)
+        self._fences = vk.ffi.new("VkFence[1]", [self._fence])
         self._memory = vk.vkGetPhysicalDeviceMemoryProperties(self.physical)
+        self._structures = _Structures(vk)
 
     @staticmethod
     def _make_instance(vk: ModuleType) -> Any:
@@ -150,7 +155,8 @@ class VulkanDevice:
         if visible:
             view = vk.vkMapMemory(self.handle, memory, 0, size, 0)
             address = ctypes.addressof(ctypes.c_char.from_buffer(view))
-        return DeviceBuffer(handle, memory, size, address, local, view)
+        number = int(vk.ffi.cast("uintptr_t", handle))
+        return DeviceBuffer(handle, memory, size, address, number, local, view)
 
     def _kind(self, allowed: int, host: bool) -> tuple[int, bool, bool]:
         """Return a memory type, whether it is mapped, and whether it is device-local."""
@@ -183,36 +189,64 @@ class VulkanDevice:
                 commandPool=self._pool, level=vk.VK_COMMAND_BUFFER_LEVEL_PRIMARY, commandBufferCount=1
             ),
         )[0]
-        vk.vkBeginCommandBuffer(made, vk.VkCommandBufferBeginInfo())
+        self.restart(made)
         return made
+
+    def restart(self, commands: Any) -> None:
+        """Open a command buffer for recording, without what was recorded before."""
+        api().vkBeginCommandBuffer(commands, self._structures.begin)
 
     def barrier(self, commands: Any) -> None:
         """Make earlier writes visible to later shaders, copies and the host."""
-        vk = api()
-        writes = vk.VK_ACCESS_SHADER_WRITE_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT
-        reads = vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_TRANSFER_READ_BIT
-        seen = vk.VkMemoryBarrier(srcAccessMask=writes, dstAccessMask=writes | reads | vk.VK_ACCESS_HOST_READ_BIT)
-        work = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | vk.VK_PIPELINE_STAGE_TRANSFER_BIT
-        after = work | vk.VK_PIPELINE_STAGE_HOST_BIT
-        vk.vkCmdPipelineBarrier(commands, work, after, 0, 1, [seen], 0, None, 0, None)
+        made, vk = self._structures, api()
+        null = vk.ffi.NULL
+        vk.lib.vkCmdPipelineBarrier(commands, made.work, made.after, 0, 1, made.barrier, 0, null, 0, null)
 
     def copy(self, commands: Any, source: Any, at: int, target: Any, to: int, size: int) -> None:
         """Record a copy of bytes."""
-        vk = api()
-        region = vk.VkBufferCopy(srcOffset=at, dstOffset=to, size=size)
-        vk.vkCmdCopyBuffer(commands, source.handle, target.handle, 1, [region])
+        region = self._structures.region
+        region.srcOffset, region.dstOffset, region.size = at, to, size
+        api().lib.vkCmdCopyBuffer(commands, source.handle, target.handle, 1, region)
 
     def run(self, commands: Any) -> None:
         """Submit a recorded command buffer and wait until it has finished."""
-        vk = api()
-        vk.vkQueueSubmit(self._queue, 1, [vk.VkSubmitInfo(pCommandBuffers=[commands])], self._fence)
-        vk.vkWaitForFences(self.handle, 1, [self._fence], True, WAIT)
-        vk.vkResetFences(self.handle, 1, [self._fence])
+        lib, made = api().lib, self._structures
+        made.submitted[0] = commands
+        self._check(lib.vkQueueSubmit(self._queue, 1, made.submit, self._fence))
+        self._check(lib.vkWaitForFences(self.handle, 1, self._fences, True, WAIT))
+        self._check(lib.vkResetFences(self.handle, 1, self._fences))
+
+    def _check(self, status: int) -> None:
+        """Raise an error if a call failed."""
+        if status:
+            raise DeviceError(f"the device '{self.name}' failed while it ran commands: Vulkan error {status}")
 
     def drop(self, commands: list[Any]) -> None:
         """Free command buffers."""
         if commands:
             api().vkFreeCommandBuffers(self.handle, self._pool, len(commands), commands)
+
+
+class _Structures:
+    """Structures of frequent calls: they are made once, because the bindings take long to make one."""
+
+    def __init__(self, vk: ModuleType) -> None:
+        ffi = vk.ffi
+        writes = vk.VK_ACCESS_SHADER_WRITE_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT
+        reads = vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_TRANSFER_READ_BIT
+        self.work = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | vk.VK_PIPELINE_STAGE_TRANSFER_BIT
+        self.after = self.work | vk.VK_PIPELINE_STAGE_HOST_BIT
+        self.barrier = ffi.new("VkMemoryBarrier*")
+        self.barrier.sType = vk.VK_STRUCTURE_TYPE_MEMORY_BARRIER
+        self.barrier.srcAccessMask = writes
+        self.barrier.dstAccessMask = writes | reads | vk.VK_ACCESS_HOST_READ_BIT
+        self.region = ffi.new("VkBufferCopy*")
+        self.begin = ffi.new("VkCommandBufferBeginInfo*")
+        self.begin.sType = vk.VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO
+        self.submitted = ffi.new("VkCommandBuffer[1]")
+        self.submit = ffi.new("VkSubmitInfo*")
+        self.submit.sType = vk.VK_STRUCTURE_TYPE_SUBMIT_INFO
+        self.submit.commandBufferCount, self.submit.pCommandBuffers = 1, self.submitted
 
 
 def _features(vk: ModuleType, physical: Any) -> frozenset[str]:
