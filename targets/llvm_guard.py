@@ -16,27 +16,30 @@ from mirlo.passes.registry import PassError
 
 Made = TypeVar("Made")
 
-_KNOWN = re.compile(
-    r"llvm\.(readcyclecounter"
-    r"|x86\.(avx512\.(vpdpbusd\.\d+|pmaddw\.d\.512|mask\.(scalef|range|reduce)\.p[sd]\.512)"
-    r"|avx512bf16\.dpbf16ps\.\d+|sse2\.pmadd\.wd|avx2\.pmadd\.wd)"
-    r"|(fabs|sqrt|floor|ceil|trunc|roundeven|copysign|fma|exp2)\.(f16|bf16|f32|f64))"
+_EVERYWHERE = r"readcyclecounter|(fabs|sqrt|floor|ceil|trunc|roundeven|copysign|fma|exp2)\.(f16|bf16|f32|f64)"
+_ON_CPUS = (
+    r"x86\.(avx512\.(vpdpbusd\.\d+|permvar\.sf\.512|pmaddw\.d\.512|pmaddubs\.w\.512)"
+    r"|avx512\.mask\.(scalef|range|reduce)\.p[sd]\.512|avx512bf16\.dpbf16ps\.\d+"
+    r"|sse2\.pmadd\.wd|ssse3\.pmadd\.ub\.sw\.128|avx2\.pmadd\.(wd|ub\.sw))"
+    r"|aarch64\.neon\.[su]dot\.v4i32\.v16i8"
 )
-"""The intrinsics that Mirlo's rules call."""
+"""The intrinsics that Mirlo's rules call; the emitter checks that the processor has them."""
+_KNOWN = re.compile(rf"llvm\.({_EVERYWHERE})")
+_KNOWN_ON_CPUS = re.compile(rf"llvm\.({_EVERYWHERE}|{_ON_CPUS})")
 _NAMES = re.compile(r'"(llvm\.[\w.]+)"')
 
 
 def suspects_in_text(text: str) -> set[str]:
-    """Return the operations and intrinsics in a module's text that LLVM may not know."""
+    """Return the operations and intrinsics in the text of a module for a CPU that LLVM may not know."""
     if '"llvm.' not in text:
         return set()
     context = ir.Context.current
     names = set(_NAMES.findall(text))
-    return {name for name in names if not (_KNOWN.fullmatch(name) or context.is_registered_operation(name))}
+    return {name for name in names if not (_KNOWN_ON_CPUS.fullmatch(name) or context.is_registered_operation(name))}
 
 
 def suspects_in(root: ir.Operation) -> set[str]:
-    """Return the operations and intrinsics in a module that LLVM may not know."""
+    """Return the operations and intrinsics in a module for a device that LLVM may not know."""
     found: set[str] = set()
 
     def visit(op: ir.Operation) -> ir.WalkResult:
