@@ -77,10 +77,13 @@ test-emulated: $(VENV)/ready
 # What takes longer than a change may wait for.
 nightly: combinations stages samples
 
-# All of what `make test` takes a sample of: ONNX's suite, all element types of operators on the GPU targets.
+# All of what `make test` takes a sample of: ONNX's suite, all element types of operators on the GPU targets, all cases
+# of tests that are marked `sample`.
 samples: $(VENV)/ready
+	$(BIN)/pytest -q --whole -m sample
 	$(BIN)/pytest -q --whole test/conformance/test_onnx_backend.py::test_suite test/targets/nvvm/test_assembled.py test/targets/gpu/test_support.py \
-		test/targets/gpu/test_benchmark_models.py test/targets/c/test_source.py test/passes/schedule/test_apply_rule.py
+		test/targets/gpu/test_benchmark_models.py test/targets/c/test_source.py test/passes/schedule/test_apply_rule.py \
+		test/end_to_end/test_models.py test/tools/cli/test_fuzz.py
 
 # Operators, rules, places in a model and tools in every combination: writes docs/combinations.md. Six minutes.
 combinations: $(VENV)/ready

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -20,6 +21,30 @@ sys.path += sorted(str(folder) for folder in SHARED if folder.name != "Inputs")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole", action="store_true", help="all of what tests take a sample of, as `make nightly` does")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "sample(every): run one in so many of a test's cases; with --whole, all of them")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the cases that are not in the sample of a test that is marked so: the same ones in every run."""
+    if config.getoption("--whole") or any("[" in argument for argument in config.args):
+        return
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sample") is not None:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left: set[pytest.Item] = set()
+    for marked in cases.values():
+        marker = marked[0].get_closest_marker("sample")
+        assert marker is not None
+        count = -(-len(marked) // marker.args[0])
+        # In the order of a checksum, so that a sample has all values of each parameter.
+        left.update(sorted(marked, key=lambda item: crc32(item.nodeid.encode()))[count:])
+    if left:
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture

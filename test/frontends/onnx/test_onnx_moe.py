@@ -55,6 +55,7 @@ GATE = {"activation_alpha": 1.702, "activation_beta": 1.0}
 CASES = [("relu", 0, 1), ("gelu", 1, 2), ("silu", 0, 2), ("identity", 1, 2), ("swiglu", 1, 2), ("swiglu", 0, 3)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("activation, normalize, count", CASES)
 def test_moe(activation: str, normalize: int, count: int) -> None:
     gated = activation == "swiglu"
@@ -135,6 +136,7 @@ TOLERANCES = {(2, 32): 5e-2}
 QUANTIZED = [(4, 16, True), (8, 0, True), (2, 32, True)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("bits, block, has_zeros", QUANTIZED)
 def test_quantized_moe(bits: int, block: int, has_zeros: bool) -> None:
     constants = quantized(bits, block, has_zeros, INNER * 2, HIDDEN, 1) | quantized(

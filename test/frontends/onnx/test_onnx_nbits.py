@@ -52,6 +52,7 @@ def has_panels(executable: Any) -> bool:
     return any(kernel.symbol.startswith("matmul_u4") for kernel in executable.artifact.kernels)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind, by_column, zeros", [*product(FOUR, (True, False), (True, False))])
 @pytest.mark.parametrize("columns, rows", ((48, 64), (33, 128)))
 def test_dequantized_weights(kind: str, by_column: bool, zeros: bool, columns: int, rows: int) -> None:
@@ -143,6 +144,7 @@ def test_bitsandbytes(kind: int, rows: int, block: int) -> None:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("bits, block, level, zeros", [*product((2, 4, 8), (32, 128), (0, 4), (False, True))])
 def test_products(bits: int, block: int, level: int, zeros: bool) -> None:
     columns, rows = 40, 256

@@ -83,6 +83,7 @@ CASES = list(product((2, 4, 8), (16, 32, 64, 256), ("", "packed", "real"), ("exa
 )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("bits, block, zeros, activations", CASES)
 def test_variants(bits: int, block: int, zeros: str, activations: str) -> None:
     number = CASES.index((bits, block, zeros, activations))
@@ -104,6 +105,7 @@ def test_activations(activations: str, zeros: str) -> None:
         assert error(executable, weights, count) < BOUNDS[activations]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("bits, level", ((4, 4), (4, 0), (8, 4), (2, 4)))
 def test_presets(preset: str, bits: int, level: int) -> None:

@@ -178,6 +178,7 @@ LARGE = {
 }
 
 
+@pytest.mark.sample(3)
 @needs_ptxas()
 @pytest.mark.parametrize("name", LARGE)
 def test_large_without_spills(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

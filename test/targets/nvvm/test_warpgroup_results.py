@@ -61,6 +61,7 @@ def test_results(model: object, tile: int, monkeypatch: pytest.MonkeyPatch) -> N
     assert np.abs(found - exact).max() <= (1e-4 if model is wide else 2**-7 * np.abs(exact).max())
 
 
+@pytest.mark.sample(3)
 @needs_ptxas()
 @pytest.mark.parametrize("tile", range(len(warpgroup.TILES)))
 @pytest.mark.parametrize(("columns", "dtype", "after"), [(4096, "f16", "br"), (768, "bf16", "b"), (768, "bf16", "bg")])

@@ -33,15 +33,17 @@ def wrong(op, b):
 '''
 
 
-def test_random_graphs_are_right() -> None:
+def test_random_graphs_are_right(whole: bool) -> None:
+    count = 40 if whole else 20
     # Standard output also of a command that fails: it names the seeds.
-    report = json.loads(mirlo("fuzz", "graphs", "--count", 40, "--json").stdout)
-    assert report["found"] == [] == report["disputed"] and report["states"].get("right", 0) >= 36
+    report = json.loads(mirlo("fuzz", "graphs", "--count", count, "--json").stdout)
+    assert report["found"] == [] == report["disputed"] and report["states"].get("right", 0) >= 0.9 * count
 
 
-def test_broken_files_are_refused() -> None:
-    report = json.loads(mirlo("fuzz", "files", "--count", 150, "--json").stdout)
-    assert report["found"] == [] and report["states"]["refused"] >= 75
+def test_broken_files_are_refused(whole: bool) -> None:
+    count = 150 if whole else 75
+    report = json.loads(mirlo("fuzz", "files", "--count", count, "--json").stdout)
+    assert report["found"] == [] and report["states"]["refused"] >= count // 2
 
 
 def test_hostile_headers_are_refused() -> None:

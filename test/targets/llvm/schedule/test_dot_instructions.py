@@ -117,6 +117,7 @@ CONVOLUTIONS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("signs", ["u8", "i8"])
 @pytest.mark.parametrize("name", list(CONVOLUTIONS))
 def test_convolutions_of_bytes(name: str, signs: str, tmp_path: Path) -> None:
