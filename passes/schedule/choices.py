@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.rules import RuleChoice
-from mirlo.runtime.errors import MirloError
+from mirlo.passes.rules import RuleChoice, RuleError
+from mirlo.runtime.nearest import nearest
 
 CHOSEN = "tir.choices"
 """Attribute of a scheduled prim function: the choices with which its rule makes the same loops again."""
@@ -15,7 +16,22 @@ ChoiceValue = int | tuple[int, ...]
 ChoiceValues = Mapping[str, ChoiceValue]
 
 
-class ChoiceError(MirloError, ValueError):
+PARTS = "tir.parts"
+"""Attribute of a scheduled prim function: the rules of its parts, each with its blocks and its choices."""
+WANTED_PARTS = "tir.wanted_parts"
+"""Attribute: the parts that a caller wants, likewise; rules that schedule parts follow it."""
+
+
+@dataclass(frozen=True)
+class RulePart:
+    """Consecutive blocks of a prim function, and the rule that schedules them."""
+
+    rule: str
+    blocks: tuple[str, ...]
+    choices: ChoiceValues
+
+
+class ChoiceError(RuleError, ValueError):
     """Raised for a value that a rule does not allow."""
 
 
@@ -35,8 +51,68 @@ def choices_of(function: ir.OpView | ir.Operation, attribute: str = CHOSEN) -> d
     attributes = function.operation.attributes
     if attribute not in attributes:
         return {}
-    found = ir.DictAttr(attributes[attribute])
+    return _read_choices(attributes[attribute])
+
+
+def _read_choices(attribute: ir.Attribute) -> dict[str, ChoiceValue]:
+    found = ir.DictAttr(attribute)
     return {found[i].name: _read_choice(found[i].attr) for i in range(len(found))}
+
+
+def set_parts(function: ir.Operation | ir.OpView, parts: Sequence[RulePart], attribute: str = PARTS) -> None:
+    """Attach the rules of the parts of a prim function."""
+    function.operation.attributes[attribute] = ir.ArrayAttr.get(
+        [
+            ir.DictAttr.get(
+                {
+                    "rule": ir.StringAttr.get(part.rule),
+                    "blocks": ir.ArrayAttr.get([ir.StringAttr.get(name) for name in part.blocks]),
+                    "choices": choices_attribute(part.choices),
+                }
+            )
+            for part in parts
+        ]
+    )
+
+
+def parts_of(function: ir.OpView | ir.Operation, attribute: str = PARTS) -> list[RulePart]:
+    """Return the parts of a prim function that have rules of their own; empty if it is scheduled as a whole."""
+    attributes = function.operation.attributes
+    if attribute not in attributes:
+        return []
+    found = []
+    try:
+        for each in ir.ArrayAttr(attributes[attribute]):
+            part = ir.DictAttr(each)
+            blocks = tuple(ir.StringAttr(name).value for name in ir.ArrayAttr(part["blocks"]))
+            found.append(RulePart(ir.StringAttr(part["rule"]).value, blocks, _read_choices(part["choices"])))
+    except (KeyError, ValueError, TypeError):
+        raise ChoiceError(f"{attribute}: expected a list of {{rule, blocks, choices}}") from None
+    return found
+
+
+def check_choices(rule: str, declared: Sequence[RuleChoice], choices: ChoiceValues) -> None:
+    """Reject choices that a rule does not make, and values that it does not allow."""
+    allowed = {choice.name: choice for choice in declared}
+    for name, value in choices.items():
+        if name not in allowed:
+            listed = ", ".join(allowed) or "nothing"
+            raise ChoiceError(f"rule '{rule}' does not choose '{name}'{nearest(name, allowed)}; it chooses {listed}")
+        check_choice(allowed[name], value)
+
+
+def check_used(rule: str, choices: ChoiceValues, used: ChoiceValues) -> None:
+    """Reject choices that a rule could not follow in a function."""
+    for name, value in choices.items():
+        if name not in used:
+            there = ", ".join(f"{key}={_text(found)}" for key, found in used.items()) or "nothing"
+            raise ChoiceError(f"{name}={_text(value)}: nothing of this function depends on it; it has {there}")
+        if used[name] != value:
+            raise ChoiceError(f"{name}={_text(value)} does not fit this function: '{rule}' takes {_text(used[name])}")
+
+
+def _text(value: ChoiceValue) -> str:
+    return str(list(value) if isinstance(value, tuple) else value)
 
 
 def check_choice(choice: RuleChoice, value: object) -> None:

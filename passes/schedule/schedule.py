@@ -17,8 +17,17 @@ from mirlo.passes.made_by import check_emitted
 from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Decline, Rule, run_rule, try_rules
-from mirlo.passes.schedule.choices import ChoiceError, ChoiceValue, ChoiceValues, check_choice, choices_of
-from mirlo.passes.schedule.tuned import set_tuned
+from mirlo.passes.schedule.choices import (
+    WANTED_PARTS,
+    ChoiceError,
+    RulePart,
+    check_choices,
+    check_used,
+    choices_of,
+    parts_of,
+    set_parts,
+)
+from mirlo.passes.schedule.tuned import set_tuned, tuned_values
 from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import chain, check_rule_targets, rules_target
@@ -35,6 +44,8 @@ FLOPS = "tir.flops"
 """Attribute of a scheduled prim function: arithmetic operations of one call; an integer, or a dim as text."""
 _INTEGER = ("arith.muli", "arith.addi", "arith.subi")
 _CASTS = ("arith.extf", "arith.truncf")
+STAGES = "stages"
+"""The rule that schedules the parts of a function one after the other, on targets that have one."""
 ANY = "any"
 """The subject of rules that apply to all prim functions."""
 
@@ -167,13 +178,11 @@ def adopt_choices(function: ir.OpView, target: str, session: Session) -> bool:
         return True
     try:
         applied = _replay(function, given).applied
-        if applied is None:
-            return False
-        _, choices = _rule_and_choices(applied, _rules_of(chain(target)))
+        if applied:
+            _request(function, applied, _rules_of(chain(target)))
     except (ScheduleError, ChoiceError) as error:
         raise _given_error(name, function.operation.location, error) from error
-    set_tuned(function, choices)
-    return True
+    return bool(applied)
 
 
 def _rules_of(targets: Sequence[str]) -> list[Rule]:
@@ -194,15 +203,20 @@ def _schedule_as_given(kernel: Kernel, given: Any, rules: Sequence[Rule], contex
     function, name, location = kernel.view.op, kernel.view.name, kernel.view.op.location
     try:
         words = _replay(function, given)
-        if words.applied is None:
+        if not words.applied:
             words.emit()
             return ScheduleRecord(name, USER_SCHEDULE, (), words.trace, True)
-        rule, choices = _rule_and_choices(words.applied, rules)
-        set_tuned(function, choices)
+        rule = _request(function, words.applied, rules)
+        wanted, choices = parts_of(function, WANTED_PARTS), tuned_values(function)
         made = run_rule(rule, kernel, context)
         if isinstance(made, Decline):
             raise ScheduleError(f"rule '{rule.name}' declines: {made}")
-        _check_used(rule, choices, choices_of(made))
+        if wanted and len(parts_of(made)) != len(wanted):
+            raise ScheduleError(f"apply_rule: the rules of target '{context.target}' schedule whole functions only")
+        if wanted:
+            del made.operation.attributes[WANTED_PARTS]
+        else:
+            check_used(rule.name, choices, choices_of(made))
     except (ScheduleError, ChoiceError) as error:
         raise _given_error(name, location, error) from error
     return ScheduleRecord(name, rule, (), _words_of(rule, made), True)
@@ -212,41 +226,34 @@ def _given_error(name: str, location: ir.Location, error: MirloError) -> PassErr
     return PassError(f"the schedule given for '@{name}': {error}", location)
 
 
-def _rule_and_choices(applied: PrimitiveCallRecord, rules: Sequence[Rule]) -> tuple[Rule, ChoiceValues]:
-    """Return the rule that was named, and its choices, each of which it allows."""
-    name, choices = applied.arguments[0], applied.named
-    named = [rule for rule in rules if rule.name == name]
-    if not named:
-        names = list(dict.fromkeys(rule.name for rule in rules))
-        raise ScheduleError(f"there is no rule '{name}'{nearest(str(name), names)}; the target has {', '.join(names)}")
-    allowed = {choice.name: choice for choice in named[0].choices}
-    for key, value in choices.items():
-        if key not in allowed:
-            listed = ", ".join(allowed) or "nothing"
-            raise ScheduleError(f"rule '{name}' does not choose '{key}'{nearest(key, allowed)}; it chooses {listed}")
-        check_choice(allowed[key], value)
-    return named[0], choices
-
-
-def _check_used(rule: Rule, choices: ChoiceValues, used: ChoiceValues) -> None:
-    """Reject choices that the rule could not follow in this function."""
-    for name, value in choices.items():
-        if name not in used:
-            there = ", ".join(f"{key}={_text(found)}" for key, found in used.items()) or "nothing"
-            raise ScheduleError(f"{name}={_text(value)}: nothing of this function depends on it; it has {there}")
-        if used[name] != value:
-            raise ScheduleError(
-                f"{name}={_text(value)} does not fit this function: '{rule.name}' takes {_text(used[name])}"
-            )
-
-
-def _text(value: ChoiceValue) -> str:
-    return str(list(value) if isinstance(value, tuple) else value)
+def _request(function: ir.OpView | ir.Operation, applied: Sequence[PrimitiveCallRecord], rules: Sequence[Rule]) -> Rule:
+    """Attach the choices that the words make to a function; return the rule that follows them."""
+    parts = [RulePart(said.arguments[0], said.arguments[1], said.named) for said in applied if len(said.arguments) > 1]
+    names = list(dict.fromkeys(rule.name for rule in rules))
+    for said in applied:
+        name = said.arguments[0]
+        if name not in names:
+            listed = ", ".join(names)
+            raise ScheduleError(f"there is no rule '{name}'{nearest(str(name), names)}; the target has {listed}")
+        rule = next(rule for rule in rules if rule.name == name)
+        check_choices(rule.name, rule.choices, said.named)
+    if not parts:
+        set_tuned(function, applied[0].named)
+        return rule
+    if STAGES not in names:
+        raise ScheduleError("apply_rule: the target has no rule for parts of a function")
+    set_parts(function, parts, WANTED_PARTS)
+    return next(rule for rule in rules if rule.name == STAGES)
 
 
 def _words_of(rule: Rule, made: Any) -> Trace:
-    """Return the word that lets a rule make a function again."""
-    used = choices_of(made) if isinstance(made, (ir.OpView, ir.Operation)) else {}
+    """Return the words that let a rule make a function again."""
+    if not isinstance(made, (ir.OpView, ir.Operation)):
+        return Trace([PrimitiveCallRecord("apply_rule", (rule.name,))])
+    parts = parts_of(made)
+    if parts:
+        return Trace([PrimitiveCallRecord("apply_rule", (part.rule, part.blocks), part.choices) for part in parts])
+    used = choices_of(made)
     order = [choice.name for choice in rule.choices if choice.name in used]
     return Trace([PrimitiveCallRecord("apply_rule", (rule.name,), {name: used[name] for name in order})])
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from mirlo.runtime.errors import MirloError
 
+MAX_ACCUMULATORS = 64
+"""Most accumulators of a register tile: more would be an error of the machine model."""
+
 
 @dataclass(frozen=True)
 class Choices:

@@ -11,8 +11,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import OperandView, PrimView, is_tensor_form, prim_functions
 from mirlo.passes.graph.constants import is_available
 from mirlo.passes.memory.weights import ConstantReleaser
-from mirlo.passes.registry import Pass, option, register_pass
+from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import Decline
+from mirlo.passes.schedule.choices import ChoiceError
 from mirlo.passes.schedule.schedule import adopt_choices
 from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
 from mirlo.runtime.container import empty_aligned
@@ -59,7 +60,11 @@ class PackWeights(Pass):
                 for i, argument in enumerate(view.arguments)
                 if all(is_available(site.operands[i], session) for site in sites)
             ]
-            plan = plan_of(view.blocks, view.returned, tuned_machine(function, machine), constants)
+            try:
+                chosen = tuned_machine(function, machine)
+            except ChoiceError as error:
+                raise PassError(f"the choices for '@{view.name}': {error}", function.operation.location) from error
+            plan = plan_of(view.blocks, view.returned, chosen, constants)
             if isinstance(plan, Decline):
                 continue
             panels = _panels(plan, view)

@@ -7,9 +7,9 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.rules import RuleChoice
-from mirlo.passes.schedule.choices import ChoiceValues, check_choice
+from mirlo.passes.schedule.choices import ChoiceError, ChoiceValues, check_choice
 from mirlo.passes.schedule.tuned import tuned_values
-from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.machine import MAX_ACCUMULATORS, Machine
 
 ROWS, VECTORS, PACK = "tile_rows", "tile_vectors", "pack"
 LEAD, BLOCK, UNROLL = "lead_bytes", "block_rows", "unroll"
@@ -60,5 +60,10 @@ def with_choices(machine: Machine, values: ChoiceValues) -> Machine:
         value = values.get(name, ())
         found |= {name: value if isinstance(value, tuple) else (value,)} if value else {}
     if ROWS in values and VECTORS in values:
-        found["tile"] = (values[ROWS], values[VECTORS])
+        rows, vectors = values[ROWS], values[VECTORS]
+        assert isinstance(rows, int) and isinstance(vectors, int)
+        if rows * vectors > MAX_ACCUMULATORS:
+            found_tile = f"found {rows} * {vectors}"
+            raise ChoiceError(f"{ROWS}, {VECTORS}: expected {MAX_ACCUMULATORS} accumulators or less, {found_tile}")
+        found["tile"] = (rows, vectors)
     return replace(machine, chosen=replace(machine.chosen, **found)) if found else machine

@@ -72,8 +72,8 @@ class Schedule:
     def __init__(self, function: ir.OpView | ir.Operation) -> None:
         self._function = function
         self.trace = Trace()
-        self.applied: PrimitiveCallRecord | None = None
-        """The `apply_rule` that schedules the function."""
+        self.applied: list[PrimitiveCallRecord] = []
+        """The `apply_rule` that schedules the function, or one for each of its parts."""
         self._module: ir.Module | None = None
         """Keeps the function alive if only this schedule refers to it."""
 
@@ -258,16 +258,19 @@ class Schedule:
 
     # The schedule as a whole
 
-    def apply_rule(self, rule: str, **choices: int | Sequence[int]) -> None:
+    def apply_rule(self, rule: str, blocks: Sequence[str] = (), **choices: int | Sequence[int]) -> None:
         """Let a rule of the target schedule the whole function, with these choices instead of its own.
 
-        It is the only word of a schedule. `mirlo explain MODEL --kernel NAME` prints it for each kernel.
+        With `blocks` it schedules these ones; one call for each part names all blocks, in order. There are no other
+        words in such a schedule. `mirlo explain MODEL --kernel NAME` prints it for each kernel.
         """
-        if self.trace.words:
-            raise ScheduleError(f"apply_rule: a rule schedules the whole function, after '{self.trace.words[-1].word}'")
+        before = self.trace.words[-1] if self.trace.words else None
+        if before is not None and (not blocks or len(before.arguments) < 2 or before.word != "apply_rule"):
+            raise ScheduleError(f"apply_rule: a rule schedules the whole function, after '{before.word}'")
         values = {name: tuple(value) if isinstance(value, (list, tuple)) else value for name, value in choices.items()}
-        self.applied = PrimitiveCallRecord("apply_rule", (rule,), values)
-        self.trace.words.append(self.applied)
+        said = PrimitiveCallRecord("apply_rule", (rule, tuple(blocks)) if blocks else (rule,), values)
+        self.applied.append(said)
+        self.trace.words.append(said)
 
     def save(self, path: str | Path) -> None:
         """Write the recorded primitives to a file."""
@@ -295,7 +298,7 @@ class Schedule:
         """Replace the function by the loops; return the new function, in buffer form. The schedule is used up."""
         from mirlo.passes.schedule.words.emit import emit
 
-        if self.applied is not None:
+        if self.applied:
             raise ScheduleError("apply_rule: the rules of a target run in a compilation; give it as `schedules`")
         words = [str(said) for said in self.trace]
         return emit(self._root, {"rule": "schedule", "words": "; ".join(words), **(facts or {})})
@@ -303,8 +306,8 @@ class Schedule:
     # Internals
 
     def _record(self, word: str, arguments: tuple[Any, ...], made: Sequence[str] | None) -> Any:
-        if self.applied is not None:
-            raise ScheduleError(f"{word}: rule '{self.applied.arguments[0]}' schedules the whole function")
+        if self.applied:
+            raise ScheduleError(f"{word}: rule '{self.applied[0].arguments[0]}' schedules the whole function")
         # `tile` records the split and reorder that it calls.
         self.trace.words.append(PrimitiveCallRecord(word, arguments))
         return made

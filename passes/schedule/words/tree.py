@@ -196,7 +196,7 @@ def build(function: Any) -> Root:
     given = view.names
     for position, value in enumerate(view.arguments):
         buffers[value] = _buffer(f"x{position}", value, True, given)
-    names = _unique([block.name for block in view.blocks])
+    names = unique_names([block.name for block in view.blocks])
     for name, block in zip(names, view.blocks, strict=True):
         outputs = [name] if len(block.outputs) == 1 else [f"{name}{i}" for i in range(len(block.outputs))]
         for made, output in zip(outputs, block.outputs, strict=True):
@@ -206,7 +206,8 @@ def build(function: Any) -> Root:
     return root
 
 
-def _unique(names: list[str]) -> list[str]:
+def unique_names(names: list[str]) -> list[str]:
+    """Return the names by which words know the blocks of these names: repeated ones are numbered."""
     found: list[str] = []
     for base in names:
         name, count = base, 0

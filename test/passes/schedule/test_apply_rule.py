@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from onnx_models import F32, make_model, node
 from reduced_models import reduced
 
 import mirlo
-from mirlo import Schedule, T
+from mirlo import R, Schedule, T
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.tir.view import prim_functions
@@ -127,7 +127,7 @@ def test_other_choices_compute_the_same_or_say_what_fits(rows: int | str, tmp_pa
                 found = run(path, given)
                 break
             except mirlo.MirloError as error:
-                name = next(name for name in given if f"the schedule given for '@{name}': " in str(error))
+                name = next(name for name in given if f" for '@{name}': " in str(error))
                 assert any(f" {key}=" in str(error) or f" {key}:" in str(error) for key in given[name].words[0].named)
                 del given[name]
         followed += len(given)
@@ -157,6 +157,9 @@ ERRORS = {
         "contraction", {"tile_rows": 30, "tile_vectors": 1},
     ),
     "depth_block=64: nothing of this function depends on it; it has pack=": ("contraction", {"depth_block": 64}),
+    "tile_rows, tile_vectors: expected 64 accumulators or less, found 20 * 4": (
+        "contraction", {"tile_rows": 20, "tile_vectors": 4},
+    ),
     "lanes: expected one of 1, 2, 4, 8, 16, 32, 64, or a list of one for each loop, found 3": ("rows", {"lanes": 3}),
     "rule 'rows' declines: the reduction does not run along memory": ("rows", {}),
     "rule 'stages' does not choose 'lanes'; it chooses nothing": ("stages", {"lanes": 8}),
@@ -170,7 +173,96 @@ def test_choices_that_cannot_be_followed(message: str, tmp_path: Path) -> None:
     rule, choices = ERRORS[message]
     with pytest.raises(mirlo.MirloError) as caught:
         run(path, {name: lambda s: s.apply_rule(rule, **choices)})
-    assert f"the schedule given for '@{name}': {message}" in str(caught.value)
+    assert f" for '@{name}': {message}" in str(caught.value)
+
+
+@mirlo.prim_func
+def staged(a: T.Buffer[(9, 24), T.f32], b: T.Buffer[(24, 40), T.f32], c: T.Out[(9, 40), T.f32]):
+    scaled = T.alloc((9, 24), T.f32)
+    product = T.alloc((9, 40), T.f32)
+    total = T.alloc((9,), T.f32)
+    for i, k in T.grid(9, 24):
+        with T.block("scale"):
+            vi, vk = T.axes("SS", i, k)
+            scaled[vi, vk] = a[vi, vk] * 2.0
+    for i, j, k in T.grid(9, 40, 24):
+        with T.block("product"):
+            vi, vj, vk = T.axes("SSR", i, j, k)
+            with T.init():
+                product[vi, vj] = 0.0
+            product[vi, vj] += scaled[vi, vk] * b[vk, vj]
+    for i, j in T.grid(9, 40):
+        with T.block("total"):
+            vi, vj = T.axes("SR", i, j)
+            with T.init():
+                total[vi] = 0.0
+            total[vi] += product[vi, vj]
+    for i, j in T.grid(9, 40):
+        with T.block("divide"):
+            vi, vj = T.axes("SS", i, j)
+            c[vi, vj] = product[vi, vj] - total[vi]
+
+
+@mirlo.script
+def staged_model(a: R.Tensor[(9, 24), R.f32], b: R.Tensor[(24, 40), R.f32]):
+    return R.call_tir(staged, a, b)
+
+
+def run_staged(words: Any) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((9, 24), (24, 40)))
+    wanted = 2 * a @ b
+    found = mirlo.compile(staged_model, schedules={"staged": words}, cache=False)(a, b)
+    np.testing.assert_array_equal(found, wanted - wanted.sum(1, keepdims=True))
+
+
+def by_parts(s: Schedule) -> None:
+    s.apply_rule("elementwise", ["scale"], lanes=4)
+    s.apply_rule("contraction", ["product"], tile_rows=2, tile_vectors=1)
+    s.apply_rule("scalar_nest", ["total"])
+    s.apply_rule("elementwise", ["divide"], lanes=8, unroll=3)
+
+
+def joined(s: Schedule) -> None:
+    s.apply_rule("elementwise", blocks=["scale"])
+    s.apply_rule("contraction", ["product"])
+    s.apply_rule("rows", ["total", "divide"], unroll=[1, 2])
+
+
+@pytest.mark.parametrize("words", [by_parts, joined])
+def test_parts_have_rules_of_their_own(words: Callable[[Schedule], None]) -> None:
+    run_staged(words)
+
+
+PART_ERRORS: dict[str, Callable[[Schedule], object]] = {
+    "apply_rule: expected all blocks in order, scale, product, total, divide; found product, scale": lambda s: (
+        s.apply_rule("contraction", ["product", "scale"])
+    ),
+    "rule 'blocked' does not schedule parts of a function; these do: contraction": lambda s: (
+        s.apply_rule("blocked", ["scale", "product", "total", "divide"])
+    ),
+    "rule 'stages' declines: 'rows' declines blocks scale, product, total, divide": lambda s: (
+        s.apply_rule("rows", ["scale", "product", "total", "divide"])
+    ),
+    "apply_rule: a rule schedules the whole function, after 'apply_rule'": lambda s: (
+        s.apply_rule("elementwise", ["scale"]), s.apply_rule("rows"),
+    ),
+    "rule 'elementwise' does not choose 'tile_rows'; it chooses lanes, unroll": lambda s: (
+        s.apply_rule("elementwise", ["scale"], tile_rows=2)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", PART_ERRORS)
+def test_parts_that_cannot_be_scheduled(message: str) -> None:
+    with pytest.raises(mirlo.MirloError) as caught:
+        run_staged(PART_ERRORS[message])
+    assert f"the schedule given for '@staged': {message}" in str(caught.value)
+
+
+def test_parts_on_a_target_that_schedules_whole_functions() -> None:
+    with pytest.raises(mirlo.MirloError, match="of target 'nvvm' schedule whole functions only"):
+        mirlo.compile(staged_model, "nvvm", schedules={"staged": lambda s: s.apply_rule("stages", ["scale"])})
 
 
 @mirlo.prim_func

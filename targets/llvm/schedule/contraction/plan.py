@@ -15,7 +15,7 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, RuleError, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, analyze
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, fuse, row_major
-from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.machine import MAX_ACCUMULATORS, Machine
 from mirlo.targets.llvm.schedule.contraction.choices import (
     choose_rows,
     contiguous_sum,
@@ -48,8 +48,6 @@ from mirlo.targets.llvm.schedule.contraction.tiles import (
 
 DOT_BELOW_ROWS = 16
 """Rows up to which dot products along K cost less than transposing the column operand."""
-MAX_ACCUMULATORS = 64
-"""Most accumulators of a tile: more would be an error of the machine model."""
 EDGE_TILES = 4
 """Most tiles at edges, each of which is a copy of the code; with more, the rows are padded in a copy."""
 UNROLL_TAPS = 16
