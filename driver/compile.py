@@ -63,36 +63,49 @@ def compile(
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
 ) -> Any:
-    """Compile a model: a path, bytes, an `onnx.ModelProto`, an MLIR module, or a model of another framework.
+    """Compile a model and return an `Executable`, or a `Program` if the model works on more than tensors of numbers.
 
-    A path leads to an ONNX or IR file. The result is an `Executable`, or a `Program` where the model works on more than
-    tensors of numbers. `target` names what makes the code, or several targets, `["onednn", "llvm"]` or `"onednn,llvm"`:
-    the code generators of the first ones take the parts of the model that their patterns match, the last one compiles
-    the rest.
-    `shapes` fixes dynamic dims input by input, `dims` by name in all inputs: `{"batch": 1, "seq": 128}`. `pipeline`
-    replaces the target's. `legalize` maps operators (`"relax.softmax"`), or nodes by their names in the model
-    (`"node:/encoder/softmax"`), to rules that come before all registered ones, `intrinsics` does so with intrinsics
-    (`"exp"`). `strategies` says by name which of several rules of an operator is wanted: `{"relax.conv": "im2col"}`,
-    or a function of the operator in place of the name; "measure" compiles each of them for the shapes at hand and
-    takes the fastest. `schedules` gives prim
-    functions, by name, a schedule of their own: a `Schedule`, its trace, the file of one, or a function that takes a
-    `Schedule`. `save_ir` names a folder for the IR of every stage; each file can be continued with
-    `mirlo-opt --run-reproducer FILE`, or compiled. A module that the caller hands in is not changed; `params` holds the
-    arrays that it names. What was compiled before comes from the cache on disk: False for none, or its folder. `jobs`
-    limits the processes that compile at once. `tune` is the database of `mirlo tune` whose findings are used: True for
-    the usual file, if it is there, False for none; a number searches for that many seconds before. `precision`, "bf16"
-    or "f16", stores weights in half of the memory and computes products from such numbers, with sums in f32.
-    `activations` says how rows are represented in products with weights of 2, 4 or 8 bits: "exact", "i8", "i8x2" or
-    "bf16"; by default as the model permits (`accuracy_level`).
-    `placement` says how several targets share the model: by "priority", the order of the list; by cost, "estimated"
-    from their figures or "measured" here, when what is slower than one target alone is not taken; or the numbers of the
-    nodes that each code generator may have. `specialize` lists sizes of symbolic dims, `[{"batch": 1}, {"batch": 8,
-    "sequence": 128}]`: the result has builds for these beside the one for any, and counts the shapes of its calls.
-    `trust_file` lets a file of IR name passes that reach outside of the module, and hold code of code generators.
-
-    A module of PyTorch is exported with the example arguments `args` and `kwargs` of its `forward`; `dynamic_shapes` is
-    that of `torch.export`. An estimator of scikit-learn takes rows of data as `args`; an array in the place of `target`
-    is taken for them: `mirlo.compile(estimator, X[:1])`.
+    Args:
+        model: An ONNX or IR file, its bytes, an `onnx.ModelProto`, an MLIR module (which is not changed), or a model of
+            PyTorch, JAX or scikit-learn.
+        target: What makes the code. Of several targets, `["onednn", "llvm"]` or `"onednn,llvm"`, the first ones take
+            the parts of the model that their patterns match, and the last one compiles the rest.
+        threads: Threads of a call.
+        shapes: Shapes of inputs by name: dynamic dims are fixed input by input.
+        dims: Sizes of dynamic dims by name, in all inputs: `{"batch": 1, "seq": 128}`.
+        pipeline: Passes in the place of the target's.
+        legalize: Rules that come before all registered ones, by operator (`"relax.softmax"`) or by the name of a node
+            in the model (`"node:/encoder/softmax"`).
+        intrinsics: The same for intrinsics (`"exp"`).
+        strategies: Which of several rules of an operator to use: `{"relax.conv": "im2col"}`, or a function of the
+            operator in the place of the name. "measure" compiles each of them for the shapes at hand and takes the
+            fastest.
+        schedules: Schedules of prim functions by name: a `Schedule`, its trace, a file of one, or a function that takes
+            a `Schedule`.
+        opt_level: LLVM's level of optimization, 0 to 3.
+        save_ir: A folder for the IR of every stage; each file can be continued with `mirlo-opt --run-reproducer FILE`,
+            or compiled.
+        progress: A function that is called with the name of each step.
+        params: The arrays that a module names.
+        cache: Whether to use the cache on disk, or its folder.
+        jobs: The most processes that compile at once.
+        tune: The database of `mirlo tune` to use: True for the usual file if it exists, False for none. A number
+            searches for so many seconds before.
+        precision: "bf16" or "f16" to store weights in half of the memory and to compute products of such numbers, with
+            sums in f32.
+        activations: How rows are represented in products with weights of 2, 4 or 8 bits: "exact", "i8", "i8x2" or
+            "bf16"; by default as the model permits (`accuracy_level`).
+        placement: How several targets share the model: by "priority", the order of the list; by cost, "estimated" from
+            their figures or "measured" here, where what is slower than one target alone is not taken; or the numbers of
+            the nodes that each code generator may have.
+        specialize: Sizes of symbolic dims, `[{"batch": 1}, {"batch": 8, "sequence": 128}]`: the result has builds for
+            these beside the one for any, and counts the shapes of its calls.
+        trust_file: Whether a file of IR may name passes that reach outside of the module, and hold code of code
+            generators.
+        args: Example arguments of the `forward` of a PyTorch module, or rows of data for an estimator of scikit-learn,
+            which may also be in the place of `target`: `mirlo.compile(estimator, X[:1])`.
+        kwargs: Example keyword arguments of `forward`.
+        dynamic_shapes: The dynamic shapes of `torch.export`.
     """
     from mirlo.driver.fat import alternatives
     from mirlo.driver.tune.database import open_database

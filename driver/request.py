@@ -97,7 +97,7 @@ class CompileRequest:
 
     @property
     def single_target(self) -> str | None:
-        """The target, where it is one; None for a list of several."""
+        """Return the target, or None for a list of several."""
         return self.target if isinstance(self.target, str) and "," not in self.target else None
 
     def key_options(self) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Chunk:
 
     @property
     def padded(self) -> str | bytes:
-        """The text with empty lines before it, so that locations are those in the whole file."""
+        """Return the text with empty lines before it, so that locations are those in the whole file."""
         return self.content if isinstance(self.content, bytes) else "\n" * self.first_line + self.content
 
     @property

@@ -48,7 +48,7 @@ class ImportedModule:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of the module and its weights: models in memory that have one are cached."""
+        """Return a digest of the module and its weights: models in memory that have one are cached."""
         made = hashlib.sha256(self.module.operation.get_asm(enable_debug_info=True).encode())
         for name in self.params.names():
             made.update(f"\n{name} {self.params.spec(name)}\n".encode())

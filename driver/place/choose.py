@@ -102,7 +102,7 @@ class _Chooser:
 
     @cached_property
     def singles(self) -> dict[str, Survey]:
-        """The model with one code generator only, for each."""
+        """Return, for each code generator, the model with it alone."""
         targets = self.problem.targets
         if len(targets.generators) == 1:
             return {targets.generators[0].name: self.by_priority}
@@ -146,7 +146,7 @@ class _Chooser:
 
     @property
     def regions(self) -> list[RegionRecord]:
-        """Those whose places are compared one by one; of a single one the whole alternatives tell."""
+        """Return the regions that are compared one by one; a single one is compared as a whole."""
         found = [region for region in self.by_priority.placement.regions if region.kept]
         return found if len(found) > 1 else []
 

@@ -51,7 +51,7 @@ class Decision:
 
     @property
     def nodes(self) -> dict[str, list[int]]:
-        """Which nodes each code generator gets."""
+        """Return the nodes that each code generator gets."""
         return next(candidate.nodes for candidate in self.candidates if candidate.name == self.best)
 
     def to_json(self) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class Survey:
 
     @property
     def rest(self) -> str:
-        """Who has what no code generator took; empty where nobody does."""
+        """Return the name of the target that compiles what no code generator took; empty if none does."""
         return self.targets.host.name if self.targets.host is not None else ""
 
     def target_of(self, node: int) -> str:
@@ -104,7 +104,7 @@ class Survey:
 
     @cached_property
     def shares(self) -> dict[str, Share]:
-        """By target, in the order of their priority; what nobody took comes last, under the host's name or ''."""
+        """Return the shares by target, in their order; what none took is last, under the host's name or ''."""
         members: dict[str, list[int]] = {target.name: [] for target in self.targets.generators}
         members[self.rest] = []
         for node in self.placement.nodes:
@@ -113,7 +113,7 @@ class Survey:
 
     @property
     def total(self) -> Share:
-        """The whole model."""
+        """Return the sum over the whole model."""
         return self._share("", [node.id for node in self.placement.nodes])
 
     def _share(self, name: str, members: Sequence[int]) -> Share:

@@ -67,7 +67,7 @@ class Database:
 
     @property
     def digest(self) -> str:
-        """Changes when what is chosen changes."""
+        """Return a digest of what is chosen."""
         chosen = sorted((key, sorted(entry.values.items())) for key, entry in self.entries.items() if entry.values)
         return hashlib.sha256(json.dumps(chosen).encode()).hexdigest()[:16]
 

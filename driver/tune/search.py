@@ -68,7 +68,7 @@ class TuningReport:
 
     @property
     def before(self) -> float:
-        """Microseconds of a run that the tuned kernels took."""
+        """Return the microseconds of a run that the tuned kernels took before tuning."""
         return sum(result.microseconds * result.calls for result in self.results if not result.operator)
 
     @property
@@ -77,7 +77,7 @@ class TuningReport:
 
     @property
     def foreseen(self) -> float | None:
-        """How well orders were foreseen, on average over the kernels where that can be said."""
+        """Return how well the order of candidates was predicted, on average over the kernels with several."""
         found = [result.foreseen for result in self.results if result.foreseen is not None]
         return sum(found) / len(found) if found else None
 

@@ -112,7 +112,7 @@ class RegionImporter(NodeImporter, Protocol):
 
     @property
     def depth(self) -> int:
-        """The number of open regions."""
+        """Return the number of open regions."""
 
     def bound_symbol(self, base: str) -> str:
         """Return a unique symbol that is bound to a run-time value."""

@@ -22,26 +22,26 @@ ROUNDING = 1 + 1e-9
 
 
 @dataclass(frozen=True)
-class Bound:
+class SizeBound:
     """A sum of products of symbols with positive factors."""
 
     terms: dict[Monomial, float]
 
-    def __add__(self, other: Bound) -> Bound:
+    def __add__(self, other: SizeBound) -> SizeBound:
         terms = dict(self.terms)
         for symbols, factor in other.terms.items():
             terms[symbols] = terms.get(symbols, 0.0) + factor
-        return Bound(_checked(terms))
+        return SizeBound(_checked(terms))
 
-    def __mul__(self, other: Bound) -> Bound:
+    def __mul__(self, other: SizeBound) -> SizeBound:
         terms: dict[Monomial, float] = {}
         for left, first in self.terms.items():
             for right, second in other.terms.items():
                 symbols = tuple(sorted(left + right))
                 terms[symbols] = terms.get(symbols, 0.0) + first * second
-        return Bound(_checked(terms))
+        return SizeBound(_checked(terms))
 
-    def at_least_one(self) -> Bound:
+    def at_least_one(self) -> SizeBound:
         """Return a bound that is at least one."""
         return self if any(factor >= 1 for factor in self.terms.values()) else self + number(1)
 
@@ -50,14 +50,14 @@ class TooManyTerms(Exception):
     """Raised for a bound of more than `MOST_TERMS` terms."""
 
 
-def number(value: float) -> Bound:
+def number(value: float) -> SizeBound:
     """Return the bound of a number."""
-    return Bound({(): abs(float(value))})
+    return SizeBound({(): abs(float(value))})
 
 
-def bound_of(dim: Dim) -> Bound:
+def bound_of(dim: Dim) -> SizeBound:
     """Return a bound of |dim|."""
-    total = Bound({})
+    total = SizeBound({})
     for atoms, factor in terms_of(dim):
         term = number(factor)
         for atom in atoms:
@@ -67,10 +67,10 @@ def bound_of(dim: Dim) -> Bound:
 
 
 @lru_cache(maxsize=4096)
-def _bound_of_atom(atom: Atom) -> Bound:
+def _bound_of_atom(atom: Atom) -> SizeBound:
     parts = D.atom_parts(atom)
     if parts is None:
-        return Bound({(atom,): 1.0})
+        return SizeBound({(atom,): 1.0})
     function, left, right = parts
     if function == "mod" and isinstance(right, int):
         return number(right)
@@ -100,7 +100,7 @@ class KnownLimits:
         for name in entry[0]:
             self._limits.setdefault(name, []).append(entry)
 
-    def number_of(self, bound: Bound, place: int) -> float | None:
+    def number_of(self, bound: SizeBound, place: int) -> float | None:
         """Return a number that a bound does not exceed at a place; None if nothing limits some of its terms."""
         total = 0.0
         for symbols, factor in bound.terms.items():

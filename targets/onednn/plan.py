@@ -54,7 +54,7 @@ class PrimitiveNode:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Names of all values that it reads."""
+        """Return the names of all values that a step reads."""
         return (*self.operands.values(), *(post.operand for post in self.post_ops if post.operand))
 
 
@@ -74,12 +74,12 @@ class PrimitiveRegion:
 
     @property
     def boundary(self) -> tuple[str, ...]:
-        """The values that the caller's tensors hold: the inputs, then the outputs."""
+        """Return the values that the caller's tensors hold: the inputs, then the outputs."""
         return (*self.inputs, *self.outputs)
 
     @property
     def open_dims(self) -> tuple[tuple[int, int, str], ...]:
-        """Dims that a call tells: number of the tensor, axis, text."""
+        """Return the dims that a call determines: number of the tensor, axis, text."""
         return tuple(
             (number, axis, dim)
             for number, name in enumerate(self.boundary)
@@ -105,7 +105,7 @@ class OneDnnPlan:
 
     @property
     def params(self) -> tuple[str, ...]:
-        """Names of all parameters that are needed."""
+        """Return the names of all parameters that are needed."""
         return tuple(dict.fromkeys(name for function in self.functions for name in function.params.values()))
 
 

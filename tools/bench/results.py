@@ -33,7 +33,7 @@ class Results:
 
     @property
     def is_spaced(self) -> bool:
-        """Whether there were gaps between calls, or another process took the time of a core."""
+        """Return whether there were gaps between calls, or another process took the time of a core."""
         return any(row.gap or row.spinner for row in self.rows)
 
     def settings(self) -> list[tuple[int, float]]:

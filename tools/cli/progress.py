@@ -57,7 +57,7 @@ class Progress:
 
     @property
     def how(self) -> str:
-        """Whether there was anything to compile."""
+        """Return how the model was obtained: compiled, or taken from the cache."""
         return "compiled" if "import" in self.seconds else "taken from the cache"
 
     def summary(self, longest: int = 4) -> str:

@@ -38,7 +38,7 @@ class OperatorCase:
 
     @property
     def arrays(self) -> list[np.ndarray]:
-        """The operands that are there, in order."""
+        """Return the operands that are present, in order."""
         flat = [part for o in self.operands for part in (o if isinstance(o, list) else [o])]
         return [array for array in flat if array is not None]
 

@@ -26,9 +26,9 @@ def relative_error(got: np.ndarray, expected: np.ndarray, least: float = 1.0) ->
 
 
 def ulp_errors(got: Array, reference: Array, kind: str, least: float = 0.0) -> Array:
-    """|got - reference| in units in the last place of the format at the reference, or at `least` if that is larger.
+    """Return |got - reference| in units in the last place of the format, at the larger of the reference and `least`.
 
-    Infinite where one of them is NaN and the other is not, and where a zero has the wrong sign.
+    It is infinite where one of them is NaN and the other is not, and where a zero has the wrong sign.
     """
     form = FORMATS[kind]
     with np.errstate(all="ignore"):

@@ -168,7 +168,7 @@ class SizedCase:
 
     @property
     def feeds(self) -> dict[str, np.ndarray]:
-        """The tensors that it reads."""
+        """Return the tensors that the graph reads."""
         case, rng, found = CASES[self.name], np.random.default_rng([self.seed, 6]), {}
         for index, shape in enumerate(case.shapes):
             known = tuple(self.sizes[dim] if isinstance(dim, str) else dim for dim in shape)

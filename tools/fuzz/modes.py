@@ -40,7 +40,7 @@ class Mode(NamedTuple):
 
     @property
     def states(self) -> Mapping[str, str]:
-        """The meaning of each state."""
+        """Return the meaning of each state."""
         found: Mapping[str, str] = self.load().STATES
         return found
 

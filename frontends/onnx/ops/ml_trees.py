@@ -40,7 +40,7 @@ class Forest:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each row reaches weights for all targets."""
+        """Return whether each row reaches weights for all targets."""
         return bool(self.always.all())
 
     def of_target(self, target: int) -> Forest:

@@ -53,7 +53,7 @@ class ProductCall:
 
     @property
     def epilogue(self) -> int:
-        """What the library does with the sums."""
+        """Return the library's epilogue: what it does with the sums."""
         bits = _ACTIVATIONS[self.product.activation] | (lt.BIAS if self.product.bias is not None else 0)
         return bits or lt.DEFAULT
 

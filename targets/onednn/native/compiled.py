@@ -41,7 +41,7 @@ class RegionReport:
 
     @property
     def reorders(self) -> int:
-        """Steps that only change a layout."""
+        """Return the number of steps that only change a layout."""
         return sum(step.operation.endswith("(reorder)") for step in self.steps)
 
 

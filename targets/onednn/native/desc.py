@@ -21,12 +21,12 @@ class Desc:
 
     @property
     def pointer(self) -> int:
-        """For calls."""
+        """Return the address of the descriptor, for calls."""
         return int(self._owned.pointer)
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory that it takes, padding included."""
+        """Return the bytes of memory of a tensor, padding included."""
         return int(api.typed_library().dnnl_memory_desc_get_size(self.pointer))
 
     def __eq__(self, other: object) -> bool:
@@ -38,7 +38,7 @@ class Desc:
 
     @property
     def strides(self) -> tuple[int, ...] | None:
-        """Steps from one element to the next along each axis, or None if the layout has blocks."""
+        """Return the strides of the axes, or None if the layout has blocks."""
         blocks, found = ctypes.c_int(), ctypes.POINTER(ctypes.c_int64)()
         api.call("memory_desc_query", self.pointer, api.QUERY_INNER_BLOCKS, ctypes.byref(blocks))
         if blocks.value:
@@ -48,7 +48,7 @@ class Desc:
 
     @property
     def is_dense(self) -> bool:
-        """Whether there is no room between the elements, but for the padding of blocks."""
+        """Return whether the elements are contiguous, but for the padding of blocks."""
         strides = self.strides
         steps = [] if strides is None else [(s, dim) for s, dim in zip(strides, self.shape, strict=True) if dim > 1]
         expected = 1

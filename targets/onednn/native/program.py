@@ -51,7 +51,7 @@ class OneDnnProgram:
 
     @property
     def reports(self) -> dict[str, RegionReport]:
-        """What became of each function; of one with open dims, for the sizes of the last call that had new ones."""
+        """Return the report of each function; with dynamic dims, for the sizes of the last call that had new ones."""
         newest = {name: opened.report for name, opened in self._open.items() if opened.report is not None}
         return {**self._compiled.reports, **newest}
 

@@ -55,7 +55,7 @@ class PrimitiveValue:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all that is in its storage."""
+        """Return whether a value is all that is in its storage."""
         return self.offset == 0 and self.desc.bytes == self.storage.bytes
 
 

@@ -46,7 +46,7 @@ class PostOps:
 
     @property
     def residual(self) -> Operand | None:
-        """An operand of the shape of the result that is added to it."""
+        """Return the operand of the shape of the result that is added to it."""
         wholes = [entry for entry in self.operands if entry.whole]
         adds = [entry for entry in wholes if self.post_ops[entry.index].algorithm == "add"]
         return adds[0] if len(wholes) == 1 and adds else None
