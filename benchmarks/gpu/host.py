@@ -92,22 +92,22 @@ def nothing_executed() -> Iterator[None]:
         known.cache_clear()
 
 
-def reduced(name: str) -> Any:
+def reduced(name: str, cache: str | None = None) -> Any:
     """Return the first layer of a transformer with dynamic dims."""
     import onnx
     import onnx.utils
 
-    model = dynamic.with_symbols(onnx.load(str(models.path(name))))
+    model = dynamic.with_symbols(onnx.load(str(models.path(name, cache))))
     shape = [dynamic.BATCH, dynamic.SEQUENCE, 768]
     model.graph.value_info.append(onnx.helper.make_tensor_value_info(LAST, onnx.TensorProto.FLOAT, shape))
     return onnx.utils.Extractor(model).extract_model([value.name for value in model.graph.input], [LAST])
 
 
-def measure(name: str, target: str) -> None:
+def measure(name: str, target: str, cache: str | None = None) -> None:
     """Print the times of a model on a target."""
     import mirlo
 
-    model = reduced(name)
+    model = reduced(name, cache)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.mirlo"
         mirlo.compile(model, target=target, cache=False).save(file)
@@ -133,11 +133,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", default=["bert_base", "gpt2"])
     parser.add_argument("--target", nargs="*", default=["spirv", "nvvm{chip=sm_80}"])
+    parser.add_argument("--cache", help="folder of the complete models")
     options = parser.parse_args()
     for name in options.models:
         for target in options.target:
             with nothing_executed():
-                measure(name, target)
+                measure(name, target, options.cache)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,12 @@ def test_sweep(tmp_path: Path) -> None:
     ElementTree.parse(tmp_path / "s.svg")
 
 
+def test_host_of_gpu_models() -> None:
+    target = "nvvm{chip=sm_80}"
+    out = output_of(python("-m", "benchmarks.gpu.host", "gpt2", "--target", target, "--cache", MODELS))
+    assert f"gpt2       {target}   new sizes" in out
+
+
 def test_models_by_name() -> None:
     flags = ["--models", MODELS, "--seconds", 0.05, "--kernels", 0]
     out = output_of(python("-m", "benchmarks", "lenet", *flags))
