@@ -62,6 +62,13 @@ class CommandReader:
     def __init__(self, sites: Sequence[Site]) -> None:
         self._sites = [(site, count_words(site)) for site in sites]
 
+    def static_steps(self, commands: Sequence[Sequence[int]]) -> list[Step]:
+        """Return the steps of commands that are part of an artifact."""
+        for site, *words in commands:
+            if not 0 <= site < len(self._sites) or len(words) != self._sites[site][1]:
+                raise ArtifactError("the model's host program has a command that fits no site: compile it again")
+        return self.steps([word for command in commands for word in command])
+
     def steps(self, words: Sequence[int]) -> list[Step]:
         """Return the steps that words stand for, without those that do nothing."""
         found, at = [], 0

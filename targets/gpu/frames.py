@@ -57,7 +57,7 @@ class Frames:
         self._static: list[Step] | None = None
         """The steps of all calls, where they depend on nothing."""
         if "commands" in program:
-            self._static = self.reader.steps([word for command in program["commands"] for word in command])
+            self._static = self.reader.static_steps(program["commands"])
         self.sizes = Sizes(artifact)
         self.late = frozenset(artifact.metadata.get("late", ()))
         self._kept: OrderedDict[tuple[int, ...], CallFrame] = OrderedDict()

@@ -222,6 +222,16 @@ def test_what_is_static_needs_no_code() -> None:
     assert program.as_json(None)["commands"] == [[0, 8, 4, 0, 4]]
 
 
+@pytest.mark.parametrize("damaged", [[0, 8, 4, 0], [0, 8, 4, 0, 4, 4], [1, 8, 4, 0, 4], [-1, 8, 4, 0, 4]])
+def test_commands_that_fit_no_site_are_errors(damaged: list[int]) -> None:
+    reader = CommandReader([{"copy": [["tensor", 0], ["tensor", 1]], "row": 0}])
+    assert len(reader.static_steps([[0, 8, 4, 0, 4]])) == 1
+    with pytest.raises(ArtifactError, match="fits no site"):
+        reader.static_steps([[0, 8, 4, 0, 4], damaged])
+    with pytest.raises(ArtifactError, match="a site of an unknown kind"):
+        CommandReader([{"jump": 0}])
+
+
 def test_code_is_of_no_machine() -> None:
     module = llvm.parse_bitcode(compile_host(program_of(COPIES, TENSORS)))
     assert not module.triple
