@@ -45,6 +45,8 @@ def _moment(executable: Any, arrays: Sequence[np.ndarray]) -> tuple[float, int]:
 def _stamps(executable: Any, arrays: Sequence[np.ndarray], runs: int) -> np.ndarray:
     stamps = np.zeros((runs, len(executable.artifact.kernels) + 1), np.uint64)
     values = bind(executable.inputs, arrays, {})
+    # Results are written to the same memory in each run: new memory may have no pages yet.
+    results = executable._execute(values, None)
     for row in stamps:
-        executable._execute(values, None, row)
+        executable._execute(values, results, row)
     return stamps.astype(np.int64)

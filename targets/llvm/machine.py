@@ -36,19 +36,24 @@ class Choices:
     """Elements of a vector in loops that are no contractions: one value for all loops, or one for each."""
     unroll: tuple[int, ...] = ()
     """Vectors per iteration of these loops, likewise."""
+    transposed_rows: tuple[int, ...] = ()
+    """Rows of a tile that is transposed in registers, likewise."""
+    transposed_columns: tuple[int, ...] = ()
+    """Columns of such a tile, likewise."""
     is_packed: bool = False
     """Whether the panels of columns were packed before."""
 
     def lanes_of(self, loop: int | None) -> int | None:
         """Return the elements of a vector in the loop with this number, if chosen."""
-        return _of_loop(self.lanes, loop)
+        return of_loop(self.lanes, loop)
 
     def unroll_of(self, loop: int | None) -> int | None:
         """Return the vectors per iteration of the loop with this number, if chosen."""
-        return _of_loop(self.unroll, loop)
+        return of_loop(self.unroll, loop)
 
 
-def _of_loop(values: tuple[int, ...], loop: int | None) -> int | None:
+def of_loop(values: tuple[int, ...], loop: int | None) -> int | None:
+    """Return the choice for a loop: there is one value for all, or one for each."""
     if loop is None:
         return None
     if len(values) == 1:

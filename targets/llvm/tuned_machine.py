@@ -15,9 +15,10 @@ ROWS, VECTORS, PACK = "tile_rows", "tile_vectors", "pack"
 LEAD, BLOCK, UNROLL = "lead_bytes", "block_rows", "unroll"
 OUTSIDE, ROW_BLOCK, DEPTH_BLOCK, SHARE, DOT = "rows_outside", "row_block", "depth_block", "share", "dot"
 LANES = "lanes"
+TRANSPOSED_ROWS, TRANSPOSED_COLUMNS = "transposed_rows", "transposed_columns"
 TUNED_PARAMETERS = (LEAD, BLOCK, ROW_BLOCK, DEPTH_BLOCK, SHARE)
 FLAGS = (PACK, OUTSIDE, DOT)
-PER_LOOP = (LANES, UNROLL)
+PER_LOOP = (LANES, UNROLL, TRANSPOSED_ROWS, TRANSPOSED_COLUMNS)
 CONTRACTION_CHOICES = (
     RuleChoice(ROWS, range(1, 65), "rows of the register tile"),
     RuleChoice(VECTORS, range(1, 65), "vectors of columns of the register tile; at most 64 accumulators in all"),
@@ -36,7 +37,13 @@ LOOP_CHOICES = (
     RuleChoice(LANES, tuple(1 << i for i in range(7)), "elements of a vector", is_per_loop=True),
     RuleChoice(UNROLL, range(1, 17), "vectors per iteration", is_per_loop=True),
 )
-_BY_NAME = {choice.name: choice for choice in (*CONTRACTION_CHOICES, *BLOCK_CHOICES, *LOOP_CHOICES)}
+_SQUARES = (2, 4, 8, 16, 32, 64)
+ELEMENTWISE_CHOICES = (
+    *LOOP_CHOICES,
+    RuleChoice(TRANSPOSED_ROWS, _SQUARES, "rows of a tile that is transposed in registers", is_per_loop=True),
+    RuleChoice(TRANSPOSED_COLUMNS, _SQUARES, "columns of it, no fewer than rows", is_per_loop=True),
+)
+_BY_NAME = {choice.name: choice for choice in (*CONTRACTION_CHOICES, *BLOCK_CHOICES, *ELEMENTWISE_CHOICES)}
 PACKED = "tir.packed"
 """Attribute of a prim function: the panels of a constant operand were packed before."""
 

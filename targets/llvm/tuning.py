@@ -2,7 +2,7 @@
 
 For contractions: register tile, order and blocking of the loops, what threads divide, packing or dot products, and
 prefetch distance; for convolutions: Winograd's algorithm; for attention: the rows of a block; for all others: the
-unroll factor in vectors.
+unroll factor in vectors, and the elements of a vector.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from mirlo.targets.llvm.tuned_machine import (
     BLOCK,
     DEPTH_BLOCK,
     DOT,
+    LANES,
     LEAD,
     OUTSIDE,
     PACK,
@@ -49,6 +50,8 @@ MAX_DOT_ROWS = 64
 """Most rows for which dot products are worth a trial."""
 BLOCKS = (16, 32, 64, 96, 128, 192, 256, 512)
 UNROLLS = (1, 2, 4, 8)
+F32_BYTES = 4
+"""Bytes of the elements that lanes are offered for: half of a vector, and two."""
 
 
 def space(function: Any, options: Any = None) -> list[dict[str, int]]:
@@ -68,7 +71,8 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
     if not isinstance(blocked, Decline):
         rows = {min(count, blocked.extent) for count in BLOCKS} - {blocked.block}
         return [{BLOCK: count} for count in sorted(rows, key=lambda count: abs(count - blocked.block))]
-    return [{UNROLL: count} for count in UNROLLS]
+    own = machine.lanes(F32_BYTES)
+    return [{UNROLL: count} for count in UNROLLS] + [{LANES: count} for count in (own // 2, 2 * own)]
 
 
 def expected(

@@ -74,7 +74,7 @@ def _pool():
     ("model", "names"),
     [
         (_model, {"tile_rows", "tile_vectors", "pack"}), (_row, {"lead_bytes"}), (_attention, {"block_rows"}),
-        (_softmax, {"unroll"}), (_pool, {"unroll"}),
+        (_softmax, {"unroll", "lanes"}), (_pool, {"unroll", "lanes"}),
     ],
 )  # fmt: skip
 def test_all_choices_compute_the_same(model, names):

@@ -19,14 +19,14 @@ from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.passes.schedule.choices import ChoiceValues
+from mirlo.passes.schedule.choices import ChoiceValues, uniform
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.interleaved import InterleavedSweep, is_interleaved
 from mirlo.targets.llvm.schedule.movement import TransposedAccess, TransposedSweep, find_transposed
 from mirlo.targets.llvm.schedule.runs import Runs, RunsSweep, find_runs
 from mirlo.targets.llvm.schedule.subspaces import along, split_at_conditions
 from mirlo.targets.llvm.schedule.sweep import Sweep, choose_vectors, describe_vectors
-from mirlo.targets.llvm.tuned_machine import LOOP_CHOICES
+from mirlo.targets.llvm.tuned_machine import ELEMENTWISE_CHOICES, TRANSPOSED_COLUMNS, TRANSPOSED_ROWS, UNROLL
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
@@ -64,8 +64,10 @@ class ElementwisePlan:
             if isinstance(part, Runs):
                 RunsSweep(part, memory, computed, stored, machine).emit()
                 continue
-            sweep = InterleavedSweep if is_interleaved(part, stored) else TransposedSweep
-            sweep(part, memory, computed, stored, machine).emit()
+            if is_interleaved(part, stored):
+                InterleavedSweep(part, memory, computed, stored, machine).emit()
+            else:
+                TransposedSweep(part, memory, computed, stored, machine, self.transposed.index(part)).emit()
 
     @cached_property
     def parts(self) -> list[VectorLoop | Runs | TransposedAccess]:
@@ -93,10 +95,25 @@ class ElementwisePlan:
         # A part too thin for contiguous stores is written element by element.
         return VectorLoop(space, number if space.extents and _storable(space, self.group) is None else None)
 
+    @cached_property
+    def transposed(self) -> list[TransposedAccess]:
+        """Return the parts that are transposed in tiles."""
+        stored = self.stored()
+        return [part for part in self.parts if isinstance(part, TransposedAccess) and not is_interleaved(part, stored)]
+
     def choices(self) -> ChoiceValues:
-        """Return the vectors of the loops, with which they are made again."""
+        """Return the vectors of the loops and the tiles of transposes, with which they are made again."""
         loops = [part for part in self.parts if isinstance(part, VectorLoop) and part.loop is not None]
-        return describe_vectors([choose_vectors(part.space, self.group.machine, part.loop) for part in loops])
+        machine, stored = self.group.machine, self.stored()
+        found = describe_vectors([choose_vectors(part.space, machine, part.loop) for part in loops])
+        tiles = [TransposedSweep(part, None, {}, stored, machine, i) for i, part in enumerate(self.transposed)]
+        others = any(isinstance(part, TransposedAccess) and part not in self.transposed for part in self.parts)
+        if others and machine.chosen.unroll:  # by default, interleaved vectors have two unroll factors
+            found.setdefault(UNROLL, uniform(machine.chosen.unroll))
+        if tiles:
+            found[TRANSPOSED_ROWS] = uniform([tile.rows for tile in tiles])
+            found[TRANSPOSED_COLUMNS] = uniform([tile.columns for tile in tiles])
+        return found
 
     def describe(self) -> dict[str, int]:
         return {"pieces": len(self.spaces)}
@@ -179,7 +196,7 @@ def _storable(space: Space, group: BlockGroup) -> Decline | None:
     return None
 
 
-@schedule("any", target="llvm", priority=50, choices=LOOP_CHOICES)
+@schedule("any", target="llvm", priority=50, choices=ELEMENTWISE_CHOICES)
 def elementwise(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
     """Schedule elementwise computations, copies and gathers in vectors along the output's unit stride."""
     group = function_group(kernel, context)

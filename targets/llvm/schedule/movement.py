@@ -24,7 +24,7 @@ from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.passes.schedule.vectors import splat
-from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.machine import Machine, of_loop
 from mirlo.targets.llvm.schedule.chunks import plus, traps, work
 from mirlo.targets.llvm.schedule.tiles import (
     LINE_BYTES,
@@ -113,15 +113,19 @@ def _unit_stride_loop(place: BlockInstance, operand: OperandView, last: int) -> 
 
 
 class TransposedSweep:
-    """Emits all loops of a space, the last two in tiles."""
+    """Emits all loops of a space, the last two in tiles.
+
+    `part` is the number by which the tile may be chosen. Without memory it only chooses.
+    """
 
     def __init__(
         self,
         turned: TransposedAccess,
-        memory: TensorBuffers,
+        memory: TensorBuffers | None,
         made: dict[ir.Value, tuple[BlockInstance, ir.Value]],
         stored: set[ir.Value],
         machine: Machine,
+        part: int = 0,
     ):
         self.space = turned.space
         self.arguments = turned.arguments
@@ -137,6 +141,9 @@ class TransposedSweep:
         self.is_crowded = self._maps_to_one_set()
         if self.is_crowded:
             self.rows //= 2
+        chosen = machine.chosen
+        self.columns = of_loop(chosen.transposed_columns, part) or self.columns
+        self.rows = min(of_loop(chosen.transposed_rows, part) or self.rows, self.columns)
         self.streams = self._may_stream()
 
     def emit(self) -> None:

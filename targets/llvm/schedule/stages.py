@@ -31,7 +31,7 @@ from mirlo.targets.llvm.schedule.elementwise import ElementwisePlan, plan_elemen
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.rows import VectorRowsPlan, plan_rows
 from mirlo.targets.llvm.schedule.window import WindowPlan, plan_window
-from mirlo.targets.llvm.tuned_machine import CONTRACTION_CHOICES, LOOP_CHOICES, with_choices
+from mirlo.targets.llvm.tuned_machine import CONTRACTION_CHOICES, ELEMENTWISE_CHOICES, LOOP_CHOICES, with_choices
 
 PLANNERS = (plan_elementwise, plan_rows, plan_window)
 SCALAR = "scalar_nest"
@@ -62,7 +62,7 @@ _NAMES = {
 
 RULES: dict[str, tuple[Callable[[BlockGroup], Any], tuple[RuleChoice, ...]]] = {
     "contraction": (plan_contraction, CONTRACTION_CHOICES),
-    "elementwise": (plan_elementwise, LOOP_CHOICES),
+    "elementwise": (plan_elementwise, ELEMENTWISE_CHOICES),
     "rows": (plan_rows, LOOP_CHOICES),
     "window": (plan_window, LOOP_CHOICES),
 }

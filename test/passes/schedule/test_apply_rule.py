@@ -87,9 +87,10 @@ def save_model(path: Path, rows: int | str) -> Path:
     nodes = [
         node("MatMul", "x w", "h"), node("Relu", "h", "r"), node("Softmax", "r", "s", axis=-1),
         node("ReduceMax", "s axes", "m", keepdims=0), node("Exp", "x", "e"), node("Neg", "e", "f"),
+        node("Transpose", "x", "t", perm=[1, 0]),
     ]  # fmt: skip
     constants = {"w": weight, "axes": np.array([0])}
-    onnx.save(make_model(nodes, {"x": (F32, (rows, 40))}, ["m", "f"], constants), path)
+    onnx.save(make_model(nodes, {"x": (F32, (rows, 40))}, ["m", "f", "t"], constants), path)
     return path
 
 
@@ -162,6 +163,9 @@ ERRORS = {
     ),
     "lanes: expected one of 1, 2, 4, 8, 16, 32, 64, or a list of one for each loop, found 3": ("rows", {"lanes": 3}),
     "rule 'rows' declines: the reduction does not run along memory": ("rows", {}),
+    "transposed_rows: expected one of 2, 4, 8, 16, 32, 64, or a list of one for each loop, found []": (
+        "elementwise", {"transposed_rows": []},
+    ),
     "rule 'stages' does not choose 'lanes'; it chooses nothing": ("stages", {"lanes": 8}),
 }  # fmt: skip
 
@@ -247,7 +251,7 @@ PART_ERRORS: dict[str, Callable[[Schedule], object]] = {
     "apply_rule: a rule schedules the whole function, after 'apply_rule'": lambda s: (
         s.apply_rule("elementwise", ["scale"]), s.apply_rule("rows"),
     ),
-    "rule 'elementwise' does not choose 'tile_rows'; it chooses lanes, unroll": lambda s: (
+    "rule 'elementwise' does not choose 'tile_rows'; it chooses lanes, unroll, transposed_rows": lambda s: (
         s.apply_rule("elementwise", ["scale"], tile_rows=2)
     ),
 }  # fmt: skip
