@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from mirlo.frontends.tensor import Tensor, known
 from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
 from mirlo.frontends.torch.operation import AtenOperation, GraphImporter
 from mirlo.frontends.torch.places import location_of, source_line
-from mirlo.frontends.torch.registry import CONVERTERS, reason_of
+from mirlo.frontends.torch.registry import CONVERTERS, Converter, reason_of
 from mirlo.frontends.torch.sizes import SizeReader
 from mirlo.runtime.params import ParameterStore
 
@@ -41,7 +42,8 @@ class GraphImport(GraphImporter):
         """Import the nodes of a module's graph; `values` holds those of its placeholders."""
         for node in module.graph.nodes:
             if node.op == "output":
-                return list(self._argument(node.args[0], values))
+                made = self._argument(node.args[0], values)
+                return made if isinstance(made, list) else [made]
             if node.op == "get_attr":
                 values[node] = _attribute(module, node.target)
             elif node.op != "placeholder":
@@ -70,7 +72,9 @@ class GraphImport(GraphImporter):
                 raise UnsupportedOperation(reason_of(name))
             with location_of(node):
                 args, kwargs = self._arguments(node, values)
-                made = convert(AtenOperation(node, name, self), *args, **kwargs)
+                op = AtenOperation(node, name, self)
+                require_arguments(convert, op, args, kwargs)
+                made = convert(op, *args, **kwargs)
                 self._require_declared(node.meta.get("val"), made)
             return made
         except TorchImportError:
@@ -164,6 +168,14 @@ class GraphImport(GraphImporter):
         if x.sizes is not None and len(x.sizes) == 1 and isinstance(type_.elements, int) and type_.elements == 1:
             return known(type_, x.sizes)
         return Tensor(type_, self.compact(x))
+
+
+def require_arguments(convert: Converter, op: AtenOperation, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Refuse arguments that a converter does not take."""
+    try:
+        inspect.signature(convert).bind(op, *args, **kwargs)
+    except TypeError as problem:
+        raise UnsupportedOperation(f"has arguments that its converter does not take: {problem}") from None
 
 
 def target_name(target: Any) -> str:

@@ -106,9 +106,10 @@ class _Weights:
     def value(self, spec: Any, node: Any) -> Tensor:
         """Return the constant for an input that is a parameter, a buffer or a constant of the module."""
         import torch
+        from torch._subclasses.fake_tensor import FakeTensor
 
         held = {**self._program.state_dict, **self._program.constants}.get(spec.target)
-        if not isinstance(held, torch.Tensor):
+        if not isinstance(held, torch.Tensor) or isinstance(held, FakeTensor):
             raise UnsupportedAten("", f"'{node.name}' is a {type(held).__name__}, which is not supported")
         key = (
             held.data_ptr(),

@@ -113,6 +113,8 @@ def _batch_norm(
     epsilon: float,
 ) -> Tensor:
     kind = x.type.dtype
+    if x.type.rank < 2:
+        raise UnsupportedOperation("normalizes a tensor without a dim of channels")
     channels = x.shape[1]
     one, zero = (op.expanded(op.constant(number, kind), (channels,)) for number in (1, 0))
     given = [one if weight is None else weight, zero if bias is None else bias, mean, variance]

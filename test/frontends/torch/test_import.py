@@ -159,3 +159,98 @@ def test_tied_weights_are_one_constant() -> None:
     program = torch.export.export(Tied().eval(), (torch.tensor([1, 2]),))
     _, params = import_exported(decomposed(program))
     assert len(params) == 1
+
+
+class Branches(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda x: self.one(x).relu(), lambda x: self.two(x) - 1, (x,))
+
+
+class Loops(torch.nn.Module):  # type: ignore[misc]
+    def forward(self, x: Any) -> Any:
+        from torch._higher_order_ops.while_loop import while_loop
+
+        def goes_on(count: Any, y: Any) -> Any:
+            return (count < 10) & (y.abs().max() < 50)
+
+        return while_loop(goes_on, lambda count, y: (count + 1, y * 1.5 + 1), (torch.tensor(0), x))
+
+
+class Scans(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.randn(8, 8) * 0.3)
+
+    def forward(self, x: Any) -> Any:
+        from torch._higher_order_ops.scan import scan
+
+        weight = self.weight
+        return scan(lambda c, y: ((c @ weight + y).tanh(), (c + y).clone()), torch.zeros(8), x, dim=0)
+
+
+@pytest.mark.parametrize("module, rows", [(Branches(), 4), (Loops(), 4), (Scans(), 5), (Scans(), 200)])
+def test_higher_order_operators(module: Any, rows: int) -> None:
+    torch.manual_seed(0)
+    made = compiled(module, torch.randn(rows, 8))
+    with torch.no_grad():
+        for shift in (-1, 1, 40):
+            x = torch.randn(rows, 8) + shift
+            require_close(made.torch(x), module(x))
+
+
+RECURRENT = [
+    (torch.nn.LSTM, {"num_layers": 2, "bidirectional": True, "batch_first": True}, 5),
+    (torch.nn.LSTM, {"bias": False}, 140),
+    (torch.nn.GRU, {"num_layers": 2, "bidirectional": True}, 5),
+    (torch.nn.RNN, {"nonlinearity": "relu"}, 4),
+    (torch.nn.RNN, {"bidirectional": True}, 4),
+]
+
+
+@pytest.mark.parametrize("layer, words, length", RECURRENT)
+def test_recurrent_layers(layer: Any, words: dict[str, Any], length: int) -> None:
+    torch.manual_seed(0)
+    module = layer(6, 8, **words).eval()
+    x = torch.randn(3, length, 6) if words.get("batch_first") else torch.randn(length, 3, 6)
+    with torch.no_grad():
+        require_close(compiled(module, x).torch(x), module(x))
+
+
+class Quantized(torch.nn.Module):  # type: ignore[misc]
+    """A linear layer as torchao writes it, and weights of 4 bits in groups."""
+
+    def __init__(self) -> None:
+        import torch.ao.quantization.fx._decomposed  # noqa: F401 (registers the operators)
+
+        super().__init__()
+        self.ops = torch.ops.quantized_decomposed
+        weight = torch.randn(32, 64)
+        self.register_buffer("scales", weight.abs().amax(1) / 127)
+        self.register_buffer("zeros", torch.zeros(32, dtype=torch.int64))
+        stored = self.ops.quantize_per_channel(weight, self.scales, self.zeros, 0, -127, 127, torch.int8)
+        self.register_buffer("weight", stored)
+        self.register_buffer("small", torch.randint(-8, 8, (32, 64), dtype=torch.int8))
+        self.register_buffer("small_scales", torch.rand(32, 4))
+        self.register_buffer("small_zeros", torch.zeros(32, 4, dtype=torch.int32))
+
+    def forward(self, x: Any) -> Any:
+        ops, i8, u8 = self.ops, torch.int8, torch.uint8
+        codes = ops.quantize_per_tensor(x, 0.03125, 3, 0, 255, u8)
+        real = ops.dequantize_per_tensor(codes, 0.03125, 3, 0, 255, u8)
+        weight = ops.dequantize_per_channel(self.weight, self.scales, self.zeros, 0, -127, 127, i8)
+        small = ops.dequantize_per_channel_group(
+            self.small, self.small_scales, self.small_zeros, -8, 7, i8, 16, torch.float32
+        )
+        return F.linear(real, weight), codes, ops.quantize_per_tensor(x, 0.0625, 0, -8, 7, i8), F.linear(x, small)
+
+
+def test_quantized_programs() -> None:
+    torch.manual_seed(0)
+    module = Quantized().eval()
+    x = torch.randn(4, 64)
+    with torch.no_grad():
+        require_close(compiled(module, x).torch(x), module(x))

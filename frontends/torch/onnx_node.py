@@ -1,0 +1,75 @@
+"""Nodes of ONNX for converters of ATen: layers that the ONNX front end builds from many operators and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.builder import GraphBuilder, UnsupportedOperation
+from mirlo.frontends.onnx import loops
+from mirlo.frontends.onnx.attributes import Attributes
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, RegionImporter
+from mirlo.frontends.onnx.values import AnyValue, TensorValue
+from mirlo.frontends.tensor import Tensor, of_array
+from mirlo.frontends.torch.operation import AtenOperation
+
+
+class _Body:
+    """What a converter of ONNX needs of an import, on a function that is being built."""
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        self._builder = builder
+        self.expansion = SimpleNamespace(carried={})
+        self.bound: set[str] = set()
+
+    @property
+    def depth(self) -> int:
+        return len(self._builder.blocks) - 1
+
+    def ssa(self, value: AnyValue) -> ir.Value:
+        assert isinstance(value, TensorValue)
+        if value.ir is None:
+            assert value.known is not None
+            return self._builder.full(of_array(value.known, value.type))
+        return value.ir
+
+    any_ssa = ssa
+
+    def new_symbol(self, base: str) -> str:
+        return self._builder.new_symbol(base or "size")
+
+    def bound_symbol(self, base: str) -> str:
+        name = self.new_symbol(base)
+        self.bound.add(name)
+        return name
+
+    @contextmanager
+    def inside(self, op: ir.OpView | ir.Operation, block: ir.Block) -> Iterator[None]:
+        with self._builder.inside(block):
+            yield
+
+    def repeat(
+        self, round_: Any, limit: TensorValue | None, going: TensorValue | None, carried: Sequence[AnyValue],
+        room: Dim | None = None,
+    ) -> list[Any]:  # fmt: skip
+        return loops.repeat(cast(RegionImporter, self), round_, limit, going, carried, room)
+
+
+def onnx_layer(
+    op: AtenOperation, convert: Callable[[Node], Any], inputs: Sequence[Tensor | None], **attributes: Any
+) -> list[Tensor]:
+    """Apply a converter of ONNX to these inputs; return its outputs."""
+    from onnx import helper
+
+    given = [None if x is None else TensorValue("", x.type, ir=op.body.full(x)) for x in inputs]
+    entries = [helper.make_attribute(name, value) for name, value in attributes.items()]
+    node = Node(convert.__name__, 22, given, ["y"], Attributes(entries), None, cast(RegionImporter, _Body(op.body)))
+    try:
+        return [op.tensor(value) for value in convert(node)]
+    except NodeError as problem:
+        raise UnsupportedOperation(str(problem)) from None

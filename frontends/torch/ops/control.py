@@ -1,0 +1,106 @@
+"""Branches and loops: the higher-order operators `cond`, `while_loop` and `scan`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.registry import converter
+
+MAX_UNROLLED_STEPS = 128
+"""Most unrolled steps of a scan: a loop is at most a tenth slower, and compiles in the time of one step."""
+
+
+@converter("higher_order.cond")
+def cond(op: AtenOperation, flag: Any, then: Any, otherwise: Any, operands: Sequence[Any] = ()) -> list[Tensor]:
+    if not isinstance(flag, Tensor):
+        raise UnsupportedOperation("has a condition on sizes")
+    types = [op.type_of(value) for value in op.node.meta["val"]]
+    condition = op.body.full(op.reshaped(op.cast(flag, "bool"), ()))
+
+    def branch(graph: Any) -> Any:
+        return lambda: [_as_tensor(op, value) for value in op.body.graph(graph, operands)]
+
+    return op.body.choose(condition, types, (branch(then), branch(otherwise)))
+
+
+@converter("higher_order.while_loop")
+def while_loop(
+    op: AtenOperation, condition: Any, body: Any, carried: Sequence[Any], additional: Sequence[Any] = ()
+) -> list[Tensor]:
+    if not all(isinstance(value, Tensor) for value in carried):
+        raise UnsupportedOperation("carries numbers or sizes: carry tensors")
+
+    def goes_on(values: list[Tensor]) -> Tensor:
+        (flag,) = op.body.graph(condition, [*values, *additional])
+        return op.reshaped(op.cast(_as_tensor(op, flag), "bool"), ())
+
+    def step(values: list[Tensor]) -> list[Tensor]:
+        return [_as_tensor(op, value) for value in op.body.graph(body, [*values, *additional])]
+
+    return op.body.repeat([*carried], goes_on, step)
+
+
+@converter("higher_order.scan")
+def scan(
+    op: AtenOperation, combine: Any, init: Sequence[Tensor], xs: Sequence[Tensor], additional: Sequence[Any] = ()
+) -> list[Tensor]:
+    """Convert `scan`: what is carried at the end, and the rows of all steps."""
+    if not xs or not all(isinstance(value, Tensor) for value in (*init, *xs)):
+        raise UnsupportedOperation("scans nothing, or carries numbers")
+    length, count = xs[0].shape[0], len(init)
+    rows = [op.type_of(value) for value in op.node.meta["val"][count:]]
+
+    def step(at: Any, carried: Sequence[Tensor]) -> list[Tensor]:
+        slices = [_row(op, x, at) for x in xs]
+        return [_as_tensor(op, value) for value in op.body.graph(combine, [*carried, *slices, *additional])]
+
+    if isinstance(length, int) and 0 < length <= MAX_UNROLLED_STEPS:
+        carried, collected = list(init), []
+        for at in range(length):
+            made = step(at, carried)
+            carried, outputs = made[:count], made[count:]
+            collected.append(outputs)
+        stacked = [op.tensor(op.emit("stack", list(column), axis=0)) for column in zip(*collected, strict=True)]
+        return [*carried, *stacked]
+    return _looped(op, step, list(init), rows, length)
+
+
+def _looped(op: AtenOperation, step: Any, init: list[Tensor], rows: Sequence[TensorType], length: Dim) -> list[Tensor]:
+    """Return the results of a scan with a loop over its steps."""
+    count = len(init)
+    room = [op.expanded(op.constant(0, row.dtype), row.shape) for row in rows]
+    index = TensorType.of((), "i64")
+
+    def goes_on(values: list[Tensor]) -> Tensor:
+        return op.apply("less", values[0], op.operand(length, "i64"))
+
+    def iterate(values: list[Tensor]) -> list[Tensor]:
+        at, carried, collected = values[0], values[1 : 1 + count], values[1 + count :]
+        made = step(at, carried)
+        place = op.reshaped(at, (1, 1))
+        written = [
+            op.tensor(op.emit("scatter_nd", old, place, op.reshaped(new, (1, *new.shape))))
+            for old, new in zip(collected, made[count:], strict=True)
+        ]
+        return [op.apply("add", at, 1), *made[:count], *written]
+
+    _, *results = op.body.repeat([op.constant(0, index.dtype), *init, *room], goes_on, iterate)
+    return results
+
+
+def _row(op: AtenOperation, x: Tensor, at: Any) -> Tensor:
+    if isinstance(at, int):
+        return op.reshaped(op.sliced(x, 0, at, 1), x.shape[1:])
+    return op.tensor(op.emit("gather", x, at, axis=0))
+
+
+def _as_tensor(op: AtenOperation, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    raise UnsupportedOperation(f"has a graph whose result is {value!r}: expected a tensor")

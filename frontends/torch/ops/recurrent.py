@@ -1,0 +1,82 @@
+"""Recurrent layers, in terms of those of ONNX: few time steps are unrolled, more become a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.onnx.ops import recurrent as onnx
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.onnx_node import onnx_layer
+from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.registry import converter
+
+GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_relu": (0,)}
+"""Where ONNX's gates are among PyTorch's: input, output, forget, cell for LSTM; update, reset, hidden for GRU."""
+
+
+@converter("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input")
+def recurrent(
+    op: AtenOperation, x: Tensor, states: Any, params: Sequence[Tensor], has_biases: bool, layers: int, dropout: float,
+    train: bool, bidirectional: bool, batch_first: bool,
+) -> list[Tensor]:  # fmt: skip
+    """Convert the layers of a recurrent network: the sequence, and the last states of all layers."""
+    if train and dropout:
+        raise UnsupportedOperation("drops elements, as in training: call eval() of its module")
+    directions, parts = 2 if bidirectional else 1, 4 if has_biases else 2
+    if len(params) != layers * directions * parts:
+        raise UnsupportedOperation("projects its states (proj_size)")
+    kind = op.name.split(".")[1]
+    starts = list(states) if isinstance(states, (list, tuple)) else [states]
+    sequence = op.permuted(x, [1, 0, 2]) if batch_first else x
+    last: list[list[Tensor]] = [[] for _ in starts]
+    for layer in range(layers):
+        first = layer * directions
+        rows = [params[(first + at) * parts : (first + at + 1) * parts] for at in range(directions)]
+        begin = [op.sliced(start, 0, first, directions) for start in starts]
+        sequence, finals = _layer(op, kind, sequence, begin, rows, has_biases)
+        for found, final in zip(last, finals, strict=True):
+            found.append(final)
+    ends = [made[0] if layers == 1 else op.tensor(op.emit("concat", made, axis=0)) for made in last]
+    return [op.permuted(sequence, [1, 0, 2]) if batch_first else sequence, *ends]
+
+
+def _layer(
+    op: AtenOperation,
+    kind: str,
+    x: Tensor,
+    states: Sequence[Tensor],
+    rows: Sequence[Sequence[Tensor]],
+    has_biases: bool,
+) -> tuple[Tensor, list[Tensor]]:
+    """Return the outputs of all directions, one after the other in the last dim, and their last states."""
+    given = [
+        op.tensor(op.emit("stack", [_reordered(op, kind, row[index]) for row in rows], axis=0)) for index in (0, 1)
+    ]
+    bias = None
+    if has_biases:
+        both = [op.emit("concat", [_reordered(op, kind, row[index]) for index in (2, 3)], axis=0) for row in rows]
+        bias = op.tensor(op.emit("stack", both, axis=0))
+    hidden = op.fixed(rows[0][1].shape[1], "a size of states")
+    words: dict[str, Any] = {
+        "hidden_size": hidden, "direction": "bidirectional" if len(rows) == 2 else "forward",
+    }  # fmt: skip
+    if kind == "gru":
+        words["linear_before_reset"] = 1
+    if kind == "rnn_relu":
+        words["activations"] = ["Relu"] * len(rows)
+    convert = {"lstm": onnx.lstm, "gru": onnx.gru}.get(kind, onnx.rnn)
+    made, *finals = onnx_layer(op, convert, [x, *given, bias, None, *states], **words)
+    joined = op.permuted(made, [0, 2, 1, 3])  # [length, batch, directions, hidden]
+    return op.reshaped(joined, (*joined.shape[:2], hidden * len(rows))), finals
+
+
+def _reordered(op: AtenOperation, kind: str, weight: Tensor) -> Tensor:
+    """Return weights with their gates in the order of ONNX."""
+    order = GATES[kind]
+    if len(order) == 1:
+        return weight
+    size = weight.shape[0] // len(order)
+    parts = [op.sliced(weight, 0, size * gate, size) for gate in order]
+    return op.tensor(op.emit("concat", parts, axis=0))
