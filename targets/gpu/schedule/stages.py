@@ -14,6 +14,7 @@ from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.contraction import MIN_BLOCKS, plan_contraction, shape_of
 from mirlo.targets.gpu.schedule.costs import split_k_if_faster
 from mirlo.targets.gpu.schedule.points import BlockPlan, plan_points
@@ -108,8 +109,13 @@ def _subgroup(view: PrimView, start: int, end: int) -> BlockGroup:
     return BlockGroup(tuple(inside), frozenset(made & (read_elsewhere | set(view.returned))), LANES)
 
 
-def build(kernel: Kernel, stages: Sequence[PlannedBlocks], about: Mapping[str, int] | None = None) -> Any:
-    """Build the buffer form of a prim function from its stages; `mirlo explain` prints `about`."""
+def build(
+    kernel: Kernel,
+    stages: Sequence[PlannedBlocks],
+    about: Mapping[str, int] | None = None,
+    choices: ChoiceValues | None = None,
+) -> Any:
+    """Build the buffer form of a prim function from its stages; `mirlo explain` prints `about` and `choices`."""
     buffers = BufferFunction(kernel.view, stack_limit=0)
 
     def emit() -> None:
@@ -118,7 +124,7 @@ def build(kernel: Kernel, stages: Sequence[PlannedBlocks], about: Mapping[str, i
             stage.emit(memory)
 
     names = ", ".join(stage.name for stage in stages)
-    return buffers.build(emit, {"rule": "stages", "stages": names, **(about or {})})
+    return buffers.build(emit, {"rule": "stages", "stages": names, **(about or {})}, choices)
 
 
 @schedule("any", target="gpu", priority=50)

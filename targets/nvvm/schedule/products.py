@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.core.dims import is_static
-from mirlo.passes.rules import Decline, deciding, decline, schedule
+from mirlo.passes.rules import Decline, RuleChoice, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.tuned import tuned_values
@@ -61,6 +61,30 @@ STRATEGIES = (
 """Strategies, best first."""
 WAY, TILE, PARTS = "way", "tile", "parts"
 """Tuning choices: indices in these lists, and the split-K factor."""
+
+
+CHOICES = (
+    RuleChoice(WAY, range(len(STRATEGIES)), "how: 0 warpgroups, 1 mma.sync, 2 f32 tiles"),
+    RuleChoice(TILE, range(max(len(way.tiles) for way in STRATEGIES)), "the number of the tile"),
+    RuleChoice(PARTS, range(1, 1 << 16), "parts of K that are computed separately and added; 1 for none"),
+)
+
+
+def chosen_values(stages: Sequence[Any]) -> dict[str, int]:
+    """Return the choices with which the product among some stages is planned again, if there is only one."""
+    plans = [stage for stage in stages if isinstance(stage, PLANS)]
+    if len(plans) != 1 or isinstance(plans[0], StreamKPlan):
+        return {}
+    plan: Any = plans[0]
+    parts = 1
+    if isinstance(plan, SplitKPlan):
+        plan, parts = plan.inner, plan.divided.parts
+    if isinstance(plan, GemvPlan):
+        return {PARTS: parts}
+    for number, way in enumerate(STRATEGIES):
+        if plan.tile in way.tiles:
+            return {WAY: number, TILE: list(way.tiles).index(plan.tile), PARTS: parts}
+    return {}
 
 
 def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles], Any]]:
@@ -122,7 +146,7 @@ def shape_of(plan: GemvPlan | TensorCorePlan) -> Shape:
     return Shape(plan.tile.height, plan.tile.width, **rate)
 
 
-@schedule("any", target="nvvm", priority=60)
+@schedule("any", target="nvvm", priority=60, choices=CHOICES)
 def products(kernel: Kernel, context: ScheduleContext) -> Any:
     """Schedule products on the matrix units, in large tiles or by few rows; other blocks use the plans of all GPUs."""
     refusal = unfit(kernel.view)
@@ -136,7 +160,7 @@ def products(kernel: Kernel, context: ScheduleContext) -> Any:
     by_guess = deciding(partial(plan_open, options=options))
     found = plan_stages(kernel.view, (plan, *AROUND), (by_guess,))
     if any(isinstance(stage, PLANS) for stage in found):
-        return build(kernel, found)
+        return build(kernel, found, choices={} if open_dims(kernel.view.blocks) else chosen_values(found))
     first = next(block for block in kernel.view.blocks if is_product(block))
     if open_dims([first]) is not None:
         plan = by_guess

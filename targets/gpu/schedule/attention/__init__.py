@@ -14,6 +14,7 @@ from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, cannot_be_attention, find_attention
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
+from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionKernels, QueryCountPlans, with_one_query
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
 from mirlo.targets.gpu.schedule.attention.tiled import Team, ThreadAttentionTile, TiledKernel, in_shared_memory
@@ -115,10 +116,12 @@ def attention(kernel: Any, context: Any) -> Any:
     return build_attention(kernel, lambda group: plan_group(group, plan_attention))
 
 
-def build_attention(kernel: Kernel, plan: Planner, around: Sequence[Planner] = ()) -> Decline | ir.OpView:
+def build_attention(
+    kernel: Kernel, plan: Planner, around: Sequence[Planner] = (), choices: Callable[[Any], ChoiceValues] | None = None
+) -> Decline | ir.OpView:
     """Build the buffer form of an attention function.
 
-    Plans in `around` are tried on other blocks if sizes are static.
+    Plans in `around` are tried on other blocks if sizes are static. `choices` returns those of the plan.
     """
     plans: list[Any] = []
 
@@ -132,4 +135,5 @@ def build_attention(kernel: Kernel, plan: Planner, around: Sequence[Planner] = (
     if not plans:
         declined = plan(BlockGroup(tuple(kernel.view.blocks), frozenset(kernel.view.returned), LANES))
         return declined if isinstance(declined, Decline) else decline("it is not computed by itself")
-    return build(kernel, found, plans[0].describe())
+    used = choices(plans[0]) if choices is not None and len(plans) == 1 else None
+    return build(kernel, found, plans[0].describe(), used)

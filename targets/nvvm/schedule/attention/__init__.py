@@ -23,7 +23,13 @@ from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
 from mirlo.targets.gpu.schedule.exchange import Exchange
 from mirlo.targets.nvvm.options import Options, planned_for
-from mirlo.targets.nvvm.schedule.attention.choices import DECLINED_BY_TUNING, is_allowed, with_choices
+from mirlo.targets.nvvm.schedule.attention.choices import (
+    CHOICES,
+    DECLINED_BY_TUNING,
+    chosen_values,
+    is_allowed,
+    with_choices,
+)
 from mirlo.targets.nvvm.schedule.attention.decode import DecodeKernel, Teams, teams_of
 from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan, plan_groups
 from mirlo.targets.nvvm.schedule.attention.mma import MmaKernel, WarpAttentionTile
@@ -203,11 +209,12 @@ def plan_any(
     return plan_group(group, plan)
 
 
-@schedule("any", target="nvvm", priority=80)
+@schedule("any", target="nvvm", priority=80, choices=CHOICES)
 def attention(kernel: Any, context: Any) -> Any:
     """Schedule attention on the matrix units or by FMA tiles; other blocks use the other plans."""
     refusal = unfit(kernel.view) or cannot_be_attention(kernel.view.blocks)
     if refusal is not None:
         return refusal
-    plan = partial(plan_any, options=planned_for(context.options), tuned=tuned_values(kernel.view.op))
-    return build_attention(kernel, plan, AROUND)
+    tuned = tuned_values(kernel.view.op)
+    plan = partial(plan_any, options=planned_for(context.options), tuned=tuned)
+    return build_attention(kernel, plan, AROUND, partial(chosen_values, tuned=tuned))

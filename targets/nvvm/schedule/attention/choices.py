@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from mirlo.passes.rules import decline
+from mirlo.passes.rules import RuleChoice, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
 from mirlo.targets.nvvm.schedule.attention import grouped
 from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan
@@ -21,6 +21,29 @@ MIN_STAGES = 2
 MAX_PERSISTENT_REGISTERS = 208
 """Most registers per thread for values kept between tiles; the rest is for values in flight."""
 MAX_SPLITS = 64
+
+
+CHOICES = (
+    RuleChoice(GROUPS, range(9), "warpgroups of a block; 0 for mma.sync"),
+    RuleChoice(STAGES, range(1, 17), "tiles of keys in flight"),
+    RuleChoice(WARPS, (2, 4, 8), "warps of a block, with mma.sync"),
+    RuleChoice(ROWS, (1, 2), "tiles of 16 rows of a warp, with mma.sync"),
+    RuleChoice(KEYS, range(1, 1025), "keys of a tile"),
+    RuleChoice(PARTS, range(1, MAX_SPLITS + 1), "blocks that share the keys"),
+)
+
+
+def chosen_values(plan: Any, tuned: Mapping[str, int]) -> dict[str, int]:
+    """Return the choices with which an attention is planned again; none if its sizes are dynamic."""
+    tile, parts = getattr(plan, "tile", None), getattr(plan, "parts", None)
+    if not isinstance(parts, int):
+        return {}
+    if isinstance(plan, GroupAttentionPlan):
+        return {GROUPS: plan.tile.groups, KEYS: plan.tile.keys, STAGES: plan.tile.stages, PARTS: parts}
+    without = {GROUPS: 0} if tuned.get(GROUPS) == 0 else {}
+    if isinstance(tile, WarpAttentionTile):
+        return {**without, WARPS: tile.warps, ROWS: tile.rows, KEYS: tile.keys, PARTS: parts}
+    return {**without, PARTS: parts}
 
 
 def tiles(found: AttentionBlocks, own: WarpAttentionTile) -> Iterator[WarpAttentionTile]:
