@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
@@ -96,6 +96,31 @@ def build_main(
     `solutions` replace symbols of the inputs and of data-dependent sizes; with them, `Solved` is raised for further
     ones. Return the symbols for broadcast dims with their values.
     """
+    types = _types_of_inputs(model, shapes, solutions)
+    arguments = [_argument_type(name, found, model.name) for name, found in types.items()]
+    function = func.FuncOp("main", (arguments, []))
+    block = function.add_entry_block()
+    with ir.InsertionPoint(block):
+        body = Body(model, store, dict(file_tensors(model)), trusts_declared=not shapes, observer=observer)
+        dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
+        body.taken = set().union(*map(D.symbols_of, dims))
+        if solutions is not None and len(solutions) < MAX_EQUATIONS:
+            body.solvable = body.taken
+            body.solutions = solutions
+        outputs = _outputs_of(body, model, _scope_of(model, types, block))
+        if not shapes:
+            for value, declared in zip(outputs, model.proto.graph.output, strict=True):
+                _check_output(value, declared, model.name)
+        results = [body.any_ssa(value) for value in outputs]
+        func.ReturnOp(results)
+    _describe(function, types, model.proto.graph.output, outputs, results)
+    return body.broadcasts.undecided(body.of_data)
+
+
+def _types_of_inputs(
+    model: LoadedModel, shapes: Shapes | None, solutions: Mapping[str, Dim] | None
+) -> dict[str, TensorType | Kind]:
+    """Return the types of the inputs that are not initializers."""
     graph = model.proto.graph
     initializers = {tensor.name for tensor in graph.initializer}
     if graph.sparse_initializer:
@@ -104,47 +129,49 @@ def build_main(
     _refuse_duplicates([value.name for value in inputs], "input", model.name)
     _refuse_duplicates([tensor.name for tensor in graph.initializer], "initializer", model.name)
     types = input_types(inputs, shapes, model.name)
-    if solutions:
-        types = with_solutions(types, solutions)
+    return with_solutions(types, solutions) if solutions else types
 
-    arguments = [_argument_type(name, found, model.name) for name, found in types.items()]
-    function = func.FuncOp("main", (arguments, []))
-    block = function.add_entry_block()
+
+def _scope_of(model: LoadedModel, types: Mapping[str, TensorType | Kind], block: ir.Block) -> Scope:
+    """Return the scope of the graph, in which the inputs are the arguments of `@main`."""
     scope = Scope(model.opsets())
     for argument, (name, found) in zip(block.arguments, types.items(), strict=True):
         if isinstance(found, Kind):
             scope.define(ObjectValue(name, found, ir=argument, region=0))
         else:
             scope.define(TensorValue(name, found, ir=argument, region=0))
-    with ir.InsertionPoint(block):
-        body = Body(model, store, dict(file_tensors(model)), trusts_declared=not shapes, observer=observer)
-        dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
-        body.taken = set().union(*map(D.symbols_of, dims))
-        if solutions is not None and len(solutions) < MAX_EQUATIONS:
-            body.solvable = body.taken
-            body.solutions = solutions
-        try:
-            outputs = body.graph(graph, scope)
-        except Skipped:
-            raise OnnxImportError(_problem_report(body.problems)) from None
-        if body.problems:  # an observer replaced values that could not be made
-            raise OnnxImportError(_problem_report(body.problems))
-        for value, declared in zip(outputs, graph.output, strict=True):
-            if not shapes:
-                _check_output(value, declared, model.name)
-        results = [body.any_ssa(value) for value in outputs]
-        func.ReturnOp(results)
+    return scope
+
+
+def _outputs_of(body: Body, model: LoadedModel, scope: Scope) -> list[AnyValue]:
+    """Convert the nodes of the graph; return its outputs."""
+    try:
+        outputs = body.graph(model.proto.graph, scope)
+    except Skipped:
+        raise OnnxImportError(_problem_report(body.problems)) from None
+    if body.problems:  # an observer replaced values that could not be made
+        raise OnnxImportError(_problem_report(body.problems))
+    return outputs
+
+
+def _describe(
+    function: ir.OpView,
+    types: Mapping[str, TensorType | Kind],
+    declared: Iterable[onnx.ValueInfoProto],
+    outputs: Iterable[AnyValue],
+    results: Sequence[ir.Value],
+) -> None:
+    """Set the type of `@main`, and the names of its arguments and results."""
     function.attributes["function_type"] = ir.TypeAttr.get(
         ir.FunctionType.get(function.type.inputs, [value.type for value in results])
     )
     if types:
         facts = [_named(name, found if isinstance(found, Kind) else None) for name, found in types.items()]
-        function.arg_attrs = ir.ArrayAttr.get(facts)
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get(facts)
     if results:
-        made = zip(graph.output, outputs, results, strict=True)
+        made = zip(declared, outputs, results, strict=True)
         facts = [_named(out.name, value.kind if is_object(ssa.type) else None) for out, value, ssa in made]
         function.attributes["res_attrs"] = ir.ArrayAttr.get(facts)
-    return body.broadcasts.undecided(body.of_data)
 
 
 def _argument_type(name: str, found: TensorType | Kind, model: str) -> ir.Type:

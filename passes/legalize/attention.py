@@ -6,10 +6,12 @@ The results are divided by the sums instead of the weights: there are fewer of t
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, exp, select
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
@@ -33,33 +35,42 @@ def fused_attention(op: ir.OpView, b: LegalizeBuilder) -> Any:
     # The query heads that share a key head have an axis of their own, so that no map divides.
     leading = (batch, heads, length) if groups == 1 else (batch, shared, groups, length)
     past = context - length if op.at_end else 0
-    # Rows without keys are zero, as are rows whose keys a mask hides.
-    may_see_nothing = op.mask is not None or not D.is_certain(lambda: context >= 1 and past >= 0)
-    factor = 1.0 / math.sqrt(size) if op.scale is None else op.scale
+    attention = _Attention(
+        leading, context, size, value_size, groups, past,
+        factor=1.0 / math.sqrt(size) if op.scale is None else op.scale,
+        is_causal=op.causal,
+        may_see_nothing=op.mask is not None or not D.is_certain(lambda: context >= 1 and past >= 0),
+    )  # fmt: skip
+    query = op.query
+    if groups > 1:
+        query = b.emit(Reshape, op.query, shape=(*leading, size))
+    made = b.call_prim(attention.build, query, op.key, op.value, op.mask, name="attention")
+    return b.emit(Reshape, made, shape=(batch, heads, length, value_size)) if groups > 1 else made
 
-    def body(p: Any, q: TensorExpr, k: TensorExpr, v: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
-        rank = len(leading)
 
-        def product(*axes: Expr) -> Expr:
-            *row, t, d = axes
-            return wide(q.at(*row, d)) * wide(k.at(row[0], row[1], t, d))
+@dataclass(frozen=True)
+class _Attention:
+    """The sizes of an attention, and its computation."""
 
-        scores = p.reduce("add", (*leading, context), (size,), product, name="scores")
+    leading: tuple[Dim, ...]
+    """The axes of a row of scores: batch, heads and, where several share a key head, their group; queries."""
+    context: Dim
+    size: int
+    value_size: int
+    groups: int
+    past: Dim
+    """Keys before the one of the first query."""
+    factor: float
+    is_causal: bool
+    may_see_nothing: bool
+    """Whether a mask, or the number of keys, may hide all keys of a query: its row is zero."""
 
-        def masked(*axes: Expr) -> Expr:
-            *row, t = axes
-            value = scores.at(*axes) * factor
-            hidden = constant(float("-inf"), value.dtype)
-            if mask is not None:
-                head = row[1] if groups == 1 else row[1] * groups + row[2]
-                seen = aligned(mask, [row[0], head, row[-1], t])
-                value = select(seen, value, hidden) if mask.dtype.is_bool else value + wide(seen)
-            return select(t <= row[-1] + past, value, hidden) if op.causal else value
-
-        scaled = p.compute((*leading, context), masked, name="mask")
+    def build(self, p: Any, q: TensorExpr, k: TensorExpr, v: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
+        """Return the results, in the body of a prim function."""
+        scaled = self._scores(p, q, k, mask)
+        leading, context, rank = self.leading, self.context, len(self.leading)
         peak = p.reduce("max", leading, (context,), lambda *at: scaled.at(*at), name="peak")
-        if may_see_nothing:
-            # If all keys of a query are hidden, it attends to nothing.
+        if self.may_see_nothing:
             top = peak
             shown = float("-inf")
             peak = p.compute(leading, lambda *row: select(top.at(*row) > shown, top.at(*row), 0.0), name="shift")
@@ -70,21 +81,36 @@ def fused_attention(op: ir.OpView, b: LegalizeBuilder) -> Any:
             *row, d, t = axes
             return weights.at(*row, t) * wide(v.at(row[0], row[1], t, d))
 
-        made = p.reduce("add", (*leading, value_size), (context,), weighted, name="weighted")
+        made = p.reduce("add", (*leading, self.value_size), (context,), weighted, name="weighted")
 
         def divided(*axes: Expr) -> Expr:
             divisor = total.at(*axes[:rank])
-            if may_see_nothing:
+            if self.may_see_nothing:
                 divisor = select(divisor.equals(0.0), 1.0, divisor)
             return (made.at(*axes) / divisor).cast(q.dtype)
 
-        return p.compute((*leading, value_size), divided, name="divided")
+        return p.compute((*leading, self.value_size), divided, name="divided")
 
-    query = op.query
-    if groups > 1:
-        query = b.emit(Reshape, op.query, shape=(*leading, size))
-    made = b.call_prim(body, query, op.key, op.value, op.mask, name="attention")
-    return b.emit(Reshape, made, shape=(batch, heads, length, value_size)) if groups > 1 else made
+    def _scores(self, p: Any, q: TensorExpr, k: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
+        """Return the scaled and masked products of queries and keys."""
+
+        def product(*axes: Expr) -> Expr:
+            *row, t, d = axes
+            return wide(q.at(*row, d)) * wide(k.at(row[0], row[1], t, d))
+
+        scores = p.reduce("add", (*self.leading, self.context), (self.size,), product, name="scores")
+
+        def masked(*axes: Expr) -> Expr:
+            *row, t = axes
+            value = scores.at(*axes) * self.factor
+            hidden = constant(float("-inf"), value.dtype)
+            if mask is not None:
+                head = row[1] if self.groups == 1 else row[1] * self.groups + row[2]
+                seen = aligned(mask, [row[0], head, row[-1], t])
+                value = select(seen, value, hidden) if mask.dtype.is_bool else value + wide(seen)
+            return select(t <= row[-1] + self.past, value, hidden) if self.is_causal else value
+
+        return p.compute((*self.leading, self.context), masked, name="mask")
 
 
 def _heads_of(op: ir.OpView) -> tuple[int, int, int, int] | Decline:
