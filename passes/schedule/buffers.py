@@ -122,7 +122,7 @@ class BufferFunction:
         op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
         for i in range(len(old.attributes)):
             named = old.attributes[i]
-            if "." in named.name and named.name != EXTENTS:
+            if "." in named.name and named.name not in (EXTENTS, CHOSEN):
                 op.attributes[named.name] = named.attr
         op.attributes[PRIM_FUNC] = ir.UnitAttr.get()
         op.attributes[SCHEDULE] = schedule_attribute(schedule)

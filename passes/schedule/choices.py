@@ -51,7 +51,10 @@ def choices_of(function: ir.OpView | ir.Operation, attribute: str = CHOSEN) -> d
     attributes = function.operation.attributes
     if attribute not in attributes:
         return {}
-    return _read_choices(attributes[attribute])
+    try:
+        return _read_choices(attributes[attribute])
+    except ValueError:
+        raise ChoiceError(f"{attribute}: expected integers by name, found {attributes[attribute]}") from None
 
 
 def _read_choices(attribute: ir.Attribute) -> dict[str, ChoiceValue]:

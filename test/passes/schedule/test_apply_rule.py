@@ -22,7 +22,7 @@ from mirlo.dialects.tir.view import prim_functions
 from mirlo.driver.models import open_model
 from mirlo.extend import ScheduleError, TensorType
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.rules import SCHEDULE
+from mirlo.passes.rules import SCHEDULE, refused_rules
 from mirlo.passes.schedule.schedule import SCHEDULES, ScheduleRecord, check_given
 from mirlo.passes.schedule.tuned import TUNED
 from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
@@ -302,18 +302,39 @@ def test_explain_prints_the_words(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert words == Trace([word]).as_json()
 
 
-def test_choices_in_a_file_of_ir_are_checked() -> None:
-    text = """
-func.func private @f(%x: tensor<16xf32>) -> tensor<16xf32> attributes {tir.prim_func, tir.tuned = {lanes = 3 : i64}} {
-  %0 = "tir.block"(%x) ({
+FILE_OF_IR = """
+func.func private @f(%x: tensor<16xf32>) -> tensor<16xf32> attributes {{tir.prim_func, {attribute}}} {{
+  %0 = "tir.block"(%x) ({{
   ^bb0(%i: index, %a: f32):
     %1 = arith.addf %a, %a : f32
-    "tir.yield"(%1) {operandSegmentSizes = array<i32: 1, 0, 0, 0>} : (f32) -> ()
-  }) {axes = ["spatial"], domain = [16], init = [unit], maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
+    "tir.yield"(%1) {{operandSegmentSizes = array<i32: 1, 0, 0, 0>}} : (f32) -> ()
+  }}) {{axes = ["spatial"], domain = [16], init = [unit], maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>],
       name = "twice", operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
-      resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<16xf32>) -> tensor<16xf32>
+      resultSegmentSizes = array<i32: 1, 0, 0, 0>}} : (tensor<16xf32>) -> tensor<16xf32>
   return %0 : tensor<16xf32>
-}"""
-    message = "lanes: expected one of 1, 2, 4, 8, 16, 32, 64"
-    with make_context(), ir.Location.unknown(), pytest.raises(mirlo.MirloError, match=message):
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "message"),
+    [
+        ("tir.tuned = {lanes = 3 : i64}", "lanes: expected one of 1, 2, 4, 8, 16, 32, 64"),
+        ("tir.tuned = {lanes = array<i64: 8, 0>}", r"lanes: expected one of .*, found \[8, 0\]"),
+        ('tir.tuned = {unroll = "many"}', "tir.tuned: expected integers by name"),
+        ("tir.tuned = 3", "tir.tuned: expected integers by name"),
+        ("tir.wanted_parts = [3]", "tir.wanted_parts: expected a list of {rule, blocks, choices}"),
+        ('tir.wanted_parts = [{rule = "rows", blocks = [3]}]', "tir.wanted_parts: expected a list of {rule, blocks"),
+    ],
+)
+def test_choices_in_a_file_of_ir_are_checked(attribute: str, message: str) -> None:
+    text = FILE_OF_IR.format(attribute=attribute)
+    refusal = refused_rules(lambda rule, _: rule.name == "elementwise" and "wanted" in text)  # parts are for `stages`
+    with make_context(), ir.Location.unknown(), refusal, pytest.raises(mirlo.MirloError, match=message):
         Pipeline("builtin.module(schedule)").run(ir.Module.parse(text), Session())
+
+
+def test_choices_of_another_compilation_are_dropped() -> None:
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(FILE_OF_IR.format(attribute='tir.choices = "none"'))
+        Pipeline("builtin.module(schedule)").run(module, Session())
+        assert "tir.choices = {lanes = " in str(module)
