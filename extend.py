@@ -29,7 +29,8 @@ from mirlo.passes.figures import Figures
 from mirlo.passes.legalize.helpers import elementwise
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, decline, intrinsic, legalize, schedule
+from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, RuleChoice, decline, intrinsic, legalize, schedule
+from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.passes.schedule.words.schedule import Schedule, tensor_intrin
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import Target, find_target, register_target
@@ -41,13 +42,13 @@ __all__ = [
     "Artifact", "AxisAttributes", "Bool", "CLoopsError", "CodeGenerator", "ConvertedModel", "ExampleInputs",
     "FrontendError", "ImportedModule", "DialectOp", "Dims", "ElementType", "ExternalArtifact", "Figures",
     "ExternalFunctions", "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext",
-    "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision", "SCHEDULE", "Schedule", "ScheduleError", "Str",
-    "Strs", "Symbol",
+    "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision", "RuleChoice", "SCHEDULE", "Schedule",
+    "ScheduleError", "Str", "Strs", "Symbol",
     "CodeForm", "KernelText", "Target", "TensorType", "Trait", "c_function", "compute", "contraction",
     "conv_bias_activation", "converter", "decline", "define_intrinsic", "elementwise",
     "elementwise_prim", "find_target", "intrinsic", "is_call_tir", "is_const", "is_op", "is_var", "legalize",
     "make_context", "matmul_bias_activation", "maybe", "operand", "operands", "option", "optional", "packed",
     "pattern_table", "register_dialect", "register_external_loader", "register_pass", "register_target", "repeat",
-    "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule", "several", "tensor_intrin", "wildcard",
-    "with_activation",
+    "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule", "several", "tensor_intrin", "tuned_values",
+    "wildcard", "with_activation",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import compare, create, emit_constant
 from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
 from mirlo.passes.schedule.vectors import splat, vector_body
 from mirlo.passes.schedule.words.blocks import decompose
@@ -30,7 +31,7 @@ from mirlo.passes.schedule.words.tree import (
 Values = dict[str, Any]
 
 
-def emit(root: Root, schedule: dict[str, Any]) -> Any:
+def emit(root: Root, schedule: dict[str, Any], choices: ChoiceValues | None = None) -> Any:
     """Replace the function's tensor form by the loops; return the new function."""
     for leaf in list(root.leaves()):
         if leaf.is_reduction and leaf.part == "whole":
@@ -44,7 +45,7 @@ def emit(root: Root, schedule: dict[str, Any]) -> Any:
         for node in root.body:
             emitter.node(node, {})
 
-    return function.build(body, schedule)
+    return function.build(body, schedule, choices)
 
 
 class _Emitter:

@@ -11,6 +11,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_tensor_form
+from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.words import blocks, loops
 from mirlo.passes.schedule.words.rfactor import rfactor
 from mirlo.passes.schedule.words.show import show
@@ -294,14 +295,17 @@ class Schedule:
             getattr(self, said.word)(*said.arguments, **said.named)
         return self
 
-    def emit(self, facts: dict[str, Any] | None = None) -> Any:
-        """Replace the function by the loops; return the new function, in buffer form. The schedule is used up."""
+    def emit(self, facts: dict[str, Any] | None = None, choices: ChoiceValues | None = None) -> Any:
+        """Replace the function by the loops; return the new function, in buffer form. The schedule is used up.
+
+        A rule states what it chose as `choices`; callers may choose otherwise with `apply_rule`.
+        """
         from mirlo.passes.schedule.words.emit import emit
 
         if self.applied:
             raise ScheduleError("apply_rule: the rules of a target run in a compilation; give it as `schedules`")
         words = [str(said) for said in self.trace]
-        return emit(self._root, {"rule": "schedule", "words": "; ".join(words), **(facts or {})})
+        return emit(self._root, {"rule": "schedule", "words": "; ".join(words), **(facts or {})}, choices)
 
     # Internals
 

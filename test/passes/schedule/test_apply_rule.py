@@ -22,9 +22,9 @@ from mirlo.dialects.tir.view import prim_functions
 from mirlo.driver.models import open_model
 from mirlo.extend import ScheduleError, TensorType
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.rules import SCHEDULE, refused_rules
-from mirlo.passes.schedule.schedule import SCHEDULES, ScheduleRecord, check_given
-from mirlo.passes.schedule.tuned import TUNED
+from mirlo.passes.rules import SCHEDULE, RuleChoice, refused_rules
+from mirlo.passes.schedule.schedule import ANY, SCHEDULES, ScheduleRecord, check_given
+from mirlo.passes.schedule.tuned import TUNED, tuned_values
 from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions, find_target
@@ -338,3 +338,29 @@ def test_choices_of_another_compilation_are_dropped() -> None:
         module = ir.Module.parse(FILE_OF_IR.format(attribute='tir.choices = "none"'))
         Pipeline("builtin.module(schedule)").run(module, Session())
         assert "tir.choices = {lanes = " in str(module)
+
+
+def test_a_rule_of_words_has_choices_of_its_own() -> None:
+    """A rule that is written in words declares what callers may choose, and states what it chose."""
+
+    def tiles(kernel: Any, context: Any) -> Any:
+        s = Schedule(kernel.view.op)
+        size = tuned_values(kernel.view.op).get("size", 4)
+        s.tile(s.loops("twice"), (size, size))
+        return s.emit(choices={"size": size})
+
+    rules = SCHEDULE.add(ANY, "llvm", tiles, 1000, choices=[RuleChoice("size", range(1, 9), "rows of a tile")])
+    try:
+        for choices, size in (({}, 4), ({"size": 8}, 8)):
+            session = Session()
+            session.options[SCHEDULES] = {"twice": lambda s, given=choices: s.apply_rule("tiles", **given)}
+            with make_context(), ir.Location.unknown():
+                module = ir.Module.create()
+                kind = TensorType.of((8, 8), "f32")
+                module.body.append(twice.specialize([kind], None, "twice", {})[0].operation)
+                Pipeline("builtin.module(schedule)").run(module, session)
+                assert f"s.tile('twice_i', [None, {size}])" in str(module).replace("s.split", "s.tile")
+            (record,) = (note for note in session.notes if isinstance(note, ScheduleRecord))
+            assert str(record.words.words[0]) == f"s.apply_rule('tiles', size={size})"
+    finally:
+        SCHEDULE._rules[ANY, "llvm"].remove(rules)
