@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from argparse import ArgumentParser, _ArgumentGroup, _SubParsersAction
+from argparse import _SubParsersAction
 from collections.abc import Iterator
 from typing import Any
 
 from mirlo.runtime.nearest import nearest
 from mirlo.tools.cli.generate_arguments import add_generate
 from mirlo.tools.cli.measuring import add_bench, add_cache, add_cache_flags
+from mirlo.tools.cli.rule_arguments import add_rules
 from mirlo.tools.cli.search_arguments import add_searches
 from mirlo.tools.cli.values import (
     Shapes,
@@ -56,6 +57,8 @@ class Arguments(argparse.Namespace):
     subject: str
     node: str | None
     strategy: list[str]
+    schedule: list[str]
+    save_words: str | None
     json: bool
     operator: list[str]
     markdown: bool
@@ -109,6 +112,11 @@ class Arguments(argparse.Namespace):
         if "measure" in self.strategy:
             return "measure"
         return dict(name.split("=", 1) for name in self.strategy) or None
+
+    @property
+    def schedules(self) -> dict[str, str] | None:
+        """Return the files with schedules, by the name of the kernel."""
+        return dict(given.split("=", 1) for given in self.schedule) or None
 
     @property
     def cache(self) -> bool | str:
@@ -283,10 +291,11 @@ def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add_target(parser)
     parser.add_argument("--node", metavar="NAME", help="tell about this node of the model only")
     parser.add_argument("--kernel", metavar="NAME", help="print the way of this kernel, from its nodes to assembly")
+    parser.add_argument("--save-words", metavar="FILE", help="with --kernel: write the words that schedule it, as JSON")
     parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run would use (default: 1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_shapes(parser)
-    _add_strategies(parser)
+    add_rules(parser)
 
 
 def _add_new(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -322,7 +331,7 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     add_cost(group)
     group.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
     add_shapes(group)
-    _add_strategies(group)
+    add_rules(group)
     group.add_argument(
         "--specialize",
         metavar="DIM=N,...",
@@ -349,24 +358,6 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--save-ir", metavar="DIR", help="write the IR after each pass to this folder")
     add_cache_flags(group, positive)
-
-
-def _add_strategies(parser: _ArgumentGroup | ArgumentParser) -> None:
-    parser.add_argument(
-        "--strategy",
-        metavar="OP=NAME",
-        type=_strategy,
-        action="append",
-        default=[],
-        help="the rule that is wanted for an operator, such as relax.conv=im2col; 'measure' takes the fastest of all",
-    )
-
-
-def _strategy(text: str) -> str:
-    operator, equals, name = text.partition("=")
-    if text != "measure" and not (operator and equals and name):
-        raise argparse.ArgumentTypeError(f"expected OP=NAME or 'measure', found '{text}'")
-    return text
 
 
 def _add(commands: _SubParsersAction[argparse.ArgumentParser], name: str, purpose: str) -> argparse.ArgumentParser:

@@ -78,6 +78,7 @@ def compile_model(arguments: Arguments) -> tuple[Executable, Progress]:
             shapes=arguments.shapes,
             pipeline=arguments.pipeline,
             strategies=arguments.strategies,
+            schedules=arguments.schedules,
             save_ir=arguments.save_ir,
             progress=progress,
             cache=arguments.cache,

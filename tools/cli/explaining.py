@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from mirlo.tools.explain.model import Explanation
 
 MODEL_SUFFIXES = (".onnx", ".mlir", ".mlirbc")
 
@@ -24,8 +28,8 @@ def execute(arguments: Arguments) -> None:
 def _explain_rules(arguments: Arguments) -> None:
     from mirlo.tools.explain.rules import chain_json, chain_lines, rule_chains
 
-    if arguments.node or arguments.kernel or arguments.shape or arguments.dim:
-        raise CommandError("--node, --kernel, --shape and --dim are for models")
+    if arguments.node or arguments.kernel or arguments.shape or arguments.dim or arguments.save_words:
+        raise CommandError("--node, --kernel, --save-words, --shape and --dim are for models")
     from mirlo.dialects.context import load_installed_dialects
     from mirlo.passes.byoc.target_list import Targets
 
@@ -44,6 +48,8 @@ def _explain_model(arguments: Arguments) -> None:
     from mirlo.tools.explain.report import as_json, only_kernel, only_node, text_lines
 
     require_file(arguments.subject)
+    if arguments.save_words and not arguments.kernel:
+        raise CommandError("--save-words writes the words of one kernel: name it with --kernel")
     if is_compiled(arguments.subject):
         raise CommandError(f"{arguments.subject} is compiled already: explain the model that it was made from")
     explanation = explain_model(
@@ -52,10 +58,13 @@ def _explain_model(arguments: Arguments) -> None:
         threads=arguments.threads or 1,
         shapes=arguments.shapes,
         strategies=arguments.strategies,
+        schedules=arguments.schedules,
         kernel=arguments.kernel,
     )
     shown = only_node(explanation, arguments.node) if arguments.node else explanation
     shown = only_kernel(shown, arguments.kernel) if arguments.kernel else shown
+    if arguments.save_words:
+        _save_words(shown, arguments.kernel, arguments.save_words)
     if arguments.json:
         print(json.dumps(as_json(shown), indent=2))
     else:
@@ -63,3 +72,14 @@ def _explain_model(arguments: Arguments) -> None:
     if explanation.failure is not None:
         sys.stdout.flush()
         raise CommandError(explanation.failure)
+
+
+def _save_words(explanation: Explanation, kernel: str | None, file: str) -> None:
+    """Write the words that schedule the one kernel of an explanation."""
+    scheduled = explanation.kernels[0].schedule if explanation.kernels else None
+    if scheduled is None:
+        raise CommandError(f"no schedule rule made kernel '{kernel}': a pass before made it, and it has no words")
+    try:
+        scheduled.words.save(file)
+    except OSError as error:
+        raise CommandError(f"cannot write {file}: {error.strerror or error}") from None

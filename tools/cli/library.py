@@ -72,6 +72,7 @@ def _emit_code(arguments: Arguments) -> None:
             arguments.shapes,
             arguments.pipeline,
             strategies=arguments.strategies,
+            schedules=arguments.schedules,
             cache=open_cache(arguments.cache),
             jobs=arguments.jobs,
             tuning=open_database(True),

@@ -302,6 +302,25 @@ def test_explain_prints_the_words(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert words == Trace([word]).as_json()
 
 
+def test_words_go_through_files_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, words = save_model(tmp_path / "model.onnx", 29), tmp_path / "words.json"
+    name = next(name for name, word in words_of(path).items() if word.arguments[0] == "contraction")
+    assert main(["explain", str(path), "--kernel", name, "--save-words", str(words)]) == 0
+    found = json.loads(words.read_text())
+    found["words"][0][2]["tile_rows"] = 2
+    words.write_text(json.dumps(found))
+    capsys.readouterr()
+    given = f"{name}={words}"
+    assert main(["explain", str(path), "--kernel", name, "--schedule", given]) == 0
+    assert "tile_rows=2, " in capsys.readouterr().out
+    assert main(["compile", str(path), "--no-cache", "-o", str(tmp_path / "model.mirlo"), "--schedule", given]) == 0
+    words.write_text(json.dumps(found).replace("contraction", "rows"))
+    assert main(["compile", str(path), "--no-cache", "--schedule", given]) == 1
+    assert f"the schedule given for '@{name}': rule 'rows' does not choose 'tile_rows'" in capsys.readouterr().err
+    assert main(["explain", str(path), "--save-words", str(words)]) == 1
+    assert "name it with --kernel" in capsys.readouterr().err
+
+
 FILE_OF_IR = """
 func.func private @f(%x: tensor<16xf32>) -> tensor<16xf32> attributes {{tir.prim_func, {attribute}}} {{
   %0 = "tir.block"(%x) ({{
