@@ -49,6 +49,9 @@ def _table(missing: set[Any]) -> dict[Any, Any]:
     table = dict(default_decompositions().items())
     for target, function in decomposition_table.items():
         table.setdefault(target, function)
+    for target in missing:
+        if target not in table and target._can_decompose():
+            table[target] = target.decompose
     if not any(target in table for target in missing):
         return {}
     return {target: function for target, function in table.items() if target_name(target) not in CONVERTERS}

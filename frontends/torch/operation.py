@@ -70,6 +70,10 @@ class AtenOperation(OperationView):
         """Return the element type of the only result."""
         return element_type(self.node.meta["val"].dtype)
 
+    def is_used(self, index: int) -> bool:
+        """Return whether the program uses the result with this index."""
+        return any(user.op == "output" or user.args[1:] == (index,) for user in self.node.users)
+
     # Operands
 
     def cast(self, x: Tensor, target: DType | str) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -182,3 +183,23 @@ def _transposed(
         )
     )  # fmt: skip
     return _unbatched(op, made, x)
+
+
+@converter("aten._cdist_forward.default", "aten.cdist.default")
+def cdist(op: AtenOperation, x: Tensor, y: Tensor, p: float = 2.0, *_: Any) -> Tensor:
+    """Convert `cdist`: the norms of all differences of rows."""
+    rows = op.reshaped(x, (*x.shape[:-1], 1, x.shape[-1]))
+    others = op.reshaped(y, (*y.shape[:-2], 1, *y.shape[-2:]))
+    return norm(op, op.apply("subtract", rows, others), p)
+
+
+def norm(op: AtenOperation, x: Tensor, p: float) -> Tensor:
+    """Return the p-norm of the last dim."""
+    size, axis = op.apply("abs", op.wide(x)), x.type.rank - 1
+    if p == 0:
+        size = op.cast(op.apply("not_equal", size, 0), size.type.dtype)
+    if math.isinf(p):
+        return op.cast(op.tensor(op.emit("reduce_max", size, axes=[axis])), op.dtype)
+    powers = size if p in (0, 1) else op.apply("power", size, float(p))
+    made = op.tensor(op.emit("reduce_sum", powers, axes=[axis]))
+    return op.cast(made if p in (0, 1) else op.apply("power", made, 1.0 / p), op.dtype)

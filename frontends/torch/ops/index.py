@@ -323,3 +323,76 @@ def one_hot(op: AtenOperation, x: Tensor, classes: int = -1) -> Tensor:
     return op.cast(
         op.apply("equal", op.reshaped(x, (*x.shape, 1)), op.positions(TensorType.of((count,), "i64"), 0)), op.dtype
     )
+
+
+@converter("aten.kthvalue.default")
+def kthvalue(op: AtenOperation, x: Tensor, k: Any, axis: int = -1, keepdim: bool = False) -> list[Tensor]:
+    if op.is_used(1):
+        raise UnsupportedOperation("gives a position, which PyTorch does not define among equal elements")
+    return _ranked(op, x, op.operand(k - 1, "i64"), axis, keepdim)
+
+
+@converter("aten.median.dim", "aten.nanmedian.dim")
+def median_along(op: AtenOperation, x: Tensor, axis: int, keepdim: bool = False) -> list[Tensor]:
+    """Convert `median`: the lower of two in the middle; NaN, which is the largest, wins unless it is left out."""
+    return _ranked(op, x, _middle(op, x, axis), axis, keepdim)
+
+
+@converter("aten.median.default", "aten.nanmedian.default")
+def median(op: AtenOperation, x: Tensor) -> Tensor:
+    flat = op.reshaped(x, (x.type.elements,))
+    if flat.shape[0] == 0:
+        raise UnsupportedOperation("of no elements")
+    return op.reshaped(_ranked(op, flat, _middle(op, flat, 0), 0, False)[0], ())
+
+
+def _middle(op: AtenOperation, x: Tensor, axis: int) -> Tensor:
+    """Return the rank of the median along an axis, a dim of 1 there: that of the last NaN if one is not left out."""
+    axis = axis_of(axis, x.type.rank)
+    size: Dim = x.shape[axis] if x.type.rank else 1
+    if not x.type.dtype.is_float or not x.type.rank:
+        return op.operand((size - 1) // 2, "i64")
+    nans = op.cast(op.apply("isnan", x), "i64")
+    count = op.tensor(op.emit("reduce_sum", nans, axes=[axis], keepdims=True))
+    total = op.operand(size, "i64")
+    if "nanmedian" in op.name:
+        kept = op.apply("subtract", total, count)
+        return op.apply("maximum", op.apply("shift_right", op.apply("subtract", kept, 1), 1), 0)
+    last = op.apply("subtract", total, count)  # the first NaN among the sorted elements
+    return op.choose(op.apply("greater", count, 0), last, op.operand((size - 1) // 2, "i64"), count.type.dtype)
+
+
+def _ranked(op: AtenOperation, x: Tensor, rank: Tensor, axis: int, keepdim: bool) -> list[Tensor]:
+    """Return the element of a rank along an axis, and its position."""
+    zero = op.constant(0, rank.type.dtype)
+    if not x.type.rank:
+        return [x, zero]
+    axis = axis_of(axis, x.type.rank)
+    order = op.sorted_order(x, axis, False)
+    shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    at = op.tensor(op.body.full(op.expanded(rank, shape)))
+    place = op.tensor(op.emit("gather_elements", order, at, axis=axis))
+    value = op.tensor(op.emit("gather_elements", x, place, axis=axis))
+    kept = shape if keepdim else (*x.shape[:axis], *x.shape[axis + 1 :])
+    return [op.reshaped(value, kept), op.reshaped(place, kept)]
+
+
+@converter("aten.searchsorted.Tensor", "aten.bucketize.Tensor")
+def searchsorted(op: AtenOperation, first: Tensor, second: Tensor, *, right: bool = False, side: str | None = None,
+                 sorter: Tensor | None = None, out_int32: bool = False) -> Tensor:  # fmt: skip
+    """Convert `searchsorted`: how many elements of a sorted row are below each value."""
+    sequence, values = (first, second) if "search" in op.name else (second, first)
+    if sorter is not None:
+        sequence = op.tensor(op.emit("gather_elements", sequence, sorter, axis=sequence.type.rank - 1))
+    rows = sequence if sequence.type.rank == 1 else op.reshaped(sequence, (*sequence.shape[:-1], 1, sequence.shape[-1]))
+    row, value = op.promoted(rows, op.reshaped(values, (*values.shape, 1)))
+    after = right or side == "right"
+    below = op.apply("less_equal" if after else "less", row, value)
+    if value.type.dtype.is_float:  # NaN is the largest
+        both = op.apply("logical_and", op.apply("isnan", row), op.apply("isnan", value))
+        lower = op.apply("logical_and", op.apply("logical_not", op.apply("isnan", row)), op.apply("isnan", value))
+        below = op.apply("logical_or", below, lower)
+        if after:
+            below = op.apply("logical_or", below, both)
+    total = op.emit("reduce_sum", op.cast(below, "i64"), axes=[below.type.rank - 1])
+    return op.cast(op.tensor(total), op.dtype)

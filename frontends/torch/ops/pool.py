@@ -57,7 +57,7 @@ def max_pool_with_indices(
     count = _spatial(op)
     words = _max_words(op, count, kernel, stride, padding, dilation, ceil_mode)
     batched = _batched(op, x, count)
-    if not _is_used(op, 1):
+    if not op.is_used(1):
         made = op.tensor(op.emit("max_pool", batched, **words))
         return [
             op.reshaped(made, op.result(0).shape),
@@ -67,12 +67,6 @@ def max_pool_with_indices(
     size = D.product(batched.shape[2:])
     within = op.apply("mod", op.tensor(places), op.operand(size, "i64"))
     return [op.reshaped(op.tensor(values), op.result(0).shape), op.reshaped(within, op.result(1).shape)]
-
-
-def _is_used(op: AtenOperation, index: int) -> bool:
-    return any(user.args[1] == index for user in op.node.users if len(user.args) == 2) or any(
-        user.op == "output" for user in op.node.users
-    )
 
 
 @converter("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
@@ -128,3 +122,16 @@ def adaptive_avg_pool(op: AtenOperation, x: Tensor, _: Any) -> Tensor:
         moved = op.tensor(op.emit("matmul", op.permuted(y, order), op.constant(matrix, y.type.dtype, matrix.shape)))
         y = op.permuted(moved, [order.index(i) for i in range(x.type.rank)])
     return op.cast(y, op.dtype)
+
+
+@converter("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default", "aten.adaptive_max_pool1d.default")
+def adaptive_max_pool(op: AtenOperation, x: Tensor, _: Any) -> list[Tensor]:
+    """Convert adaptive pooling, with positions if the windows are equal."""
+    count = _spatial(op)
+    shape = op.result(0).shape
+    axes = list(range(x.type.rank - count, x.type.rank))
+    sizes = [(op.fixed(x.shape[axis], "a size"), op.fixed(shape[axis], "a size")) for axis in axes]
+    if not all(after and before % after == 0 for before, after in sizes):
+        raise UnsupportedOperation("has windows of different sizes")
+    steps = [before // after for before, after in sizes]
+    return max_pool_with_indices(op, x, steps, steps)

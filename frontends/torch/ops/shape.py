@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -12,6 +15,9 @@ from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.operation import AtenOperation, axis_of
 from mirlo.frontends.torch.registry import converter
+
+MAX_PLACES = 1 << 20
+"""Elements whose places are computed when importing."""
 
 
 @converter(
@@ -260,16 +266,30 @@ def unfold(op: AtenOperation, x: Tensor, axis: int, size: int, step: int) -> Ten
 
 @converter("aten.as_strided.default")
 def as_strided(op: AtenOperation, x: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Tensor:
-    """Convert `as_strided` of all elements in their order."""
+    """Convert `as_strided` of a contiguous tensor: elements in their order, or at known places."""
+    val = op.node.args[0].meta["val"]
+    if not val.is_contiguous() or val.storage_offset():
+        raise UnsupportedOperation("reads memory by strides: use slices, permute or unfold")
     dense: Dim = 1
     for length, found in zip(reversed(size), reversed(stride), strict=True):
         if length != 1 and found != dense:
-            raise UnsupportedOperation("reads memory by strides: use slices, permute or unfold")
+            break
         dense = dense * length
-    val = op.node.args[0].meta["val"]
-    if offset or dense != x.type.elements or not val.is_contiguous():
+    else:
+        if not offset and dense == x.type.elements:
+            return op.reshaped(x, op.shape)
+    numbers = [*size, *stride, offset or 0, x.type.elements]
+    if not all(isinstance(number, int) for number in numbers) or math.prod(size) > MAX_PLACES:
         raise UnsupportedOperation("reads memory by strides: use slices, permute or unfold")
-    return op.reshaped(x, op.shape)
+    places = np.full(tuple(size), offset or 0)
+    for axis, step in enumerate(stride):
+        places += (np.arange(size[axis]) * step).reshape(-1, *[1] * (len(size) - axis - 1))
+    if places.size and places.max() >= numbers[-1]:
+        raise UnsupportedOperation("reads memory beyond the tensor")
+    flat = op.reshaped(x, (x.type.elements,))
+    if not places.size:
+        return op.expanded(op.constant(0, op.dtype), op.shape)
+    return op.tensor(op.emit("gather", flat, op.constant(places, TensorType.of((), "i64").dtype, places.shape), axis=0))
 
 
 @converter("aten.select_scatter.default")
