@@ -327,8 +327,6 @@ def one_hot(op: AtenOperation, x: Tensor, classes: int = -1) -> Tensor:
 
 @converter("aten.kthvalue.default")
 def kthvalue(op: AtenOperation, x: Tensor, k: Any, axis: int = -1, keepdim: bool = False) -> list[Tensor]:
-    if op.is_used(1):
-        raise UnsupportedOperation("gives a position, which PyTorch does not define among equal elements")
     return _ranked(op, x, op.operand(k - 1, "i64"), axis, keepdim)
 
 
