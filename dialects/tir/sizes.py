@@ -15,6 +15,7 @@ sizes, so that it is passed as a pointer alone; the position of an element is co
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,7 +63,13 @@ class SizeEmitter:
 
     def __init__(self, symbols: Mapping[str, ir.Value]):
         self.symbols = symbols
-        self._known: dict[Any, Any] = {}
+        self._known: ChainMap[Any, Any] = ChainMap()
+
+    def nested(self) -> SizeEmitter:
+        """Return an emitter for a region inside, which knows the values emitted here before."""
+        made = SizeEmitter(self.symbols)
+        made._known = self._known.new_child()
+        return made
 
     def emit(self, dim: Dim) -> Any:
         """Return the value of a dim; its first emission must dominate all other uses."""

@@ -88,7 +88,7 @@ class PlannedFunction:
             with old.location:
                 # All sizes known before the call are computed here, for any user.
                 self.values = self.symbols.load(self.record) if self.symbols.any else {}
-                self.early = SizeEmitter(dict(self.values))
+                self.early, self.late_sizes = SizeEmitter(dict(self.values)), SizeEmitter(self.values)
                 self.anchor = index(0).owner
                 self.slots = Slots(self.module, self.record, self.anchor)
                 for root in self.places.outputs:
@@ -169,16 +169,17 @@ class PlannedFunction:
         unknown = sorted(D.symbols_of(dim) - set(self.values))
         if unknown:
             raise PassError(f"the size {dim} is needed before '{unknown[0]}' is known")
-        return SizeEmitter(self.values).emit(dim)
+        return self.late_sizes.emit(dim)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Enter a region: buffers created here are not visible outside."""
-        self.buffers = self.buffers.new_child()
+        """Enter a region: buffers created and sizes computed here are not visible outside."""
+        self.buffers, outside = self.buffers.new_child(), self.late_sizes
+        self.late_sizes = outside.nested()
         try:
             yield
         finally:
-            self.buffers = self.buffers.parents
+            self.buffers, self.late_sizes = self.buffers.parents, outside
 
     def _emit(self, step: TimelineStep) -> None:
         op = step.op
@@ -334,7 +335,7 @@ class PlannedFunction:
         products = [each for each in ready if isinstance(each, SizeProduct)]
         if products:
             numbers = [self.symbols.text_number(each.text) for each in products]
-            found, excess = emit_excess(products, numbers, FloatSizes(SizeEmitter(self.values)))
+            found, excess = emit_excess(products, numbers, FloatSizes(self.late_sizes))
             runtime_calls.check(self.module, self.record, excess, index(0), found)
 
     def _global(self, op: ir.Operation, value: ir.Attribute) -> ir.Value:
