@@ -66,6 +66,8 @@ class SymbolicDim:
             return NotImplemented
         if self is UNKNOWN or other is UNKNOWN:
             return UNKNOWN
+        if isinstance(other, int):
+            return self._scaled(other)
         result: dict[Monomial, int] = {}
         for atoms, factor in self.terms:
             for other_atoms, other_factor in terms_of(other):
@@ -74,6 +76,13 @@ class SymbolicDim:
         return _make(result)
 
     __rmul__ = __mul__
+
+    def _scaled(self, by: int) -> Dim:
+        if by in (0, 1):
+            return self if by else 0
+        terms = tuple((atoms, factor * by) for atoms, factor in self.terms)
+        # The order of terms does not depend on factors, but which quotients are balanced does.
+        return _make(dict(terms)) if any(_has_quotient(atoms) for atoms, _ in terms) else SymbolicDim(terms)
 
     def __neg__(self) -> Dim:
         return self * -1
@@ -151,9 +160,15 @@ def terms_of(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
 
 def _make(terms: Mapping[Monomial, int]) -> Dim:
     kept: Mapping[Monomial, int] = {atoms: factor for atoms, factor in terms.items() if factor}
-    if any(atom.startswith("floordiv(") for atoms in kept for atom in atoms):
-        return _make_balanced(frozenset(kept.items()))
+    for atoms in kept:
+        if _has_quotient(atoms):
+            return _make_balanced(frozenset(kept.items()))
     return _ordered(kept)
+
+
+@lru_cache(maxsize=16384)
+def _has_quotient(atoms: Monomial) -> bool:
+    return any(atom.startswith("floordiv(") for atom in atoms)
 
 
 @lru_cache(maxsize=16384)
@@ -165,8 +180,9 @@ def _make_balanced(terms: frozenset[tuple[Monomial, int]]) -> Dim:
 def _ordered(kept: Mapping[Monomial, int]) -> Dim:
     if not kept:
         return 0
-    if set(kept) == {()}:
-        return kept[()]
+    if len(kept) == 1:
+        ((atoms, factor),) = kept.items()
+        return SymbolicDim(((atoms, factor),)) if atoms else factor
     ordered = sorted(kept.items(), key=lambda item: (-len(item[0]), item[0]))
     return SymbolicDim(tuple(ordered))
 

@@ -187,6 +187,9 @@ def _renamed(text: str, names: dict[str, str]) -> str:
 
 
 def _text(op: ir.Operation) -> str:
+    if not len(op.regions):
+        # The printer numbers the values of the operation around one that is not isolated: of a global, of the module.
+        op = op.clone(ip=False)
     # Without aliases, each operation's text is self-contained; locations do not change the code.
     text: str = op.get_asm(assume_verified=True, use_local_scope=True)
     return text
