@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -77,13 +78,25 @@ def operation_class(name: str) -> Any:
     return None
 
 
-def graph_operations() -> dict[str, Any]:
-    """Return the classes of all operators of graphs by full name: relax's, then those of plug-ins."""
+_graph_operations: tuple[object, Mapping[str, Any]] = (None, {})
+"""What the last result of `graph_operations` was made from, and that result."""
+
+
+def graph_operations() -> Mapping[str, Any]:
+    """Return the classes of all operators of graphs by full name: relax's, then those of plug-ins.
+
+    The result is the same object until operators are added.
+    """
+    global _graph_operations
     from mirlo.dialects import relax
     from mirlo.dialects.tir.own_intrinsics import OWN
 
-    found = {name: cls for dialect in (relax.DIALECT, *EXTRA_DIALECTS) for name, cls in dialect.operations.items()}
-    return {name: cls for name, cls in found.items() if name not in OWN}
+    dialects = (relax.DIALECT, *EXTRA_DIALECTS)
+    state = len(OWN), [(dialect.namespace, dialect.additions, len(dialect.operations)) for dialect in dialects]
+    if state != _graph_operations[0]:
+        found = {name: cls for dialect in dialects for name, cls in dialect.operations.items() if name not in OWN}
+        _graph_operations = state, found
+    return _graph_operations[1]
 
 
 def is_graph_operation(name: str) -> bool:

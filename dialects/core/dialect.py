@@ -17,6 +17,8 @@ class Dialect:
         self.types = types
         """Names of types without parameters."""
         self.operations: dict[str, Any] = {}
+        self.additions = 0
+        """How many operations were added, those included that replaced one."""
         self._text = (0, "")
         self._binding_class = type(namespace, (), {"DIALECT_NAMESPACE": namespace})
         bindings.claim_dialect_module(namespace)
@@ -28,6 +30,7 @@ class Dialect:
         if known is not None and places[0] != places[1]:
             raise ValueError(f"operation '{name}' is defined twice: in {known.__module__} and in {op_class.__module__}")
         self.operations[name] = op_class
+        self.additions += 1
         self._text = (0, "")  # a class that is defined again, in a notebook say, replaces the former one
 
     def irdl_text(self) -> str:

@@ -24,15 +24,15 @@ class DeclaredNames:
     """The operators of ONNX that classes name, and their converters; follows classes that are added."""
 
     def __init__(self) -> None:
-        self._classes: list[type[DialectOp]] = []
+        self._classes: Mapping[str, type[DialectOp]] = {}
         self._table: dict[tuple[str, str], type[DialectOp]] = {}
 
     def table(self) -> Mapping[tuple[str, str], type[DialectOp]]:
         """Return the classes by domain and operator."""
-        classes = list(graph_operations().values())
-        if classes != self._classes:
+        classes = graph_operations()
+        if classes is not self._classes:
             self._classes = classes
-            named = [cls for cls in classes if cls.ONNX is not None and cls.ONNX.imported]
+            named = [cls for cls in classes.values() if cls.ONNX is not None and cls.ONNX.imported]
             self._table = {(_name(cls).domain, _name(cls).operator): cls for cls in named}
         return self._table
 
