@@ -36,7 +36,7 @@ UNDEFINED = (
     "jiterator_2inputs_2outputs", "equal", "allclose", "broadcast_shapes", "hash_tensor",
 )  # fmt: skip
 """Operators whose results are random, not defined, or no tensors."""
-OF_TIES = ("topk", "kthvalue", "median", "nanmedian", "mode")
+OF_TIES = ("topk", "kthvalue", "median", "nanmedian", "mode", "sort", "argsort")
 """Operators that give positions of elements, of any of several equal ones."""
 SECONDS = 300
 """Time of an operator, after which its process is ended."""
@@ -85,6 +85,13 @@ class Sample:
     def tensors(self) -> list[Any]:
         """Return the arguments."""
         return [self.leaves[place] for place in self.places]
+
+    @property
+    def is_stable(self) -> bool:
+        """Return whether equal elements must keep their order."""
+        from torch.utils import _pytree as pytree
+
+        return bool(pytree.tree_unflatten(self.leaves, self.spec)[1].get("stable"))
 
     def call(self, tensors: Sequence[Any]) -> list[Any]:
         """Call the operator on other tensors; return the tensors of its result."""
@@ -193,6 +200,8 @@ def _is_imported(sample: Sample, outcome: Outcome) -> bool:
 
 
 def _compare(found: Sequence[tuple[Sample, list[Any]]], outcome: Outcome, program: Any = None) -> None:
+    import torch
+
     import mirlo
     from mirlo.frontends.torch.tensors import to_array, to_tensor
 
@@ -201,8 +210,8 @@ def _compare(found: Sequence[tuple[Sample, list[Any]]], outcome: Outcome, progra
     results = iter(made if isinstance(made, tuple) else (made,))
     for sample, expected in found:
         tensors = [to_tensor(next(results)) for _ in expected]
-        if sample.name in OF_TIES and len(tensors) == 2:
-            tensors[1] = _settled(sample, tensors, expected)
+        if sample.name in OF_TIES and expected[-1].dtype == torch.int64 and not sample.is_stable:
+            tensors[-1] = _settled(sample, tensors[-1], expected[-1])
         difference = [_difference(one, each) for one, each in zip(tensors, expected, strict=True)]
         if any(difference):
             difference = _differences_in_f32(sample, tensors) or difference
@@ -213,19 +222,17 @@ def _compare(found: Sequence[tuple[Sample, list[Any]]], outcome: Outcome, progra
             outcome.wrong.append(f"{problem}; arguments {_described(sample)}")
 
 
-def _settled(sample: Sample, found: Sequence[Any], expected: Sequence[Any]) -> Any:
+def _settled(sample: Sample, found: Any, expected: Any) -> Any:
     """Return the expected positions if the found ones are those of elements with the same values."""
     import torch
 
-    given, axes = sample.tensors[0], [leaf for leaf in sample.leaves[1:] if isinstance(leaf, int)]
-    known = {"topk": 1, "kthvalue": 1}.get(sample.name, 0)
-    axis = next((axis for axis in axes[known:] if not isinstance(axis, bool)), -1)
-    places = found[1]
-    if places.dim() < given.dim():
-        places = places.unsqueeze(axis)
-    values = given.gather(axis, places).reshape(expected[0].shape) if given.dim() else given
-    same = torch.equal(values.nan_to_num(7e3), expected[0].nan_to_num(7e3))
-    return expected[1] if same else found[1]
+    given, axes = sample.tensors[0], [leaf for leaf in sample.leaves[1:] if type(leaf) is int]
+    if found.shape != expected.shape or not given.dim() or len(sample.tensors) > 1:
+        return found
+    axis = next(iter(axes[1 if sample.name in ("topk", "kthvalue") else 0 :]), -1)
+    wide = [each if each.dim() == given.dim() else each.unsqueeze(axis) for each in (found, expected)]
+    one, other = (given.gather(axis, each).nan_to_num(7e3) for each in wide)
+    return expected if torch.equal(one, other) else found
 
 
 def _differences_in_f32(sample: Sample, found: Sequence[Any]) -> list[str | None]:

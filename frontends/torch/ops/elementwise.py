@@ -75,6 +75,16 @@ def _of_result(name: str) -> Callable[..., Tensor]:
     return convert
 
 
+def _remainder(name: str) -> Callable[..., Tensor]:
+    """Return a converter of a remainder, of 16-bit floats in f32."""
+
+    def convert(op: AtenOperation, x: Any, y: Any) -> Tensor:
+        given = [op.wide(op.operand(each, op.dtype)) for each in (x, y)]
+        return op.cast(op.apply(name, *given), op.dtype)
+
+    return convert
+
+
 for _name, _operator in FLOATS.items():
     CONVERTERS[f"aten.{_name}.default"] = _float(_operator)
 for _name, _operator in ROUNDING.items():
@@ -92,9 +102,9 @@ for _name, _operator in BITS.items():
 for _name, _operator in EXTREMES.items():
     CONVERTERS[f"aten.{_name}"] = _of_result(_operator)
 for _name in ("fmod.Tensor", "fmod.Scalar"):
-    CONVERTERS[f"aten.{_name}"] = _of_result("fmod")
+    CONVERTERS[f"aten.{_name}"] = _remainder("fmod")
 for _name in ("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"):
-    CONVERTERS[f"aten.{_name}"] = _of_result("mod")
+    CONVERTERS[f"aten.{_name}"] = _remainder("mod")
 for _name in ("mul.Tensor", "mul.Scalar", "multiply.Tensor", "multiply.Scalar"):
     CONVERTERS[f"aten.{_name}"] = _of_result("multiply")
 
