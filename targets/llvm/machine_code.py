@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir, llvm
 from mirlo.passes.registry import PassError
+from mirlo.targets.llvm.cpus import X86
 from mirlo.targets.llvm.processor import Processor
+from mirlo.targets.llvm.scalar_bits import hide_scalar_bits
 from mirlo.targets.llvm_guard import require_translated
 from mirlo.targets.llvm_text import readable_by_older
 
@@ -55,12 +57,20 @@ def optimized(text: str, settings: CodeSettings) -> Any:
     """Parse LLVM IR and optimize it; return llvmlite's module."""
     binding, processor, opt_level = llvmlite(), settings.processor, settings.opt_level
     machine = target_machine(processor, opt_level)
-    # A context of its own, which is freed with the module: the global one keeps every type and constant.
-    module = binding.parse_assembly(text, binding.create_context())
-    module.triple, module.data_layout = processor.triple, str(machine.target_data)
+    module = _parsed(text, processor, machine)
     options = binding.create_pipeline_tuning_options(speed_level=opt_level)
     builder = binding.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
+    if processor.arch == X86 and "bfloat" in text:
+        hidden = hide_scalar_bits(str(module))
+        module = module if hidden is None else _parsed(hidden, processor, machine)
+    return module
+
+
+def _parsed(text: str, processor: Processor, machine: Any) -> Any:
+    # A context of its own, which is freed with the module: the global one keeps every type and constant.
+    module = llvmlite().parse_assembly(text, llvmlite().create_context())
+    module.triple, module.data_layout = processor.triple, str(machine.target_data)
     return module
 
 

@@ -39,6 +39,7 @@ _CODE = (
     "forks.py",
     "packed.py",
     "runtime_calls.py",
+    "scalar_bits.py",
 )
 """The files that determine the object file of a unit: their content is part of every key."""
 SMALL = 100_000
