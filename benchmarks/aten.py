@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -353,6 +354,10 @@ def read_logs(paths: Sequence[str]) -> Rows:
     return found
 
 
+_FOLDERS = re.compile(r"(?<![\w.])/(?:[\w.-]+/)+")
+"""The folders of a file that a message names."""
+
+
 def page(rows: Rows) -> str:
     """Return the page of the outcomes: totals, operators that are compiled, and why others are refused."""
     lines = [
@@ -388,7 +393,7 @@ def page(rows: Rows) -> str:
                 reasons.setdefault(reason.partition(": ")[2] or reason, set()).add(name)
     lines += ["", "## Refused", "", "| reason | operators |", "| --- | --- |"]
     for reason, names in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        shown = " ".join(reason.replace("|", "/").split())
+        shown = " ".join(_FOLDERS.sub("", reason).replace("|", "/").split())
         lines.append(f"| {shown} | {', '.join(f'`{name}`' for name in sorted(names))} |")
     return "\n".join(lines)
 
