@@ -107,7 +107,7 @@ class ExternalPrim:
         from mirlo.passes.schedule.words.schedule import Schedule
 
         module = ir.Module.create(self.operation.location)
-        return Schedule(self.operation.clone(ip=ir.InsertionPoint(module.body)).operation.opview)
+        return Schedule(self.operation.clone(ip=ir.InsertionPoint(module.body)).operation.opview, module)
 
     def __str__(self) -> str:
         return "\n".join([f"prim function {self.name}", *(f"  {block}" for block in self.blocks)])

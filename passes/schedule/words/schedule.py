@@ -70,13 +70,13 @@ class Schedule:
     (`trace`), saved, and replayed on another function with blocks of the same names.
     """
 
-    def __init__(self, function: ir.OpView | ir.Operation) -> None:
+    def __init__(self, function: ir.OpView | ir.Operation, module: ir.Module | None = None) -> None:
         self._function = function
+        self._module = module
+        """Keeps the function alive if only this schedule refers to it."""
         self.trace = Trace()
         self.applied: list[PrimitiveCallRecord] = []
         """The `apply_rule` that schedules the function, or one for each of its parts."""
-        self._module: ir.Module | None = None
-        """Keeps the function alive if only this schedule refers to it."""
 
     def __str__(self) -> str:
         return show(self._root)
@@ -92,9 +92,8 @@ class Schedule:
             made, _ = function.specialize(list(types), None, function.name, attributes)
             _require_blocks(function, made, types)
             module.body.append(made.operation)
-            found = Schedule(made)
+            found = Schedule(made, module)
             found.blocks()
-        found._module = module
         return found
 
     @cached_property
