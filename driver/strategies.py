@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.driver.clone import clone_with
+from mirlo.dialects.core.surgery import clone_with
 from mirlo.passes.files import FileError
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.legalize.conversion import LegalizationRecord

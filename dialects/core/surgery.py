@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from mirlo.dialects.bindings import ir
+from mirlo.dialects.bindings import ir
 
 
 class SurgeryError(ValueError):
     """Raised for a rewrite that would break the IR."""
+
+
+def attributes_of(op: ir.Operation | ir.OpView) -> dict[str, ir.Attribute]:
+    """Return the attributes of an operation by name."""
+    return {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
+
+
+def clone_with(
+    op: ir.Operation | ir.OpView, operands: Sequence[ir.Value], location: ir.Location | None = None
+) -> ir.Operation:
+    """Return a copy of an operation without regions on other operands, at the current location unless one is given."""
+    types = [value.type for value in op.results]
+    return ir.Operation.create(op.name, types, operands, attributes_of(op), loc=location)
 
 
 def is_dead(op: Any) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.surgery import clone_with
 from mirlo.dialects.tir.view import is_tensor_form, prim_functions
-from mirlo.driver.clone import clone_with
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.graph.constants import is_constant

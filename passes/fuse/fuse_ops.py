@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.surgery import blocks
+from mirlo.dialects.core.surgery import blocks, clone_with
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.view import is_prim_func
@@ -157,8 +157,4 @@ def _name_of(callees: Iterable[str]) -> str:
 
 
 def _copy(op: ir.Operation, env: dict[ir.Value, ir.Value]) -> ir.Operation:
-    attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
-    return ir.Operation.create(
-        op.name, results=[r.type for r in op.results], operands=[env[v] for v in op.operands], attributes=attributes,
-        loc=op.location,
-    )  # fmt: skip
+    return clone_with(op, [env[v] for v in op.operands], op.location)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import clone_with
 from mirlo.dialects.tir.block import Block
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
@@ -158,7 +159,7 @@ def _fill(
         _copy_ops(reader, env)
         made_values = [env[v] for v in reader.yielded]
         terminator = list(reader.body.operations)[-1].operation
-        _create_like(terminator, made_values)
+        clone_with(terminator, made_values)
 
 
 def _producer_body(producer: BlockView, map_: Any, indices: list[Any], elements: list[ir.Value]) -> ir.Value:
@@ -172,13 +173,8 @@ def _producer_body(producer: BlockView, map_: Any, indices: list[Any], elements:
 
 def _copy_ops(block: BlockView, env: dict[Any, Any]) -> None:
     for op in block.body_ops:
-        copy = _create_like(op, [env[v] for v in op.operands])
+        copy = clone_with(op, [env[v] for v in op.operands])
         env.update(zip(op.results, copy.results, strict=True))
-
-
-def _create_like(op: ir.Operation, operands: list[Any]) -> ir.Operation:
-    attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
-    return ir.Operation.create(op.name, results=[r.type for r in op.results], operands=operands, attributes=attributes)
 
 
 _BINARY = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import attributes_of
 from mirlo.passes.memory.function_builder import FunctionBuilder
 from mirlo.passes.memory.timeline import TimelineBlock, TimelineStep, is_tensor
 
@@ -17,7 +18,7 @@ def emit(planned: FunctionBuilder, step: TimelineStep) -> None:
         op.name,
         results=[value.type for value in results],
         operands=[planned.scalars[value] for value in op.operands if not is_tensor(value)],
-        attributes={op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))},
+        attributes=attributes_of(op),
         regions=len(op.regions),
     )
     for region, body in zip(made.regions, step.bodies, strict=False):

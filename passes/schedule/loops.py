@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.dialects.bindings import affine, ir, memref, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
+from mirlo.dialects.core.surgery import clone_with
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.buffers import PARALLEL as PARALLEL
 from mirlo.dialects.tir.compute.emit import create
@@ -149,5 +150,4 @@ def clone_body(block: BlockView, values: dict[ir.Value, ir.Value]) -> list[ir.Va
 def _clone(op: ir.Operation, operands: list[ir.Value]) -> ir.Operation:
     if op.name == "tensor.extract" and isinstance(operands[0].type, ir.MemRefType):
         return memref.LoadOp(operands[0], buffer_indices(dims_of(op.operands[0].type), operands[1:])).operation
-    attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
-    return ir.Operation.create(op.name, results=[r.type for r in op.results], operands=operands, attributes=attributes)
+    return clone_with(op, operands)

@@ -7,6 +7,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.surgery import attributes_of
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.dialects.tir.compute.emit import create, emit_constant
@@ -122,7 +123,7 @@ EXTREMES = ("arith.maximumf", "arith.minimumf")
 
 def vector_op(op: ir.Operation, operands: list[ir.Value], lanes: int) -> list[ir.Value]:
     """Emit an operation of a body on these operands, over vectors if one of them is a vector."""
-    attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
+    attributes = attributes_of(op)
     if op.name in EXTREMES:
         attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<nsz>")
     types = [r.type for r in op.results]

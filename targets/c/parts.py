@@ -10,6 +10,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.surgery import clone_with
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.byoc.read_external import Constants
 from mirlo.passes.byoc.view import ExternalFunction, ExternalModule, ExternalValue
@@ -182,13 +183,7 @@ def region_module(function: ExternalFunction, inline: Mapping[str, np.ndarray]) 
             values[constant] = _constant(constant, inline)
         for node in function.nodes:
             op = node.operation.operation
-            made = ir.Operation.create(
-                op.name,
-                results=[result.type for result in op.results],
-                operands=[values[value] for value in node.inputs],
-                attributes={op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))},
-                loc=op.location,
-            )
+            made = clone_with(op, [values[value] for value in node.inputs], op.location)
             values.update(zip(node.outputs, made.results, strict=True))
         func.ReturnOp([values[value] for value in function.outputs])
     return module

@@ -13,6 +13,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.surgery import clone_with
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes, element_bytes
@@ -24,7 +25,7 @@ from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.host import RUN, SIZES
 from mirlo.targets.gpu.host_commands import CommandEmitter, Parts, in_parts
-from mirlo.targets.gpu.host_values import HostValues, as_word, constant_of, copy, from_word
+from mirlo.targets.gpu.host_values import HostValues, as_word, constant_of, from_word
 from mirlo.targets.gpu.program import (
     ARENA,
     CONSTANT,
@@ -132,7 +133,7 @@ class _Builder:
                 env[op.results[0]] = place
             elif op.name == "memref.alloca":
                 env[op.results[0]] = Range(_HOST, 0, 0, WHOLE_REMAINDER)
-                self.values.memory(op.results[0], copy(op, []))
+                self.values.memory(op.results[0], clone_with(op, []).results[0])
             elif op.name == "memref.copy":
                 self._copy(env[op.operands[0]], env[op.operands[1]])
             elif op.name == "memref.load":
@@ -144,7 +145,7 @@ class _Builder:
             elif op.name == "func.call":
                 self._call(op, env)
             elif op.name in ("scf.yield", "scf.condition"):
-                copy(op, list(map(self.values.of, op.operands)))
+                clone_with(op, list(map(self.values.of, op.operands)))
             elif op.name in REGIONS:
                 self._control(op, env)
             else:
@@ -194,7 +195,7 @@ class _Builder:
         buffer, *indices = op.operands
         result = op.results[0]
         if where.space == _HOST:
-            self.values.set(result, copy(op, list(map(self.values.of, op.operands))))
+            self.values.set(result, clone_with(op, list(map(self.values.of, op.operands))).results[0])
             return
         element = self._element(buffer, indices, where)
         self.commands.give({"read": element.place, "bytes": element.size}, [element.offset], waits=True)
@@ -203,7 +204,7 @@ class _Builder:
     def _store(self, op: ir.Operation, where: Range) -> None:
         value, buffer, *indices = op.operands
         if where.space == _HOST:
-            copy(op, list(map(self.values.of, op.operands)))
+            clone_with(op, list(map(self.values.of, op.operands)))
             return
         element = self._element(buffer, indices, where)
         word = as_word(self.values.of(value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.dialects.bindings import arith, func, ir
+from mirlo.dialects.core.surgery import clone_with
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.program import Value
@@ -64,14 +65,14 @@ class HostValues:
         """Compute the result of an operation on scalars; return False if it is not one."""
         if op.name == "arith.constant":
             if str(op.results[0].type) in _TYPES:  # vectors are for kernels
-                self._known[op.results[0]] = copy(op, [])
+                self._known[op.results[0]] = clone_with(op, []).results[0]
             return True
         if op.name not in _OPERATIONS:
             return False
         operands = list(map(self.of, op.operands))
         if op.name in _DIVISIONS:
             self._check_division(op.name.endswith("ui"), *operands)
-        self.set(op.results[0], copy(op, operands))
+        self.set(op.results[0], clone_with(op, operands).results[0])
         return True
 
     def _check_division(self, unsigned: bool, dividend: ir.Value, divisor: ir.Value) -> None:
@@ -96,14 +97,6 @@ class HostValues:
         if isinstance(a, int) and isinstance(b, int):
             return a * b
         return arith.MulIOp(as_index(a), as_index(b)).result
-
-
-def copy(op: ir.Operation, operands: list[ir.Value]) -> Any:
-    """Emit an operation on other operands; return its result."""
-    attributes = {name: op.attributes[name] for name in op.attributes}
-    types = [result.type for result in op.results]
-    made = ir.Operation.create(op.name, results=types, operands=operands, attributes=attributes, loc=op.location)
-    return made.results[0] if types else None
 
 
 def as_index(value: Value) -> ir.Value:

@@ -7,6 +7,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, loop_index
+from mirlo.dialects.core.surgery import attributes_of
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.dialects.tir.scalars import create, emit_constant
@@ -205,7 +206,7 @@ def _clone_block(
         if op.name == "func.return":
             continue
         touched = [value for value in op.operands if value in arguments]
-        attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
+        attributes = attributes_of(op)
         types = [result.type for result in op.results]
         if not touched:
             operands = [env.get(value, value) for value in op.operands]
