@@ -99,15 +99,10 @@ def any_(op: AtenOperation, x: Tensor, axes: Any = None, keepdim: bool = False) 
 )
 def var(
     op: AtenOperation, x: Tensor, axes: Any = None, given: Any = None, keep: bool = False, *, correction: Any = None,
-    keepdim: bool = False, unbiased: bool = True,
+    keepdim: bool = False,
 ) -> Tensor:  # fmt: skip
-    overload = op.name.rpartition(".")[2]
-    if overload == "default":
-        axes, correction = None, int(axes is not False)
-    elif overload == "dim":
-        correction, keepdim = int(given is not False), keep
-    made, _ = _moments(op, x, axes, 1 if correction is None else correction, keepdim)
-    return op.cast(op.apply("sqrt", made) if ".std." in op.name else made, op.dtype)
+    made, _ = _spreads(op, x, axes, given, keep, correction, keepdim)
+    return op.cast(made, op.dtype)
 
 
 @converter("aten.var_mean.correction", "aten.std_mean.correction", "aten.var_mean.dim", "aten.std_mean.dim",
@@ -116,14 +111,20 @@ def var_mean(
     op: AtenOperation, x: Tensor, axes: Any = None, given: Any = None, keep: bool = False, *, correction: Any = None,
     keepdim: bool = False,
 ) -> list[Tensor]:  # fmt: skip
+    return [op.cast(each, x.type.dtype) for each in _spreads(op, x, axes, given, keep, correction, keepdim)]
+
+
+def _spreads(
+    op: AtenOperation, x: Tensor, axes: Any, given: Any, keep: bool, correction: Any, keepdim: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the variance, or the standard deviation, and the mean, by the arguments of an overload."""
     overload = op.name.rpartition(".")[2]
     if overload == "default":
         axes, correction = None, int(axes is not False)
     elif overload == "dim":
         correction, keepdim = int(given is not False), keep
     made, average = _moments(op, x, axes, 1 if correction is None else correction, keepdim)
-    made = op.apply("sqrt", made) if "std_" in op.name else made
-    return [op.cast(each, x.type.dtype) for each in (made, average)]
+    return (op.apply("sqrt", made) if ".std" in op.name else made), average
 
 
 def _moments(op: AtenOperation, x: Tensor, axes: Any, correction: float, keepdim: bool) -> tuple[Tensor, Tensor]:
