@@ -138,7 +138,7 @@ class SchedulePrims(Pass):
         options = {**session.options, "threads": self.threads, **({"machine": self.machine} if self.machine else {})}
         context = ScheduleContext(target, options)
         first = len(session.notes)
-        rules = _rules_of(targets)
+        rules, files = _rules_of(targets), self._files()
         for function in prim_functions(op):
             if not is_tensor_form(function):
                 continue
@@ -146,7 +146,7 @@ class SchedulePrims(Pass):
             _annotate_work(kernel.view)
             annotate_inplace(kernel.view)
             name, location = kernel.view.name, kernel.view.op.location
-            given = self._files().get(name) or session.options.get(SCHEDULES, {}).get(name)
+            given = files.get(name) or session.options.get(SCHEDULES, {}).get(name)
             if given is not None:
                 session.notes.append(_schedule_as_given(kernel, given, rules, context))
                 continue
@@ -161,7 +161,7 @@ class SchedulePrims(Pass):
                 declined = "".join(f"\n  {attempt}" for attempt in attempts)
                 session.remark(f"'@{name}' is scheduled by {rule.name}{declined}", location)
         functions = {note.function for note in session.notes[first:]}
-        _reject_unused(set(self._files()) - functions, functions)
+        _reject_unused(set(files) - functions, functions)
 
     def _files(self) -> dict[str, str]:
         return dict(entry.split("=", 1) for entry in self.given.split(";") if "=" in entry)
