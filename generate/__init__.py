@@ -8,17 +8,21 @@ for text in model.generator(max_new_tokens=100).stream("Once upon a time"):
 """
 
 from mirlo.generate.config import ModelConfig, read_config
+from mirlo.generate.engine import ServingEngine
 from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.generator import Generator, Timing
 from mirlo.generate.model import LanguageModel, load
+from mirlo.generate.request import Request
 from mirlo.generate.search import SearchOptions
 
 __all__ = [
+    "ServingEngine",
     "GenerationError",
     "Generator",
     "LanguageModel",
     "ModelConfig",
     "ModelFolderError",
+    "Request",
     "SearchOptions",
     "Timing",
     "load",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from mirlo.generate.config import ModelConfig, NodeNames
 from mirlo.generate.errors import ModelFolderError
 from mirlo.runtime.artifact import TensorSpec
+from mirlo.runtime.cache_pool import CachePool, InPlacePool
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.state import CacheState
@@ -32,6 +33,17 @@ class PaddedTokens:
     """i64[batch, total]: 1 for each token, 0 for padding."""
     positions: np.ndarray
     """i64[batch, length]."""
+
+
+class Caches(Protocol):
+    """The caches that a step reads and adds to."""
+
+    @property
+    def length(self) -> int:
+        """Return how many tokens the longest sequence has."""
+
+    def run(self, inputs: Mapping[str, Any], tokens: int) -> dict[str, np.ndarray]:
+        """Run the model on its other inputs; return its other outputs."""
 
 
 class CompiledDecoder:
@@ -64,7 +76,16 @@ class CompiledDecoder:
         limit = self.config.context or None
         return self.executable.state(capacity, batch, limit=limit, pairs=self.caches)
 
-    def run(self, state: CacheState, new: PaddedTokens) -> np.ndarray:
+    def new_pool(self, capacity: int, count: int) -> CachePool:
+        """Return empty caches of a number of sequences that are of different lengths."""
+        pool = self.executable.pool(count, capacity, limit=self.config.context or None, pairs=self.caches)
+        for name in (self.config.names.past_length, USES_CACHE):
+            if isinstance(pool, InPlacePool) and name in self.inputs and count > 1:
+                what = "is one for all sequences, which then have one length: continuous batching cannot use the model"
+                raise ModelFolderError(f"{self.config.model}: input {self.inputs[name]} {what}")
+        return pool
+
+    def run(self, state: Caches, new: PaddedTokens) -> np.ndarray:
         """Return the logits of the new tokens, [batch, length, vocabulary]."""
         made = {name: make(new, state) for name, make in self._makers.items()}
         logits = state.run(made, new.tokens.shape[1])[self.config.names.logits]

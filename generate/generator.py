@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,11 @@ from mirlo.generate.draft import DraftModel
 from mirlo.generate.errors import GenerationError
 from mirlo.generate.guidance import Grammar, Guide
 from mirlo.generate.lookup import guess
+from mirlo.generate.prompt import UNLIMITED, Prompt, encode_prompt, require_length, require_texts, room_for
 from mirlo.generate.sampler import Sampler
-from mirlo.generate.search import SearchOptions
+from mirlo.generate.search import SearchOptions, with_options
 from mirlo.generate.sequences import Sequences
-from mirlo.generate.text import StopText, TextStream, TokenTexts
-
-UNLIMITED = 1 << 30
-"""Tokens that a sequence may get without a limit."""
-Prompt = str | Sequence[int]
+from mirlo.generate.text import AnswerText, TokenTexts
 
 
 @dataclass
@@ -118,9 +115,8 @@ class Generator:
         for row, new in zip(rows, made, strict=True):
             if not row and not new:
                 raise GenerationError("a prompt has no tokens")
-        most, longest = self._most(), max(len(row) + len(new) for row, new in zip(rows, made, strict=True))
-        if most and longest > most:
-            raise GenerationError(f"the prompt is too long: {longest} tokens are more than the {most} of a sequence")
+        longest = max(len(row) + len(new) for row, new in zip(rows, made, strict=True))
+        require_length(self.options, self._decoder.config, longest)
         for row, new in zip(rows, made, strict=True):
             row.extend(new)
         self._prompt = list(map(len, rows))
@@ -176,16 +172,16 @@ class Generator:
             self.generate()
             yield self.text
             return
-        texts, stop = TextStream(self._texts_of(), row[-TextStream.CONTEXT :]), StopText(self._stop)
+        text = AnswerText(self._texts_of(), row, self._stop)
         while not self.is_done:
             token = self.next()
             if token in self._decoder.config.ends:
                 break
-            yield from filter(None, [stop.add(texts.add(token))])
-            if stop.is_found:
+            yield from filter(None, [text.add(token)])
+            if text.is_stopped:
                 self._ended[0] = True
                 return
-        yield from filter(None, [stop.add(texts.finish()) + stop.finish()])
+        yield from filter(None, [text.finish()])
 
     def fork(self, **search: Any) -> Generator:
         """Return a generator that continues from here on its own, without computing anything again.
@@ -241,17 +237,11 @@ class Generator:
             return found
         return self._draft.guess(tokens, min(self.options.draft_tokens, room))
 
-    def _most(self) -> int:
-        """Return the most tokens of a sequence; 0 if there is no limit."""
-        limits = [limit for limit in (self.options.max_length, self._decoder.config.context) if limit]
-        return min(limits, default=0)
-
     def _room(self) -> int:
         """Return how many tokens the longest sequence may still get."""
-        most, rows = self._most(), self._sequences.tokens
-        room = most - max(map(len, rows)) if most else UNLIMITED
+        rows = self._sequences.tokens
         made = max(len(row) - prompt for row, prompt in zip(rows, self._prompt, strict=True))
-        return min(room, self.options.max_new_tokens - made) if self.options.max_new_tokens else room
+        return room_for(self.options, self._decoder.config, max(map(len, rows)), made)
 
     def _count(self, seconds: float, steps: int) -> None:
         if self._is_first:
@@ -263,19 +253,10 @@ class Generator:
         self._is_first = False
 
     def _encoded(self, prompt: Prompt, is_start: bool) -> list[int]:
-        if isinstance(prompt, str):
-            return self._texts_of().encode(prompt, special=is_start)
-        vocabulary = self._decoder.vocabulary
-        made = [int(token) for token in prompt]
-        wrong = next((token for token in made if not 0 <= token < vocabulary), None)
-        if wrong is not None:
-            raise GenerationError(f"a token must be from 0 to {vocabulary - 1}, found {wrong}")
-        return made
+        return encode_prompt(self._texts, self._decoder.vocabulary, prompt, is_start)
 
     def _texts_of(self) -> TokenTexts:
-        if self._texts is None:
-            raise GenerationError("the model's folder has no tokenizer.json: pass tokens in place of text")
-        return self._texts
+        return require_texts(self._texts)
 
     def _one(self, what: str) -> list[list[int]]:
         rows = self._sequences.tokens
@@ -287,12 +268,3 @@ class Generator:
 def _until_end(tokens: list[int], ends: Sequence[int]) -> list[int]:
     """Return the tokens up to the first end, including it."""
     return next((tokens[: i + 1] for i, token in enumerate(tokens) if token in ends), tokens)
-
-
-def with_options(options: SearchOptions, changes: dict[str, Any]) -> SearchOptions:
-    """Return options with changes by name; an unknown name is an error."""
-    known = list(SearchOptions.__dataclass_fields__)
-    for name in changes:
-        if name not in known:
-            raise GenerationError(f"no option of a search is named '{name}'; there are: {', '.join(known)}")
-    return replace(options, **changes)

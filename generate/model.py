@@ -11,9 +11,11 @@ from mirlo.driver.compile import compile as compile_model
 from mirlo.generate.chat import ChatTemplate, Message, read_template
 from mirlo.generate.config import ModelConfig, read_config
 from mirlo.generate.decoder import CompiledDecoder
+from mirlo.generate.engine import ServingEngine
 from mirlo.generate.errors import GenerationError, ModelFolderError
-from mirlo.generate.generator import Generator, with_options
+from mirlo.generate.generator import Generator
 from mirlo.generate.guidance import FORMS, Grammar
+from mirlo.generate.search import with_options
 from mirlo.generate.tokenizer import FILE, FolderTokenizer
 from mirlo.runtime.executable import Executable
 
@@ -57,14 +59,23 @@ class LanguageModel:
         """
         stops = (stop,) if isinstance(stop, str) else tuple(stop)
         options = with_options(self.config.search, search)
-        forms = {name: text for name, text in zip(FORMS, (json_schema, regex, lark), strict=True) if text is not None}
+        grammar = self._grammar(dict(zip(FORMS, (json_schema, regex, lark), strict=True)))
         drafting = None if draft is None else draft._decoder
         if drafting is not None and drafting.vocabulary != self._decoder.vocabulary:
             sizes = f"{drafting.vocabulary} and {self._decoder.vocabulary}"
             raise GenerationError(f"draft: the models have different tokens: {sizes} of them")
-        return Generator(self._decoder, options, self.tokenizer, batch, stops, self._grammar(forms), drafting)
+        return Generator(self._decoder, options, self.tokenizer, batch, stops, grammar, drafting)
 
-    def _grammar(self, forms: Mapping[str, Any]) -> Grammar | None:
+    def engine(self, slots: int = 8, **search: Any) -> ServingEngine:
+        """Return an engine that runs up to `slots` requests at a time: continuous batching.
+
+        `search` are changes to the search options of the folder, which requests may change again.
+        """
+        options = with_options(self.config.search, search)
+        return ServingEngine(self._decoder, options, self.tokenizer, slots, self._grammar)
+
+    def _grammar(self, given: Mapping[str, Any]) -> Grammar | None:
+        forms = {form: text for form, text in given.items() if text is not None}
         if not forms:
             return None
         if len(forms) > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from mirlo.generate.errors import GenerationError
@@ -106,6 +106,15 @@ def _check_type(name: str, kind: str, value: Any) -> None:
     if not allowed[kind]:
         expected = {"bool": "True or False", "float": "a number"}.get(kind, "an integer, 0 or more")
         raise GenerationError(f"{name}: expected {expected}, found {value!r:.60}")
+
+
+def with_options(options: SearchOptions, changes: dict[str, Any]) -> SearchOptions:
+    """Return options with changes by name; an unknown name is an error."""
+    known = list(SearchOptions.__dataclass_fields__)
+    for name in changes:
+        if name not in known:
+            raise GenerationError(f"no option of a search is named '{name}'; there are: {', '.join(known)}")
+    return replace(options, **changes)
 
 
 def read_search(given: JsonObject) -> SearchOptions:

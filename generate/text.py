@@ -89,6 +89,28 @@ class StopText:
         return rest
 
 
+class AnswerText:
+    """The text of an answer as its tokens come, up to where a stop text begins."""
+
+    def __init__(self, texts: TokenTexts, before: Sequence[int], stops: Sequence[str]) -> None:
+        """Begin behind the tokens `before`."""
+        self._stream = TextStream(texts, before[-TextStream.CONTEXT :])
+        self._stop = StopText(stops)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether a stop text was found, which ends the answer."""
+        return self._stop.is_found
+
+    def add(self, token: int) -> str:
+        """Return the text that is certain with this token."""
+        return self._stop.add(self._stream.add(token))
+
+    def finish(self) -> str:
+        """Return the rest of the text of an answer that is not stopped."""
+        return self._stop.add(self._stream.finish()) + self._stop.finish()
+
+
 def _overlap(text: str, stop: str) -> int:
     """Return the length of the longest end of a text that is the beginning of a stop."""
     return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:size])), 0)

@@ -16,6 +16,7 @@ from mirlo.runtime import artifact as artifacts
 from mirlo.runtime import interrupts, packed, threads
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, TensorSpec, describe
+from mirlo.runtime.cache_pool import CachePool, new_pool
 from mirlo.runtime.container import READABLE, empty_aligned
 from mirlo.runtime.device_array import DeviceArray, is_on_device
 from mirlo.runtime.direct import DirectCall
@@ -217,6 +218,16 @@ class Executable(KernelCodeOwner):
         are the next values of the caches, by the names of inputs; without it, those that update inputs in place.
         """
         return new_state(self, capacity, batch, limit, pairs)
+
+    def pool(
+        self, count: int, capacity: int = 256, *, limit: int | None = None, pairs: Mapping[str, str] | None = None
+    ) -> CachePool:
+        """Return caches for `count` sequences, each with a length of its own, with no valid rows.
+
+        A call runs some of them: what begins and ends at any time, such as requests to a language model. The other
+        arguments are those of `state`.
+        """
+        return new_pool(self, count, capacity, limit, pairs)
 
     def updating(self, arrays: Mapping[str, np.ndarray], outputs: Mapping[str, str]) -> UpdatingCall | None:
         """Return prepared calls that update these inputs in place, by `outputs`; None if calls cannot be prepared."""

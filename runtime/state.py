@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,13 +63,13 @@ class CacheState:
         self._specs = {spec.name: spec for spec in model.inputs if spec.name in self._pairs}
         self._batch = batch
         self._length = 0
-        self._is_in_place = all(model.aliases.get(output) == name for name, output in self._pairs.items())
-        self._fixed = _fixed_rows(self._specs)
+        self._is_in_place = is_in_place(model, self._pairs)
+        self._fixed = fixed_rows(self._specs.values())
         self._limit = self._fixed if limit is None else limit if self._fixed is None else min(limit, self._fixed)
         self._others = [spec.name for spec in model.outputs if spec.name not in self._pairs.values()]
         rows = self._fixed or (capacity if self._limit is None else min(capacity, self._limit))
         self._rows = rows if self._is_in_place else 0
-        self._arrays = self._new_arrays(self._rows)
+        self._arrays = new_arrays(self._specs.values(), self._rows, self._batch)
         self._call: UpdatingCall | None = None
         """Calls that are prepared for these arrays."""
 
@@ -147,7 +147,7 @@ class CacheState:
             rows = max(length, 2 * self._rows)
             self._rows = rows if self._limit is None else min(rows, self._limit)
             before, self._call = self._arrays, None
-            self._arrays = self._new_arrays(self._rows)
+            self._arrays = new_arrays(self._specs.values(), self._rows, self._batch)
             self._take(before, self._length)
 
     def _take(self, arrays: Mapping[str, np.ndarray], length: int) -> None:
@@ -158,23 +158,30 @@ class CacheState:
         for name, array in arrays.items():
             self._arrays[name][:, :, :length] = array[:, :, :length]
 
-    def _new_arrays(self, rows: int) -> dict[str, np.ndarray]:
-        made = {}
-        for name, spec in self._specs.items():
-            shape = [dim if isinstance(dim, int) else self._batch for dim in spec.shape]
-            shape[AXIS] = rows
-            try:
-                made[name] = empty_aligned(numpy_dtype(spec.dtype), tuple(shape))
-            except OutOfMemoryError as error:
-                raise OutOfMemoryError(f"state: there is no memory for {rows} rows of {spec}: {error}") from None
-            made[name][...] = 0  # rows that are not valid are hidden, which NaN would survive
-        return made
+
+def new_arrays(specs: Iterable[TensorSpec], rows: int, batch: int) -> dict[str, np.ndarray]:
+    """Return caches with room for so many rows of each sequence, by the names of the inputs."""
+    made = {}
+    for spec in specs:
+        shape = [dim if isinstance(dim, int) else batch for dim in spec.shape]
+        shape[AXIS] = rows
+        try:
+            made[spec.name] = empty_aligned(numpy_dtype(spec.dtype), tuple(shape))
+        except OutOfMemoryError as error:
+            raise OutOfMemoryError(f"state: there is no memory for {rows} rows of {spec}: {error}") from None
+        made[spec.name][...] = 0  # rows that are not valid are hidden, which NaN would survive
+    return made
 
 
 def new_state(
     model: UpdatingModel, capacity: int, batch: int, limit: int | None, pairs: Mapping[str, str] | None
 ) -> CacheState:
     """Return the state of a model; `pairs` are its caches, outputs by inputs, if they are not those of `aliases`."""
+    return CacheState(model, find_pairs(model, batch, pairs), capacity, batch, limit)
+
+
+def find_pairs(model: UpdatingModel, batch: int, pairs: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the outputs that are the next values of caches, by inputs, after a check that they can hold a batch."""
     found = {source: output for output, source in model.aliases.items()} if pairs is None else dict(pairs)
     inputs = {spec.name: spec for spec in model.inputs}
     outputs = {spec.name: spec for spec in model.outputs}
@@ -191,9 +198,14 @@ def new_state(
         symbols = [axis for axis, dim in enumerate(before.shape) if isinstance(dim, str)]
         if not set(symbols) <= {0, AXIS} or (0 not in symbols and before.shape[0] != batch):
             raise InputError(f"state: a cache {before} cannot hold {batch} sequences")
-    return CacheState(model, found, capacity, batch, limit)
+    return found
 
 
-def _fixed_rows(specs: Mapping[str, Any]) -> int | None:
+def is_in_place(model: UpdatingModel, pairs: Mapping[str, str]) -> bool:
+    """Return whether calls can update all these caches without copying them."""
+    return all(model.aliases.get(output) == name for name, output in pairs.items())
+
+
+def fixed_rows(specs: Iterable[TensorSpec]) -> int | None:
     """Return the rows of caches whose size is fixed, those of the smallest; None if none is."""
-    return min((spec.shape[AXIS] for spec in specs.values() if isinstance(spec.shape[AXIS], int)), default=None)
+    return min((rows for rows in (spec.shape[AXIS] for spec in specs) if isinstance(rows, int)), default=None)

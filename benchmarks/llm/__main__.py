@@ -3,7 +3,8 @@
 Builds a decoder with random weights, runs it with Mirlo and ONNX Runtime in turns in one process, and prints the least
 and the median time of each, the ratio of the medians of turns, and the largest difference of the logits. Both update
 their caches in place. With one thread times are CPU time of the thread, which other processes hardly change; with
-several they are wall time. Then comes the cost of the loop of generation around the model.
+several they are wall time. Then come the cost of the loop of generation around the model, and what requests that run
+together get in all.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 import mirlo
 from mirlo.benchmarks.llm.loop import report_loop
 from mirlo.benchmarks.llm.model import LLAMA, TINY, DecoderConfig, feed, save
+from mirlo.benchmarks.llm.serving import report_serving
 from mirlo.benchmarks.turns import onnxruntime_session
 
 MODELS = {
@@ -110,6 +112,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=40, help="calls of a decoding step (default: 40)")
     parser.add_argument("--longest", type=int, default=16384, help="skip cases of more tokens than this")
     parser.add_argument("--activations", help="how activations are represented (default: as the model says)")
+    parser.add_argument("--serving", action="store_true", help="measure only requests that run together")
     parser.add_argument("--folder", type=Path, help="where the model is kept; default: a temporary folder")
     arguments = parser.parse_args()
     config = MODELS[arguments.model]
@@ -119,8 +122,10 @@ def main() -> None:
         path = folder / "model.onnx"
         if not path.exists():
             save(config, folder)
-        report(config, path, arguments.threads, arguments.repeat, arguments.activations, arguments.longest)
-        report_loop(folder / "loop")
+        if not arguments.serving:
+            report(config, path, arguments.threads, arguments.repeat, arguments.activations, arguments.longest)
+            report_loop(folder / "loop")
+        report_serving(folder, arguments.threads, arguments.activations)
 
 
 if __name__ == "__main__":

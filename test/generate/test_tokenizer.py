@@ -186,6 +186,66 @@ def test_command_errors(tmp_path: Path, folder: Path) -> None:
     assert done.returncode == 1 and "top_p: expected more than 0, at most 1, found 2.0" in done.stderr
 
 
+def test_prompts_of_a_file(tmp_path: Path, folder: Path, model: LanguageModel) -> None:
+    prompts = ["the lazy dog", "the quick brown fox", "a language model", "the quick brown dog"]
+    messages = [{"role": "user", "content": "the dog"}]
+    drawn = {"temperature": 0.9, "top_k": 5, "seed": 4}
+    lines = [
+        json.dumps(prompts[0]), json.dumps({"id": "b", "prompt": prompts[1], "max_new_tokens": 4}), "", "no JSON",
+        json.dumps({"prompt": prompts[2], **drawn}), json.dumps({"messages": messages}), json.dumps({"tokens": [-1]}),
+        json.dumps({"prompt": prompts[3], "top_q": 1}), json.dumps({"prompt": prompts[3], "stop": " "}), "[1]",
+        json.dumps({"id": 1.5, "prompt": "the"}), json.dumps({"prompt": 1}), json.dumps({"prompt": "a", "tokens": []}),
+    ]  # fmt: skip
+    (tmp_path / "prompts").write_text("\n".join(lines), encoding="utf-8")
+    expected = {
+        1: model.generator(max_new_tokens=9).stream(prompts[0]),
+        "b": model.generator(max_new_tokens=4).stream(prompts[1]),
+        5: model.generator(max_new_tokens=9, do_sample=True, **drawn).stream(prompts[2]),
+        6: model.generator(max_new_tokens=9).stream(model.chat_tokens(messages)),
+        9: model.generator(max_new_tokens=9, stop=" ").stream(prompts[3]),
+    }
+    texts = {name: "".join(pieces) for name, pieces in expected.items()}
+    flags = ("--max-new-tokens", "9", "--slots", "2")
+    done = run("generate", str(folder), "--prompts", str(tmp_path / "prompts"), *flags)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {line["id"]: line["text"] for line in found if "text" in line} == texts
+    errors = {line["id"]: line["error"] for line in found if "error" in line}
+    assert sorted(errors) == [4, 7, 8, 10, 11, 12, 13] and done.returncode == 1
+    assert errors[4].startswith("line 4: expected JSON") and "no option of a search is named 'top_q'" in errors[8]
+    assert "a token must be from 0" in errors[7] and "'id': expected a text or an integer" in errors[11]
+    assert "12 requests: prompts of" in done.stderr and "tokens/s)" in done.stderr
+    streamed = run("generate", str(folder), "--prompts", "-", "--stream", *flags, given="\n".join(lines[:2]))
+    found = [json.loads(line) for line in streamed.stdout.splitlines()]
+    assert streamed.returncode == 0
+    for name in (1, "b"):
+        pieces = [line["delta"] for line in found if line["id"] == name and "delta" in line]
+        assert "".join(pieces) == texts[name] and len(pieces) > 1
+
+
+def test_prompts_that_are_missing(tmp_path: Path, folder: Path) -> None:
+    for arguments, message in (
+        ((), "give a PROMPT, or --prompts with a file of them"),
+        (("x", "--prompts", "y"), "give a PROMPT, or --prompts"),
+        (("--prompts", str(tmp_path / "none")), "No such file"),
+        (("--prompts", str(tmp_path)), "Is a directory"),
+    ):
+        done = run("generate", str(folder), *arguments)
+        assert done.returncode == 1 and message in done.stderr
+
+
+def test_lines_are_answered_as_they_come(folder: Path) -> None:
+    """A program may wait for the answer to a line before it writes the next one."""
+    command = [sys.executable, "-m", "mirlo", "generate", str(folder), "--prompts", "-", "--max-new-tokens", "4"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None and process.stdout is not None
+    for _ in range(2):
+        process.stdin.write('"the dog"\n')
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["tokens"] == 4
+    process.stdin.close()
+    assert process.wait(60) == 0
+
+
 @pytest.mark.parametrize("package", ("tokenizers", "jinja2"))
 def test_without_the_package(folder: Path, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)

@@ -34,7 +34,19 @@ def add_generate(commands: _SubParsersAction[argparse.ArgumentParser], add: Add)
     """Add the commands `generate` and `chat`."""
     generate = add(commands, "generate", "let a language model continue a text")
     _add_folder(generate)
-    generate.add_argument("prompt", metavar="PROMPT", help="the text to continue; '-' reads it from standard input")
+    generate.add_argument(
+        "prompt", metavar="PROMPT", nargs="?", help="the text to continue; '-' reads it from standard input"
+    )
+    generate.add_argument(
+        "--prompts",
+        metavar="FILE",
+        help="continue many prompts together: a JSON text a line, or an object with 'prompt', 'messages' or 'tokens' "
+        "and options; '-' reads lines as they come. Answers are lines of JSON, in the order in which they end",
+    )
+    generate.add_argument(
+        "--slots", metavar="N", type=positive, default=8, help="run so many of the prompts at a time (default: 8)"
+    )
+    generate.add_argument("--stream", action="store_true", help="with --prompts: also write text as it comes")
     generate.add_argument("--chat", action="store_true", help="the prompt is a message: format it as the model expects")
     _add_generation(generate)
     chat = add(commands, "chat", "talk with a language model, line by line")

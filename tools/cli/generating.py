@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mirlo.tools.cli.arguments import Arguments
@@ -16,9 +17,13 @@ if TYPE_CHECKING:
 
 def execute(arguments: Arguments) -> None:
     """Run the command."""
+    if arguments.command == "generate":
+        _check_prompt(arguments)
     model = _load(arguments)
     if arguments.command == "chat":
         _chat(model, arguments)
+    elif arguments.prompts is not None:
+        _answer_lines(model, arguments)
     else:
         _generate(model, arguments)
 
@@ -34,12 +39,37 @@ def _load(arguments: Arguments) -> LanguageModel:
         )  # fmt: skip
 
 
-def _generator(model: LanguageModel, arguments: Arguments) -> Generator:
+def _check_prompt(arguments: Arguments) -> None:
+    from mirlo.generate import GenerationError
+
+    if (arguments.prompt is None) == (arguments.prompts is None):
+        raise GenerationError("give a PROMPT, or --prompts with a file of them")
+    if arguments.prompts is not None and arguments.chat:
+        raise GenerationError('--chat: prompts of a file are messages where they say so: {"messages": [...]}')
+
+
+def _given(arguments: Arguments) -> dict[str, Any]:
+    """Return the search options that flags give."""
     given: dict[str, Any] = {name: getattr(arguments, name) for name in SEARCH_NAMES}
-    changes = {name: value for name, value in given.items() if value is not None}
-    if changes.get("temperature"):
-        changes["do_sample"] = True
-    return model.generator(stop=arguments.stop, **changes)
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return changes to the search options of a folder: a temperature asks for random tokens."""
+    return {"do_sample": True, **given} if given.get("temperature") else dict(given)
+
+
+def _generator(model: LanguageModel, arguments: Arguments) -> Generator:
+    return model.generator(stop=arguments.stop, **_changes(_given(arguments)))
+
+
+def _answer_lines(model: LanguageModel, arguments: Arguments) -> None:
+    from mirlo.tools.cli.prompt_lines import PromptLines
+
+    lines = PromptLines(model, arguments.slots, arguments.stop, _given(arguments), _changes)
+    lines.run(arguments.prompts, arguments.stream)
+    if lines.is_failed:
+        raise SystemExit(1)
 
 
 def _generate(model: LanguageModel, arguments: Arguments) -> None:

@@ -1,0 +1,263 @@
+"""The caches of several sequences, each of a length of its own: what continuous batching keeps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.runtime.errors import InputError
+from mirlo.runtime.state import UpdatingModel, find_pairs, fixed_rows, is_in_place, new_arrays
+from mirlo.runtime.update import UpdatingCall
+
+
+class CachePool(ABC):
+    """Caches for a fixed number of sequences, by numbers from 0.
+
+    A call runs some of them together, with as many new tokens of each. `lengths` are the tokens that the caches of each
+    sequence hold.
+    """
+
+    def __init__(self, model: UpdatingModel, pairs: Mapping[str, str], count: int, limit: int | None) -> None:
+        self._model, self._pairs = model, dict(pairs)
+        self._specs = [spec for spec in model.inputs if spec.name in self._pairs]
+        self._others = [spec.name for spec in model.outputs if spec.name not in self._pairs.values()]
+        self._fixed = fixed_rows(self._specs)
+        limits = [rows for rows in (limit, self._fixed) if rows is not None]
+        self._limit = min(limits, default=None)
+        self.lengths = [0] * count
+
+    def select(self, sequences: Sequence[int]) -> CacheSelection:
+        """Return these sequences for a call, in the order that the rows of its inputs must have."""
+        known = range(len(self.lengths))
+        if not sequences or len(set(sequences)) != len(sequences) or any(i not in known for i in sequences):
+            raise InputError(f"caches: expected different numbers below {len(known)}, found {list(sequences)}")
+        return CacheSelection(self, self._arrange(sequences))
+
+    def rewind(self, sequence: int, length: int) -> None:
+        """Forget all tokens of a sequence but the first `length`."""
+        self._require(sequence, length)
+        self._truncate(sequence, length)
+        self.lengths[sequence] = length
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Let a sequence begin with the first `length` tokens of another one, in place of its own."""
+        self._require(source, length)
+        if source == target:
+            raise InputError(f"caches: sequence {source} cannot be copied to itself")
+        self._copy(source, target, length)
+        self.lengths[target] = length
+
+    def run(self, inputs: Mapping[str, Any], sequences: Sequence[int], tokens: int) -> dict[str, np.ndarray]:
+        """Run the model on its other inputs for these sequences, in the order of `select`; return its other outputs."""
+        longest = max(self.lengths[i] for i in sequences) + tokens
+        if tokens < 1:
+            raise InputError(f"caches: expected 1 token or more, found {tokens}")
+        if self._limit is not None and longest > self._limit:
+            raise InputError(f"caches: a sequence may have {self._limit} tokens, {longest} are needed: end it")
+        results = self._run(inputs, sequences, longest)
+        for i in sequences:
+            self.lengths[i] += tokens
+        return results
+
+    @abstractmethod
+    def mask(self, sequences: Sequence[int], tokens: int) -> np.ndarray:
+        """Return which rows are tokens once each sequence has so many more: i64[sequences, rows]."""
+
+    @abstractmethod
+    def _arrange(self, sequences: Sequence[int]) -> list[int]:
+        """Return the order in which the caches of these sequences are given to a call."""
+
+    @abstractmethod
+    def _run(self, inputs: Mapping[str, Any], sequences: Sequence[int], longest: int) -> dict[str, np.ndarray]:
+        """Run the model; `longest` is the length of the longest of these sequences behind the call."""
+
+    @abstractmethod
+    def _truncate(self, sequence: int, length: int) -> None:
+        """Keep the first rows of a sequence."""
+
+    @abstractmethod
+    def _copy(self, source: int, target: int, length: int) -> None:
+        """Copy the first rows of a sequence to another one."""
+
+    def _require(self, sequence: int, length: int) -> None:
+        if not 0 <= length <= self.lengths[sequence]:
+            raise InputError(f"caches: sequence {sequence} has {self.lengths[sequence]} tokens, not {length}")
+
+
+class CacheSelection:
+    """Some sequences of a pool, for one call."""
+
+    def __init__(self, pool: CachePool, sequences: list[int]) -> None:
+        self._pool = pool
+        self.sequences = sequences
+        """In the order that the rows of inputs must have."""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Return how many tokens each of the sequences has: i64[sequences]."""
+        return np.array([self._pool.lengths[i] for i in self.sequences], np.int64)
+
+    @property
+    def length(self) -> int:
+        """Return how many tokens the longest of the sequences has."""
+        return int(self.lengths.max())
+
+    def mask(self, tokens: int) -> np.ndarray:
+        """Return which rows are tokens once each sequence has so many more: i64[sequences, rows]."""
+        return self._pool.mask(self.sequences, tokens)
+
+    def run(self, inputs: Mapping[str, Any], tokens: int) -> dict[str, np.ndarray]:
+        """Run the model on its other inputs, for so many new tokens of each sequence; return its other outputs."""
+        return self._pool.run(inputs, self.sequences, tokens)
+
+
+class InPlacePool(CachePool):
+    """Caches of a model that updates them in place: an array for all sequences, with room for `capacity` tokens each.
+
+    The tokens of a sequence are the first rows of its part of the array. A call works on parts that are side by side:
+    sequences are moved until this holds, which is rare, as most calls run the same sequences as those before.
+    """
+
+    def __init__(
+        self, model: UpdatingModel, pairs: Mapping[str, str], count: int, capacity: int, limit: int | None
+    ) -> None:
+        super().__init__(model, pairs, count, limit)
+        self.capacity = self._fixed or (capacity if self._limit is None else min(capacity, self._limit))
+        self._arrays = new_arrays(self._specs, self.capacity, count)
+        self._owners = list(range(count))
+        """The sequence that each part of the arrays belongs to."""
+        self._calls: dict[tuple[int, int], UpdatingCall | None] = {}
+        """Prepared calls on these arrays, by the first part and the number of parts."""
+
+    def mask(self, sequences: Sequence[int], tokens: int) -> np.ndarray:
+        after = np.array([self.lengths[i] + tokens for i in sequences], np.int64)
+        return (np.arange(int(after.max())) < after[:, None]).astype(np.int64)
+
+    def _arrange(self, sequences: Sequence[int]) -> list[int]:
+        """Move sequences to parts that are side by side: to where most of them are."""
+        owners, count = self._owners, len(sequences)
+        places = [i for i, owner in enumerate(owners) if owner in sequences]
+        if places[-1] - places[0] >= count:
+            starts = range(len(owners) - count + 1)
+            first = max(starts, key=lambda start: sum(start <= place < start + count for place in places))
+            inside = range(first, first + count)
+            away = [place for place in places if place not in inside]
+            free = [place for place in inside if owners[place] not in sequences]
+            for a, b in zip(away, free, strict=True):
+                self._swap(a, b)
+        return [owner for owner in owners if owner in sequences]
+
+    def _swap(self, a: int, b: int) -> None:
+        """Exchange two parts of the arrays."""
+        first, second = (self.lengths[self._owners[place]] for place in (a, b))
+        for array in self._arrays.values():
+            kept = array[a, :, :first].copy()
+            array[a, :, :second] = array[b, :, :second]
+            array[b, :, :first] = kept
+        self._owners[a], self._owners[b] = self._owners[b], self._owners[a]
+
+    def _run(self, inputs: Mapping[str, Any], sequences: Sequence[int], longest: int) -> dict[str, np.ndarray]:
+        self._reserve(longest)
+        first, count = self._owners.index(sequences[0]), len(sequences)
+        if self._owners[first : first + count] != list(sequences):
+            raise InputError(f"caches: the sequences {list(sequences)} are not in the order of select")
+        views = {name: array[first : first + count] for name, array in self._arrays.items()}
+        if (first, count) not in self._calls:
+            self._calls[first, count] = self._model.updating(views, self._pairs)
+        call = self._calls[first, count]
+        if call is not None:
+            return call.run(inputs)
+        results = self._model.run({**inputs, **views}, out={after: views[name] for name, after in self._pairs.items()})
+        return {name: results[name] for name in self._others}
+
+    def _reserve(self, rows: int) -> None:
+        """Make room for so many tokens of each sequence."""
+        if rows <= self.capacity:
+            return
+        doubled = max(rows, 2 * self.capacity)
+        capacity = doubled if self._limit is None else min(doubled, self._limit)
+        made = new_arrays(self._specs, capacity, len(self._owners))
+        for name, array in self._arrays.items():
+            for place, owner in enumerate(self._owners):
+                made[name][place, :, : self.lengths[owner]] = array[place, :, : self.lengths[owner]]
+        self._arrays, self.capacity = made, capacity
+        self._calls.clear()
+
+    def _truncate(self, sequence: int, length: int) -> None:
+        """Leave what is behind the first rows: it is not read."""
+
+    def _copy(self, source: int, target: int, length: int) -> None:
+        a, b = self._owners.index(source), self._owners.index(target)
+        for array in self._arrays.values():
+            array[b, :, :length] = array[a, :, :length]
+
+
+class GrowingPool(CachePool):
+    """Caches of a model that returns longer ones from each call.
+
+    A call takes arrays in which its sequences are joined: the tokens of each are the last rows, behind padding.
+    """
+
+    def __init__(self, model: UpdatingModel, pairs: Mapping[str, str], count: int, limit: int | None) -> None:
+        super().__init__(model, pairs, count, limit)
+        self._caches = [new_arrays(self._specs, 0, 1) for _ in range(count)]
+        """The caches of each sequence; those of the last call are views of its arrays."""
+        self._joined: list[int] = []
+        """The sequences that `_arrays` hold."""
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def mask(self, sequences: Sequence[int], tokens: int) -> np.ndarray:
+        after = np.array([self.lengths[i] + tokens for i in sequences], np.int64)
+        rows = int(after.max())
+        return (np.arange(rows) >= (rows - after)[:, None]).astype(np.int64)
+
+    def _arrange(self, sequences: Sequence[int]) -> list[int]:
+        return list(self._joined if set(sequences) == set(self._joined) else sequences)
+
+    def _run(self, inputs: Mapping[str, Any], sequences: Sequence[int], longest: int) -> dict[str, np.ndarray]:
+        if list(sequences) != self._joined:
+            self._join(sequences)
+        results = self._model.run({**inputs, **self._arrays})
+        self._arrays = {name: results[after] for name, after in self._pairs.items()}
+        tokens = longest - max(self.lengths[i] for i in sequences)
+        for place, i in enumerate(sequences):
+            first = longest - self.lengths[i] - tokens
+            self._caches[i] = {name: array[place : place + 1, :, first:] for name, array in self._arrays.items()}
+        return {name: results[name] for name in self._others}
+
+    def _join(self, sequences: Sequence[int]) -> None:
+        """Make arrays of these sequences."""
+        for i in set(self._joined) - set(sequences):  # which would keep the arrays of all in memory
+            self._caches[i] = {name: array.copy() for name, array in self._caches[i].items()}
+        rows = max(self.lengths[i] for i in sequences)
+        arrays = new_arrays(self._specs, rows, len(sequences))
+        for place, i in enumerate(sequences):
+            for name, array in self._caches[i].items():
+                arrays[name][place, :, rows - self.lengths[i] :] = array[0]
+        self._arrays, self._joined = arrays, list(sequences)
+
+    def _truncate(self, sequence: int, length: int) -> None:
+        self._replace(sequence, {name: array[:, :, :length] for name, array in self._caches[sequence].items()})
+
+    def _copy(self, source: int, target: int, length: int) -> None:
+        self._replace(target, {name: array[:, :, :length].copy() for name, array in self._caches[source].items()})
+
+    def _replace(self, sequence: int, caches: dict[str, np.ndarray]) -> None:
+        self._caches[sequence] = caches
+        if sequence in self._joined:
+            self._joined = []
+
+
+def new_pool(
+    model: UpdatingModel, count: int, capacity: int, limit: int | None, pairs: Mapping[str, str] | None
+) -> CachePool:
+    """Return empty caches for a number of sequences; `pairs` are the caches, as for `Executable.state`."""
+    if count < 1 or capacity < 1:
+        raise InputError(f"caches: expected 1 sequence or more with room for 1 token, found {count} and {capacity}")
+    found = find_pairs(model, count, pairs)
+    if is_in_place(model, found):
+        return InPlacePool(model, found, count, capacity, limit)
+    return GrowingPool(model, found, count, limit)
