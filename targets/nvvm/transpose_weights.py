@@ -17,10 +17,10 @@ from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.schedule import SCHEDULES
 from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
+from mirlo.targets.gpu.schedule.contraction.staging import with_whole_vectors
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, product_of
 from mirlo.targets.gpu.schedule.stages import LANES
 from mirlo.targets.nvvm.options import Options, planned_for
-from mirlo.targets.nvvm.schedule.staging import with_whole_vectors
 from mirlo.targets.nvvm.schedule.tensorcore import formats_of
 
 
@@ -69,7 +69,7 @@ def _transposed_weights(view: PrimView, options: Options) -> list[Stored]:
     if isinstance(formats, Decline):
         return []
     found = []
-    for side, form in ((roles.rows, formats.rows), (roles.columns, formats.columns)):
+    for side, form in zip((roles.rows, roles.columns), formats, strict=True):
         if form.bytes != 2 and not with_whole_vectors(roles, side, roles.sums, form.vector):
             stored = _along_reduction(view, roles, side)
             if stored is not None:

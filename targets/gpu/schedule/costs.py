@@ -69,32 +69,31 @@ def combining_seconds(divided: SplitK, units: int) -> float:
 
 
 Planner = Callable[[Roles], Any]
-ShapeOf = Callable[[Any], Shape]
 
 
-def split_k_if_faster(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of: ShapeOf) -> Any:
+def split_k_if_faster(plan: Any, roles: Roles, units: int, plan_parts: Planner) -> Any:
     """Return the plan of a product, or a split-K plan if that takes less time."""
-    return _divided(plan, roles, units, plan_parts, shape_of)[0]
+    return _divided(plan, roles, units, plan_parts)[0]
 
 
-def whole_waves_if_faster(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of: ShapeOf) -> Any:
+def whole_waves_if_faster(plan: Any, roles: Roles, units: int, plan_parts: Planner) -> Any:
     """Return the same, or a plan of whole waves of tiles together with a split-K plan of the rest."""
-    best, least = _divided(plan, roles, units, plan_parts, shape_of)
-    shape = shape_of(plan)
+    best, least = _divided(plan, roles, units, plan_parts)
+    shape = plan.shape
     for whole, rest in cuts(roles, shape.height, shape.width, units):
         plans = [plan_parts(part) for part in (whole, rest)]
         if any(isinstance(made, Decline) for made in plans):
             continue
-        last, cost = _divided(plans[1], rest, units, plan_parts, shape_of)
-        cost += seconds(whole, shape_of(plans[0]), units) + LAUNCH
+        last, cost = _divided(plans[1], rest, units, plan_parts)
+        cost += seconds(whole, plans[0].shape, units) + LAUNCH
         if cost < MAX_SPLIT_TIME * least:
             best, least = StreamKPlan(plans[0], last), cost
     return best
 
 
-def _divided(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of: ShapeOf) -> tuple[Any, float]:
+def _divided(plan: Any, roles: Roles, units: int, plan_parts: Planner) -> tuple[Any, float]:
     """Return the plan, or a split-K plan, and its time."""
-    own = seconds(roles, shape_of(plan), units)
+    own = seconds(roles, plan.shape, units)
     best, least = plan, MAX_SPLIT_TIME * own
     if least <= LAUNCH:
         return plan, own
@@ -102,7 +101,7 @@ def _divided(plan: Any, roles: Roles, units: int, plan_parts: Planner, shape_of:
         inner = plan_parts(divided.roles)
         if isinstance(inner, Decline):
             continue
-        cost = seconds(divided.roles, shape_of(inner), units) + combining_seconds(divided, units)
+        cost = seconds(divided.roles, inner.shape, units) + combining_seconds(divided, units)
         if cost < least:
             best, least = SplitKPlan(divided, inner), cost
     return best, own if best is plan else least

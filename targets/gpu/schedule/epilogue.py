@@ -91,8 +91,9 @@ class Reader:
 
 
 def multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-    """Return a * b + c, by the fastest method."""
-    if isinstance(c.type, ir.FloatType):
+    """Return a * b + c, of scalars or vectors, by the fastest method."""
+    kind = c.type.element_type if isinstance(c.type, ir.VectorType) else c.type
+    if isinstance(kind, ir.FloatType):
         return create("math.fma", c.type, a, b, c, fastmath=ir.Attribute.parse("#arith.fastmath<contract>"))
     return create("arith.addi", c.type, create("arith.muli", c.type, a, b), c)
 

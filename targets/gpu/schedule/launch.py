@@ -135,11 +135,11 @@ def equal(a: ir.Value, number: int) -> ir.Value:
     return compare("eq", a, index(number))
 
 
-def clamp_index(value: ir.Value, extent: Dim, step: int) -> ir.Value:
-    """Clamp an index to its extent if steps of this size may exceed it."""
+def clamp_index(value: ir.Value, extent: Dim, step: int, width: int = 1) -> ir.Value:
+    """Clamp the first of `width` indices to their extent if steps of this size may exceed it."""
     if extent % step == 0:
         return value
-    return create("arith.minui", value.type, value, index(extent - 1))
+    return create("arith.minui", value.type, value, index(extent - width))
 
 
 def when(condition: ir.Value | None, body: Callable[[], Any]) -> None:

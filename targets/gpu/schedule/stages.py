@@ -15,7 +15,8 @@ from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.choices import ChoiceValues
-from mirlo.targets.gpu.schedule.contraction import MIN_BLOCKS, plan_contraction, shape_of
+from mirlo.targets.gpu.schedule.contraction import ThreadPerElementPlan, plan_contraction
+from mirlo.targets.gpu.schedule.contraction.fma import MIN_BLOCKS
 from mirlo.targets.gpu.schedule.costs import split_k_if_faster
 from mirlo.targets.gpu.schedule.points import BlockPlan, plan_points
 from mirlo.targets.gpu.schedule.roles import product_of
@@ -86,12 +87,12 @@ def _plan(part: BlockGroup, first: Sequence[Planner], first_open: Sequence[Plann
     if not isinstance(roles, Decline):
         product = plan_contraction(roles)
         # Few long sums over contiguous elements are better shared by threads.
-        rows = deciding(plan_rows)(part) if product.tile is None else None
+        rows = deciding(plan_rows)(part) if isinstance(product, ThreadPerElementPlan) else None
         if rows is not None and not isinstance(rows, Decline):
             return rows
         made: PlannedBlocks = product
         if open_dims(part.blocks) is None:
-            made = split_k_if_faster(product, roles, MIN_BLOCKS, plan_contraction, shape_of)
+            made = split_k_if_faster(product, roles, MIN_BLOCKS, plan_contraction)
         return made
     if len(part.blocks) > 1 and any(is_product(block) for block in part.blocks):
         return None  # the product gets tiles of its own

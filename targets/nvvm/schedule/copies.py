@@ -1,10 +1,13 @@
-"""Asynchronous copies from global to shared memory by single threads (`cp.async`)."""
+"""Asynchronous copies from global to shared memory by single threads (`cp.async`), several k-steps ahead."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.schedule.loops import index
+from mirlo.targets.gpu.schedule.contraction.tiled import Multiply, Operands
+from mirlo.targets.gpu.schedule.launch import add, barrier
 
 
 def async_copy(source: ir.Value, at: ir.Value, target: Any, to: ir.Value, count: ir.Value, vector: int) -> None:
@@ -29,3 +32,27 @@ def wait(under_way: int = 0) -> None:
     """Wait until at most this many groups of copies are in flight."""
     count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), under_way)
     ir.Operation.create("nvvm.cp.async.wait.group", attributes={"n": count})
+
+
+def asynchronously(operands: Operands, multiply: Multiply, sums: list[Any], stages: int) -> list[Any]:
+    """Copy k-steps to pipeline stages while those that have arrived are multiplied."""
+    operands.grow(stages)
+
+    def copy(first: ir.Value, stage: ir.Value) -> None:
+        for load in operands.loads:
+            assert load.copy is not None
+            load.copy(first, stage)
+        commit()
+
+    def one(first: ir.Value, *held: ir.Value) -> list[ir.Value]:
+        wait(stages - 2)
+        # From here on all threads see this stage, and none reads the previous one.
+        barrier()
+        copy(add(first, (stages - 1) * operands.steps), operands.stage(first, stages, later=stages - 1))
+        return operands.multiplied(multiply, operands.stage(first, stages), held)
+
+    for stage in range(stages - 1):
+        copy(index(stage * operands.steps), index(stage))
+    sums = operands.each_round(one, sums)
+    wait(0)
+    return sums

@@ -9,69 +9,13 @@ from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import index
+from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix
 from mirlo.targets.gpu.schedule.launch import add, multiply, split
-from mirlo.targets.nvvm.schedule.units import BF16, COLUMNS, F16, ROWS, TF32, Format
+from mirlo.targets.nvvm.schedule.units import BF16, COLUMNS, EDGE, F16, ROWS, TF32, Format
 
 WARP = 32
-EDGE = 8
-"""Rows of the 8 x 16-byte squares that `ldmatrix` reads."""
 PAIR = 2
 """Adjacent elements of the result that a thread holds."""
-
-
-@dataclass(frozen=True)
-class SharedMatrix:
-    """An operand in shared memory: lines (rows of the lhs, columns of the rhs) by K."""
-
-    memory: Any
-    lines: int
-    depth: int
-    along_k: bool
-    """Whether it is contiguous along K, or along lines."""
-    form: Format = F16
-    start: Any = None
-    """Its first element in the memory; None for zero."""
-
-    @property
-    def size(self) -> int:
-        """Return the elements of memory that it takes."""
-        return size_of(self.lines, self.depth, self.along_k, self.form)
-
-    @property
-    def pitch(self) -> int:
-        """Return the elements from one line, or k-step, to the next; padded to avoid bank conflicts."""
-        return pitch_of(self.lines, self.depth, self.along_k, self.form)
-
-    def place(self, line: Any, step: ir.Value) -> Any:
-        """Return the position of an element."""
-        outer, inner = (line, step) if self.along_k else (step, line)
-        position = add(multiply(outer, self.pitch), inner)
-        return position if self.start is None else add(self.start, position)
-
-    def vector(self, line: ir.Value, step: ir.Value, count: int) -> Any:
-        """Return consecutive lines, or K elements, from an aligned position."""
-        element = self.memory.type.element_type
-        aligned = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.form.bytes * count)
-        kind = ir.VectorType.get([count], element)
-        return create("vector.load", kind, self.memory, self.place(line, step), alignment=aligned)
-
-    def grow(self, stages: int) -> None:
-        """Make room for this many pipeline stages."""
-        kind = self.memory.type
-        larger = ir.MemRefType.get([stages * self.size], kind.element_type, memory_space=kind.memory_space)
-        self.memory.set_type(larger)
-
-
-def pitch_of(lines: int, depth: int, along_k: bool, form: Format = F16) -> int:
-    """Return the pitch; see `SharedMatrix.pitch`."""
-    # 4-byte elements are read singly across K: 8 of one k-step and of the next three must be in different banks.
-    apart = EDGE if form is TF32 and not along_k else form.vector
-    return (depth if along_k else lines) + apart
-
-
-def size_of(lines: int, depth: int, along_k: bool, form: Format = F16) -> int:
-    """Return the elements of shared memory that a matrix takes."""
-    return (lines if along_k else depth) * pitch_of(lines, depth, along_k, form)
 
 
 @dataclass(frozen=True)

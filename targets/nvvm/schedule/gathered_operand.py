@@ -5,19 +5,16 @@ The tile has the layout of the copy engine's: 128 bytes per line, in 16-byte vec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.epilogue import Reader
-from mirlo.targets.gpu.schedule.launch import add, less, multiply, split
-from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
-from mirlo.targets.nvvm.schedule.copies import async_copy
-from mirlo.targets.nvvm.schedule.staging import with_whole_vectors
+from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix, with_whole_vectors
+from mirlo.targets.gpu.schedule.launch import add, multiply
+from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES
 from mirlo.targets.nvvm.schedule.units import ACCESS, TF32, Format
 
@@ -49,51 +46,21 @@ def gathered(roles: Roles, side: ProductOperand, form: Format) -> GatheredOperan
     return GatheredOperand(roles, side, form)
 
 
-class Gathering:
-    """A thread's part of the tiles of some lines: a vector of every 16th line."""
+@dataclass(frozen=True)
+class SwizzledMatrix(SharedMatrix):
+    """A tile as the copy engine lays it out: 128 bytes per line, in vectors swizzled by the line number."""
 
-    def __init__(
-        self,
-        side: GatheredOperand,
-        memory: TensorBuffers,
-        batch: Indices,
-        first: ir.Value,
-        lines: int,
-        thread: ir.Value,
-        threads: int,
-    ):
-        self.side = side
-        self.memory = memory
-        self.reader = Reader(side.roles, side.side, memory)
-        own, piece = split(thread, [threads // VECTORS_PER_ROW, VECTORS_PER_ROW])
-        self.step = multiply(piece, side.form.vector)
-        self.apart = threads // VECTORS_PER_ROW
-        bases = []
-        for line in range(0, lines, self.apart):
-            at = add(first, add(own, line))
-            held = create("arith.minui", at.type, at, index(side.side.extent - 1))
-            bases.append(self.reader.base({**batch, **values_of(side.side.axes, held)}))
-        self.bases = bases
-        # The swizzle repeats every 8 lines, so it is constant for a thread.
-        number = create("arith.remui", own.type, own, index(VECTORS_PER_ROW))
-        place = create("arith.xori", piece.type, piece, number)
-        self.place = add(multiply(own, side.form.vector * VECTORS_PER_ROW), multiply(place, side.form.vector))
+    apart: int = 0
+    """Elements from one pipeline stage to the next."""
 
-    def copy(self, begin: ir.Value, target: ir.Value, start: Any) -> None:
-        """Start copies for the K elements from `begin`, to the shared-memory elements from `start` on."""
-        side, width = self.side, self.side.form.vector
-        position = add(begin, self.step)
-        held = create("arith.minui", position.type, position, index(side.roles.depth - width))
-        values = values_of(side.roles.sums, held)
-        exists = less(position, side.roles.depth)
-        for number, base in enumerate(self.bases):
-            source = evaluate(side.side.position, values, base[0])
-            there = self.reader.is_inside(base, values)
-            inside = exists
-            if there is not None:
-                source = create("arith.select", source.type, there, source, index(0))
-                inside = create("arith.andi", exists.type, exists, there)
-            # Elements beyond the last k-step or in the padding are zero.
-            count = create("arith.select", source.type, inside, index(width), index(0))
-            to = add(start, add(self.place, number * self.apart * VECTORS_PER_ROW * width))
-            async_copy(self.memory.slot(side.side.access.value).buffer, source, target, to, count, width)
+    def place(self, line: Any, step: ir.Value) -> Any:
+        """Return the position of the first element of a vector."""
+        width = self.form.vector
+        number = create("arith.remui", line.type, line, index(VECTORS_PER_ROW))
+        piece = create("arith.xori", line.type, create("arith.divui", step.type, step, index(width)), number)
+        return add(self.start, add(multiply(line, width * VECTORS_PER_ROW), multiply(piece, width)))
+
+    def stage(self, number: ir.Value | None) -> SharedMatrix:
+        """Return the matrix of a pipeline stage."""
+        assert number is not None
+        return replace(self, start=multiply(number, self.apart))

@@ -19,6 +19,8 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop, index
+from mirlo.targets.gpu.schedule.contraction.staging import contiguous
+from mirlo.targets.gpu.schedule.costs import Shape
 from mirlo.targets.gpu.schedule.epilogue import Reader, store_epilogue, touch
 from mirlo.targets.gpu.schedule.launch import (
     Ids,
@@ -36,7 +38,6 @@ from mirlo.targets.gpu.schedule.launch import (
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, evaluate, values_of
 from mirlo.targets.nvvm.schedule.fragments import WARP
 from mirlo.targets.nvvm.schedule.shuffles import of_neighbour
-from mirlo.targets.nvvm.schedule.staging import contiguous
 from mirlo.targets.nvvm.schedule.units import ACCESS
 
 MAX_ROWS = 8
@@ -65,6 +66,12 @@ class GemvPlan:
     vector: int
     """Elements of the matrix in 16 bytes."""
     along_k: bool
+
+    @property
+    def shape(self) -> Shape:
+        """Return what a thread block computes."""
+        few = self.few.extent
+        return Shape(few, self.lines) if self.few is self.roles.rows else Shape(self.lines, few)
 
     @property
     def lines(self) -> int:

@@ -6,7 +6,7 @@ If that leaves multiprocessors idle, K is split among more thread blocks where t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,23 +15,24 @@ from mirlo.passes.rules import Decline, RuleChoice, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.tuned import tuned_values
-from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape, whole_waves_if_faster
+from mirlo.targets.gpu.schedule.contraction import fma
+from mirlo.targets.gpu.schedule.contraction.tiled import TiledPlan
+from mirlo.targets.gpu.schedule.costs import whole_waves_if_faster
 from mirlo.targets.gpu.schedule.roles import Roles, product_of
 from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divide
 from mirlo.targets.gpu.schedule.stages import LANES, build, open_dims, plan_stages
 from mirlo.targets.gpu.schedule.stream_k import StreamKPlan
 from mirlo.targets.nvvm.options import Options, planned_for
-from mirlo.targets.nvvm.schedule import multiplyadd, tensorcore, warpgroup
+from mirlo.targets.nvvm.schedule import tensorcore, warpgroup
 from mirlo.targets.nvvm.schedule.gemv import GemvPlan, plan_gemv
-from mirlo.targets.nvvm.schedule.multiplyadd import FmaTile, TilesPlan, plan_tiles
-from mirlo.targets.nvvm.schedule.tensorcore import TensorCorePlan, WarpTile, plan_tensor_cores
-from mirlo.targets.nvvm.schedule.warpgroup import WarpgroupPlan, WarpgroupTile, plan_warpgroups
+from mirlo.targets.nvvm.schedule.tensorcore import plan_tensor_cores
+from mirlo.targets.nvvm.schedule.warpgroup import WarpgroupPlan, plan_warpgroups
 from mirlo.targets.nvvm.schedule.warprows import AROUND
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 
-PLANS = (GemvPlan, WarpgroupPlan, TensorCorePlan, TilesPlan, SplitKPlan, StreamKPlan)
+Plan = GemvPlan | WarpgroupPlan | TiledPlan | SplitKPlan | StreamKPlan
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class ProductStrategy:
     """A strategy for tiled products, with alternatives to its own tile."""
 
     plan: Callable[..., Any]
-    tiles: Sequence[WarpgroupTile | WarpTile | FmaTile]
+    tiles: Sequence[Any]
 
     def own(self, roles: Roles, options: Options) -> Any:
         """Return the plan with its own tile."""
@@ -48,15 +49,13 @@ class ProductStrategy:
     def with_tile(self, roles: Roles, options: Options, number: int) -> Any:
         """Return the plan with the tile of this number, if the strategy accepts the product."""
         plan = self.plan(roles, options)
-        if isinstance(plan, Decline):
-            return plan
-        return replace(plan, tile=self.tiles[number])
+        return plan if isinstance(plan, Decline) else plan.with_tile(self.tiles[number])
 
 
 STRATEGIES = (
     ProductStrategy(plan_warpgroups, warpgroup.TILES),
     ProductStrategy(plan_tensor_cores, tensorcore.TILES),
-    ProductStrategy(lambda roles, options: plan_tiles(roles), multiplyadd.TILES),
+    ProductStrategy(lambda roles, options: fma.plan_large_tiles(roles), fma.TILES),
 )
 """Strategies, best first."""
 WAY, TILE, PARTS = "way", "tile", "parts"
@@ -72,7 +71,7 @@ CHOICES = (
 
 def chosen_values(stages: Sequence[Any]) -> dict[str, int]:
     """Return the choices with which the product among some stages is planned again, if there is only one."""
-    plans = [stage for stage in stages if isinstance(stage, PLANS)]
+    plans = [stage for stage in stages if isinstance(stage, Plan)]
     if len(plans) != 1 or isinstance(plans[0], StreamKPlan):
         return {}
     plan: Any = plans[0]
@@ -97,7 +96,7 @@ def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles
     return ways
 
 
-def plan_product(group: BlockGroup, options: Options, tuned: Mapping[str, int]) -> Decline | TensorCorePlan:
+def plan_product(group: BlockGroup, options: Options, tuned: Mapping[str, int]) -> Decline | Plan:
     """Plan these blocks, the first of which is the product; or decline with the reason of each strategy."""
     roles = product_of(group)
     return roles if isinstance(roles, Decline) else plan_roles(roles, options, tuned)
@@ -111,7 +110,7 @@ def plan_open(group: BlockGroup, options: Options) -> Any:
     if not is_static(roles.depth):
         return decline("how long the sums are is known at run time only", steps=str(roles.depth))
     on_units = plan_tensor_cores(roles, options)
-    return plan_tiles(roles) if isinstance(on_units, Decline) else on_units
+    return fma.plan_large_tiles(roles) if isinstance(on_units, Decline) else on_units
 
 
 def plan_roles(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:
@@ -124,10 +123,10 @@ def plan_roles(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:
         return plan if isinstance(divided, Decline) or isinstance(inner, Decline) else SplitKPlan(divided, inner)
     if isinstance(plan, Decline) or tuned:
         return plan
-    return whole_waves_if_faster(plan, roles, options.chip.units, way, shape_of)
+    return whole_waves_if_faster(plan, roles, options.chip.units, way)
 
 
-def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Decline | TensorCorePlan:
+def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Decline | Plan:
     reasons = []
     for way in planners(options, tuned):
         plan = way(roles)
@@ -135,15 +134,6 @@ def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Decline 
             return plan
         reasons.append(str(plan))
     return decline("; ".join(reasons))
-
-
-def shape_of(plan: GemvPlan | TensorCorePlan) -> Shape:
-    """Return what a thread block computes, and how fast."""
-    if isinstance(plan, GemvPlan):
-        few, lines = plan.few.extent, plan.lines
-        return Shape(few, lines) if plan.few is plan.roles.rows else Shape(lines, few)
-    rate = {} if isinstance(plan, TilesPlan) else {"rate": MATRIX_UNITS}
-    return Shape(plan.tile.height, plan.tile.width, **rate)
 
 
 @schedule("any", target="nvvm", priority=60, choices=CHOICES)
@@ -159,7 +149,7 @@ def products(kernel: Kernel, context: ScheduleContext) -> Any:
     plan: Callable[[BlockGroup], Any] = partial(plan_product, options=options, tuned=tuned)
     by_guess = deciding(partial(plan_open, options=options))
     found = plan_stages(kernel.view, (plan, *AROUND), (by_guess,))
-    if any(isinstance(stage, PLANS) for stage in found):
+    if any(isinstance(stage, Plan) for stage in found):
         return build(kernel, found, choices={} if open_dims(kernel.view.blocks) else chosen_values(found))
     first = next(block for block in kernel.view.blocks if is_product(block))
     if open_dims([first]) is not None:

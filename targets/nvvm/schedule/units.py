@@ -14,12 +14,13 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput
+from mirlo.targets.gpu.schedule.contraction.staging import ACCESS as ACCESS
 from mirlo.targets.nvvm.options import Options
 
 ROWS, COLUMNS, DEPTH_BYTES = 16, 8, 32
 """Extents of one product."""
-ACCESS = 16
-"""Bytes that a thread moves at once."""
+EDGE = 8
+"""Rows of the 8 x 16-byte squares that `ldmatrix` reads."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class Format:
         """Return the adjacent elements that share a register."""
         return 4 // self.bytes
 
+    def padding(self, along_k: bool) -> int:
+        """Return the elements between lines, or k-steps, that avoid bank conflicts."""
+        # 4-byte elements are read singly across K: 8 of one k-step and of the next three must be in different banks.
+        return EDGE if self.bytes == 4 and not along_k else self.vector
+
     def fits(self, other: Format) -> bool:
         """Return whether it can be multiplied with another format."""
         return self == other or (self.mixed and self.family == other.family)
@@ -60,8 +66,6 @@ class Format:
 
 F16 = Format("f16", 2, "f32", "f16")
 BF16 = Format("bf16", 2, "f32", "bf16")
-F32 = Format("f32", 4, "f32", "f32")
-"""Not a matrix-unit format: multiplied and added by each thread."""
 TF32 = Format("tf32", 4, "f32", "tf32")
 S8, U8 = (Format(name, 1, "i32", "i8", mixed=True) for name in ("s8", "u8"))
 FLOATS8 = (

@@ -8,7 +8,7 @@ results are stored. Each k-step, 128 bytes of every line, has a pipeline stage i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
@@ -20,13 +20,15 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.targets.gpu.schedule.contraction.staging import Stager
+from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape
 from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split
 from mirlo.targets.gpu.schedule.roles import Roles, values_of
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk, copies
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
-from mirlo.targets.nvvm.schedule.gathered_operand import GatheredOperand, Gathering, gathered
+from mirlo.targets.nvvm.schedule.gathered_operand import GatheredOperand, SwizzledMatrix, gathered
 from mirlo.targets.nvvm.schedule.in_flight import after_wait, registers, zeros
 from mirlo.targets.nvvm.schedule.results import WARP_BYTES, WarpRowStores, row_store_type
 from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, PRODUCT_ROWS, RESERVED_BYTES, Ring, only
@@ -96,6 +98,15 @@ class WarpgroupPlan:
     tile: WarpgroupTile
     options: Options
 
+    @property
+    def shape(self) -> Shape:
+        """Return what a thread block computes, and how fast."""
+        return Shape(self.tile.height, self.tile.width, MATRIX_UNITS)
+
+    def with_tile(self, tile: WarpgroupTile) -> WarpgroupPlan:
+        """Return the plan with another tile."""
+        return replace(self, tile=tile)
+
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
         touch(self.roles.contraction, memory)
@@ -112,13 +123,13 @@ def plan_warpgroups(roles: Roles, options: Options) -> WarpgroupPlan | Decline:
     contraction = roles.contraction
     if emit_init(contraction.block, contraction.product.accumulate_type).value:
         return decline("the sums do not start from zero")
-    left: Any = mapped(roles, roles.rows, formats.rows)
+    left: Any = mapped(roles, roles.rows, formats[0])
     if isinstance(left, Decline):
-        by_threads = gathered(roles, roles.rows, formats.rows)
+        by_threads = gathered(roles, roles.rows, formats[0])
         if isinstance(by_threads, Decline):
             return decline(f"{left}; {by_threads}")
         left = by_threads
-    right = mapped(roles, roles.columns, formats.columns)
+    right = mapped(roles, roles.columns, formats[1])
     if isinstance(right, Decline):
         return right
     tile = choose_tile(roles, options.chip.units)
@@ -263,7 +274,12 @@ class _Kernel:
         kind = self.slots_memory.type
         whole = ir.MemRefType.get([kind.shape[0] // size], element, memory_space=kind.memory_space)
         numbers = create("memref.view", whole, self.slots_memory, index(0))
-        pieces = Gathering(factor, self.memory, values, row, self.tile.height, self.thread, GROUP)
+        matrix = SwizzledMatrix(numbers, self.tile.height, self.step, True, factor.form, apart=self.slot_bytes // size)
+        stager = Stager(
+            self.roles, factor.side, self.memory, factor.form, values, row, matrix.lines, matrix.depth, self.thread,
+            GROUP, copies.async_copy, stacked=self.together,
+        )  # fmt: skip
+        loads = stager.straight(matrix, factor.form.vector, along_k=True)
         later = min(PRODUCER_LAG, -(-self.roles.depth // self.step))
 
         def step(first: Any, slot: Any, turn: Any) -> list[Any]:
@@ -271,7 +287,9 @@ class _Kernel:
             with only(less(self.thread, 1)):
                 self.ring.full.expect(slot, self.slot_bytes - self.left_bytes)
                 self._copy_columns(place, first, slot)
-            pieces.copy(first, numbers, multiply(slot, self.slot_bytes // size))
+            for load in loads:
+                assert load.copy is not None
+                load.copy(first, slot)
             copies.commit()
             self._arrived(later)
             with only(compare("uge", first, index(later * self.step))):

@@ -10,9 +10,9 @@ from test_formats import product, values
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.targets.gpu.schedule.contraction import fma
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
-from mirlo.targets.nvvm.schedule import multiplyadd
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from mirlo.targets.nvvm.schedule import multiplyadd
     ],
 )  # fmt: skip
 def test_products(tile: int, turned: str, size: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multiplyadd, "choose_tile", lambda roles: multiplyadd.TILES[tile])
+    monkeypatch.setattr(fma, "choose_tile", lambda roles: fma.TILES[tile])
     m, n, k = size
     a, b = values("f32", m, k), values("f32", k, n)
     given = [np.ascontiguousarray(x.T if side in turned else x) for x, side in ((a, "a"), (b, "b"))]
@@ -50,7 +50,7 @@ def check_convolution(count: int, height: int, width: int, channels: int) -> str
 
 
 def test_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multiplyadd, "choose_tile", lambda roles: multiplyadd.TILES[-1])
+    monkeypatch.setattr(fma, "choose_tile", lambda roles: fma.TILES[-1])
     assert "large tiles" in check_convolution(1, 9, 10, 72)
 
 

@@ -11,16 +11,17 @@ from test_formats import product, values
 from test_large_tiles import check_convolution
 
 from mirlo.passes.rules import Decline
+from mirlo.targets.gpu.schedule.contraction import fma
 from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divide
 from mirlo.targets.gpu.schedule.stream_k import StreamKPlan, cuts
-from mirlo.targets.nvvm.schedule import multiplyadd, products, tensorcore
+from mirlo.targets.nvvm.schedule import products, tensorcore
 
 
 def on_few_units(monkeypatch: pytest.MonkeyPatch, units: int, which: int = 0) -> None:
     """Use a chip of so few units that small products have several rounds, the rest in two parts where possible."""
 
-    def forced(plan: Any, roles: Any, _: int, way: Any, shape_of: Any) -> Any:
-        shape = shape_of(plan)
+    def forced(plan: Any, roles: Any, _: int, way: Any) -> Any:
+        shape = plan.shape
         whole, rest = list(cuts(roles, shape.height, shape.width, units))[which]
         parts = divide(rest, 2)
         last = way(rest) if isinstance(parts, Decline) else SplitKPlan(parts, way(parts.roles))
@@ -47,7 +48,7 @@ def test_on_matrix_units(size: tuple[int, int, int], units: int, which: int, mon
 def test_what_follows_the_product(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elementwise blocks read the rows that belong to theirs, on both sides of the cut."""
     on_few_units(monkeypatch, 4)
-    monkeypatch.setattr(multiplyadd, "choose_tile", lambda roles: multiplyadd.TILES[-1])
+    monkeypatch.setattr(fma, "choose_tile", lambda roles: fma.TILES[-1])
     a, b, c, d = values("f32", 330, 40), values("f32", 40, 64), values("f32", 64), values("f32", 330, 64)
     text = """func.func @main(%a: tensor<330x40xf32>, %b: tensor<40x64xf32>, %c: tensor<64xf32>, %d: tensor<330x64xf32>)
         -> tensor<330x64xf32> {
@@ -65,5 +66,5 @@ def test_what_follows_the_product(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut along the images of a batch, whose edges stay where they are."""
     on_few_units(monkeypatch, 4)
-    monkeypatch.setattr(multiplyadd, "choose_tile", lambda roles: multiplyadd.TILES[-1])
+    monkeypatch.setattr(fma, "choose_tile", lambda roles: fma.TILES[-1])
     assert "the last round" in check_convolution(5, 8, 8, 64)

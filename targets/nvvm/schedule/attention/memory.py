@@ -5,8 +5,9 @@ from __future__ import annotations
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix
 from mirlo.targets.gpu.schedule.launch import add, multiply, split
-from mirlo.targets.nvvm.schedule.fragments import Lane, Registers, SharedMatrix, registers
+from mirlo.targets.nvvm.schedule.fragments import Lane, Registers, registers
 
 
 class RhsReader:

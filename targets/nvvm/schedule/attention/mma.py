@@ -21,6 +21,7 @@ from mirlo.passes.schedule.blocks.attention import Read
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.partial import allocate_partial_results, tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, times
+from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix
 from mirlo.targets.gpu.schedule.launch import (
     Ids,
     add,
@@ -40,7 +41,6 @@ from mirlo.targets.nvvm.schedule.fragments import (
     WARP,
     Lane,
     Registers,
-    SharedMatrix,
     fragment_element,
     multiply_add,
     registers,

@@ -1,10 +1,10 @@
-"""Copies of operand tiles from global to shared memory by the threads of a block."""
+"""Operand tiles in shared memory, and their copies from global memory by the threads of a block."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
@@ -14,14 +14,85 @@ from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, index
 from mirlo.targets.gpu.schedule.epilogue import Reader, tested
-from mirlo.targets.gpu.schedule.launch import add, less, multiply, shared, split
+from mirlo.targets.gpu.schedule.launch import add, clamp_index, less, multiply, shared, split
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
-from mirlo.targets.nvvm.schedule.copies import async_copy
-from mirlo.targets.nvvm.schedule.fragments import SharedMatrix, size_of
-from mirlo.targets.nvvm.schedule.units import ACCESS, Format
 
+ACCESS = 16
+"""Bytes that a thread moves at once."""
 QUAD = 4
 """Bytes transposed together: as many lines as K elements."""
+
+
+class ElementFormat(Protocol):
+    """How elements are kept in shared memory."""
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of an element."""
+
+    @property
+    def vector(self) -> int:
+        """Return the elements that a thread moves at once."""
+
+    def padding(self, along_k: bool) -> int:
+        """Return the elements between lines, or k-steps, that avoid bank conflicts."""
+
+
+@dataclass(frozen=True)
+class SharedMatrix:
+    """An operand in shared memory: lines (rows of the lhs, columns of the rhs) by K."""
+
+    memory: Any
+    lines: int
+    depth: int
+    along_k: bool
+    """Whether it is contiguous along K, or along lines."""
+    form: Any
+    start: Any = None
+    """Its first element in the memory; None for zero."""
+
+    @property
+    def size(self) -> int:
+        """Return the elements of memory that it takes."""
+        return (self.lines if self.along_k else self.depth) * self.pitch
+
+    @property
+    def pitch(self) -> int:
+        """Return the elements from one line, or k-step, to the next."""
+        return (self.depth if self.along_k else self.lines) + self.form.padding(self.along_k)
+
+    def allocated(self, element: ir.Type) -> SharedMatrix:
+        """Return it in memory of its own, at the insertion point."""
+        return replace(self, memory=shared(self.size, element))
+
+    def place(self, line: Any, step: ir.Value) -> Any:
+        """Return the position of an element."""
+        outer, inner = (line, step) if self.along_k else (step, line)
+        position = add(multiply(outer, self.pitch), inner)
+        return position if self.start is None else add(self.start, position)
+
+    def vector(self, line: ir.Value, step: ir.Value, count: int, beyond: int = 0) -> Any:
+        """Return consecutive lines, or K elements, from an aligned position, or from `beyond` elements after it."""
+        place, element = self.place(line, step), self.memory.type.element_type
+        place = add(place, beyond) if beyond else place
+        if count == 1:
+            return memref.LoadOp(self.memory, [place]).result
+        aligned = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.form.bytes * count)
+        return create("vector.load", ir.VectorType.get([count], element), self.memory, place, alignment=aligned)
+
+    def grow(self, stages: int) -> None:
+        """Make room for this many pipeline stages."""
+        kind = self.memory.type
+        larger = ir.MemRefType.get([stages * self.size], kind.element_type, memory_space=kind.memory_space)
+        self.memory.set_type(larger)
+
+    def stage(self, number: ir.Value | None) -> SharedMatrix:
+        """Return the matrix of a pipeline stage; None if there is only one."""
+        return self if number is None else replace(self, start=multiply(number, self.size))
+
+
+AsyncCopy = Callable[[ir.Value, ir.Value, Any, Any, ir.Value, int], None]
+"""Starts the copy of a vector: source and position, target and position, elements to read, elements to write."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +102,7 @@ class Load:
     read: Callable[[Any], list[Any]]
     """Load from global memory to registers, given the first k-step of an iteration."""
     write: Callable[[Sequence[Any], Any], None]
-    """Store to a stage of shared memory."""
+    """Store to a stage of shared memory; None if there is only one."""
     copy: Callable[[Any, Any], None] | None
     """Copy from global memory to a stage asynchronously; None if it cannot."""
 
@@ -64,7 +135,7 @@ class Stager:
     roles: Roles
     side: ProductOperand
     memory: TensorBuffers
-    form: Format
+    form: ElementFormat
     batch: Indices
     first: ir.Value
     """The first line of the tile."""
@@ -73,6 +144,11 @@ class Stager:
     """K elements in shared memory at a time."""
     thread: ir.Value
     threads: int
+    async_copy: AsyncCopy | None = None
+    ahead: bool = True
+    """Whether k-steps beyond the last one are read."""
+    stacked: int = 1
+    """Tiles along the lines that are computed if any of them exists."""
 
     def make(self) -> tuple[SharedMatrix, list[Load]]:
         """Return the memory of a tile, and this thread's loads."""
@@ -82,34 +158,35 @@ class Stager:
         # int8 is multiplied four K elements at a time, which must be contiguous: only 16-bit elements transpose on
         # load.
         keeps_sums = self.form.bytes == 1 or along_k or (not along_lines and side.stride(sums) == 1)
-        matrix = SharedMatrix(
-            shared(size_of(self.lines, self.steps, keeps_sums, self.form), side.access.element_type),
-            self.lines, self.steps, keeps_sums, self.form,
-        )  # fmt: skip
+        matrix = self._matrix(keeps_sums, side.access.element_type)
         if keeps_sums and not along_k and with_whole_vectors(self.roles, side, side.axes, QUAD):
             return matrix, self._turned(matrix)
-        return matrix, self._straight(matrix, vector if along_k or along_lines else 1, keeps_sums)
+        return matrix, self.straight(matrix, vector if along_k or along_lines else 1, keeps_sums)
 
     def load_along_lines(self) -> tuple[SharedMatrix, list[Load]]:
         """Return the same for operands in the accumulator type, contiguous along lines."""
         side, sums = self.side, self.roles.sums
-        kind = self.roles.contraction.product.accumulate_type
-        matrix = SharedMatrix(
-            shared(size_of(self.lines, self.steps, False, self.form), kind), self.lines, self.steps, False, self.form
-        )
+        kind, vector = self.roles.contraction.product.accumulate_type, self.form.vector
+        matrix = self._matrix(False, kind)
         plain = side.access.element_type == kind and not side.factor.body_ops
         for along_k in (False, True):
-            if plain and with_whole_vectors(self.roles, side, sums if along_k else side.axes, self.form.vector):
-                return matrix, self._straight(matrix, self.form.vector, along_k)
-        nearer = bool(side.stride(sums)) and (not side.axes or side.stride(sums) < side.stride(side.axes))
-        return matrix, self._straight(matrix, 1, nearer, computed=not plain)
+            axes = sums if along_k else side.axes
+            if plain and vector > 1 and with_whole_vectors(self.roles, side, axes, vector):
+                return matrix, self.straight(matrix, vector, along_k)
+        nearer = side.stride(sums) and (
+            not side.axes or D.estimate_dim(side.stride(sums)) < D.estimate_dim(side.stride(side.axes))
+        )
+        return matrix, self.straight(matrix, 1, bool(nearer), computed=not plain)
+
+    def _matrix(self, along_k: bool, element: ir.Type) -> SharedMatrix:
+        return SharedMatrix(None, self.lines, self.steps, along_k, self.form).allocated(element)
 
     def _parts(self, numbers: int) -> list[ir.Value]:
         """Return the numbers of this thread's vectors, given how many vectors the tile has."""
         count = -(-self.lines * self.steps // (numbers * self.threads))
         return [add(self.thread, part * self.threads) for part in range(count)]
 
-    def _straight(self, matrix: SharedMatrix, width: int, along_k: bool, computed: bool = False) -> list[Load]:
+    def straight(self, matrix: SharedMatrix, width: int, along_k: bool, computed: bool = False) -> list[Load]:
         """Return loads in which adjacent threads read adjacent memory, along K or along the lines."""
         loads = []
         for number in self._parts(width):
@@ -124,16 +201,19 @@ class Stager:
 
     def _base(self, line: ir.Value, width: int) -> tuple[ir.Value, list[ir.Value]]:
         """Return the fixed part of a line's position; lines beyond the last one read unused data."""
-        at = create("arith.minui", line.type, add(self.first, line), index(self.side.extent - width))
+        at = clamp_index(add(self.first, line), self.side.extent, self.lines * self.stacked, width)
         return Reader(self.roles, self.side, self.memory).base({**self.batch, **values_of(self.side.axes, at)})
 
     def _held(self, position: ir.Value, width: int) -> Indices:
         """Return the reduction axes at a position clamped to their end."""
-        held = create("arith.minui", position.type, position, index(self.roles.depth - width))
-        return values_of(self.roles.sums, held)
+        if self.ahead or self.roles.depth % self.steps:
+            position = create("arith.minui", position.type, position, index(self.roles.depth - width))
+        return values_of(self.roles.sums, position)
 
     def _or_zero(self, position: ir.Value, value: ir.Value) -> ir.Value:
-        """Return zero beyond the last k-step."""
+        """Return zero beyond the last k-step, if that is multiplied."""
+        if self.roles.depth % self.steps == 0:
+            return value
         vector = isinstance(value.type, ir.VectorType)
         zero = emit_constant(0, value.type.element_type if vector else value.type)
         if vector:
@@ -156,9 +236,9 @@ class Stager:
                 value = reader.read(base, values) if computed else reader.element(base, values)
             return [self._or_zero(position, value)]
 
-        def write(values: Sequence[ir.Value], stage: ir.Value) -> None:
+        def write(values: Sequence[ir.Value], stage: ir.Value | None) -> None:
             (value,) = values
-            place = add(multiply(stage, matrix.size), matrix.place(line, step))
+            place = matrix.stage(stage).place(line, step)
             if width == 1:
                 memref.StoreOp(value, matrix.memory, [place])
             elif along_k == matrix.along_k:
@@ -170,17 +250,18 @@ class Stager:
         def copy(begin: ir.Value, stage: ir.Value) -> None:
             position = add(begin, step)
             source, there = self._source(base, self._held(position, along))
-            target = add(multiply(stage, matrix.size), matrix.place(line, step))
+            target = matrix.stage(stage).place(line, step)
             # Elements beyond the last k-step or out of bounds are zero.
             inside = less(position, self.roles.depth)
             if there is not None:
                 inside = create("arith.andi", inside.type, inside, there)
             count = create("arith.select", position.type, inside, index(width), index(0))
-            async_copy(self._buffer(), source, matrix.memory, target, count, width)
+            assert self.async_copy is not None
+            self.async_copy(self._buffer(), source, matrix.memory, target, count, width)
 
         outside = self.side.access.outside
         zero = outside is None or outside.value == 0
-        able = zero and width * self.form.bytes == ACCESS and along_k == matrix.along_k
+        able = self.async_copy is not None and zero and width * self.form.bytes == ACCESS and along_k == matrix.along_k
         return Load(read, write, copy if able else None)
 
     def _turned(self, matrix: SharedMatrix) -> list[Load]:
@@ -201,10 +282,10 @@ class Stager:
                 found.append(self._or_zero(position, self._vector(base, self._held(position, 1), QUAD)))
             return found
 
-        def write(values: Sequence[ir.Value], stage: ir.Value) -> None:
+        def write(values: Sequence[ir.Value], stage: ir.Value | None) -> None:
             for j, numbers in enumerate(zip(*map(_elements, values), strict=True)):
                 column = create("vector.from_elements", values[0].type, *numbers)
-                place = add(multiply(stage, matrix.size), matrix.place(add(line, j), step))
+                place = matrix.stage(stage).place(add(line, j), step)
                 self._store(matrix, column, place)
 
         return Load(read, write, None)

@@ -1,0 +1,60 @@
+"""Contractions: matrix products and convolutions, in tiles of a thread block if they are large enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.passes.schedule.blocks.contraction.body import emit_init
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.loops import attribute_constant, for_loop
+from mirlo.targets.gpu.schedule.contraction.fma import plan_small_tiles
+from mirlo.targets.gpu.schedule.contraction.tiled import TiledPlan
+from mirlo.targets.gpu.schedule.costs import Shape
+from mirlo.targets.gpu.schedule.epilogue import Reader, multiply_add, store_epilogue, touch
+from mirlo.targets.gpu.schedule.launch import THREADS, launch_points
+from mirlo.targets.gpu.schedule.roles import Roles
+
+THINNEST = 8
+"""Fewest rows or columns of a tile."""
+
+
+@dataclass(frozen=True)
+class ThreadPerElementPlan:
+    """A contraction that is too thin for tiles: one thread per sum, and its elementwise epilogue."""
+
+    name = "contraction"
+    shape = Shape(1, THREADS)
+
+    roles: Roles
+
+    def emit(self, memory: TensorBuffers) -> None:
+        """Emit the launch at the insertion point."""
+        roles = self.roles
+        touch(roles.contraction, memory)
+        axes = [*roles.batch, *roles.rows.axes, *roles.columns.axes]
+
+        def thread(indices: list[ir.Value]) -> None:
+            values = dict(zip((axis.id for axis in axes), indices, strict=True))
+            readers = [Reader(roles, side, memory) for side in (roles.rows, roles.columns)]
+            bases = [reader.base(values) for reader in readers]
+
+            def level(done: dict[int, ir.Value], carried: ir.Value) -> ir.Value:
+                if len(done) == len(roles.sums):
+                    a, b = (reader.read(base, done) for reader, base in zip(readers, bases, strict=True))
+                    return multiply_add(a, b, carried)
+                axis = roles.sums[len(done)]
+                return for_loop(0, axis.extent, 1, lambda i, held: [level({**done, axis.id: i}, held)], [carried])[0]
+
+            init = emit_init(roles.contraction.block, roles.contraction.product.accumulate_type)
+            store_epilogue(roles.contraction, memory, values, level({}, attribute_constant(init)))
+
+        launch_points([axis.extent for axis in axes], thread)
+
+
+def plan_contraction(roles: Roles) -> TiledPlan | ThreadPerElementPlan:
+    """Plan any product."""
+    if min(map(D.estimate_dim, (roles.rows.extent, roles.columns.extent, roles.depth))) < THINNEST:
+        return ThreadPerElementPlan(roles)
+    return plan_small_tiles(roles)

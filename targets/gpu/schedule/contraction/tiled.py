@@ -1,0 +1,218 @@
+"""The skeleton of contractions in tiles of a thread block: grid, k-steps through shared memory, epilogue.
+
+Positions are affine forms over the axes, so a convolution is the same as a product (implicit GEMM), and padding is a
+bounds check on loads. An *engine* says what the threads of a block hold and how they multiply some k-steps in shared
+memory; a *mover* brings the k-steps there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.loops import attribute_constant, for_loop, index
+from mirlo.targets.gpu.schedule.contraction.staging import ElementFormat, Load, SharedMatrix, Stager
+from mirlo.targets.gpu.schedule.costs import Shape
+from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
+from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, multiply, split
+from mirlo.targets.gpu.schedule.roles import Roles, values_of
+
+MIN_BLOCKS = 108
+"""Blocks that keep a device busy."""
+
+
+class ThreadPart(Protocol):
+    """What one thread holds of a tile."""
+
+    def start(self, init: ir.Value) -> list[Any]:
+        """Return the accumulators before the first k-step."""
+
+    def multiply(self, left: SharedMatrix, right: SharedMatrix, sums: list[Any]) -> list[Any]:
+        """Add the products of all k-steps in shared memory."""
+
+    def results(self, row: Any, column: Any, sums: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield row, column and value of each accumulator, given the tile's first row and column."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How a thread block multiplies a tile."""
+
+    name: str
+    tile: Any
+    """`height` rows by `width` columns, with `accumulators` per thread."""
+    forms: tuple[ElementFormat, ElementFormat]
+    """How both operands are kept in shared memory."""
+    rate: float
+    """Multiply-adds per second and multiprocessor."""
+    threads: int
+
+    @property
+    def steps(self) -> int:
+        """Return the k-steps in shared memory at a time."""
+        raise NotImplementedError
+
+    def staged(self, stager: Stager) -> tuple[SharedMatrix, list[Load]]:
+        """Return the memory of an operand's tile, and this thread's loads."""
+        raise NotImplementedError
+
+    def mover(self, operands: Operands) -> Mover:
+        """Return what brings the operands to shared memory."""
+        raise NotImplementedError
+
+    def part(self, thread: ir.Value) -> ThreadPart:
+        """Return what a thread holds."""
+        raise NotImplementedError
+
+
+Multiply = Callable[[SharedMatrix, SharedMatrix, list[Any]], list[Any]]
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Both operands of a tile in shared memory, and the loads that fill them."""
+
+    left: SharedMatrix
+    right: SharedMatrix
+    loads: Sequence[Load]
+    depth: Dim
+    steps: int
+
+    def stages(self, shared_bytes: int, most: int) -> int:
+        """Return as many pipeline stages as fit shared memory and have k-steps, and at least two."""
+        size = sum(matrix.size * matrix.form.bytes for matrix in (self.left, self.right))
+        return max(2, min(most, shared_bytes // size, -(-D.estimate_dim(self.depth) // self.steps)))
+
+    def grow(self, stages: int) -> None:
+        """Make room for this many pipeline stages."""
+        for matrix in (self.left, self.right):
+            matrix.grow(stages)
+
+    def each_round(self, body: Callable[..., Any], sums: list[Any]) -> list[Any]:
+        """Run `body(first, *sums)` for the first k-step of each round."""
+        return for_loop(0, self.depth, self.steps, body, sums)
+
+    def stage(self, first: ir.Value, stages: int, later: int = 0) -> Any:
+        """Return the pipeline stage of the round with this first k-step, or of a later round."""
+        number = create("arith.divui", first.type, first, index(self.steps))
+        return create("arith.remui", first.type, add(number, later) if later else number, index(stages))
+
+    def multiplied(self, multiply: Multiply, stage: ir.Value | None, sums: Sequence[Any]) -> list[Any]:
+        """Add the products of a stage."""
+        return multiply(self.left.stage(stage), self.right.stage(stage), list(sums))
+
+
+Mover = Callable[[Operands, Multiply, list[Any]], list[Any]]
+
+
+def directly(operands: Operands, multiply: Multiply, sums: list[Any]) -> list[Any]:
+    """Load k-steps to the only stage, and multiply them."""
+
+    def one(first: ir.Value, *held: ir.Value) -> list[Any]:
+        for load in operands.loads:
+            load.write(load.read(first), None)
+        barrier()
+        following = operands.multiplied(multiply, None, held)
+        barrier()
+        return following
+
+    return operands.each_round(one, sums)
+
+
+def through_registers(operands: Operands, multiply: Multiply, sums: list[Any]) -> list[Any]:
+    """Load the next k-steps to registers while some are multiplied, then to the other one of two stages."""
+    operands.grow(2)
+
+    def read(first: ir.Value) -> list[list[Any]]:
+        return [load.read(first) for load in operands.loads]
+
+    def write(values: list[list[Any]], stage: ir.Value) -> None:
+        for load, own in zip(operands.loads, values, strict=True):
+            load.write(own, stage)
+        # After this no thread reads the stage that is written next, or writes the one that is read.
+        barrier()
+
+    def one(first: ir.Value, *held: ir.Value) -> list[Any]:
+        ahead = read(add(first, operands.steps))
+        stage = operands.stage(first, 2)
+        following = operands.multiplied(multiply, stage, held)
+        write(ahead, create("arith.subi", stage.type, index(1), stage))
+        return following
+
+    write(read(index(0)), index(0))
+    return operands.each_round(one, sums)
+
+
+@dataclass(frozen=True)
+class TiledPlan:
+    """A contraction and its elementwise epilogue, in tiles."""
+
+    roles: Roles
+    engine: Engine
+
+    @property
+    def name(self) -> str:
+        return self.engine.name
+
+    @property
+    def tile(self) -> Any:
+        return self.engine.tile
+
+    @property
+    def shape(self) -> Shape:
+        """Return what a thread block computes, and how fast."""
+        return Shape(self.tile.height, self.tile.width, self.engine.rate)
+
+    def with_tile(self, tile: Any) -> TiledPlan:
+        """Return the plan with another tile of its engine."""
+        return replace(self, engine=replace(self.engine, tile=tile))
+
+    def emit(self, memory: TensorBuffers) -> None:
+        """Emit the launch at the insertion point."""
+        roles, tile = self.roles, self.tile
+        touch(roles.contraction, memory)
+        high, wide = D.ceildiv(roles.rows.extent, tile.height), D.ceildiv(roles.columns.extent, tile.width)
+        grid = [roles.batches, high, wide]
+        launch(D.product(grid), self.engine.threads, partial(self._block, memory, grid))
+
+    def _block(self, memory: TensorBuffers, grid: Sequence[Dim], ids: Ids) -> None:
+        roles, engine, tile = self.roles, self.engine, self.tile
+        number, down, across = split(ids.block, grid)
+        batch = values_of(roles.batch, number)
+        row, column = multiply(down, tile.height), multiply(across, tile.width)
+        part = engine.part(ids.thread)
+        places = zip((roles.rows, roles.columns), engine.forms, (row, column), (tile.height, tile.width), strict=True)
+        (left, loads), (right, more) = (
+            engine.staged(
+                Stager(roles, side, memory, form, batch, first, size, engine.steps, ids.thread, engine.threads)
+            )
+            for side, form, first, size in places
+        )
+        operands = Operands(left, right, [*loads, *more], roles.depth, engine.steps)
+        init = attribute_constant(emit_init(roles.contraction.block, roles.contraction.product.accumulate_type))
+        sums = engine.mover(operands)(operands, part.multiply, part.start(init))
+        finisher = EpilogueEmitter(roles, memory, batch, tile.height, tile.width)
+        for at, beside, total in part.results(row, column, sums):
+            finisher.store(at, beside, total)
+
+
+def first_tile(roles: Roles, tiles: Sequence[Any], max_ops: int, fits: Callable[[Any, int, int], bool]) -> Any:
+    """Return the first tile that keeps a device busy and fits some rows and columns; else None.
+
+    Epilogues have at most `max_ops` operations over all accumulators of a thread.
+    """
+    heavy = count_operations([stage.block for stage in roles.contraction.stages])
+    rows, columns, batches = map(D.estimate_dim, (roles.rows.extent, roles.columns.extent, roles.batches))
+    for tile in tiles:
+        blocks = batches * -(-rows // tile.height) * -(-columns // tile.width)
+        if fits(tile, rows, columns) and heavy * tile.accumulators <= max_ops and blocks >= MIN_BLOCKS:
+            return tile
+    return None
