@@ -25,14 +25,15 @@ from mirlo.targets.gpu.schedule.stream_k import StreamKPlan
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule import tensorcore, warpgroup
 from mirlo.targets.nvvm.schedule.gemv import GemvPlan, plan_gemv
+from mirlo.targets.nvvm.schedule.pipelined import PipelinedPlan
 from mirlo.targets.nvvm.schedule.tensorcore import plan_tensor_cores
-from mirlo.targets.nvvm.schedule.warpgroup import WarpgroupPlan, plan_warpgroups
+from mirlo.targets.nvvm.schedule.warpgroup import plan_warpgroups
 from mirlo.targets.nvvm.schedule.warprows import AROUND
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 
-Plan = GemvPlan | WarpgroupPlan | TiledPlan | SplitKPlan | StreamKPlan
+Plan = GemvPlan | PipelinedPlan | TiledPlan | SplitKPlan | StreamKPlan
 
 
 @dataclass(frozen=True)

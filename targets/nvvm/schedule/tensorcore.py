@@ -19,9 +19,9 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.contraction.staging import Load, SharedMatrix, Stager
 from mirlo.targets.gpu.schedule.contraction.tiled import (
-    Engine,
     Mover,
     Operands,
+    ProductEngine,
     TiledPlan,
     first_tile,
     through_registers,
@@ -68,7 +68,7 @@ TILES = (WarpTile(4, 8), WarpTile(4, 4), WarpTile(2, 4), WarpTile(1, 2))
 
 
 @dataclass(frozen=True)
-class MmaEngine(Engine):
+class MmaEngine(ProductEngine):
     """Products by `mma.sync`: each warp has fragments of the result."""
 
     shared_bytes: int

@@ -14,9 +14,9 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.contraction.staging import Load, SharedMatrix, Stager
 from mirlo.targets.gpu.schedule.contraction.tiled import (
-    Engine,
     Mover,
     Operands,
+    ProductEngine,
     TiledPlan,
     directly,
     first_tile,
@@ -77,7 +77,7 @@ class Elements:
 
 
 @dataclass(frozen=True)
-class FmaEngine(Engine):
+class FmaEngine(ProductEngine):
     """Products and sums by threads, in any accumulator type."""
 
     rate: float = SUMS

@@ -43,7 +43,7 @@ class ThreadPart(Protocol):
 
 
 @dataclass(frozen=True)
-class Engine:
+class ProductEngine:
     """How a thread block multiplies a tile."""
 
     name: str
@@ -156,7 +156,7 @@ class TiledPlan:
     """A contraction and its elementwise epilogue, in tiles."""
 
     roles: Roles
-    engine: Engine
+    engine: ProductEngine
 
     @property
     def name(self) -> str:

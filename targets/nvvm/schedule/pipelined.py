@@ -1,0 +1,334 @@
+"""The skeleton of contractions by warpgroups: one copies tiles, the others multiply them.
+
+Thread blocks are persistent and compute one output tile after another; copies for the next tile are in flight while
+results are stored. Each k-step, 128 bytes of every line, has a pipeline stage in shared memory with two barriers:
+`full` completes when all bytes have arrived, `empty` when all consumers are done with them. *Consumers* say how a
+matrix unit multiplies a stage, and where its results are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.scalars import compare
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.targets.gpu.schedule.contraction.staging import Stager
+from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape
+from mirlo.targets.gpu.schedule.epilogue import touch
+from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split
+from mirlo.targets.gpu.schedule.roles import Roles, values_of
+from mirlo.targets.nvvm.options import Options
+from mirlo.targets.nvvm.schedule import bulk, copies
+from mirlo.targets.nvvm.schedule.gathered_operand import GatheredOperand, SwizzledMatrix, gathered
+from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, PRODUCT_ROWS, RESERVED_BYTES, Ring, only
+from mirlo.targets.nvvm.schedule.tensorcore import formats_of
+from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedOperand, mapped
+
+STAGES = 8
+"""Most pipeline stages."""
+COPYING_REGISTERS, MULTIPLYING_REGISTERS = 40, 232
+"""Registers per producer and per consumer thread; together all of a multiprocessor."""
+GATHERING_REGISTERS, BESIDE_GATHERING = 120, 192
+"""The same if producer threads gather, and keep the addresses of their lines."""
+PRODUCER_LAG = 2
+"""k-steps after which producers wait for their own copies."""
+MAX_EPILOGUE_OPS = 4000
+"""Most operations of an epilogue over all accumulators of a thread; tiles are narrower above it."""
+L2_TILE_ROWS = 16
+"""Rows of tiles computed at about the same time, which share operands in the L2 cache."""
+
+
+@dataclass(frozen=True)
+class WarpgroupTile:
+    """The tile of a thread block: rows by columns, as many rows per warpgroup as a product has."""
+
+    groups: int
+    width: int
+    speed: float
+    """Estimated share of the matrix units' peak: narrow tiles wait for shared memory."""
+    together: int = 1
+    """Thread blocks of a cluster, stacked along rows: each copies a part of the shared columns to all."""
+    group_rows: int = PRODUCT_ROWS
+
+    @property
+    def height(self) -> int:
+        return self.groups * self.group_rows
+
+    @property
+    def accumulators(self) -> int:
+        return self.group_rows * self.width // GROUP
+
+    def high(self, roles: Roles) -> int:
+        """Return the tiles along the rows."""
+        return -(-roles.rows.extent // (self.height * self.together)) * self.together
+
+    @property
+    def threads(self) -> int:
+        return (self.groups + 1) * GROUP
+
+
+@dataclass(frozen=True)
+class PipelinedPlan:
+    """A contraction and its elementwise epilogue by warpgroups."""
+
+    roles: Roles
+    left: MappedOperand | GatheredOperand
+    right: MappedOperand
+    tile: WarpgroupTile
+    options: Options
+    consumers: type[Consumers]
+
+    @property
+    def name(self) -> str:
+        return self.consumers.name
+
+    @property
+    def shape(self) -> Shape:
+        """Return what a thread block computes, and how fast."""
+        return Shape(self.tile.height, self.tile.width, MATRIX_UNITS)
+
+    def with_tile(self, tile: WarpgroupTile) -> PipelinedPlan:
+        """Return the plan with another tile."""
+        return replace(self, tile=tile)
+
+    def emit(self, memory: TensorBuffers) -> None:
+        """Emit the launch at the insertion point."""
+        touch(self.roles.contraction, memory)
+        PipelinedKernel(self, memory).emit()
+
+
+def operands_of(roles: Roles, options: Options) -> tuple[MappedOperand | GatheredOperand, MappedOperand] | Decline:
+    """Return the operands of a product as producers copy them."""
+    formats = formats_of(roles, options)
+    if isinstance(formats, Decline):
+        return formats
+    contraction = roles.contraction
+    if emit_init(contraction.block, contraction.product.accumulate_type).value:
+        return decline("the sums do not start from zero")
+    left: Any = mapped(roles, roles.rows, formats[0])
+    if isinstance(left, Decline):
+        by_threads = gathered(roles, roles.rows, formats[0])
+        if isinstance(by_threads, Decline):
+            return decline(f"{left}; {by_threads}")
+        left = by_threads
+    right = mapped(roles, roles.columns, formats[1])
+    return right if isinstance(right, Decline) else (left, right)
+
+
+def best_tile(roles: Roles, tiles: tuple[WarpgroupTile, ...], units: int) -> WarpgroupTile | Decline:
+    """Return the tile with the best utilization of the matrix units."""
+    heavy = count_operations([stage.block for stage in roles.contraction.stages])
+    best, most = None, 0.0
+    for tile in tiles:
+        count = roles.batches * tile.high(roles) * -(-roles.columns.extent // tile.width)
+        if 4 * count < units or heavy * tile.accumulators > MAX_EPILOGUE_OPS:
+            continue
+        rounds = -(-count // (units // tile.together * tile.together))
+        useful = roles.batches * roles.rows.extent * roles.columns.extent
+        share = tile.speed * useful / (rounds * units * tile.height * tile.width)
+        if share > most:
+            best, most = tile, share
+    if best is None:
+        sizes = (roles.batches, roles.rows.extent, roles.columns.extent)
+        return decline("there are too few tiles for the chip's units, or its epilogue is too long", sizes=sizes)
+    return best
+
+
+class Consumers:
+    """The warpgroups of a block that multiply tiles."""
+
+    name: str
+    arrivals: int
+    """Arrivals of a warpgroup that release a stage."""
+
+    def __init__(self, kernel: PipelinedKernel):
+        self.kernel = kernel
+        self.roles, self.tile, self.memory = kernel.roles, kernel.tile, kernel.memory
+
+    @property
+    def shared_bytes(self) -> int:
+        """Return the bytes of shared memory beside the stages."""
+        return 0
+
+    def allocate(self, thread: ir.Value) -> None:
+        """Allocate memory, before all threads of the block synchronize."""
+
+    def enter(self, number: Any, thread: Any) -> None:
+        """Begin, with the number of the warpgroup and of the thread in it."""
+        self.number = number
+
+    def multiply(self, place: Place, at: list[Any]) -> list[Any]:
+        """Compute a tile from its stages, of which `at` are the first one and its phase; return those after it."""
+        raise NotImplementedError
+
+    def leave(self, thread: ir.Value) -> None:
+        """End, after the last tile; all threads of the block take part."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tile of the result."""
+
+    batch: dict[int, Any]
+    row: Any
+    column: Any
+
+
+class PipelinedKernel:
+    """One kernel of producers and consumers."""
+
+    def __init__(self, plan: PipelinedPlan, memory: TensorBuffers):
+        self.plan = plan
+        self.roles, self.tile, self.memory = plan.roles, plan.tile, memory
+        self.high = plan.tile.high(plan.roles)
+        self.wide = -(-plan.roles.columns.extent // plan.tile.width)
+        self.tiles = plan.roles.batches * self.high * self.wide
+        # Blocks of a cluster have stacked tiles: a cluster processes one such column of tiles after another.
+        self.together = plan.tile.together
+        self.clusters = min(plan.options.chip.units, self.tiles) // self.together
+        self.shared_lines = plan.tile.width // self.together
+        self.left_bytes = plan.tile.height * ROW_BYTES
+        self.slot_bytes = self.left_bytes + plan.tile.width * ROW_BYTES
+        self.consumers = plan.consumers(self)
+        free = plan.options.chip.shared_bytes - RESERVED_BYTES - self.consumers.shared_bytes
+        self.slots = min(STAGES, free // self.slot_bytes)
+        self.step = ROW_BYTES // plan.left.form.bytes
+        self.gathers = isinstance(plan.left, GatheredOperand)
+
+    def emit(self) -> None:
+        if isinstance(self.plan.left, MappedOperand):
+            self.left_map = self.plan.left.tensor_map(self.memory, self.tile.height)
+        self.right_map = self.plan.right.tensor_map(self.memory, self.shared_lines)
+        launch(self.clusters * self.together, self.tile.threads, self._block)
+
+    def _block(self, ids: Ids) -> None:
+        slots = shared(self.slots * self.slot_bytes, ir.IntegerType.get_signless(8))
+        states = shared(2 * self.slots, ir.IntegerType.get_signless(64))
+        self.slots_memory = slots
+        self.consumers.allocate(ids.thread)
+        self.ring = Ring.of(bulk.address_of(slots), self.slot_bytes, self.slots, bulk.address_of(states))
+        with only(less(ids.thread, 1)):
+            arrivals = self.together * self.tile.groups * self.consumers.arrivals
+            self.ring.make(1 + (GROUP if self.gathers else 0), arrivals)
+            bulk.publish_barriers()
+        bulk.synchronize(self.together > 1)
+        cluster, self.rank = split(ids.block, [self.clusters, self.together])
+        group, own = split(ids.thread, [self.tile.groups + 1, GROUP])
+        branch = scf.IfOp(less(group, 1), has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            bulk.set_registers(GATHERING_REGISTERS if self.gathers else COPYING_REGISTERS, more=False)
+            if self.gathers:
+                self.thread = own
+                self._each_tile(cluster, 1, self._gather)
+            else:
+                with only(less(ids.thread, 1)):
+                    self._each_tile(cluster, 1, self._copy)
+            scf.YieldOp([])
+        with ir.InsertionPoint(branch.else_block):
+            bulk.set_registers(BESIDE_GATHERING if self.gathers else MULTIPLYING_REGISTERS, more=True)
+            self.consumers.enter(create("arith.subi", group.type, group, index(1)), own)
+            self._each_tile(cluster, 0, self.consumers.multiply)
+            scf.YieldOp([])
+        self.consumers.leave(ids.thread)
+        if self.together > 1:
+            # No block may exit while others copy to it or arrive at its barriers.
+            bulk.synchronize(cluster=True)
+
+    # Tiles and stages, in the same order for producers and consumers
+
+    def _each_tile(self, cluster: ir.Value, turn: int, body: Callable[[Place, list[Any]], list[Any]]) -> None:
+        """Run `body` for each tile of a block, with the next stage and phase; it returns those after it."""
+
+        def one(tile: ir.Value, *at: ir.Value) -> list[ir.Value]:
+            return body(self._place(tile), list(at))
+
+        for_loop(cluster, self.tiles // self.together, self.clusters, one, [index(0), index(turn)])
+
+    def _place(self, tile: ir.Value) -> Place:
+        """Return where a tile is; those of a cluster count as one."""
+        high = self.high // self.together
+        near = next(n for n in range(min(L2_TILE_ROWS // self.together, high), 0, -1) if high % n == 0)
+        batch, outer, across, inner = split(tile, [self.roles.batches, high // near, self.wide, near])
+        down = add(multiply(add(multiply(outer, near), inner), self.together), self.rank)
+        values = values_of(self.roles.batch, batch)
+        return Place(values, multiply(down, self.tile.height), multiply(across, self.tile.width))
+
+    def sides(self, slot: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Return the addresses of both operands' tiles."""
+        left = self.ring.at(slot)
+        return left, add(left, self.left_bytes)
+
+    # Producer: one thread of its warpgroup
+
+    def _copy(self, place: Place, at: list[ir.Value]) -> list[Any]:
+        operand = self.plan.left
+        assert isinstance(operand, MappedOperand)
+
+        def step(first: Any, slot: Any, turn: Any) -> list[Any]:
+            self.ring.empty.wait(slot, turn)
+            self.ring.full.expect(slot, self.slot_bytes)
+            left, _ = self.sides(slot)
+            corner = (place.row, first, place.batch)
+            operand.copy(self.left_map, left, self.tile.height, corner, self.ring.full, slot)
+            self._copy_columns(place, first, slot)
+            return self.ring.following(slot, turn)
+
+        return for_loop(0, self.roles.depth, self.step, step, at)
+
+    def _copy_columns(self, place: Place, first: Any, slot: Any) -> None:
+        """Copy the shared columns to all blocks of a cluster; each block copies a part."""
+        _, right = self.sides(slot)
+        part = multiply(self.rank, self.shared_lines)
+        mine, corner = add(right, multiply(part, ROW_BYTES)), (add(place.column, part), first, place.batch)
+        self.plan.right.copy(self.right_map, mine, self.shared_lines, corner, self.ring.full, slot, self.together)
+
+    # Producer that gathers rows: all threads of its warpgroup
+
+    def _gather(self, place: Place, at: list[ir.Value]) -> list[Any]:
+        operand = self.plan.left
+        assert isinstance(operand, GatheredOperand)
+        element, form = operand.side.access.element_type, operand.form
+        kind = self.slots_memory.type
+        whole = ir.MemRefType.get([kind.shape[0] // form.bytes], element, memory_space=kind.memory_space)
+        numbers = create("memref.view", whole, self.slots_memory, index(0))
+        apart = self.slot_bytes // form.bytes
+        matrix = SwizzledMatrix(numbers, self.tile.height, self.step, True, form, apart=apart)
+        stager = Stager(
+            self.roles, operand.side, self.memory, form, place.batch, place.row, matrix.lines, matrix.depth,
+            self.thread, GROUP, copies.async_copy, stacked=self.together,
+        )  # fmt: skip
+        loads = stager.straight(matrix, form.vector, along_k=True)
+        later = min(PRODUCER_LAG, -(-self.roles.depth // self.step))
+
+        def step(first: Any, slot: Any, turn: Any) -> list[Any]:
+            self.ring.empty.wait(slot, turn)
+            with only(less(self.thread, 1)):
+                self.ring.full.expect(slot, self.slot_bytes - self.left_bytes)
+                self._copy_columns(place, first, slot)
+            for load in loads:
+                assert load.copy is not None
+                load.copy(first, slot)
+            copies.commit()
+            self._arrived(later)
+            with only(compare("uge", first, index(later * self.step))):
+                self.ring.full.arrive(self.ring.before(slot, later))
+            return self.ring.following(slot, turn)
+
+        slot, turn = for_loop(0, self.roles.depth, self.step, step, at)
+        self._arrived(0)
+        for number in range(later, 0, -1):
+            self.ring.full.arrive(self.ring.before(slot, number))
+        return [slot, turn]
+
+    @staticmethod
+    def _arrived(under_way: int) -> None:
+        """Wait for this thread's copies except those of this many k-steps, and make them visible to products."""
+        copies.wait(under_way)
+        bulk.publish_copies()
