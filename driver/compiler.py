@@ -21,7 +21,7 @@ from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.code_forms import KernelText
 from mirlo.passes.graph.activations import REQUESTED
 from mirlo.passes.graph.inline_calls import inline_calls
-from mirlo.passes.instrumentation import Instrument
+from mirlo.passes.instrumentation import Instrument, Preparation
 from mirlo.passes.kernel_nodes import kernel_nodes
 from mirlo.passes.memory.weights import RELEASE
 from mirlo.passes.pipeline import Pipeline
@@ -114,29 +114,38 @@ class Compiler:
 
     def _compile(self, module: ir.Module, folder: Path | None) -> Artifact:
         """Run the passes and the emitter on a module."""
-        self._run_passes(module, folder)
-        if folder is not None:
-            save_code(module, self.target, self.options, folder)
-        return self._emit(module)
+        prepared = self._prepare(module)
+        try:
+            self._run_passes(module, folder, prepared)
+            if folder is not None:
+                save_code(module, self.target, self.options, folder)
+            return self._emit(module, prepared)
+        finally:
+            if prepared is not None:
+                prepared.close()
 
-    def _run_passes(self, module: ir.Module, folder: Path | None) -> None:
+    def _prepare(self, module: ir.Module) -> Preparation | None:
+        """Start early what the emitter of a large model needs."""
+        prepare = self.target.prepare
+        is_large = _operator_count(module) >= MIN_OPERATORS_FOR_WORKERS
+        return prepare(self.options) if prepare is not None and is_large else None
+
+    def _run_passes(self, module: ir.Module, folder: Path | None, prepared: Preparation | None = None) -> None:
         session, target = self.model.session, self.target
         require_sizes(module, target.name)
-        if target.prepare is not None and _operator_count(module) >= MIN_OPERATORS_FOR_WORKERS:
-            target.prepare(self.options)
         pipeline = self._pipeline(module)
         with module.context, ir.Location.unknown():
             inline_calls(module.operation)
             # Whoever saves stages looks for the pass that did it.
-            pipeline.run(module, session, self._instruments(folder), trusting=folder is None)
+            pipeline.run(module, session, self._instruments(folder, prepared), trusting=folder is None)
 
-    def _emit(self, module: ir.Module) -> Artifact:
+    def _emit(self, module: ir.Module, prepared: Preparation | None = None) -> Artifact:
         session, target = self.model.session, self.target
         with module.context, ir.Location.unknown():
             self.request.progress("emit")
             externals = detach_artifacts(module)
             assert target.emit is not None  # `_host_of` checks it
-            artifact = replace(target.emit(module, self.options), externals=externals)
+            artifact = replace(target.emit(module, replace(self.options, prepared=prepared)), externals=externals)
         session.params.align(spec.name for spec in artifact.params)
         return replace(artifact, metadata={**artifact.metadata, **_memory_plan(session), **_placement(session)})
 
@@ -192,9 +201,11 @@ class Compiler:
 
         return bind_strategies(self.request.strategies, self.options, session, self.compile_request)
 
-    def _instruments(self, folder: Path | None) -> list[Instrument]:
+    def _instruments(self, folder: Path | None, prepared: Preparation | None) -> list[Instrument]:
         session = self.model.session
         instruments: list[Instrument] = [PipelineProgress(self.request.progress), *node_watch(session)]
+        if prepared is not None:
+            instruments.append(prepared)
         if session.options[RELEASE]:
             instruments.append(ReleaseWeights(session))
         if folder is not None:

@@ -36,11 +36,27 @@ class Instrument:
     def after_pass(self, step: Leaf, op: ir.OpView) -> None:
         """Handle a pass after its verification."""
 
+    def after_function(self, step: Leaf, function: ir.OpView, session: Session) -> None:
+        """Handle a function that a pass over a module is done with, before it is done with all of them."""
+
     def pass_failed(self, step: Leaf, op: ir.OpView, failure: PassFailed) -> None:
         """Handle a pass or a verification that failed; `after_pass` is not called."""
 
     def end_run(self, op: ir.OpView) -> None:
         """Handle the end of a pipeline of which no pass failed."""
+
+
+def function_done(step: Leaf, function: ir.OpView, session: Session) -> None:
+    """Tell the instruments that a pass over a module is done with one of its functions."""
+    for instrument in session.watching:
+        instrument.after_function(step, function, session)
+
+
+class Preparation(Instrument):
+    """What a target does for its emitter while passes run, which it observes."""
+
+    def close(self) -> None:
+        """End it: the code was emitted, or the compilation failed."""
 
 
 @dataclass

@@ -20,6 +20,7 @@ from mirlo.runtime.nearest import nearest
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
     from mirlo.passes.code_forms import CodeForm, KernelText
+    from mirlo.passes.instrumentation import Preparation
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.cache import Cache
 
@@ -53,6 +54,8 @@ class CompileOptions:
     """The form of code, of the target's `forms`; empty for what its loader takes."""
     kernel: str = ""
     """The kernel whose code is wanted, with `form`; empty for all. `Target.code` may make that of others too."""
+    prepared: Preparation | None = None
+    """What `Target.prepare` returned, for the emitter."""
 
     def __post_init__(self) -> None:
         if self.jobs is not None and self.jobs < 1:
@@ -77,8 +80,11 @@ class Target:
     """Returns the text of the pass pipeline from relax to the input of `emit`, for given options."""
     emit: Callable[[Any, CompileOptions], Artifact] | None = None
     """Compiles a module (`ir.Module`) that went through the pipeline to a run-time artifact."""
-    prepare: Callable[[CompileOptions], None] | None = None
-    """Called with the options before the pipeline runs on a large model, to start early what `emit` needs."""
+    prepare: Callable[[CompileOptions], Preparation | None] | None = None
+    """Called with the options before the pipeline runs on a large model, to start early what `emit` needs.
+
+    What it returns observes the passes, and is `options.prepared` for `emit`.
+    """
     fingerprint: Callable[[str], str] | None = None
     """Returns the properties of the machine that code depends on, as text, for the options in braces; without it
     compiled models are not cached."""

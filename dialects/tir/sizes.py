@@ -138,7 +138,10 @@ def bind_symbols(function: ir.OpView) -> None:
     if not found:
         return
     op = function.operation
-    dims = [D.parse(size.opview.dim) for size in found]
+    # A function asks for a few sizes in many places.
+    asked = [size.opview.dim for size in found]
+    of_text = {text: D.parse(text) for text in asked}
+    dims = list(dict.fromkeys(of_text.values()))
     add_extents(op, ([dim] for dim in dims if not (isinstance(dim, int) or dim.is_symbol)))
     # Of several symbols in one dim, another dim that has only one of them tells the order, if there is one.
     mentioned = sorted((sorted(D.symbols_of(dim)) for dim in dims), key=len)
@@ -152,8 +155,9 @@ def bind_symbols(function: ir.OpView) -> None:
     values = [entry.add_argument(ir.IndexType.get(), op.location) for _ in names]
     with ir.InsertionPoint.at_block_begin(entry), op.location:
         sizes = SizeEmitter({str(number): value for number, value in zip(numbers, values, strict=True)})
-        for size, dim in zip(found, dims, strict=True):
-            size.results[0].replace_all_uses_with(sizes.emit(D.substitute(dim, numbered)))
+        made = {dim: sizes.emit(D.substitute(dim, numbered)) for dim in dims}
+        for size, text in zip(found, asked, strict=True):
+            size.results[0].replace_all_uses_with(made[of_text[text]])
     for size in found:
         size.erase()
     taken = (quotients[name][0].atom if name in quotients else name for name in names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import dim_attributes
 from mirlo.dialects.tir.extents import add_extents
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
+from mirlo.passes.instrumentation import function_done
 from mirlo.passes.made_by import check_emitted
 from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -140,28 +141,41 @@ class SchedulePrims(Pass):
         first = len(session.notes)
         rules, files = _rules_of(targets), self._files()
         for function in prim_functions(op):
-            if not is_tensor_form(function):
-                continue
-            kernel = Kernel(PrimView(function))
-            _annotate_work(kernel.view)
-            annotate_inplace(kernel.view)
-            name, location = kernel.view.name, kernel.view.op.location
-            given = files.get(name) or session.options.get(SCHEDULES, {}).get(name)
-            if given is not None:
-                session.notes.append(_schedule_as_given(kernel, given, rules, context))
-                continue
-            made, rule, attempts = try_rules(rules, kernel, context)
-            if rule is None:
-                reasons = "\n".join(f"  {attempt}" for attempt in attempts)
-                raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
-            if rule.is_foreign:
-                check_emitted(rule, [kernel.view.op.operation])
-            session.notes.append(ScheduleRecord(name, rule, tuple(attempts), _words_of(rule, made)))
-            if self.explain:
-                declined = "".join(f"\n  {attempt}" for attempt in attempts)
-                session.remark(f"'@{name}' is scheduled by {rule.name}{declined}", location)
+            if is_tensor_form(function):
+                made = self._schedule(function, rules, files, context, session)
+                if made is not None:
+                    function_done(self, made, session)
         functions = {note.function for note in session.notes[first:]}
         _reject_unused(set(files) - functions, functions)
+
+    def _schedule(
+        self,
+        function: ir.OpView,
+        rules: Sequence[Rule],
+        files: Mapping[str, str],
+        context: ScheduleContext,
+        session: Session,
+    ) -> ir.OpView | None:
+        """Lower a function; return what a rule made of it, None for a schedule of the user."""
+        kernel = Kernel(PrimView(function))
+        _annotate_work(kernel.view)
+        annotate_inplace(kernel.view)
+        name, location = kernel.view.name, kernel.view.op.location
+        given = files.get(name) or session.options.get(SCHEDULES, {}).get(name)
+        if given is not None:
+            session.notes.append(_schedule_as_given(kernel, given, rules, context))
+            return None
+        made, rule, attempts = try_rules(rules, kernel, context)
+        if rule is None:
+            reasons = "\n".join(f"  {attempt}" for attempt in attempts)
+            raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
+        if rule.is_foreign:
+            check_emitted(rule, [kernel.view.op.operation])
+        session.notes.append(ScheduleRecord(name, rule, tuple(attempts), _words_of(rule, made)))
+        if self.explain:
+            declined = "".join(f"\n  {attempt}" for attempt in attempts)
+            session.remark(f"'@{name}' is scheduled by {rule.name}{declined}", location)
+        return made
 
     def _files(self) -> dict[str, str]:
         return dict(entry.split("=", 1) for entry in self.given.split(";") if "=" in entry)

@@ -11,6 +11,7 @@ from mirlo.passes.targets import CompileOptions, Target
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
+    from mirlo.passes.instrumentation import Preparation
     from mirlo.runtime.artifact import Artifact
 
 
@@ -49,10 +50,10 @@ def _fingerprint(options: str) -> str:
     return parse_options(options).identity
 
 
-def _prepare(options: CompileOptions) -> None:
-    from mirlo.targets.llvm.processes import prepare
+def _prepare(options: CompileOptions) -> Preparation:
+    from mirlo.targets.llvm.compile_ahead import CompileAhead
 
-    prepare(options.jobs)
+    return CompileAhead(options)
 
 
 def _space(function: ir.Operation | ir.OpView, options: CompileOptions) -> list[dict[str, int]]:

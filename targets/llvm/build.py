@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from mirlo.passes.targets import CompileOptions
 from mirlo.runtime.cache import OBJECTS, Cache
-from mirlo.targets.llvm.machine_code import CodeSettings
-from mirlo.targets.llvm.processes import CompileTask, compile_all
+from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings
+from mirlo.targets.llvm.options import parse_options
+from mirlo.targets.llvm.processes import Compilation, CompileTask, compile_all
 from mirlo.targets.llvm.units import Unit
+
+
+def code_settings(options: CompileOptions) -> CodeSettings:
+    """Return what options request of code."""
+    return CodeSettings(parse_options(options.target_options).processor, options.opt_level, options.form or OBJECT)
 
 
 def build(
@@ -16,14 +23,24 @@ def build(
     cache: Cache | None = None,
     jobs: int | None = None,
     meanwhile: Callable[[], None] | None = None,
+    started: Compilation | None = None,
 ) -> list[bytes]:
-    """Return the code of each unit; call `meanwhile` while worker processes compile, if there are any."""
+    """Return the code of each unit; call `meanwhile` while worker processes compile, if there are any.
+
+    `started` may have compiled some of the units already.
+    """
     known = {unit.key: cache.get(OBJECTS, unit.key) if cache is not None else None for unit in units}
     found = {key: content for key, content in known.items() if content is not None}
     missing = [unit for unit in units if unit.key not in found]
-    made = compile_all([CompileTask(unit.name, unit.text, unit.entry) for unit in missing], settings, jobs, meanwhile)
+    tasks = [task_of(unit) for unit in missing]
+    made = compile_all(tasks, settings, jobs, meanwhile) if started is None else started.finish(tasks, meanwhile)
     for unit, content in zip(missing, made, strict=True):
         found[unit.key] = content
         if cache is not None:
             cache.put(OBJECTS, unit.key, content)
     return [found[unit.key] for unit in units]
+
+
+def task_of(unit: Unit) -> CompileTask:
+    """Return the task of compiling a unit."""
+    return CompileTask(unit.name, unit.text, unit.entry)

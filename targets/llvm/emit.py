@@ -14,10 +14,11 @@ from mirlo.passes.targets import CompileOptions
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact, KernelInfo
 from mirlo.runtime.interrupts import POLLS
-from mirlo.targets.llvm.build import build
-from mirlo.targets.llvm.machine_code import OBJECT, SUFFIXES, CodeSettings
+from mirlo.targets.llvm.build import build, code_settings
+from mirlo.targets.llvm.compile_ahead import CompileAhead
+from mirlo.targets.llvm.machine_code import SUFFIXES
 from mirlo.targets.llvm.object_code import ENTRY, EntryInterface
-from mirlo.targets.llvm.options import parse_options, threads_of
+from mirlo.targets.llvm.options import threads_of
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.units import split
 from mirlo.targets.planned import (
@@ -43,7 +44,8 @@ def emit(module: Any, options: CompileOptions) -> Artifact:
     units = split(module, prepared.entry, settings)
     weights = [spec.name for spec in signature["params"]]
     settle = None if options.meanwhile is None else partial(options.meanwhile, weights)
-    objects = build(units, settings, options.cache, options.jobs, settle)
+    started = options.prepared.compilation if isinstance(options.prepared, CompileAhead) else None
+    objects = build(units, settings, options.cache, options.jobs, settle, started)
     code = archive.pack(
         [(f"{unit.name}{SUFFIXES[settings.form]}", content) for unit, content in zip(units, objects, strict=True)]
     )
@@ -65,11 +67,6 @@ def kernel_code(module: ir.Module, options: CompileOptions) -> list[KernelText]:
     wanted = [unit for unit in units if options.kernel in ("", unit.name)]
     made = build(wanted, settings, options.cache, options.jobs)
     return [KernelText(unit.symbol, unit.name, code) for unit, code in zip(wanted, made, strict=True)]
-
-
-def code_settings(options: CompileOptions) -> CodeSettings:
-    """Return what options request of code."""
-    return CodeSettings(parse_options(options.target_options).processor, options.opt_level, options.form or OBJECT)
 
 
 @dataclass(frozen=True)

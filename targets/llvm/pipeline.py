@@ -32,7 +32,6 @@ TO_LLVM = (
     # All other dialects at once: one by one, casts between them would outnumber the operations.
     "convert-to-llvm",
     "reconcile-unrealized-casts",
-    "canonicalize",
     "cse",
 )
 """Upstream passes from loops and vectors to the LLVM dialect."""

@@ -1,8 +1,8 @@
 """Worker processes that compile kernels in parallel: MLIR's bindings hold the GIL, so threads would not.
 
 They are started with the interpreter of this process, not forked from it: a fork copies locks that other threads
-hold. Starting takes 0.1 to 0.2 seconds: `prepare` starts them while the passes before code generation run. They wait
-a minute for the next model, and end with the process that started them.
+hold. Starting takes 0.1 to 0.2 seconds. They wait a minute for the next model, and end with the process that started
+them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,9 @@ _START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from mirlo.ta
 
 @dataclass(frozen=True)
 class CompileTask:
-    """A unit to compile."""
+    """A unit to compile. Tasks with equal text are equal."""
 
-    name: str
+    name: str = field(compare=False)
     text: str
     entry: EntryInterface | None
 
@@ -92,11 +92,6 @@ def helpers(jobs: int | None) -> int:
     return max(0, min(wanted, 64) - 1)
 
 
-def prepare(jobs: int | None = None) -> None:
-    """Start the workers that a compilation will use."""
-    _running(helpers(jobs))
-
-
 def compile_all(
     tasks: Sequence[CompileTask],
     settings: CodeSettings,
@@ -107,78 +102,120 @@ def compile_all(
 
     Workers compile and, after `meanwhile`, this process does too.
     """
-    order = sorted(range(len(tasks)), key=lambda i: -len(tasks[i].text))
     count = min(helpers(jobs), len(tasks) - 1)
     if jobs is None and count > 0 and not _ready():
         count = count if sum(len(task.text) for task in tasks) >= LEAST_CHARACTERS else 0
-    run = _Run(tasks, settings, deque(order))
-    if count <= 0:
-        run.work_here()
-        return run.finished()
-    processes = _running(count)
-    feeders = [threading.Thread(target=run.work_there, args=(process,)) for process in processes]
-    for feeder in feeders:
-        feeder.start()
-    try:
-        if meanwhile is not None:
-            meanwhile()
-        run.work_here()
-        run.join(feeders)
-    except BaseException as error:
-        if not isinstance(error, Exception):
-            # Ctrl-C: nobody waits for what the processes compile.
-            for process in processes:
-                process.popen.kill()
-        run.join(feeders)
-        raise
-    return run.finished()
+    return Compilation(settings, count).finish(tasks, meanwhile)
 
 
-@dataclass
-class _Run:
-    """The tasks of one compilation: workers take the longest remaining task, this process the shortest."""
+class Compilation:
+    """Tasks that worker processes compile as they are added, and this process too when all of them are known."""
 
-    tasks: Sequence[CompileTask]
-    settings: CodeSettings
-    waiting: deque[int]
-    done: dict[int, bytes] = field(default_factory=dict)
-    failures: list[Exception] = field(default_factory=list)
+    def __init__(self, settings: CodeSettings, helpers: int) -> None:
+        self.settings = settings
+        self._waiting: deque[CompileTask] = deque()
+        self._taken: set[CompileTask] = set()
+        """The tasks that workers have, or had."""
+        self._done: dict[CompileTask, bytes] = {}
+        self._failures: dict[CompileTask, Exception] = {}
+        self._wanted: Collection[CompileTask] | None = None
+        """The tasks whose code is needed, once all are known."""
+        self._changed = threading.Condition()
+        self._processes = _running(helpers) if helpers > 0 else []
+        self._feeders = [
+            threading.Thread(target=self._work_there, args=(process,), daemon=True) for process in self._processes
+        ]
+        for feeder in self._feeders:
+            feeder.start()
 
-    def join(self, feeders: Sequence[threading.Thread]) -> None:
-        """Hand out no more tasks, and wait for those that were."""
-        self.waiting.clear()
-        for feeder in feeders:
+    @property
+    def has_workers(self) -> bool:
+        """Return whether a worker takes tasks."""
+        return any(feeder.is_alive() for feeder in self._feeders)
+
+    def add(self, task: CompileTask) -> None:
+        """Let workers compile a task, in the order in which tasks are added."""
+        with self._changed:
+            self._waiting.append(task)
+            self._changed.notify()
+
+    def finish(self, tasks: Sequence[CompileTask], meanwhile: Callable[[], None] | None = None) -> list[bytes]:
+        """Return the object files of all tasks, whether they were added or not.
+
+        Workers take the longest remaining task. This process takes the shortest, after `meanwhile`, which it calls if
+        there are workers.
+        """
+        with self._changed:
+            remaining = (task for task in dict.fromkeys(tasks) if task not in self._taken)
+            self._end_with(sorted(remaining, key=lambda task: -len(task.text)), frozenset(tasks))
+        try:
+            if meanwhile is not None and self._feeders:
+                meanwhile()
+            self._work_here()
+            self._join()
+        except BaseException as error:
+            self.close()
+            if not isinstance(error, Exception):
+                # Ctrl-C: nobody waits for what the workers compile.
+                for process in self._processes:
+                    process.popen.kill()
+            self._join()
+            raise
+        # A worker that had ended after its idle time left its tasks.
+        self._waiting.extend(task for task in dict.fromkeys(tasks) if task not in self._done)
+        self._work_here()
+        return [self._done[task] for task in tasks]
+
+    def close(self) -> None:
+        """Hand out no more tasks."""
+        with self._changed:
+            self._end_with((), ())
+
+    def _end_with(self, remaining: Iterable[CompileTask], wanted: Collection[CompileTask]) -> None:
+        """Replace the waiting tasks by the last ones."""
+        self._waiting = deque(remaining)
+        self._wanted = wanted
+        self._changed.notify_all()
+
+    def _join(self) -> None:
+        for feeder in self._feeders:
             feeder.join()
 
-    def work_here(self) -> None:
-        while self.waiting and not self.failures:
+    def _failure(self) -> Exception | None:
+        """Return why a task failed whose code is needed."""
+        return next((error for task, error in self._failures.items() if task in (self._wanted or ())), None)
+
+    def _work_here(self) -> None:
+        while (failure := self._failure()) is None and self._waiting:
             try:
-                index = self.waiting.pop()
+                task = self._waiting.pop()
             except IndexError:
-                return
-            task = self.tasks[index]
+                break
             try:
-                self.done[index] = compile_text(task.text, self.settings, task.entry)
+                self._done[task] = compile_text(task.text, self.settings, task.entry)
             except PassError as error:
                 raise PassError(f"@{task.name}: {error}") from error
+        if failure is not None:
+            raise failure
 
-    def work_there(self, process: _Process) -> None:
+    def _work_there(self, process: _Process) -> None:
         # This process holds the GIL while it compiles: the worker has its next tasks queued before it needs them.
-        ahead: deque[int] = deque()
+        ahead: deque[CompileTask] = deque()
         if not process.lock.acquire(blocking=False):
             return  # it compiles for another thread
         try:
-            while not self.failures:
-                while len(ahead) < AHEAD and self._take(ahead):
-                    process.tell(self.tasks[ahead[-1]], self.settings)
+            while self._failure() is None:
+                while len(ahead) < AHEAD and (task := self._take(waits=not ahead)) is not None:
+                    ahead.append(task)
+                    process.tell(task, self.settings)
                 if not ahead:
                     return
-                self.done[ahead[0]] = process.answer(self.tasks[ahead[0]])
+                self._done[ahead[0]] = process.answer(ahead[0])
                 ahead.popleft()
         except _WorkerExited:
-            return  # `finished` handles the remaining tasks
+            return  # `finish` handles the remaining tasks
         except Exception as error:
-            self.failures.append(error)
+            self._failures[ahead[0]] = error
         finally:
             if ahead:
                 # Unread answers would be taken for those of the next tasks.
@@ -186,20 +223,16 @@ class _Run:
                 process.popen.wait()
             process.lock.release()
 
-    def _take(self, ahead: deque[int]) -> bool:
-        try:
-            ahead.append(self.waiting.popleft())
-        except IndexError:
-            return False
-        return True
-
-    def finished(self) -> list[bytes]:
-        if self.failures:
-            raise self.failures[0]
-        # A worker that had ended after its idle time left its tasks.
-        self.waiting.extend(i for i in range(len(self.tasks)) if i not in self.done)
-        self.work_here()
-        return [self.done[i] for i in range(len(self.tasks))]
+    def _take(self, waits: bool) -> CompileTask | None:
+        """Return the next task; None if there is none, or will be none."""
+        with self._changed:
+            while waits and not self._waiting and self._wanted is None:
+                self._changed.wait()
+            if not self._waiting:
+                return None
+            task = self._waiting.popleft()
+            self._taken.add(task)
+            return task
 
 
 def _end_all() -> None:

@@ -78,7 +78,7 @@ def split(module: Any, entry: EntryInterface, settings: CodeSettings, apart: boo
     called = dict.fromkeys(name for root in roots for name in uses[root])
     prim = (name for name in called if name not in roots and is_prim_func(operations[name]))
     kernels = [name for name in prim if _has_body(operations[name])]
-    made_by = f"{_compiler()} {settings}"
+    made_by = _made_by(settings)
     units: dict[str, Unit] = {}
     symbols: dict[str, str] = {}
     for name in kernels:
@@ -103,6 +103,20 @@ def split(module: Any, entry: EntryInterface, settings: CodeSettings, apart: boo
     if apart:
         return [main, *units.values()]
     return [main] if is_small else [main, *_bundled(list(units.values()), made_by)]
+
+
+def kernel_unit(module: ir.Module, name: str, settings: CodeSettings) -> Unit | None:
+    """Return the unit of a kernel, the only one of a module; None for one that shares a unit with others."""
+    operations = {symbol_name(op): op.operation for op in module.body.operations}
+    _drop_facts(operations[name])
+    texts = {name: _text(op) for name, op in operations.items()}
+    uses = {name: _references(text, operations) for name, text in texts.items()}
+    unit = _kernel_unit(name, operations, texts, uses, _made_by(settings))
+    return unit if len(unit.text) > BUNDLED else None
+
+
+def _made_by(settings: CodeSettings) -> str:
+    return f"{_compiler()} {settings}"
 
 
 def _bundled(units: Sequence[Unit], settings: str) -> list[Unit]:

@@ -189,7 +189,7 @@ def test_no_cache_keeps_nothing(tmp_path, monkeypatch) -> None:
 
 @pytest.fixture
 def tasks():
-    return [CompileTask(unit.name, unit.text, unit.entry) for unit in _units(PLANNED)] * 3
+    return [CompileTask(unit.name, f"{unit.text}\n// {i}", unit.entry) for i in range(3) for unit in _units(PLANNED)]
 
 
 def compile_here(tasks) -> list[bytes]:

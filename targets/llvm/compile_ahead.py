@@ -1,0 +1,88 @@
+"""Compilation of kernels while passes run: workers begin with a kernel when `schedule` has lowered it.
+
+The passes behind `schedule` change a kernel by itself: they run on a copy here, and the workers compile what they
+make. Code is found by the text that it was made from. A kernel whose text becomes another one in the module is
+compiled again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
+from mirlo.passes.instrumentation import Preparation
+from mirlo.passes.pass_failed import PassFailed
+from mirlo.passes.pipeline_parser import Leaf, Nested, Step
+from mirlo.passes.registry import Pass, PassError
+from mirlo.passes.session import Session
+from mirlo.passes.targets import CompileOptions
+from mirlo.runtime.cache import OBJECTS
+from mirlo.targets.llvm.build import code_settings, task_of
+from mirlo.targets.llvm.machine_code import OBJECT
+from mirlo.targets.llvm.processes import Compilation, helpers
+from mirlo.targets.llvm.units import SMALL, Unit, kernel_unit
+
+OF_KERNELS = ("lower-loops", "lower-intrinsics", "outline-parallel")
+"""The passes behind `schedule` that change each kernel by itself."""
+
+
+class CompileAhead(Preparation):
+    """The kernels of a model that workers compile while passes run."""
+
+    watches_inner = True
+
+    def __init__(self, options: CompileOptions) -> None:
+        self.options = options
+        self.settings = code_settings(options)
+        self.compilation = Compilation(self.settings, helpers(options.jobs))
+        self._steps: list[Pass] = []
+        """The passes that a kernel goes through behind `schedule`."""
+        self._session = Session()
+        self._seen: set[str] = set()
+        self._characters = 0
+        self._held: list[Unit] = []
+        """Kernels that wait for the model to be large enough to be divided."""
+
+    def begin_stage(self, op: ir.OpView, remaining: Sequence[Step]) -> None:
+        is_outermost = op.operation.parent is None and not isinstance(remaining[0], Nested)
+        if is_outermost and remaining[0].name == "schedule" and self.settings.form == OBJECT:
+            self._steps = [step for step in remaining[1:] if isinstance(step, Pass) and step.name in OF_KERNELS]
+
+    def after_function(self, step: Leaf, function: ir.OpView, session: Session) -> None:
+        if step.name == "schedule" and self._steps and self.compilation.has_workers:
+            self._session.options = session.options
+            unit = self._unit(function)
+            if unit is not None and unit.key not in self._seen:
+                self._seen.add(unit.key)
+                self._add(unit)
+
+    def after_pass(self, step: Leaf, op: ir.OpView) -> None:
+        if step.name == "schedule":
+            self._steps = []
+
+    def close(self) -> None:
+        self.compilation.close()
+
+    def _unit(self, function: ir.OpView) -> Unit | None:
+        """Return the unit that the kernel will be; None where a pass fails, as it will on the module."""
+        module = ir.Module.create(function.operation.location)
+        with ir.InsertionPoint(module.body):
+            function.operation.clone()
+        try:
+            for step in self._steps:
+                step.run(module.operation.opview, self._session)
+        except (PassError, PassFailed, ir.MLIRError):
+            return None
+        return kernel_unit(module, symbol_name(function), self.settings)
+
+    def _add(self, unit: Unit) -> None:
+        self._held.append(unit)
+        self._characters += len(unit.text)
+        if self._characters < SMALL:
+            return
+        cache = self.options.cache
+        for held in self._held:
+            if cache is None or cache.get(OBJECTS, held.key) is None:
+                self.compilation.add(task_of(held))
+        self._held.clear()
