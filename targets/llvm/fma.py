@@ -1,33 +1,44 @@
 """Fused multiply-add for processors without such an instruction.
 
-LLVM otherwise calls a function of the C library for each lane. Where one rounding or two are permitted, a product and
-a sum take its place. In f32 the product is exact in f64; the sum is rounded to odd there, which makes the second
-rounding, to f32, that of the exact result (Boldo and Melquiond). In f64 the function is called: few kernels do.
+LLVM otherwise calls a function of the C library, or of its run-time library, for each lane. Where one rounding or two
+are permitted, a product and a sum take its place. In f32 and f16 the product is exact in f64; the sum is rounded to odd
+there, which makes the second rounding that of the exact result (Boldo and Melquiond). In f64 the function is called:
+few kernels do. bf16 is computed in f32, as LLVM does where there are instructions for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.calls import find
 from mirlo.passes.lower.values import Num, ValueBuilder
 
-_EXACT = ("f32", "f16")
-"""Element types whose products are exact in f64."""
 
-
-def expand_fma(root: Any) -> None:
-    """Replace every `math.fma` that code can compute without a function call."""
-    for op in find(root.operation, "math.fma"):
+def expand_fma(root: Any, kinds: Collection[str]) -> None:
+    """Replace every `math.fma` of these element types that code can compute without a function call."""
+    if not kinds:
+        return
+    operations = find(root.operation, "math.fma")
+    while operations:
+        op = operations.pop()
         kind = op.results[0].type
         shape = tuple(kind.shape) if isinstance(kind, ir.VectorType) else None
         b = ValueBuilder(shape)
         with ir.InsertionPoint(op), op.location:
             x, y, z = (b.num(operand) for operand in op.operands)
-            if "contract" in str(op.attributes["fastmath"]):
+            if x.kind not in kinds:
+                continue
+            loose = "contract" in str(op.attributes["fastmath"])
+            if x.kind in ("f16", "bf16") and (loose or x.kind == "bf16"):
+                wide = [b.emit("arith.extf", "f32", value) for value in (x, y, z)]
+                total = b.multiply_add(*wide) if loose else b.fma(*wide)
+                operations.append(total.value.owner.operation)
+                made = b.emit("arith.truncf", x.kind, total)
+            elif loose:
                 made = x * y + z
-            elif x.kind in _EXACT:
+            elif x.kind in ("f32", "f16"):
                 made = _fused(b, x, y, z)
             else:
                 continue

@@ -83,6 +83,8 @@ class Machine:
     """Dot products that one instruction accumulates in each lane: `u8xi8`, four of unsigned and signed int8 (VNNI),
     `i8xi8`, four of int8 that are both signed or both unsigned (AArch64), `i16`, two of 16-bit integers, and `bf16`,
     two."""
+    avx512: bool = False
+    """Whether vectors are registers of AVX-512, with its instructions for scaling and permutation."""
     chosen: Choices = field(default=Choices(), repr=False)
     """Measured choices for the current kernel."""
 
@@ -103,7 +105,9 @@ class Machine:
 
 def _avx512(name: str, dots: tuple[str, ...]) -> Machine:
     """Return a machine with AVX-512 and these dot products."""
-    return Machine(name, 64, 32, masked=True, l1_bytes=48 * 1024, l1_associativity=12, l2_bytes=1024 * 1024, dots=dots)
+    return Machine(
+        name, 64, 32, masked=True, l1_bytes=48 * 1024, l1_associativity=12, l2_bytes=1024 * 1024, dots=dots, avx512=True
+    )
 
 
 PRESETS: dict[str, Machine] = {

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.passes.options import quote
-from mirlo.targets.llvm.bfloat16 import expand_bf16, move_bf16_as_integers, uses_bf16
+from mirlo.targets.llvm.emulated_floats import emulate_floats, move_as_integers, round_once, used_floats
 from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.loop_annotations import annotate_branches
 from mirlo.targets.llvm.options import planning_options, threads_of
 from mirlo.targets.llvm.outer_loops import hide_outer_indices
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.quotients import shift_quotients
+from mirlo.targets.llvm.rounding import expand_rounding
 from mirlo.targets.pipelines import FUSE, SIMPLIFY
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _step(name: str, *options: str) -> str:
 
 
 def lower_pipeline() -> str:
-    """Return the pipeline from buffers to the LLVM dialect for hosts with bf16 instructions.
+    """Return the pipeline from buffers to the LLVM dialect for hosts with instructions for all types.
 
     `lower_to_llvm` serves all hosts.
     """
@@ -80,16 +81,19 @@ def lower_pipeline() -> str:
 
 def lower_to_llvm(module: ir.Module, processor: Processor, verify: bool = True) -> None:
     """Lower a module of buffers, loops and vectors to the LLVM dialect, for a processor."""
-    without_bf16 = not processor.rounds_bf16 and uses_bf16(module)
-    if without_bf16:
-        expand_bf16(module)
-    if not processor.has_fma:
-        expand_fma(module)
+    used = used_floats(module)
+    emulated = [kind for kind in processor.emulated_floats if kind in used]
+    expand_fma(module, processor.expanded_fma)
+    emulate_floats(module, emulated)
+    if used:
+        round_once(module, processor.rounds_f64_twice)
+    if not processor.rounds_to_integers:
+        expand_rounding(module)
     shift_quotients(module)
     hide_outer_indices(module)
     manager = passmanager.PassManager.parse(lower_pipeline())
     manager.enable_verifier(verify)
     manager.run(module.operation)
     annotate_branches(module)
-    if without_bf16:
-        move_bf16_as_integers(module)
+    if emulated:
+        move_as_integers(module, emulated)

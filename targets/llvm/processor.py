@@ -6,7 +6,7 @@ import platform
 from dataclasses import dataclass
 from functools import cache
 
-from mirlo.targets.llvm.cpus import BASE, USED, X86, arch_of
+from mirlo.targets.llvm.cpus import ARM, BASE, RISCV, USED, WASM, X86, arch_of
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,47 @@ class Processor:
     @property
     def has_fma(self) -> bool:
         """Return whether a product and a sum are one instruction."""
-        return self.has("fma") if self.arch == X86 else self.arch != "wasm32"
+        return self.has("fma") if self.arch == X86 else self.arch != WASM
 
     @property
-    def rounds_bf16(self) -> bool:
-        """Return whether LLVM rounds f32 to bf16 by instructions."""
+    def rounds_to_integers(self) -> bool:
+        """Return whether LLVM rounds floats to integers by instructions."""
+        return self.arch != X86 or self.has("sse4.1")
+
+    @property
+    def has_f16(self) -> bool:
+        """Return whether there is arithmetic of f16, for scalars and vectors."""
+        return {
+            X86: self.has("avx512fp16", "avx512vl"), ARM: self.has("fullfp16"), RISCV: self.has("zfh", "zvfh")
+        }.get(self.arch, False)  # fmt: skip
+
+    @property
+    def emulated_floats(self) -> tuple[str, ...]:
+        """Return the types that LLVM would convert by calls of functions."""
+        if self.arch == ARM:
+            return ()
         if self.arch != X86:
-            return True
-        return self.has("avx512bf16", "avx512vl") or self.has("avxneconvert")
+            return ("bf16",) if self.has_f16 else ("f16", "bf16")
+        native = {
+            "f16": self.has("f16c") or self.has_f16,
+            "bf16": self.has("avx512bf16", "avx512vl") or self.has("avxneconvert"),
+        }
+        return tuple(kind for kind, is_native in native.items() if not is_native)
+
+    @property
+    def rounds_f64_twice(self) -> tuple[str, ...]:
+        """Return the types to which LLVM would convert f64 by calls of functions."""
+        if self.arch == ARM:
+            return ()
+        return ("bf16",) if self.has_f16 else ("f16", "bf16")
+
+    @property
+    def expanded_fma(self) -> tuple[str, ...]:
+        """Return the types whose fused multiply-add LLVM would compute by calls of functions."""
+        kinds: tuple[str, ...] = () if self.has_fma else ("f32", "f64")
+        if self.arch != ARM and not self.has_f16:
+            kinds += ("f16",)
+        return kinds + (("bf16",) if "bf16" in self.emulated_floats else ())
 
 
 @cache

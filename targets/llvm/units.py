@@ -34,11 +34,12 @@ _CODE = (
     "loop_annotations.py",
     "outer_loops.py",
     "quotients.py",
-    "bfloat16.py",
+    "emulated_floats.py",
     "fma.py",
     "forks.py",
     "packed.py",
     "runtime_calls.py",
+    "rounding.py",
     "scalar_bits.py",
 )
 """The files that determine the object file of a unit: their content is part of every key."""

@@ -23,7 +23,7 @@ _TO_EVEN_QUIETLY = 0b1000
 
 def can_scale(b: ValueBuilder, kind: str, machine: Machine) -> bool:
     """Return whether the functions here are one instruction per register for such vectors on a machine."""
-    if kind not in _REGISTERS or b.shape is None or len(b.shape) != 1 or machine.vector_bytes != 64:
+    if kind not in _REGISTERS or b.shape is None or len(b.shape) != 1 or not machine.avx512:
         return False
     return b.shape[0] % _REGISTERS[kind][0] == 0
 

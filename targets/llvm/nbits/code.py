@@ -198,7 +198,7 @@ class Decoder:
         self.bits = bits
         self.middle = 1 << (bits - 1)
         self.table: Any = None
-        if machine.vector_bytes == 64 and bits <= 4:
+        if machine.avx512 and bits <= 4:
             numbers = (np.arange(16) % (1 << bits) - self.middle).astype(np.float32)
             self.table = create(
                 "arith.constant", vector(f32()), value=ir.DenseElementsAttr.get(numbers, type=vector(f32()))
