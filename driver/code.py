@@ -51,7 +51,7 @@ class KernelListing:
 
 def compile_code(
     model: Any, target: str = "llvm", *, form: str, threads: int = 1,
-    shapes: Mapping[str, Sequence[int | str]] | None = None, dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int | str] | None] | None = None, dims: Mapping[str, int] | None = None,
     pipeline: str | None = None, opt_level: int = 2, precision: str | None = None, activations: str | None = None,
     jobs: int | None = None, cache: Cache | bool | str | os.PathLike[str] = True, trust_file: bool = False,
     progress: Progress | None = None,

@@ -40,7 +40,7 @@ def compile(
     target: str | Sequence[str] = "llvm",
     *,
     threads: int = 1,
-    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    shapes: Mapping[str, Sequence[int | str] | None] | None = None,
     dims: Mapping[str, int] | None = None,
     pipeline: Pipeline | str | None = None,
     legalize: Mapping[str, Callable[..., Any]] | None = None,
@@ -71,7 +71,8 @@ def compile(
         target: What makes the code. Of several targets, `["onednn", "llvm"]` or `"onednn,llvm"`, the first ones take
             the parts of the model that their patterns match, and the last one compiles the rest.
         threads: Threads of a call.
-        shapes: Shapes of inputs by name: dynamic dims are fixed input by input.
+        shapes: Shapes of inputs by name: dynamic dims are fixed input by input. An input of ONNX that has a default
+            value is a constant unless it is named here, with None for the shape that the model declares.
         dims: Sizes of dynamic dims by name, in all inputs: `{"batch": 1, "seq": 128}`.
         pipeline: Passes in the place of the target's.
         legalize: Rules that come before all registered ones, by operator (`"relax.softmax"`) or by the name of a node

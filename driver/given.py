@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def give(
     opened: OpenedModel,
     model: Any,
-    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    shapes: Mapping[str, Sequence[int | str] | None] | None = None,
     *,
     legalize: Mapping[str, Any] | None = None,
     intrinsics: Mapping[str, Any] | None = None,
@@ -48,7 +48,7 @@ def give(
     check_nodes(legalize or {}, "legalize", opened.module, session)
 
 
-def _nodes_of_model(model: Any, shapes: Mapping[str, Sequence[int | str]] | None) -> dict[str, str]:
+def _nodes_of_model(model: Any, shapes: Mapping[str, Sequence[int | str] | None] | None) -> dict[str, str]:
     """Return the nodes of a model's file, also those that the import makes no operator of."""
     if isinstance(model, (ir.Module, ImportedModule)) or (isinstance(model, (str, os.PathLike)) and is_ir_file(model)):
         return {}

@@ -46,7 +46,7 @@ class OpenedModel:
 
 def open_model(
     model: Any,
-    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    shapes: Mapping[str, Sequence[int | str] | None] | None = None,
     params: ParameterStore | None = None,
     trust: bool = False,
 ) -> OpenedModel:
@@ -71,8 +71,8 @@ def open_model(
 
 
 def fix_dims(
-    model: str, shapes: Mapping[str, Sequence[int | str]] | None, dims: Mapping[str, int] | None
-) -> Mapping[str, Sequence[int | str]] | None:
+    model: str, shapes: Mapping[str, Sequence[int | str] | None] | None, dims: Mapping[str, int] | None
+) -> Mapping[str, Sequence[int | str] | None] | None:
     """Return the shapes of a model's inputs for sizes that are given by input and by dim."""
     if not dims:
         return shapes

@@ -43,7 +43,7 @@ class CompileRequest:
     model: Any
     target: str | Sequence[str] = "llvm"
     threads: int = 1
-    shapes: Mapping[str, Sequence[int | str]] | None = None
+    shapes: Mapping[str, Sequence[int | str] | None] | None = None
     pipeline: Pipeline | str | None = None
     legalize: Mapping[str, Callable[..., Any]] | None = None
     intrinsics: Mapping[str, Callable[..., Any]] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mirlo.generate.adapters import AdapterFiles, Adapters
 from mirlo.generate.config import ModelConfig, NodeNames
 from mirlo.generate.errors import ModelFolderError
 from mirlo.runtime.artifact import TensorSpec
@@ -49,7 +51,7 @@ class Caches(Protocol):
 class CompiledDecoder:
     """The compiled model, called with tokens."""
 
-    def __init__(self, config: ModelConfig, executable: Executable) -> None:
+    def __init__(self, config: ModelConfig, executable: Executable, adapters: AdapterFiles | None = None) -> None:
         self.config = config
         self.executable = executable
         self.inputs = {spec.name: spec for spec in executable.inputs}
@@ -69,12 +71,22 @@ class CompiledDecoder:
             if token >= self.vocabulary:
                 what = f"{token} is no token: the model has {self.vocabulary}"
                 raise ModelFolderError(f"{config.source}: tokens of the end and of padding: {what}")
-        self._makers = {name: self._maker(spec) for name, spec in self.inputs.items() if name not in self.caches}
+        self._adapters = Adapters({}) if adapters is None else adapters.fitted(self.inputs)
+        self.constants: dict[str, np.ndarray] = {}
+        """The inputs of the adapter."""
+        others = self.inputs.keys() - self.caches.keys() - (set() if adapters is None else adapters.names)
+        self._makers = {name: self._maker(spec) for name, spec in self.inputs.items() if name in others}
+
+    def with_adapter(self, name: str | None) -> CompiledDecoder:
+        """Return the decoder with one of its adapters; None for the model without one."""
+        made = copy.copy(self)
+        made.constants = self._adapters.inputs(name)
+        return made
 
     def new_state(self, capacity: int, batch: int) -> CacheState:
         """Return empty caches."""
         limit = self.config.context or None
-        return self.executable.state(capacity, batch, limit=limit, pairs=self.caches)
+        return self.executable.state(capacity, batch, limit=limit, pairs=self.caches, constants=self.constants)
 
     def new_pool(self, capacity: int, count: int) -> CachePool:
         """Return empty caches of a number of sequences that are of different lengths."""
@@ -105,7 +117,8 @@ class CompiledDecoder:
         }
         if spec.name not in makers:
             raise ModelFolderError(
-                f"{self.config.model}: input {spec} is not known: expected {', '.join(makers)}, and caches"
+                f"{self.config.model}: input {spec} is not known: expected {', '.join(makers)}, and caches; inputs for "
+                "adapters need load(adapters=...)"
             )
         return makers[spec.name]
 

@@ -46,8 +46,14 @@ class _Slot:
     held: list[int] = field(default_factory=list)
     """The tokens that the caches hold; those of a sequence that has ended stay until the slot is needed."""
     request: Request | None = None
+    adapter: str | None = None
+    """What the caches were computed with."""
     since: int = 0
     """The number of requests that had a slot before the request, or the last one."""
+
+    def common(self, request: Request) -> int:
+        """Return how many tokens that the caches hold a request begins with, without its last one."""
+        return _common(request.sequence, self.held) if request.adapter == self.adapter else 0
 
     @property
     def pending(self) -> int:
@@ -106,10 +112,12 @@ class ServingEngine:
         json_schema: Mapping[str, Any] | str | None = None,
         regex: str | None = None,
         lark: str | None = None,
+        adapter: str | None = None,
         **search: Any,
     ) -> Request:
         """Return a request to continue a text or tokens; the arguments are those of `LanguageModel.generator`."""
         options = with_options(self._search, search)
+        self._decoder.with_adapter(adapter)  # raises an error if there is none of the name
         for name, other in (("num_beams", 1), ("lookup", 0)):
             if getattr(options, name) != other:
                 raise GenerationError(f"{name}: an engine computes one token of a sequence in a step: use a generator")
@@ -121,7 +129,7 @@ class ServingEngine:
             raise GenerationError("a prompt has no tokens")
         require_length(options, self._decoder.config, len(tokens))
         grammar = self._grammar({"json_schema": json_schema, "regex": regex, "lark": lark})
-        request = Request(tokens, options, self._decoder.config, self._texts, stops, grammar, self.step)
+        request = Request(tokens, options, self._decoder.config, self._texts, stops, grammar, adapter, self.step)
         if not request.is_done:
             self._waiting.append(request)
         return request
@@ -166,7 +174,7 @@ class ServingEngine:
     def _take(self, request: Request, free: list[int]) -> None:
         """Give a request a free slot: one most of which it begins with, or the one that is free for longest."""
         slots = self._slots
-        same = {i: _common(request.sequence, slots[i].held) for i in free}
+        same = {i: slots[i].common(request) for i in free}
         chosen = max(free, key=lambda i: same[i])
         if 2 * same[chosen] < len(slots[chosen].held):
             chosen = min(free, key=lambda i: (bool(slots[i].held), slots[i].since))
@@ -174,13 +182,13 @@ class ServingEngine:
         self._pool.rewind(chosen, kept)
         del slot.held[kept:]
         self._admitted += 1
-        slot.request, slot.since = request, self._admitted
+        slot.request, slot.adapter, slot.since = request, request.adapter, self._admitted
         self._reuse(request, kept)
 
     def _share(self, place: int, request: Request) -> None:
         """Copy what another sequence has in common with a request, if that is more than its slot holds."""
         slot = self._slots[place]
-        same = {i: _common(request.sequence, other.held) for i, other in enumerate(self._slots) if i != place}
+        same = {i: other.common(request) for i, other in enumerate(self._slots) if i != place}
         source = max(same, key=lambda i: same[i], default=place)
         count = same.get(source, 0) - len(slot.held)
         if count > 0:
@@ -193,21 +201,26 @@ class ServingEngine:
         self.counts.reused_tokens += count
 
     def _decode(self) -> list[Request]:
-        """Compute the only token that is pending of each sequence, all in one call."""
-        ready = [i for i, slot in enumerate(self._slots) if slot.pending == 1]
-        if not ready:
-            return []
-        selection = self._pool.select(ready)
-        chosen = [self._slots[i] for i in selection.sequences]
-        requests = [slot.request for slot in chosen if slot.request is not None]
-        tokens = np.array([[request.sequence[-1]] for request in requests], np.int64)
-        self.counts.calls += 1
-        self.counts.prompt_tokens += sum(len(request.sequence) == len(request.prompt) for request in requests)
-        logits = self._decoder.run(selection, PaddedTokens(tokens, selection.mask(1), selection.lengths[:, None]))
-        for slot, request, row in zip(chosen, requests, logits[:, -1], strict=True):
-            slot.held.append(request.sequence[-1])
-            request.choose(row)
-        return requests
+        """Compute the only token that is pending of each sequence: all in one call, those of an adapter in another."""
+        ready: dict[str | None, list[int]] = {}
+        for i, slot in enumerate(self._slots):
+            if slot.pending == 1:
+                ready.setdefault(slot.adapter, []).append(i)
+        changed = []
+        for adapter, places in ready.items():
+            decoder = self._decoder.with_adapter(adapter)
+            selection = self._pool.select(places, decoder.constants)
+            chosen = [self._slots[i] for i in selection.sequences]
+            requests = [slot.request for slot in chosen if slot.request is not None]
+            tokens = np.array([[request.sequence[-1]] for request in requests], np.int64)
+            self.counts.calls += 1
+            self.counts.prompt_tokens += sum(len(request.sequence) == len(request.prompt) for request in requests)
+            logits = decoder.run(selection, PaddedTokens(tokens, selection.mask(1), selection.lengths[:, None]))
+            for slot, request, row in zip(chosen, requests, logits[:, -1], strict=True):
+                slot.held.append(request.sequence[-1])
+                request.choose(row)
+            changed += requests
+        return changed
 
     def _prefill(self) -> list[Request]:
         """Compute parts of prompts, the oldest request first; return the requests that got their first token."""
@@ -220,12 +233,13 @@ class ServingEngine:
             self._share(i, request)
             first = len(slot.held)
             part = request.sequence[first : first + min(budget, request.options.chunk_size)]
-            selection = self._pool.select([i])
+            decoder = self._decoder.with_adapter(request.adapter)
+            selection = self._pool.select([i], decoder.constants)
             positions = np.arange(first, first + len(part), dtype=np.int64)[None]
             self.counts.calls += 1
             self.counts.prompt_tokens += len(part)
             tokens = np.array([part], np.int64)
-            logits = self._decoder.run(selection, PaddedTokens(tokens, selection.mask(len(part)), positions))
+            logits = decoder.run(selection, PaddedTokens(tokens, selection.mask(len(part)), positions))
             slot.held.extend(part)
             budget -= len(part)
             if slot.pending == 0:

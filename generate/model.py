@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from mirlo.driver.compile import compile as compile_model
+from mirlo.driver.optional_inputs import default_inputs
+from mirlo.generate.adapters import AdapterFiles
 from mirlo.generate.chat import ChatTemplate, Message, read_template
 from mirlo.generate.config import ModelConfig, read_config
 from mirlo.generate.decoder import CompiledDecoder
@@ -23,10 +25,10 @@ from mirlo.runtime.executable import Executable
 class LanguageModel:
     """A compiled language model; `generator` starts sequences."""
 
-    def __init__(self, config: ModelConfig, executable: Executable) -> None:
+    def __init__(self, config: ModelConfig, executable: Executable, adapters: AdapterFiles | None = None) -> None:
         self.config = config
         self.executable = executable
-        self._decoder = CompiledDecoder(config, executable)
+        self._decoder = CompiledDecoder(config, executable, adapters)
 
     @cached_property
     def tokenizer(self) -> FolderTokenizer | None:
@@ -48,6 +50,7 @@ class LanguageModel:
         regex: str | None = None,
         lark: str | None = None,
         draft: LanguageModel | None = None,
+        adapter: str | None = None,
         **search: Any,
     ) -> Generator:
         """Return a generator without tokens.
@@ -55,7 +58,7 @@ class LanguageModel:
         `search` are changes to the search options of the folder. `stop` are texts that end a sequence: they and what
         follows are not part of the streamed text. `json_schema`, `regex` or `lark`, a grammar, is the form that each
         answer has: what follows a prompt. `draft` is a smaller model with the same tokens that guesses what follows:
-        the chosen tokens stay the same, and right guesses save steps.
+        the chosen tokens stay the same, and right guesses save steps. `adapter` is the name of one that was loaded.
         """
         stops = (stop,) if isinstance(stop, str) else tuple(stop)
         options = with_options(self.config.search, search)
@@ -64,7 +67,8 @@ class LanguageModel:
         if drafting is not None and drafting.vocabulary != self._decoder.vocabulary:
             sizes = f"{drafting.vocabulary} and {self._decoder.vocabulary}"
             raise GenerationError(f"draft: the models have different tokens: {sizes} of them")
-        return Generator(self._decoder, options, self.tokenizer, batch, stops, grammar, drafting)
+        decoder = self._decoder.with_adapter(adapter)
+        return Generator(decoder, options, self.tokenizer, batch, stops, grammar, drafting)
 
     def engine(self, slots: int = 8, **search: Any) -> ServingEngine:
         """Return an engine that runs up to `slots` requests at a time: continuous batching.
@@ -99,12 +103,22 @@ class LanguageModel:
         return f"<LanguageModel {config.kind} of {config.folder}: {memory}>"
 
 
-def load(folder: str | os.PathLike[str], **options: Any) -> LanguageModel:
-    """Compile the language model of a folder; `options` are those of `mirlo.compile`."""
+def load(
+    folder: str | os.PathLike[str], *, adapters: Mapping[str, str | os.PathLike[str]] | None = None, **options: Any
+) -> LanguageModel:
+    """Compile the language model of a folder; `options` are those of `mirlo.compile`.
+
+    `adapters` are files of LoRA adapters by names that generators choose them by: `.onnx_adapter`, or `.safetensors`.
+    Their tensors are inputs of the model, so all adapters share its code and its weights.
+    """
     config = read_config(os.fspath(folder))
+    files = None
+    if adapters:
+        files = AdapterFiles(config, adapters, default_inputs(config.model))
+        options["shapes"] = {**dict.fromkeys(files.optional), **(options.get("shapes") or {})}
     compiled = compile_model(config.model, **options)
     if not isinstance(compiled, Executable):
         raise ModelFolderError(
             f"{config.model}: the model works on sequences or strings, which generation cannot drive: export a decoder"
         )
-    return LanguageModel(config, compiled)
+    return LanguageModel(config, compiled, files)

@@ -29,11 +29,13 @@ class Request:
         texts: TokenTexts | None,
         stops: Sequence[str],
         grammar: Grammar | None,
+        adapter: str | None,
         step: Callable[[], Any],
     ) -> None:
         self.prompt = tuple(prompt)
         """The tokens of the prompt."""
         self.options = options
+        self.adapter = adapter
         self.reason: str | None = None
         """Why no more tokens follow: "end" (the model's token), "stop" (a text), "length", "cancelled" or "error"."""
         self.error: Exception | None = None

@@ -12,6 +12,8 @@ from mirlo.runtime.errors import InputError
 from mirlo.runtime.state import UpdatingModel, find_pairs, fixed_rows, is_in_place, new_arrays
 from mirlo.runtime.update import UpdatingCall
 
+NO_CONSTANTS: Mapping[str, np.ndarray] = {}
+
 
 class CachePool(ABC):
     """Caches for a fixed number of sequences, by numbers from 0.
@@ -29,12 +31,15 @@ class CachePool(ABC):
         self._limit = min(limits, default=None)
         self.lengths = [0] * count
 
-    def select(self, sequences: Sequence[int]) -> CacheSelection:
-        """Return these sequences for a call, in the order that the rows of its inputs must have."""
+    def select(self, sequences: Sequence[int], constants: Mapping[str, np.ndarray] | None = None) -> CacheSelection:
+        """Return these sequences for a call, in the order that the rows of its inputs must have.
+
+        `constants` are inputs that stay the same: calls are prepared for each object that is given.
+        """
         known = range(len(self.lengths))
         if not sequences or len(set(sequences)) != len(sequences) or any(i not in known for i in sequences):
             raise InputError(f"caches: expected different numbers below {len(known)}, found {list(sequences)}")
-        return CacheSelection(self, self._arrange(sequences))
+        return CacheSelection(self, self._arrange(sequences), constants or NO_CONSTANTS)
 
     def rewind(self, sequence: int, length: int) -> None:
         """Forget all tokens of a sequence but the first `length`."""
@@ -50,14 +55,16 @@ class CachePool(ABC):
         self._copy(source, target, length)
         self.lengths[target] = length
 
-    def run(self, inputs: Mapping[str, Any], sequences: Sequence[int], tokens: int) -> dict[str, np.ndarray]:
+    def run(
+        self, inputs: Mapping[str, Any], sequences: Sequence[int], tokens: int, constants: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
         """Run the model on its other inputs for these sequences, in the order of `select`; return its other outputs."""
         longest = max(self.lengths[i] for i in sequences) + tokens
         if tokens < 1:
             raise InputError(f"caches: expected 1 token or more, found {tokens}")
         if self._limit is not None and longest > self._limit:
             raise InputError(f"caches: a sequence may have {self._limit} tokens, {longest} are needed: end it")
-        results = self._run(inputs, sequences, longest)
+        results = self._run(inputs, sequences, longest, constants)
         for i in sequences:
             self.lengths[i] += tokens
         return results
@@ -71,7 +78,9 @@ class CachePool(ABC):
         """Return the order in which the caches of these sequences are given to a call."""
 
     @abstractmethod
-    def _run(self, inputs: Mapping[str, Any], sequences: Sequence[int], longest: int) -> dict[str, np.ndarray]:
+    def _run(
+        self, inputs: Mapping[str, Any], sequences: Sequence[int], longest: int, constants: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
         """Run the model; `longest` is the length of the longest of these sequences behind the call."""
 
     @abstractmethod
@@ -90,8 +99,8 @@ class CachePool(ABC):
 class CacheSelection:
     """Some sequences of a pool, for one call."""
 
-    def __init__(self, pool: CachePool, sequences: list[int]) -> None:
-        self._pool = pool
+    def __init__(self, pool: CachePool, sequences: list[int], constants: Mapping[str, np.ndarray]) -> None:
+        self._pool, self._constants = pool, constants
         self.sequences = sequences
         """In the order that the rows of inputs must have."""
 
@@ -111,7 +120,7 @@ class CacheSelection:
 
     def run(self, inputs: Mapping[str, Any], tokens: int) -> dict[str, np.ndarray]:
         """Run the model on its other inputs, for so many new tokens of each sequence; return its other outputs."""
-        return self._pool.run(inputs, self.sequences, tokens)
+        return self._pool.run(inputs, self.sequences, tokens, self._constants)
 
 
 class InPlacePool(CachePool):
@@ -129,8 +138,8 @@ class InPlacePool(CachePool):
         self._arrays = new_arrays(self._specs, self.capacity, count)
         self._owners = list(range(count))
         """The sequence that each part of the arrays belongs to."""
-        self._calls: dict[tuple[int, int], UpdatingCall | None] = {}
-        """Prepared calls on these arrays, by the first part and the number of parts."""
+        self._calls: dict[tuple[int, int, int], tuple[UpdatingCall | None, Mapping[str, np.ndarray]]] = {}
+        """Prepared calls on these arrays, by the first part, the number of parts and the identity of the constants."""
 
     def mask(self, sequences: Sequence[int], tokens: int) -> np.ndarray:
         after = np.array([self.lengths[i] + tokens for i in sequences], np.int64)
@@ -159,18 +168,22 @@ class InPlacePool(CachePool):
             array[b, :, :first] = kept
         self._owners[a], self._owners[b] = self._owners[b], self._owners[a]
 
-    def _run(self, inputs: Mapping[str, Any], sequences: Sequence[int], longest: int) -> dict[str, np.ndarray]:
+    def _run(
+        self, inputs: Mapping[str, Any], sequences: Sequence[int], longest: int, constants: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
         self._reserve(longest)
         first, count = self._owners.index(sequences[0]), len(sequences)
         if self._owners[first : first + count] != list(sequences):
             raise InputError(f"caches: the sequences {list(sequences)} are not in the order of select")
         views = {name: array[first : first + count] for name, array in self._arrays.items()}
-        if (first, count) not in self._calls:
-            self._calls[first, count] = self._model.updating(views, self._pairs)
-        call = self._calls[first, count]
+        key = (first, count, id(constants))
+        if key not in self._calls:
+            self._calls[key] = self._model.updating(views, self._pairs, constants), constants
+        call, _ = self._calls[key]
         if call is not None:
             return call.run(inputs)
-        results = self._model.run({**inputs, **views}, out={after: views[name] for name, after in self._pairs.items()})
+        given = {**inputs, **constants, **views}
+        results = self._model.run(given, out={after: views[name] for name, after in self._pairs.items()})
         return {name: results[name] for name in self._others}
 
     def _reserve(self, rows: int) -> None:
@@ -217,10 +230,12 @@ class GrowingPool(CachePool):
     def _arrange(self, sequences: Sequence[int]) -> list[int]:
         return list(self._joined if set(sequences) == set(self._joined) else sequences)
 
-    def _run(self, inputs: Mapping[str, Any], sequences: Sequence[int], longest: int) -> dict[str, np.ndarray]:
+    def _run(
+        self, inputs: Mapping[str, Any], sequences: Sequence[int], longest: int, constants: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
         if list(sequences) != self._joined:
             self._join(sequences)
-        results = self._model.run({**inputs, **self._arrays})
+        results = self._model.run({**inputs, **constants, **self._arrays})
         self._arrays = {name: results[after] for name, after in self._pairs.items()}
         tokens = longest - max(self.lengths[i] for i in sequences)
         for place, i in enumerate(sequences):

@@ -210,14 +210,21 @@ class Executable(KernelCodeOwner):
         return self._code.timed(repeats)
 
     def state(
-        self, capacity: int = 256, batch: int = 1, *, limit: int | None = None, pairs: Mapping[str, str] | None = None
+        self,
+        capacity: int = 256,
+        batch: int = 1,
+        *,
+        limit: int | None = None,
+        pairs: Mapping[str, str] | None = None,
+        constants: Mapping[str, np.ndarray] | None = None,
     ) -> CacheState:
         """Return caches for a sequence of calls, such as those of a language model, with no valid rows.
 
         They have room for `capacity` rows of `batch` sequences, and grow up to `limit`. `pairs` are the outputs that
         are the next values of the caches, by the names of inputs; without it, those that update inputs in place.
+        `constants` are inputs that stay the same in all calls.
         """
-        return new_state(self, capacity, batch, limit, pairs)
+        return new_state(self, capacity, batch, limit, pairs, constants)
 
     def pool(
         self, count: int, capacity: int = 256, *, limit: int | None = None, pairs: Mapping[str, str] | None = None
@@ -229,8 +236,16 @@ class Executable(KernelCodeOwner):
         """
         return new_pool(self, count, capacity, limit, pairs)
 
-    def updating(self, arrays: Mapping[str, np.ndarray], outputs: Mapping[str, str]) -> UpdatingCall | None:
-        """Return prepared calls that update these inputs in place, by `outputs`; None if calls cannot be prepared."""
+    def updating(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        outputs: Mapping[str, str],
+        constants: Mapping[str, np.ndarray] | None = None,
+    ) -> UpdatingCall | None:
+        """Return prepared calls that update these inputs in place, by `outputs`; None if calls cannot be prepared.
+
+        `constants` are inputs that stay the same in all calls.
+        """
         known = self.aliases
         wrong = {output: name for name, output in outputs.items() if known.get(output) != name}
         if wrong or set(outputs) != set(arrays):
@@ -238,7 +253,7 @@ class Executable(KernelCodeOwner):
         parts = CallParts(
             self.artifact, self._sizes, self._code, self._params, self._arenas, self._measure, self._polls
         )
-        return UpdatingCall(parts, arrays, outputs) if can_prepare(parts) else None
+        return UpdatingCall(parts, arrays, outputs, constants or {}) if can_prepare(parts) else None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model with its weights to a `.mirlo` file, which `mirlo.load` reads without compiling."""

@@ -33,7 +33,12 @@ class UpdatingModel(Protocol):
     def run(self, inputs: Mapping[str, np.ndarray], out: Any = None) -> dict[str, np.ndarray]:
         """Run the model on arrays by input name."""
 
-    def updating(self, arrays: Mapping[str, np.ndarray], outputs: Mapping[str, str]) -> UpdatingCall | None:
+    def updating(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        outputs: Mapping[str, str],
+        constants: Mapping[str, np.ndarray] | None = None,
+    ) -> UpdatingCall | None:
         """Return prepared calls that update these inputs in place; None if calls cannot be prepared."""
 
 
@@ -54,6 +59,7 @@ class CacheState:
         capacity: int,
         batch: int,
         limit: int | None = None,
+        constants: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         if capacity < 1 or batch < 1:
             raise InputError(f"state: expected a capacity and a batch of 1 or more, found {capacity} and {batch}")
@@ -61,6 +67,7 @@ class CacheState:
         self._pairs = dict(pairs)
         """The outputs that are the next values of the caches, by inputs."""
         self._specs = {spec.name: spec for spec in model.inputs if spec.name in self._pairs}
+        self._constants = dict(constants or {})
         self._batch = batch
         self._length = 0
         self._is_in_place = is_in_place(model, self._pairs)
@@ -99,12 +106,12 @@ class CacheState:
             raise InputError(f"state: expected 1 token or more, found {tokens}")
         self._reserve(self._length + tokens)
         if self._is_in_place and self._call is None:
-            self._call = self._model.updating(self._arrays, self._pairs)
+            self._call = self._model.updating(self._arrays, self._pairs, self._constants)
         if self._call is not None:
             results = self._call.run(inputs)
             self._length += tokens
             return results
-        given = {**inputs, **self._arrays}
+        given = {**inputs, **self._constants, **self._arrays}
         if self._is_in_place:
             out = {output: self._arrays[name] for name, output in self._pairs.items()}
             results = self._model.run(given, out=out)
@@ -125,7 +132,7 @@ class CacheState:
 
     def fork(self) -> CacheState:
         """Return a copy that continues on its own."""
-        made = CacheState(self._model, self._pairs, max(1, self._rows), self._batch, self._limit)
+        made = CacheState(self._model, self._pairs, max(1, self._rows), self._batch, self._limit, self._constants)
         made._length = self._length
         made._take(self._arrays, self._length)
         return made
@@ -174,10 +181,15 @@ def new_arrays(specs: Iterable[TensorSpec], rows: int, batch: int) -> dict[str, 
 
 
 def new_state(
-    model: UpdatingModel, capacity: int, batch: int, limit: int | None, pairs: Mapping[str, str] | None
+    model: UpdatingModel,
+    capacity: int,
+    batch: int,
+    limit: int | None,
+    pairs: Mapping[str, str] | None,
+    constants: Mapping[str, np.ndarray] | None = None,
 ) -> CacheState:
     """Return the state of a model; `pairs` are its caches, outputs by inputs, if they are not those of `aliases`."""
-    return CacheState(model, find_pairs(model, batch, pairs), capacity, batch, limit)
+    return CacheState(model, find_pairs(model, batch, pairs), capacity, batch, limit, constants)
 
 
 def find_pairs(model: UpdatingModel, batch: int, pairs: Mapping[str, str] | None) -> dict[str, str]:

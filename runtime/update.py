@@ -48,8 +48,17 @@ def can_prepare(parts: CallParts) -> bool:
 class UpdatingCall:
     """Calls with these arrays as inputs, and as the outputs that update them."""
 
-    def __init__(self, parts: CallParts, arrays: Mapping[str, np.ndarray], outputs: Mapping[str, str]) -> None:
-        """Check the arrays, by names of inputs; `outputs` are the names of the outputs that update them."""
+    def __init__(
+        self,
+        parts: CallParts,
+        arrays: Mapping[str, np.ndarray],
+        outputs: Mapping[str, str],
+        constants: Mapping[str, np.ndarray],
+    ) -> None:
+        """Check the arrays, by names of inputs; `outputs` are the names of the outputs that update them.
+
+        `constants` are inputs that stay the same in all calls.
+        """
         self._parts = parts
         self._dims: dict[str, int] = {}
         specs = parts.artifact.inputs
@@ -62,8 +71,12 @@ class UpdatingCall:
                 check_output(spec, array.shape, array, before)
                 before.append(array)
         self._ranges = np.array([_range(array) for array in before], np.int64).reshape(-1, 2)
+        self._constants = {s.name: convert(s, constants[s.name], self._dims) for s in specs if s.name in constants}
+        for name, array in self._constants.items():
+            self._require_apart(name, array)
+        fixed = {**self._arrays, **self._constants}
         updated = {output: arrays[name] for name, output in outputs.items()}
-        self._inputs = [(i, spec) for i, spec in enumerate(specs) if spec.name not in arrays]
+        self._inputs = [(i, spec) for i, spec in enumerate(specs) if spec.name not in fixed]
         self._outputs = [
             (len(specs) + i, spec, numpy_dtype(spec.dtype))
             for i, spec in enumerate(parts.artifact.outputs)
@@ -72,7 +85,7 @@ class UpdatingCall:
         # Caches of all layers have one shape.
         self._shapes = {(s.shape, updated[s.name].shape): s for s in parts.artifact.outputs if s.name in updated}
         self._addresses = [
-            *(_start(arrays[spec.name]) if spec.name in arrays else 0 for spec in specs),
+            *(_start(fixed[spec.name]) if spec.name in fixed else 0 for spec in specs),
             *(_start(updated[s.name]) if s.name in updated else 0 for s in parts.artifact.outputs),
             0,
         ]
@@ -90,10 +103,7 @@ class UpdatingCall:
             if spec.name not in inputs:
                 raise self._wrong_names(inputs)
             array = convert(spec, inputs[spec.name], dims)
-            start, end = _range(array)
-            if ((self._ranges[:, 0] < end) & (self._ranges[:, 1] > start)).any():
-                raise InputError(f"input '{spec.name}' shares memory with an array that the call updates: pass a copy")
-            addresses[place] = start
+            addresses[place] = self._require_apart(spec.name, array)
             kept.append(array)
         record = parts.sizes.record(dims)
         parts.measure(record)
@@ -114,6 +124,13 @@ class UpdatingCall:
             interrupts.raise_pending()
         parts.sizes.require(record)
         return results
+
+    def _require_apart(self, name: str, array: np.ndarray) -> int:
+        """Return the address of an input, which must not overlap the arrays that calls update."""
+        start, end = _range(array)
+        if ((self._ranges[:, 0] < end) & (self._ranges[:, 1] > start)).any():
+            raise InputError(f"input '{name}' shares memory with an array that the call updates: pass a copy")
+        return start
 
     def _shape(self, spec: TensorSpec, record: Any) -> tuple[int, ...]:
         shape = self._parts.sizes.shape(spec.shape, record)

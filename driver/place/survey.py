@@ -139,7 +139,10 @@ class Survey:
 
 
 def survey(
-    model: Path, target: str | Sequence[str], shapes: Mapping[str, Sequence[int | str]] | None = None, nodes: str = ""
+    model: Path,
+    target: str | Sequence[str],
+    shapes: Mapping[str, Sequence[int | str] | None] | None = None,
+    nodes: str = "",
 ) -> Survey:
     """Place the parts of a model; `nodes` says which nodes a target may have, as the option of `partition` does."""
     return place_parts(open_model(model, shapes), divided(target), nodes)

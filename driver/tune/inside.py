@@ -46,7 +46,7 @@ class Without(Database):
 
 def time_inside(
     model: onnx.ModelProto, database: Database, keys: Sequence[str], *, target: str, threads: int,
-    shapes: Mapping[str, Sequence[int | str]] | None, seconds: float,
+    shapes: Mapping[str, Sequence[int | str] | None] | None, seconds: float,
 ) -> Inside:  # fmt: skip
     """Time the model with and without these entries alternately, at least three times each, even after the deadline."""
 

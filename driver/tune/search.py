@@ -88,7 +88,7 @@ def tune(
     *,
     target: str = "llvm",
     threads: int = 1,
-    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    shapes: Mapping[str, Sequence[int | str] | None] | None = None,
     seconds: float = 60.0,
     measurer: Measurer | None = None,
     tell: ReportProgress = lambda text: None,
@@ -124,7 +124,7 @@ class _Search:
     database: Database
     target: str
     threads: int
-    shapes: Mapping[str, Sequence[int | str]] | None
+    shapes: Mapping[str, Sequence[int | str] | None] | None
     timer: Measurer
     tell: ReportProgress
     start: float

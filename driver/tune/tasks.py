@@ -78,7 +78,7 @@ def points_of(targets: Targets, options: CompileOptions) -> tuple[list[str], lis
 
 
 def tasks_of(
-    model: onnx.ModelProto, target: str, threads: int, shapes: Mapping[str, Sequence[int | str]] | None = None,
+    model: onnx.ModelProto, target: str, threads: int, shapes: Mapping[str, Sequence[int | str] | None] | None = None,
     *, database: Lookup | None = None, operators: bool = False, is_known: Callable[[str], bool] = lambda key: False,
 ) -> tuple[list[TuningTask], int]:  # fmt: skip
     """Return the tunable kernels or operators of a model, and how many kernels there are in all.

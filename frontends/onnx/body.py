@@ -208,7 +208,8 @@ class Body:
     def graph(self, graph: onnx.GraphProto, scope: Scope) -> list[AnyValue]:
         """Import the nodes of a graph and return the values of its outputs."""
         for proto in graph.initializer:
-            scope.define(self._initializer(proto))
+            if proto.name not in scope.values:  # the default value of an input that is no constant
+                scope.define(self._initializer(proto))
         if self.trusts_declared:
             scope.declared.update(_declared_shapes(graph))
         return self.nodes(graph.node, [value.name for value in graph.output], scope)

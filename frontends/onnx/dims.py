@@ -8,7 +8,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.errors import OnnxImportError, nearest
-from mirlo.frontends.onnx.inputs import Shapes, identifier, input_types
+from mirlo.frontends.onnx.inputs import Shapes, graph_inputs, identifier, input_types
 
 
 def shapes_with_dims(
@@ -16,8 +16,7 @@ def shapes_with_dims(
 ) -> dict[str, Sequence[int | str]]:
     """Return input shapes in which these dims have these sizes, in addition to `shapes`."""
     loaded = models.load(model)
-    constants = {tensor.name for tensor in loaded.proto.graph.initializer}
-    inputs = [value for value in loaded.proto.graph.input if value.name not in constants]
+    inputs = graph_inputs(loaded.proto.graph, shapes)
     declared = _tensors(input_types(inputs, None, loaded.name))
     known = sorted({name for kind in declared.values() for dim in kind.shape for name in D.symbols_of(dim)})
     sizes: dict[str, D.Dim] = {}

@@ -18,7 +18,7 @@ from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.equations import MAX_EQUATIONS, Solved, with_solutions
 from mirlo.frontends.onnx.errors import OnnxImportError, plural, unsupported_report
 from mirlo.frontends.onnx.expansion import require_expandable
-from mirlo.frontends.onnx.inputs import Shapes, input_types
+from mirlo.frontends.onnx.inputs import Shapes, graph_inputs, input_types
 from mirlo.frontends.onnx.kinds import STRING_CODE, join, kind_of_proto
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.params import file_tensors
@@ -97,18 +97,19 @@ def build_main(
     ones. Return the symbols for broadcast dims with their values.
     """
     types = _types_of_inputs(model, shapes, solutions)
+    as_declared = not shapes or types == _types_of_inputs(model, dict.fromkeys(shapes), solutions)
     arguments = [_argument_type(name, found, model.name) for name, found in types.items()]
     function = func.FuncOp("main", (arguments, []))
     block = function.add_entry_block()
     with ir.InsertionPoint(block):
-        body = Body(model, store, dict(file_tensors(model)), trusts_declared=not shapes, observer=observer)
+        body = Body(model, store, dict(file_tensors(model)), trusts_declared=as_declared, observer=observer)
         dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
         body.taken = set().union(*map(D.symbols_of, dims))
         if solutions is not None and len(solutions) < MAX_EQUATIONS:
             body.solvable = body.taken
             body.solutions = solutions
         outputs = _outputs_of(body, model, _scope_of(model, types, block))
-        if not shapes:
+        if as_declared:
             for value, declared in zip(outputs, model.proto.graph.output, strict=True):
                 _check_output(value, declared, model.name)
         results = [body.any_ssa(value) for value in outputs]
@@ -120,12 +121,11 @@ def build_main(
 def _types_of_inputs(
     model: LoadedModel, shapes: Shapes | None, solutions: Mapping[str, Dim] | None
 ) -> dict[str, TensorType | Kind]:
-    """Return the types of the inputs that are not initializers."""
+    """Return the types of the inputs that are no constants; a shape of None is the one that the model declares."""
     graph = model.proto.graph
-    initializers = {tensor.name for tensor in graph.initializer}
     if graph.sparse_initializer:
         raise OnnxImportError(f"{model.name}: sparse initializers are not supported; store these tensors dense")
-    inputs = [value for value in graph.input if value.name not in initializers]
+    inputs = graph_inputs(graph, shapes)
     _refuse_duplicates([value.name for value in inputs], "input", model.name)
     _refuse_duplicates([tensor.name for tensor in graph.initializer], "initializer", model.name)
     types = input_types(inputs, shapes, model.name)

@@ -17,11 +17,20 @@ from mirlo.runtime.kinds import Kind
 if TYPE_CHECKING:
     import onnx
 
-Shapes = Mapping[str, Sequence[int | str]]
-"""Input name to shape: numbers, or names of symbols."""
+Shapes = Mapping[str, Sequence[int | str] | None]
+"""Input name to shape: numbers, or names of symbols; None for the shape that the model declares."""
 
 MAX_DIGITS = 18
 """Digits that always fit 64 bits."""
+
+
+def graph_inputs(graph: onnx.GraphProto, shapes: Shapes | None = None) -> list[onnx.ValueInfoProto]:
+    """Return the inputs of the main graph.
+
+    An input with a default value, an initializer of its name, is a constant unless the caller gives it a shape.
+    """
+    constants = {tensor.name for tensor in graph.initializer} - set(shapes or ())
+    return [value for value in graph.input if value.name not in constants]
 
 
 def input_types(
@@ -36,13 +45,18 @@ def input_types(
     for text in sorted(texts, key=lambda text: not is_dim(text)):  # names that are kept precede generated ones
         symbols.of(text)
     objects = {value.name: _object_kind(value, symbols, model) for value in inputs if _is_object(value)}
-    for name in shapes or {}:
+    given_shapes = {name: shape for name, shape in (shapes or {}).items() if shape is not None}
+    for name in given_shapes:
         if name in objects:
             raise OnnxImportError(
                 f"{model}: a shape is given for '{name}', which is {objects[name]}, no tensor of numbers"
             )
     declared = {value.name: _declared(value, symbols, model) for value in inputs if value.name not in objects}
-    given = {name: _with_shape(name, shape, declared, symbols, model) for name, shape in (shapes or {}).items()}
+    for name in shapes or {}:
+        if name not in declared and name not in objects:
+            what = f"a shape is given for '{name}', which is no input"
+            raise OnnxImportError(f"{model}: {what}: {nearest(name, declared)}")
+    given = {name: _with_shape(name, shape, declared, symbols, model) for name, shape in given_shapes.items()}
     bound: dict[str, Dim] = {}
     for name, shape in given.items():
         for axis, (old, new) in enumerate(zip(declared[name].shape, shape, strict=True)):
@@ -160,8 +174,6 @@ def _declared(value: onnx.ValueInfoProto, symbols: _Symbols, model: str) -> Tens
 def _with_shape(
     name: str, shape: Sequence[int | str], declared: Mapping[str, TensorType], symbols: _Symbols, model: str
 ) -> tuple[Dim, ...]:
-    if name not in declared:
-        raise OnnxImportError(f"{model}: a shape is given for '{name}', which is no input: {nearest(name, declared)}")
     if isinstance(shape, (str, bytes)) or len(shape) != declared[name].rank:
         raise OnnxImportError(
             f"{model}: the shape given for input '{name}' is {shape}, but the input is {declared[name]}: "

@@ -41,6 +41,8 @@ print(module.body.operations[0].type)  # (tensor<4x10xf32>) -> tensor<4x10xf32>
 - **Shapes.** A dim that the model names is a symbol, shared by all inputs that name it; an unnamed dim gets a symbol of
   its own. `shapes` fixes dims. Whatever a model computes from shapes (`Shape`, `Gather`, `Concat`, `Reshape` and so on)
   is folded at import.
+- **Inputs with a default value**, an initializer of the same name, are constants. Those that `shapes` names are inputs:
+  `{"scale": None}` keeps the shape that the model declares.
 - **Control flow.** An `If` with a known condition picks a branch; otherwise it becomes an `scf.if` with branches that
   return tensors of the same element type and rank.
   Loops with a known trip count and `Scan` are unrolled up to 1024 iterations, recurrent layers up to 128; others become

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,82 @@ def write_genai(folder: Path, bits: int = 0, seed: int = 0) -> Path:
     onnx.save(module.TinyModel(VOCABULARY, bits, seed).build(), folder / "model.onnx")
     module.write_config(folder, VOCABULARY)
     return folder
+
+
+MODULES = {"q": "q_proj", "v": "v_proj"}
+
+
+def lora_name(layer: int, part: str, matrix: str) -> str:
+    return f"model.layers.{layer}.self_attn.{MODULES[part]}.lora_{matrix}.weight"
+
+
+def write_lora(folder: Path, bits: int = 0, is_optional: bool = True) -> Path:
+    """Write the example's model with inputs for adapters of its products of queries and values."""
+    module = example()
+    folder.mkdir(parents=True, exist_ok=True)
+    proto = module.TinyModel(VOCABULARY, bits, 0).build()
+    graph, made = proto.graph, []
+    for node in graph.node:
+        layer, _, part = node.output[0].removesuffix(".out").partition(".")
+        if not layer.isdigit() or part not in MODULES:
+            made.append(node)
+            continue
+        x, name = node.input[0], node.output[0]
+        a, b = (lora_name(int(layer), part, matrix) for matrix in "AB")
+        node.output[0] = f"{name}.base"
+        made += [
+            node, helper.make_node("MatMul", [x, a], [f"{name}.down"]),
+            helper.make_node("MatMul", [f"{name}.down", b], [f"{name}.up"]),
+            helper.make_node("Add", [f"{name}.base", f"{name}.up"], [name]),
+        ]  # fmt: skip
+        columns = module.CONFIG["heads" if part == "q" else "kv_heads"] * module.CONFIG["size"]
+        for each, shape in ((a, [module.CONFIG["hidden"], "lora_r"]), (b, ["lora_r", columns])):
+            graph.input.append(helper.make_tensor_value_info(each, TensorProto.FLOAT, shape))
+            if is_optional:
+                empty = np.zeros([dim if isinstance(dim, int) else 0 for dim in shape], np.float32)
+                graph.initializer.append(numpy_helper.from_array(empty, each))
+    del graph.node[:]
+    graph.node.extend(made)
+    onnx.save(proto, folder / "model.onnx")
+    module.write_config(folder, VOCABULARY)
+    return folder
+
+
+def lora_tensors(rank: int, seed: int, parts: str = "qv") -> dict[str, np.ndarray]:
+    """Return the tensors of an adapter."""
+    random, config = np.random.default_rng(seed), example().CONFIG
+    made = {}
+    for layer in range(config["layers"]):
+        for part in parts:
+            columns = config["heads" if part == "q" else "kv_heads"] * config["size"]
+            for matrix, shape in (("A", (config["hidden"], rank)), ("B", (rank, columns))):
+                array = random.standard_normal(shape) * (0.2 if matrix == "A" else 0.5)
+                made[lora_name(layer, part, matrix)] = array.astype(np.float32)
+    return made
+
+
+def write_adapter(path: Path, tensors: dict[str, np.ndarray]) -> Path:
+    """Write a file `.onnx_adapter`."""
+    made = onnxruntime.AdapterFormat()
+    made.set_adapter_version(1), made.set_model_version(1)
+    made.set_parameters({k: onnxruntime.OrtValue.ortvalue_from_numpy(v) for k, v in tensors.items()})
+    made.export_adapter(str(path))
+    return path
+
+
+def write_safetensors(path: Path, tensors: dict[str, np.ndarray], **config: Any) -> Path:
+    """Write a file `.safetensors`, and the configuration of PEFT beside it if there is one."""
+    names = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, array in tensors.items():
+        offsets = [len(data), len(data) + array.nbytes]
+        header[name] = {"dtype": names[array.dtype.name], "shape": list(array.shape), "data_offsets": offsets}  # type: ignore[dict-item]
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    if config:
+        path.with_name("adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
+    return path
 
 
 HEADS, SIZE, HIDDEN, LAYERS = 2, 8, 16, 2
@@ -118,7 +194,8 @@ def write_plain(folder: Path, **config: Any) -> Path:
 class Reference:
     """ONNX Runtime on the model of a folder, one sequence, with caches that grow."""
 
-    def __init__(self, model: Path) -> None:
+    def __init__(self, model: Path, constants: dict[str, np.ndarray] | None = None) -> None:
+        self.constants = constants or {}
         self.session = onnxruntime.InferenceSession(str(model))
         self.inputs = {each.name: each for each in self.session.get_inputs()}
         self.outputs = [each.name for each in self.session.get_outputs()]
@@ -132,11 +209,12 @@ class Reference:
             "input_ids": np.array([tokens], np.int64), "attention_mask": np.ones((1, total), np.int64),
             "position_ids": np.arange(self.length, total)[None],
         }  # fmt: skip
+        feeds |= self.constants
         for name, each in self.inputs.items():
             if name.startswith("past"):
                 _, heads, _, size = each.shape
                 feeds[name] = self.past.get(name, np.zeros((1, heads, 0, size), np.float32))
-        found = self.session.run(None, {name: feeds[name] for name in self.inputs})
+        found = self.session.run(None, {name: feeds[name] for name in (*self.inputs, *self.constants)})
         made = dict(zip(self.outputs, found, strict=True))
         self.past = {
             name: made[name.replace("past_key_values", "present")] for name in feeds if name.startswith("past")
@@ -147,12 +225,18 @@ class Reference:
 
 
 def continued(
-    model: Path, prompt: Sequence[int], count: int, choose: Callable[[np.ndarray], int] | None = None
+    model: Path,
+    prompt: Sequence[int],
+    count: int,
+    constants: dict[str, np.ndarray] | None = None,
+    without: Sequence[int] = (),
 ) -> list[int]:
-    """Return so many tokens that follow a prompt, the most probable ones."""
-    reference, made, new = Reference(model), list[int](), list(prompt)
+    """Return so many tokens that follow a prompt, the most probable ones but those of `without`."""
+    reference, made, new = Reference(model, constants), list[int](), list(prompt)
     for _ in range(count):
-        token = int(np.argmax(reference.logits(new)))
+        logits = reference.logits(new)
+        logits[list(without)] = -np.inf
+        token = int(np.argmax(logits))
         made.append(token)
         new = [token]
     return made

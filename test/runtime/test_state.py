@@ -288,3 +288,93 @@ def test_no_memory_grows(executable: Executable) -> None:
     finally:
         tracemalloc.stop()
     assert after - before < 100_000  # one cache of these rows has 262 KB
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pools_are_as_states(executable: Executable, seed: int) -> None:
+    """Any sequences run together, rewind and begin as others do: each computes what it computes alone."""
+    random = np.random.default_rng(seed)
+    count = 5
+    pool = executable.pool(count, capacity=4)
+    states = [executable.state(capacity=64) for _ in range(count)]
+    for step in range(40):
+        action = random.integers(4)
+        if action == 0:
+            sequence = int(random.integers(count))
+            length = int(random.integers(pool.lengths[sequence] + 1))
+            pool.rewind(sequence, length), states[sequence].rewind(length)
+            continue
+        if action == 1:
+            source, target = (int(i) for i in random.permutation(count)[:2])
+            length = int(random.integers(pool.lengths[source] + 1))
+            pool.copy(source, target, length)
+            states[target] = states[source].fork()
+            states[target].rewind(length)
+            continue
+        tokens_each = int(random.integers(1, 4))
+        chosen = [int(i) for i in random.permutation(count)[: random.integers(1, count + 1)]]
+        some = pool.select(chosen)
+        assert sorted(some.sequences) == sorted(chosen)
+        assert some.lengths.tolist() == [states[i].length for i in some.sequences]
+        made = [tokens(tokens_each, states[i].length, seed=step * count + i) for i in some.sequences]
+        given = {name: np.concatenate([each[name] for each in made]) for name in ("query", "key", "value", "last")}
+        found = some.run(given | {"mask": some.mask(tokens_each)}, tokens_each)["y"]
+        for row, i, each in zip(found, some.sequences, made, strict=True):
+            np.testing.assert_allclose(row, states[i].run(each, tokens_each)["y"][0], rtol=2e-5, atol=1e-6)
+    assert pool.lengths == [state.length for state in states]
+
+
+def test_pools_of_caches_that_grow() -> None:
+    pool = mirlo.compile(grown_model()).pool(2, pairs={"past": "present"}, limit=4)
+    rows = np.arange(32, dtype=np.float32).reshape(1, 2, 4, 4)
+    assert pool.select([1]).run({"x": rows}, 4)["y"] == rows.sum()
+    pool.copy(1, 0, 2), pool.rewind(1, 1)
+    both = pool.select([0, 1])
+    np.testing.assert_array_equal(both.mask(1), [[1, 1, 1], [0, 1, 1]])
+    y = both.run({"x": rows.repeat(2, 0)[:, :, 3:]}, 1)["y"]
+    assert y == rows[:, :, [0, 1, 3, 0, 3]].sum() and pool.lengths == [3, 2]
+    with pytest.raises(InputError, match="a sequence may have 4 tokens, 5 are needed"):
+        pool.select([0]).run({"x": rows[:, :, :2]}, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    (
+        (lambda pool: pool.select([]), r"expected different numbers below 3, found \[\]"),
+        (lambda pool: pool.select([1, 1]), "found .1, 1."),
+        (lambda pool: pool.select([3]), "found .3."),
+        (lambda pool: pool.select([0]).run({}, 0), "expected 1 token or more, found 0"),
+        (lambda pool: pool.rewind(0, 1), "sequence 0 has 0 tokens, not 1"),
+        (lambda pool: pool.copy(0, 1, 1), "sequence 0 has 0 tokens, not 1"),
+        (lambda pool: pool.copy(1, 1, 0), "sequence 1 cannot be copied to itself"),
+    ),
+)
+def test_wrong_calls_of_pools(executable: Executable, call: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call(executable.pool(3))
+
+
+@pytest.mark.parametrize("count", (0, -1))
+def test_wrong_pools(executable: Executable, count: int) -> None:
+    with pytest.raises(InputError, match="expected 1 sequence or more"):
+        executable.pool(count)
+
+
+@pytest.mark.parametrize("total", ("mask", "input"))
+def test_constants_of_states(total: str) -> None:
+    """Inputs that stay the same are given once."""
+    compiled = mirlo.compile(attention_model(total=total))
+    given = tokens(3, 0, total=total)
+    expected = compiled.state().run(given, 3)["y"]
+    constants = {name: given.pop(name) for name in ("value", "last")}
+    state = compiled.state(constants=constants)
+    np.testing.assert_array_equal(state.run(given, 3)["y"], expected)
+    np.testing.assert_array_equal(compiled.pool(2).select([1], constants).run(given, 3)["y"], expected)
+
+
+def test_constants_are_not_what_calls_update(executable: Executable) -> None:
+    caches = {name: np.zeros((1, KV_HEADS, 8, SIZE), np.float32) for name in CACHES.values()}
+    inside = caches["past_key"].reshape(-1)[:96].reshape(1, 3, 32)
+    pairs = {name: output for output, name in CACHES.items()}
+    with pytest.raises(InputError, match="input 'value' shares memory with an array that the call updates"):
+        executable.updating(caches, pairs, {"value": inside})

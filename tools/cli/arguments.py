@@ -132,7 +132,7 @@ class Arguments(argparse.Namespace):
         from mirlo.driver.models import fix_dims
 
         found = fix_dims(self.subject if "subject" in self else self.model, shapes, dict(self.dim)) or {}
-        return {name: tuple(shape) for name, shape in found.items()}
+        return {name: tuple(shape) for name, shape in found.items() if shape is not None}
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -90,14 +90,13 @@ def _inputs(arguments: Arguments, given: dict[str, Any]) -> dict[str, np.ndarray
     import numpy as np
 
     from mirlo.frontends.onnx import model as models
-    from mirlo.frontends.onnx.inputs import input_types
+    from mirlo.frontends.onnx.inputs import graph_inputs, input_types
     from mirlo.runtime.artifact import TensorSpec
     from mirlo.runtime.inputs import random_input
     from mirlo.runtime.kinds import Kind
 
     loaded = models.load(arguments.model)
-    constants = {tensor.name for tensor in loaded.proto.graph.initializer}
-    inputs = [value for value in loaded.proto.graph.input if value.name not in constants]
+    inputs = graph_inputs(loaded.proto.graph, {**arguments.shapes, **given})
     unknown = set(given) - {value.name for value in inputs}
     if unknown:
         names = ", ".join(value.name for value in inputs) or "none"

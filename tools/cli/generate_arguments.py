@@ -63,6 +63,7 @@ def _add_generation(parser: argparse.ArgumentParser) -> None:
     search = parser.add_argument_group("choice of tokens")
     for name, kind, text in _SEARCH:
         search.add_argument(f"--{name}", metavar="N", type=kind, help=text)
+    search.add_argument("--adapter", metavar="FILE", help="use a LoRA adapter: a file .onnx_adapter or .safetensors")
     search.add_argument("--stop", metavar="TEXT", action="append", default=[], help="end where this text would begin")
     group = parser.add_argument_group("compilation")
     add_target(group)

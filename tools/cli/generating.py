@@ -14,6 +14,9 @@ from mirlo.tools.cli.progress import Progress
 if TYPE_CHECKING:
     from mirlo.generate import Generator, LanguageModel
 
+ADAPTER = "adapter"
+"""The name of the only adapter of a command."""
+
 
 def execute(arguments: Arguments) -> None:
     """Run the command."""
@@ -31,10 +34,11 @@ def execute(arguments: Arguments) -> None:
 def _load(arguments: Arguments) -> LanguageModel:
     from mirlo import generate
 
+    adapters = {ADAPTER: arguments.adapter} if arguments.adapter else None
     name = os.path.basename(os.path.normpath(arguments.folder))
     with Progress(f"compiling {name}", arguments.verbose) as progress:
         return generate.load(
-            arguments.folder, target=arguments.target or "llvm", threads=arguments.threads or 1,
+            arguments.folder, adapters=adapters, target=arguments.target or "llvm", threads=arguments.threads or 1,
             activations=arguments.activations, cache=arguments.cache, jobs=arguments.jobs, progress=progress,
         )  # fmt: skip
 
@@ -60,13 +64,15 @@ def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _generator(model: LanguageModel, arguments: Arguments) -> Generator:
-    return model.generator(stop=arguments.stop, **_changes(_given(arguments)))
+    adapter = ADAPTER if arguments.adapter else None
+    return model.generator(stop=arguments.stop, adapter=adapter, **_changes(_given(arguments)))
 
 
 def _answer_lines(model: LanguageModel, arguments: Arguments) -> None:
     from mirlo.tools.cli.prompt_lines import PromptLines
 
-    lines = PromptLines(model, arguments.slots, arguments.stop, _given(arguments), _changes)
+    adapter = ADAPTER if arguments.adapter else None
+    lines = PromptLines(model, arguments.slots, arguments.stop, adapter, _given(arguments), _changes)
     lines.run(arguments.prompts, arguments.stream)
     if lines.is_failed:
         raise SystemExit(1)

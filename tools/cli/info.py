@@ -66,7 +66,7 @@ def compiled_lines(path: str) -> Iterable[str]:
 
 def _onnx(arguments: Arguments) -> Iterable[str]:
     from mirlo.frontends.onnx import model as models
-    from mirlo.frontends.onnx.inputs import input_types
+    from mirlo.frontends.onnx.inputs import graph_inputs, input_types
     from mirlo.frontends.onnx.kinds import tensor_kind
     from mirlo.frontends.onnx.registry import load_converters
     from mirlo.frontends.onnx.support import unsupported_nodes
@@ -79,9 +79,7 @@ def _onnx(arguments: Arguments) -> Iterable[str]:
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in loaded.opsets().items())
     producer = f" by {loaded.proto.producer_name} {loaded.proto.producer_version}" if loaded.proto.producer_name else ""
     yield f"{arguments.model}: ONNX{producer}, operator sets: {opsets}"
-    constants = {tensor.name for tensor in graph.initializer}
-    inputs = [value for value in graph.input if value.name not in constants]
-    types = input_types(inputs, arguments.shapes, loaded.name)
+    types = input_types(graph_inputs(graph, arguments.shapes), arguments.shapes, loaded.name)
     given = {name: found if isinstance(found, Kind) else tensor_kind(found) for name, found in types.items()}
     yield from _tensors("inputs", (TensorSpec(name, k.name, k.shape or ()) for name, k in given.items() if k.is_tensor))
     yield from (f"input '{name}': {kind}" for name, kind in given.items() if not kind.is_tensor)

@@ -44,10 +44,17 @@ class PromptLines:
     """Runs the requests of a file, or of standard input as they come, and writes lines with answers."""
 
     def __init__(
-        self, model: LanguageModel, slots: int, stop: list[str], options: Mapping[str, Any], changes: Changes
+        self,
+        model: LanguageModel,
+        slots: int,
+        stop: list[str],
+        adapter: str | None,
+        options: Mapping[str, Any],
+        changes: Changes,
     ) -> None:
         """Take the options that lines do not give; `changes` makes search options of what flags or lines give."""
         self._model, self._stop, self._options, self._changes = model, stop, dict(options), changes
+        self._adapter = adapter
         self._engine: ServingEngine = model.engine(slots)
         self._slots = slots
         self._jobs: list[_Job] = []
@@ -107,7 +114,7 @@ class PromptLines:
             raise LineError(f"'stop': expected texts, found {stop!r:.40}")
         forms = {key: given.pop(key) for key in OTHERS if key in given}
         prompt = self._model.chat_tokens(value) if sources[0] == "messages" else value
-        return self._engine.add(prompt, stops, **forms, **self._changes(self._options | given))
+        return self._engine.add(prompt, stops, adapter=self._adapter, **forms, **self._changes(self._options | given))
 
     def _report(self, is_streamed: bool) -> None:
         """Write what has come."""

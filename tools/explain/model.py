@@ -86,7 +86,7 @@ def explain_model(
     target: str = "llvm",
     *,
     threads: int = 1,
-    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    shapes: Mapping[str, Sequence[int | str] | None] | None = None,
     legalize: Mapping[str, Any] | None = None,
     intrinsics: Mapping[str, Any] | None = None,
     strategies: Any = None,

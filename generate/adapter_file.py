@@ -1,0 +1,225 @@
+"""Files of LoRA adapters: ONNX Runtime's `.onnx_adapter` and `.safetensors`; both are checked as they are read."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mirlo.generate.errors import ModelFolderError
+from mirlo.generate.json_file import JsonObject, read_bytes, read_json
+from mirlo.runtime.dtypes import numpy_dtype
+
+MAX_BYTES = 16 << 30
+"""Largest file; adapters have up to some hundred MB."""
+MAX_HEADER = 64 << 20
+MAX_TENSORS, MAX_RANK, MAX_NAME = 1 << 20, 3, 4096
+MAX_DIM = 1 << 20
+"""Largest dim: with up to three, the number of elements fits 64 bits although one of them is 0."""
+IDENTIFIER = b"TORT"
+FORMAT_VERSION = 1
+_ONNX_TYPES = {1: "f32", 2: "u8", 3: "i8", 6: "i32", 7: "i64", 10: "f16", 11: "f64", 16: "bf16"}
+_SAFE_TYPES = {
+    "F64": "f64",
+    "F32": "f32",
+    "F16": "f16",
+    "BF16": "bf16",
+    "I64": "i64",
+    "I32": "i32",
+    "I8": "i8",
+    "U8": "u8",
+}
+PEFT_PREFIX = "base_model.model."
+PEFT_CONFIG, PEFT_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+
+@dataclass(frozen=True)
+class AdapterFile:
+    """The tensors of an adapter."""
+
+    path: Path
+    tensors: dict[str, np.ndarray]
+    is_peft: bool = False
+    """Whether names and orientation are those of PEFT, whose matrices a model of ONNX has transposed."""
+
+
+def read_adapter(path: str | Path) -> AdapterFile:
+    """Read the adapter of a file, or of a folder that PEFT wrote."""
+    found = Path(path)
+    if found.is_dir():
+        found = found / PEFT_WEIGHTS
+    content = read_bytes(found, MAX_BYTES)
+    if content[4:8] == IDENTIFIER:
+        return AdapterFile(found, dict(_flat_tensors(found, content)))
+    if found.suffix == ".safetensors":
+        tensors = dict(_safe_tensors(found, content))
+        if any(name.startswith(PEFT_PREFIX) for name in tensors):
+            return AdapterFile(found, _scaled(found, tensors), is_peft=True)
+        return AdapterFile(found, tensors)
+    raise ModelFolderError(f"{found}: expected an adapter: a file .onnx_adapter or .safetensors, or a folder of PEFT")
+
+
+def _tensor(path: Path, name: str, kind: str, shape: tuple[int, ...], content: bytes) -> np.ndarray:
+    """Return an array of a tensor's bytes."""
+    dtype = numpy_dtype(kind)
+    if len(shape) > MAX_RANK or any(not 0 <= dim <= MAX_DIM for dim in shape):
+        what = f"expected up to {MAX_RANK} dims from 0 to {MAX_DIM}, found {list(shape)}"
+        raise ModelFolderError(f"{path}: tensor '{name}': {what}")
+    if math.prod(shape) * dtype.itemsize != len(content):
+        what = f"{kind}{list(shape)} takes {math.prod(shape) * dtype.itemsize} bytes, found {len(content)}"
+        raise ModelFolderError(f"{path}: tensor '{name}': {what}")
+    array: np.ndarray = np.frombuffer(content, dtype.newbyteorder("<")).astype(dtype).reshape(shape)
+    return array
+
+
+# FlatBuffers: tables of little-endian offsets, https://flatbuffers.dev/internals
+
+
+class _Flat:
+    """A table of a FlatBuffer; every offset is checked against the buffer."""
+
+    def __init__(self, path: Path, content: bytes, place: int) -> None:
+        self.path, self._content, self._place = path, content, place
+        self._fields = place - self.number("<i", place)
+        self._size = self.number("<H", self._fields)
+
+    def fail(self, what: str) -> ModelFolderError:
+        return ModelFolderError(f"{self.path}: the file is damaged: {what}")
+
+    def number(self, kind: str, place: int) -> int:
+        """Return a number at a place of the buffer."""
+        if not 0 <= place <= len(self._content) - struct.calcsize(kind):
+            raise self.fail(f"it ends before byte {place}, which it refers to")
+        found: int = struct.unpack_from(kind, self._content, place)[0]
+        return found
+
+    def _field(self, index: int) -> int | None:
+        """Return the place of a field; None if the table leaves it out."""
+        entry = 4 + 2 * index
+        offset = self.number("<H", self._fields + entry) if entry + 2 <= self._size else 0
+        return self._place + offset if offset else None
+
+    def integer(self, index: int) -> int:
+        """Return an i32; 0 if it is left out."""
+        place = self._field(index)
+        return 0 if place is None else self.number("<i", place)
+
+    def vector(self, index: int, size: int) -> tuple[int, int]:
+        """Return the place of the elements of a vector, which have so many bytes each, and their number."""
+        place = self._field(index)
+        if place is None:
+            return 0, 0
+        start = place + self.number("<I", place)
+        count = self.number("<I", start)
+        if count * size > len(self._content) - start - 4:
+            raise self.fail(f"a vector of {count} elements does not fit")
+        return start + 4, count
+
+    def bytes(self, index: int) -> bytes:
+        """Return a vector of bytes."""
+        start, count = self.vector(index, 1)
+        return self._content[start : start + count]
+
+    def integers(self, index: int, most: int) -> tuple[int, ...]:
+        """Return a vector of i64."""
+        start, count = self.vector(index, 8)
+        if count > most:
+            raise self.fail(f"expected up to {most} dims, found {count}")
+        return struct.unpack_from(f"<{count}q", self._content, start)
+
+    def tables(self, index: int) -> Iterator[_Flat]:
+        """Yield a vector of tables."""
+        start, count = self.vector(index, 4)
+        if count > MAX_TENSORS:
+            raise self.fail(f"expected up to {MAX_TENSORS} tensors, found {count}")
+        for place in range(start, start + 4 * count, 4):
+            yield _Flat(self.path, self._content, place + self.number("<I", place))
+
+
+def _flat_tensors(path: Path, content: bytes) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the tensors of ONNX Runtime's format."""
+    root = _Flat(path, content, struct.unpack_from("<I", content)[0])
+    version = root.integer(0)
+    if version != FORMAT_VERSION:
+        raise ModelFolderError(
+            f"{path}: version {version} of the format of adapters; version {FORMAT_VERSION} is known"
+        )
+    seen = set()
+    left = len(content)
+    for table in root.tables(3):
+        text = table.bytes(0)
+        try:
+            name = text[: MAX_NAME + 1].decode("utf-8")
+        except UnicodeDecodeError:
+            raise root.fail("the name of a tensor is no UTF-8") from None
+        if not name or len(text) > MAX_NAME or name in seen:
+            raise root.fail(f"the name of a tensor is empty, too long or there twice: {name!a:.60}")
+        seen.add(name)
+        kind = table.integer(2)
+        if kind not in _ONNX_TYPES:
+            raise ModelFolderError(f"{path}: tensor '{name}': element type {kind} of ONNX is not supported")
+        data = table.bytes(3)
+        left -= len(data)  # tensors that share bytes could take any amount of memory
+        if left < 0:
+            raise root.fail("tensors overlap")
+        yield name, _tensor(path, name, _ONNX_TYPES[kind], table.integers(1, MAX_RANK), data)
+
+
+def _safe_tensors(path: Path, content: bytes) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the tensors of a file in the format safetensors."""
+    if len(content) < 8 or not 2 <= (size := struct.unpack_from("<Q", content)[0]) <= min(len(content) - 8, MAX_HEADER):
+        raise ModelFolderError(f"{path}: the file is damaged: its header does not fit")
+    try:
+        header = JsonObject(path, "", json.loads(content[8 : 8 + size]))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ModelFolderError):
+            raise
+        raise ModelFolderError(f"{path}: the file is damaged: its header is no JSON: {error}") from None
+    first, left = 8 + size, len(content) - 8 - size
+    for name in header:
+        if name == "__metadata__":
+            continue
+        entry = header.object(name)
+        kind = entry.text("dtype")
+        if kind not in _SAFE_TYPES:
+            raise entry.refuse("dtype", f"expected one of {', '.join(_SAFE_TYPES)}, found {kind!a:.40}")
+        (start, end), shape = _integers(entry, "data_offsets", 2), _integers(entry, "shape")
+        left -= end - start
+        if not 0 <= start <= end <= len(content) - first or left < 0:
+            raise entry.refuse("data_offsets", f"bytes {start} to {end} are not those of a tensor of the file")
+        yield name, _tensor(path, name, _SAFE_TYPES[kind], shape, content[first + start : first + end])
+
+
+def _integers(entry: JsonObject, key: str, count: int | None = None) -> tuple[int, ...]:
+    found = entry.value(key)
+    is_list = isinstance(found, list) and len(found) == (len(found) if count is None else count)
+    if not is_list or not all(type(each) is int and 0 <= each < 1 << 62 for each in found):
+        raise entry.fail(key, "a list of integers" if count is None else f"{count} integers", found)
+    return tuple(found)
+
+
+def _scaled(path: Path, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return tensors of PEFT with the scale of the adapter, which models of ONNX expect in B."""
+    config = path.with_name(PEFT_CONFIG)
+    if not config.exists():
+        raise ModelFolderError(f"{path}: {PEFT_CONFIG} is missing beside it, which has the scale of the adapter")
+    given = read_json(config)
+    if given.text("peft_type", "LORA") != "LORA":
+        raise given.fail("peft_type", "LORA", given.text("peft_type"))
+    if given.flag("use_dora", False):
+        raise given.refuse("use_dora", "DoRA adapters are not supported")
+    if given.has("alpha_pattern") and given.value("alpha_pattern"):
+        raise given.refuse("alpha_pattern", "scales by module are not supported")
+    alpha, by_root = given.number("lora_alpha", 8.0), given.flag("use_rslora", False)
+    made = dict(tensors)
+    for name, array in tensors.items():
+        if ".lora_B." in name and array.ndim == 2 and array.shape[1]:
+            rank = array.shape[1]
+            scale = alpha / (math.sqrt(rank) if by_root else rank)
+            made[name] = (array.astype(np.float32) * np.float32(scale)).astype(array.dtype)
+    return made
