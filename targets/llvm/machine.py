@@ -80,9 +80,9 @@ class Machine:
     l3_bytes: int = 32 * 1024 * 1024
     """Bytes of the shared L3 cache; 0 if there is none."""
     dots: tuple[str, ...] = ()
-    """Dot products that one instruction accumulates in each lane: `u8xi8`, four of unsigned and signed int8 (VNNI),
-    `i8xi8`, four of int8 that are both signed or both unsigned (AArch64), `i16`, two of 16-bit integers, and `bf16`,
-    two."""
+    """Products that one instruction sums up. In each lane: `u8xi8`, four of unsigned and signed int8 (VNNI), `i8xi8`,
+    four of int8 that are both signed or both unsigned (AArch64), `i16`, two of 16-bit integers, and `bf16`, two. Of two
+    rows and two columns of 8 bytes: `i8mm`, int8 of any signs, and `bfmmla` (AArch64, with `usdot` and `bfdot`)."""
     avx512: bool = False
     """Whether vectors are registers of AVX-512, with its instructions for scaling and permutation."""
     chosen: Choices = field(default=Choices(), repr=False)

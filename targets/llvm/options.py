@@ -147,8 +147,9 @@ def _preset(processor: Processor) -> str:
 
 def _dots(processor: Processor) -> tuple[str, ...]:
     """Return the dot products of a processor for vectors of its machine's size."""
-    if processor.arch == ARM and processor.has("dotprod"):
-        return ("i8xi8",)
+    if processor.arch == ARM:
+        named = {"bfmmla": "bf16", "i8mm": "i8mm", "i8xi8": "dotprod"}
+        return tuple(name for name, feature in named.items() if processor.has(feature))
     if processor.arch != X86:
         return ()
     narrow = _preset(processor) == "avx2"

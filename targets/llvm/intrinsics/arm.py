@@ -8,48 +8,80 @@ from mirlo.dialects.bindings import ir
 from mirlo.targets.llvm.cpus import ARM
 from mirlo.targets.llvm.processor import Processor
 
-DOTS = {"sdot": "llvm.aarch64.neon.sdot.v4i32.v16i8", "udot": "llvm.aarch64.neon.udot.v4i32.v16i8"}
-"""Products of four adjacent int8, signed and unsigned, added to each of four lanes."""
-_LANES = 4
+DOTS = {
+    "sdot": "llvm.aarch64.neon.sdot.v4i32.v16i8",
+    "udot": "llvm.aarch64.neon.udot.v4i32.v16i8",
+    "usdot": "llvm.aarch64.neon.usdot.v4i32.v16i8",
+    "bfdot": "llvm.aarch64.neon.bfdot.v4f32.v8bf16",
+}
+"""Products of adjacent elements, added to each of four lanes: four of int8, signed, unsigned, or of an unsigned and a
+signed operand, and two of bf16."""
+MATRICES = {
+    "smmla": "llvm.aarch64.neon.smmla.v4i32.v16i8",
+    "ummla": "llvm.aarch64.neon.ummla.v4i32.v16i8",
+    "usmmla": "llvm.aarch64.neon.usmmla.v4i32.v16i8",
+    "bfmmla": "llvm.aarch64.neon.bfmmla",
+}
+"""Products of two rows and two columns of 8 bytes, added to a matrix of 2 x 2; signs as for `DOTS`."""
+_LANES, _BITS = 4, 128
 _CALL = re.compile(r'"llvm\.aarch64\.([\w.]+)"')
+_NEEDS = (
+    (r"neon\.(sdot|udot)", "dotprod"), (r"neon\.(usdot|smmla|ummla|usmmla)", "i8mm"), (r"neon\.bf(dot|mmla)", "bf16"),
+)  # fmt: skip
 
 
 def missing_arm_instruction(text: str, processor: Processor) -> tuple[str, str] | None:
     """Return an intrinsic of AArch64 in a module's text that a processor lacks, and the feature that it needs."""
     for name in sorted(set(_CALL.findall(text))):
-        needed = "dotprod" if name.startswith(("neon.sdot", "neon.udot")) else ARM
+        needed = next((feature for pattern, feature in _NEEDS if re.match(pattern, name)), ARM)
         if processor.arch != ARM or (needed != ARM and not processor.has(needed)):
             return f"llvm.aarch64.{name}", needed if processor.arch == ARM else ARM
     return None
 
 
 def call_arm_dot(instruction: str, total: ir.Value, first: ir.Value, second: ir.Value) -> ir.Value:
-    """Emit `total + sums of the products of four adjacent int8`, for a vector of up to four i32."""
+    """Emit `total + sums of the products of adjacent elements`, for a vector of up to four i32 or f32."""
     lanes = total.type.shape[0]
     if lanes < _LANES:
-        whole = call_arm_dot(instruction, _widened(total, _LANES), _widened(first, 16), _widened(second, 16))
-        return _shuffled(whole, list(range(lanes)))
+        full = _BITS // element_width(first)
+        whole = call_arm_dot(instruction, _widened(total, _LANES), _widened(first, full), _widened(second, full))
+        return shuffled(whole, whole, list(range(lanes)))
+    return _call(DOTS[instruction], total, first, second)
+
+
+def call_matrices(instruction: str, total: ir.Value, first: ir.Value, second: ir.Value) -> ir.Value:
+    """Emit `total + first x second`: a matrix of 2 x 2, two rows, and two columns."""
+    return _call(MATRICES[instruction], total, first, second)
+
+
+def _call(name: str, total: ir.Value, *operands: ir.Value) -> ir.Value:
     return ir.Operation.create(
         "llvm.call_intrinsic",
         results=[total.type],
-        operands=[total, first, second],
+        operands=[total, *operands],
         attributes={
-            "intrin": ir.StringAttr.get(DOTS[instruction]),
+            "intrin": ir.StringAttr.get(name),
             "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([3, 0]),
         },
     ).results[0]
 
 
+def element_width(value: ir.Value) -> int:
+    """Return the bits of an element of a vector."""
+    return int(value.type.element_type.width)
+
+
 def _widened(value: ir.Value, lanes: int) -> ir.Value:
     """Return a vector of more lanes, whose further ones repeat the first."""
     count = value.type.shape[0]
-    return _shuffled(value, [i if i < count else 0 for i in range(lanes)])
+    return shuffled(value, value, [i if i < count else 0 for i in range(lanes)])
 
 
-def _shuffled(value: ir.Value, lanes: list[int]) -> ir.Value:
-    kind = ir.VectorType.get([len(lanes)], value.type.element_type)
+def shuffled(first: ir.Value, second: ir.Value, lanes: list[int]) -> ir.Value:
+    """Emit these lanes of the concatenation of two vectors."""
+    kind = ir.VectorType.get([len(lanes)], first.type.element_type)
     return ir.Operation.create(
-        "vector.shuffle", results=[kind], operands=[value, value],
+        "vector.shuffle", results=[kind], operands=[first, second],
         attributes={"mask": ir.DenseI64ArrayAttr.get(lanes)},
     ).results[0]  # fmt: skip

@@ -1,7 +1,8 @@
 """Tiles of dot-product instructions, which add several products to each lane, and their panels.
 
 A group is 32 bits of elements that are adjacent along K: four int8, two int16 or two bf16. One group of a row is
-broadcast to all lanes and multiplied with the groups of as many columns, which are contiguous in the panel.
+broadcast to all lanes and multiplied with the groups of as many columns, which are contiguous in the panel. For
+instructions that multiply matrices it is 64 bits: two rows and two columns make an accumulator of 2 x 2.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.targets.llvm.intrinsics.arm import DOTS, call_arm_dot
+from mirlo.targets.llvm.intrinsics.arm import DOTS, call_arm_dot, call_matrices, shuffled
 from mirlo.targets.llvm.intrinsics.x86 import call_dot
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
@@ -102,6 +103,13 @@ class GroupedTiles(Tiles):
 
     def _group_of_row(self, at: Cursor, shift: int, active: int) -> ir.Value:
         """Load a group of a row as an i32; missing elements are zero."""
+        value = self._elements_of_row(at, shift, active)
+        bits = ir.VectorType.get([1], ir.IntegerType.get_signless(32))
+        first = ir.DenseI64ArrayAttr.get([0])
+        return create("vector.extract", bits.element_type, create("vector.bitcast", bits, value), static_position=first)
+
+    def _elements_of_row(self, at: Cursor, shift: int, active: int) -> ir.Value:
+        """Load a group of a row as the instruction takes it; missing elements are zero."""
         size, buffer = self.group.size, self.buffers.rows
         if active == size:
             value = self.code.load_vector(buffer, at.position(shift), ColumnVector(0, size, size))
@@ -111,16 +119,81 @@ class GroupedTiles(Tiles):
                 element = self.code.load(buffer, at.position(shift + i))
                 place = ir.DenseI64ArrayAttr.get([i])
                 value = create("vector.insert", value.type, element, value, static_position=place)
-        if not self.plan.rows.is_converted:
-            value = prepared_rows(self.code, self.group, value)
-        bits = ir.VectorType.get([1], ir.IntegerType.get_signless(32))
-        first = ir.DenseI64ArrayAttr.get([0])
-        return create("vector.extract", bits.element_type, create("vector.bitcast", bits, value), static_position=first)
+        return value if self.plan.rows.is_converted else prepared_rows(self.code, self.group, value)
 
     def _spread(self, row: ir.Value, lanes: int) -> ir.Value:
         bits = create("vector.broadcast", ir.VectorType.get([lanes], row.type), row)
         element = ir.IntegerType.get_signless(16) if self.group.widens else self.buffers.rows.type.element_type
         return create("vector.bitcast", ir.VectorType.get([lanes * self.group.size], element), bits)
+
+
+class MatrixTiles(GroupedTiles):
+    """Tiles of accumulators of 2 rows x 2 columns; a k-step adds the products of two groups and two groups."""
+
+    def emit(self, places: TileCursors, extent: Extent) -> None:
+        """Emit a tile: accumulators, their rows, epilogue, stores."""
+        kind = self.plan.contraction.product.accumulate_type
+        start = emit_init(self.plan.contraction.block, kind)
+        pairs = [pair for _ in range(-(-extent.rows // 2)) for piece in extent.cut for pair in _pairs(piece)]
+        sums = self._reduce(self.plan.reduce, places, [self.code.splat_constant(4, start) for _ in pairs], extent)
+        self.epilogue.finish(places, extent.rows, extent.cut, self._rows_of(sums, extent))
+
+    def _rows_of(self, sums: list[ir.Value], extent: Extent) -> list[ir.Value]:
+        """Return the lanes of each row and vector of columns."""
+        found = []
+        per_rows = sum(len(_pairs(piece)) for piece in extent.cut)
+        for r in range(extent.rows):
+            at = r // 2 * per_rows
+            for piece in extent.cut:
+                count = len(_pairs(piece))
+                # Of a matrix whose operands were exchanged the columns are those of the result.
+                lanes = [r % 2, r % 2 + 2] if self._is_exchanged else [2 * (r % 2), 2 * (r % 2) + 1]
+                parts, at = sums[at : at + count], at + count
+                if count == 1:
+                    found.append(shuffled(parts[0], parts[0], lanes[: piece.lanes]))
+                else:
+                    found.append(shuffled(parts[0], parts[1], [*lanes, *(lane + 4 for lane in lanes)]))
+        return found
+
+    @property
+    def _is_exchanged(self) -> bool:
+        # `usmmla` takes the unsigned operand first.
+        return self.group.unsigned_columns and not self.group.unsigned_rows
+
+    def _add(
+        self, places: TileCursors, sums: list[ir.Value], extent: Extent, active: int | None = None
+    ) -> list[ir.Value]:
+        group = self.group
+        following: list[ir.Value] = []
+        self.fetch(places)
+        columns = [pair for piece in extent.cut for pair in self._column_pairs(places.columns, piece)]
+        stride = self.row_stride(places.rows)
+        each = list(range(2 * group.size))
+        for r in range(0, extent.rows, 2):
+            first = self._elements_of_row(places.rows, r * stride, active or group.size)
+            second = first
+            if r + 1 < extent.rows:
+                second = self._elements_of_row(places.rows, (r + 1) * stride, active or group.size)
+            rows = shuffled(first, second, each)
+            for pair in columns:
+                total = sums[len(following)]
+                operands = (pair, rows) if self._is_exchanged else (rows, pair)
+                following.append(call_matrices(group.instruction, total, *operands))
+        return following
+
+    def _column_pairs(self, at: Cursor, piece: ColumnVector) -> list[ir.Value]:
+        """Load the groups of two columns each; of a single column twice."""
+        size = self.group.size
+        if piece.lanes == 1:
+            value = self._groups_of_columns(at, piece)
+            return [shuffled(value, value, [*range(size), *range(size)])]
+        pairs = (ColumnVector(piece.offset + first, 2, 2) for first in _pairs(piece))
+        return [self._groups_of_columns(at, pair) for pair in pairs]
+
+
+def _pairs(piece: ColumnVector) -> range:
+    """Return the first column of each pair."""
+    return range(0, piece.lanes, 2)
 
 
 def prepared_rows(code: Code, group: DotGroup, value: ir.Value) -> ir.Value:

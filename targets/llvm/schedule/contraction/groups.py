@@ -1,4 +1,4 @@
-"""Operand groups of dot-product instructions: four int8 (VNNI), two int16, or two bf16 per lane."""
+"""Operand groups of dot-product instructions: four int8, two int16, or two bf16 per lane; 8 bytes for matrices."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, fuse
+from mirlo.targets.llvm.intrinsics.arm import MATRICES
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 
@@ -24,7 +25,7 @@ class DotGroup:
 
     size: int
     instruction: str
-    """`vpdpbusd`, `vpmaddwd` or `vdpbf16ps`; `sdot` or `udot` on AArch64."""
+    """`vpdpbusd`, `vpmaddwd` or `vdpbf16ps`; a name of `DOTS` or `MATRICES` on AArch64."""
     unsigned_columns: bool = False
     """Whether the columns are unsigned; `vpdpbusd` takes one unsigned and one signed operand."""
     unsigned_rows: bool = False
@@ -43,13 +44,25 @@ class DotGroup:
     step: int = 0
     """Stride along K of the column operand, if it is not stored in groups."""
 
+    @property
+    def is_matrix(self) -> bool:
+        """Return whether the instruction multiplies two rows and two columns."""
+        return self.instruction in MATRICES
 
-def kind_of_group(product: MultiplyAdd, rows: ProductInput, columns: ProductInput, machine: Machine) -> DotGroup | None:
-    """Select the instruction for products of these operands, if the machine has one."""
+
+def kind_of_group(
+    product: MultiplyAdd, rows: ProductInput, columns: ProductInput, machine: Machine, is_tall: bool = False
+) -> DotGroup | None:
+    """Select the instruction for products of these operands, if the machine has one.
+
+    `is_tall` tells whether columns are multiplied by several rows.
+    """
     if isinstance(product.accumulate_type, ir.F32Type):
         is_bf16 = all(_widened_by(factor, ("arith.extf",)) is not None for factor in (rows, columns)) and all(
             isinstance(factor.argument.type, ir.BF16Type) for factor in (rows, columns)
         )
+        if is_bf16 and "bfmmla" in machine.dots:
+            return DotGroup(4, "bfmmla") if is_tall else DotGroup(2, "bfdot")
         return DotGroup(2, "vdpbf16ps") if is_bf16 and "bf16" in machine.dots else None
     i8 = ir.IntegerType.get_signless(8)
     if product.accumulate_type != ir.IntegerType.get_signless(32):
@@ -58,12 +71,16 @@ def kind_of_group(product: MultiplyAdd, rows: ProductInput, columns: ProductInpu
     if not all(casts) or any(factor.argument.type != i8 for factor in (rows, columns)):
         return None
     unsigned = [cast == "arith.extui" for cast in casts]
+    is_mixed = unsigned[0] != unsigned[1]
+    if "i8mm" in machine.dots and (is_tall or is_mixed):
+        size, name = (8, "mmla") if is_tall else (4, "dot")
+        return DotGroup(size, ("us" if is_mixed else "u" if unsigned[1] else "s") + name, unsigned[1], unsigned[0])
     if "i8xi8" in machine.dots:
         # Both operands are signed or both are not: rows of the other kind have their sign bit flipped.
         instruction = "udot" if unsigned[1] else "sdot"
-        return DotGroup(4, instruction, unsigned[1], unsigned[0], flips=unsigned[0] != unsigned[1])
+        return DotGroup(4, instruction, unsigned[1], unsigned[0], flips=is_mixed)
     if "u8xi8" in machine.dots:
-        return DotGroup(4, "vpdpbusd", unsigned[1], unsigned[0], flips=unsigned[0] == unsigned[1])
+        return DotGroup(4, "vpdpbusd", unsigned[1], unsigned[0], flips=not is_mixed)
     return DotGroup(2, "vpmaddwd", unsigned[1], unsigned[0], widens=True) if "i16" in machine.dots else None
 
 
@@ -143,7 +160,10 @@ def _by_groups(form: IndexExpr, axis: LoopAxis, size: int) -> IndexExpr:
 
 
 def reserve_registers(group: DotGroup | None, machine: Machine) -> Machine:
-    """Return the machine with the registers that remain for a tile if flipped signs need accumulators too."""
-    if group is None or not group.flips or machine.chosen.tile is not None:
+    """Return the machine with the registers that remain for a tile.
+
+    Flipped signs need accumulators too, and a vector of columns is two operands of matrices.
+    """
+    if group is None or not (group.flips or group.is_matrix) or machine.chosen.tile is not None:
         return machine
     return replace(machine, vector_registers=max(machine.vector_registers - 4, 4))

@@ -20,7 +20,7 @@ from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
-from mirlo.targets.llvm.schedule.contraction.grouped import GroupedPanelCopy, GroupedTiles, prepared_rows
+from mirlo.targets.llvm.schedule.contraction.grouped import GroupedPanelCopy, GroupedTiles, MatrixTiles, prepared_rows
 from mirlo.targets.llvm.schedule.contraction.open_tiles import SMALLER, SMALLER_OF_MANY, OpenTiles, open_tiles
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.orders import BOTH, ROWS
@@ -130,7 +130,8 @@ class ContractionEmitter:
             [code.flat(value) for value, _ in plan.contraction.writes],
             [[None if r is None else code.flat(r.value) for r in stage.reads] for stage in plan.contraction.stages],
         )
-        make_tiles = DotTiles if plan.dot else Tiles if plan.group is None else GroupedTiles
+        grouped = MatrixTiles if plan.group is not None and plan.group.is_matrix else GroupedTiles
+        make_tiles = DotTiles if plan.dot else Tiles if plan.group is None else grouped
         self.tiles = make_tiles(code, plan, buffers, packed=self.panel is not None)
 
     def row_spans(self) -> list[tuple[Span, bool]]:

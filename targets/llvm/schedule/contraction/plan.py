@@ -306,7 +306,7 @@ class _Planner:
         contiguous = contiguous_sum(rows, columns, order) if can_turn else None
         chosen = machine.chosen
         along = contiguous if (reuse < DOT_BELOW_ROWS if chosen.dot is None else chosen.dot) else None
-        group = kind_of_group(self.contraction.product, rows.factor, columns.factor, machine)
+        group = kind_of_group(self.contraction.product, rows.factor, columns.factor, machine, reuse > 1)
         grouped = None
         is_fixed = all(isinstance(axis.extent, int) for axis in (lane_axis, *order))  # rows may be dynamic
         if group is not None and question.shared_rows and question.shared_columns and is_fixed:
@@ -314,7 +314,8 @@ class _Planner:
             grouped = grouped_sum(group, rows, columns, order, lane_axis, self.alone, reuse >= least)
         if grouped is not None:
             along, must_pack = None, not grouped.group.is_stored
-            question = replace(question, depth=max(1, question.depth // grouped.group.size))
+            depth = max(1, question.depth // grouped.group.size)
+            question = replace(question, depth=depth, row_pairs=grouped.group.is_matrix)
             machine = reserve_registers(grouped.group, machine)
         if along is not None:
             order = [axis for axis in order if axis is not along] + [along]

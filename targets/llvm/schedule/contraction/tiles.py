@@ -71,6 +71,8 @@ class TileProblem:
     """Whether K is small and the output exceeds the L2 cache."""
     row_step: int = 0
     """Stride in bytes between rows of the row operand; 0 if unknown."""
+    row_pairs: bool = False
+    """Whether an instruction multiplies two rows at once."""
 
 
 def spans(extent: int, size: int) -> list[Span]:
@@ -216,6 +218,8 @@ def choose_tile(question: TileProblem, machine: Machine) -> tuple[int, int, floa
 
     for vectors, rows in product(offered, range(min(question.rows, machine.vector_registers), 0, -1)):
         if not fits(rows, vectors) and (rows, vectors) != (1, 1):
+            continue
+        if question.row_pairs and rows % 2 and rows > 1:
             continue
         wider = next((v for v in offered if v > vectors and v.bit_count() == 1), 0)
         if question.rows <= 2 and wider and fits(rows, wider) and register_need(rows, wider, question) < 20:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import emulated_aarch64
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -240,38 +241,77 @@ def test_programs_for_aarch64_under_emulation(name: str, tmp_path: Path) -> None
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
-def _products(signs: str, k: int, is_constant: bool) -> tuple[onnx.ModelProto, list[np.ndarray], np.ndarray]:
+def _products(
+    signs: str, k: int, is_constant: bool, rows: int = 5
+) -> tuple[onnx.ModelProto, list[np.ndarray], np.ndarray]:
     """Return a model of int8 products, its inputs, and the sums."""
     types = {"u": onnx.TensorProto.UINT8, "i": onnx.TensorProto.INT8}
     ranges = {"u": (0, 256, np.uint8), "i": (-128, 128, np.int8)}
     x, w = (
         RNG.integers(*ranges[sign][:2], shape).astype(ranges[sign][2])
-        for sign, shape in zip(signs, ((5, k), (k, 33)), strict=True)
+        for sign, shape in zip(signs, ((rows, k), (k, 33)), strict=True)
     )
     inputs = {"x": (types[signs[0]], x.shape)} | ({} if is_constant else {"w": (types[signs[1]], w.shape)})
     model = make_model([node("MatMulInteger", "x w", "y")], inputs, ["y"], {"w": w} if is_constant else {})
     return model, [x] if is_constant else [x, w], x.astype(np.int32) @ w.astype(np.int32)
 
 
+def _arm(cpu: str) -> str:
+    return f"llvm{{cpu={cpu} triple=aarch64-linux-gnu}}"
+
+
 @needs_emulator
 @pytest.mark.parametrize("signs", ["ui", "ii", "uu", "iu"])
-def test_products_of_int8_on_an_emulated_aarch64(signs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("cpu", ["neoverse-n1", "neoverse-n2"])
+def test_products_of_int8_on_an_emulated_aarch64(cpu: str, signs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UnloadedModel, "__call__", emulated_aarch64.call)
-    for k, is_constant in ((70, True), (7, False)):
-        model, arrays, expected = _products(signs, k, is_constant)
-        made = mirlo.compile(model, emulated_aarch64.TARGET, cache=False, jobs=1)
+    for k, is_constant, rows in ((72, True, 5), (70, True, 13), (7, False, 4), (64, True, 1), (24, False, 1)):
+        model, arrays, expected = _products(signs, k, is_constant, rows)
+        made = mirlo.compile(model, _arm(cpu), cache=False, jobs=1)
         np.testing.assert_array_equal(made(*arrays), expected)
 
 
-@pytest.mark.parametrize(("cpu", "signs", "instruction"), [
-    ("neoverse-n1", "ui", b"sdot"), ("neoverse-n1", "uu", b"udot"), ("cortex-a72", "ui", None),
+@needs_emulator
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_products_of_bf16_on_an_emulated_aarch64(is_constant: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(UnloadedModel, "__call__", emulated_aarch64.call)
+    for rows, k in ((1, 64), (6, 68), (7, 37)):
+        x, w = (RNG.standard_normal(shape).astype(np.float32) for shape in ((rows, k), (k, 33)))
+        inputs = {"x": (F32, x.shape)} | ({} if is_constant else {"w": (F32, w.shape)})
+        model = make_model([node("MatMul", "x w", "y")], inputs, ["y"], {"w": w} if is_constant else {})
+        made = mirlo.compile(model, _arm("neoverse-n2"), precision="bf16", cache=False, jobs=1)
+        wide = [array.astype(ml_dtypes.bfloat16).astype(np.float64) for array in (x, w)]
+        found = made(x) if is_constant else made(x, w)
+        np.testing.assert_allclose(found, wide[0] @ wide[1], atol=2**-7 * np.sqrt(k))
+
+
+PRODUCTS = rb"\b(?:[su]|us)(?:dot|mmla)\b|\bbf(?:dot|mmla)\b"
+
+
+@pytest.mark.parametrize(("cpu", "signs", "rows", "instruction"), [
+    ("neoverse-n1", "ui", 5, b"sdot"), ("neoverse-n1", "uu", 5, b"udot"), ("cortex-a72", "ui", 5, None),
+    ("neoverse-n2", "ii", 5, b"smmla"), ("neoverse-n2", "uu", 5, b"ummla"), ("neoverse-n2", "ui", 5, b"usmmla"),
+    ("neoverse-n2", "iu", 5, b"usmmla"), ("neoverse-n2", "ii", 1, b"sdot"), ("neoverse-n2", "ui", 1, b"usdot"),
 ])  # fmt: skip
-def test_dot_products_of_aarch64(cpu: str, signs: str, instruction: bytes | None) -> None:
-    target = f"llvm{{cpu={cpu} triple=aarch64-linux-gnu}}"
-    listings = kernel_listings(CompileRequest(_products(signs, 64, True)[0], target), "asm")
+def test_dot_products_of_aarch64(cpu: str, signs: str, rows: int, instruction: bytes | None) -> None:
+    listings = kernel_listings(CompileRequest(_products(signs, 64, True, rows)[0], _arm(cpu)), "asm")
     code = b"".join(listing.content for listing in listings)
-    found = set(re.findall(rb"\b[su]dot\b", code))
-    assert found == ({instruction} if instruction else set())
+    assert set(re.findall(PRODUCTS, code)) == ({instruction} if instruction else set())
+
+
+@pytest.mark.parametrize(("rows", "instruction"), [(1, b"bfdot"), (8, b"bfmmla")])
+def test_products_of_bf16_of_aarch64(rows: int, instruction: bytes) -> None:
+    w = np.ones((64, 32), np.float32)
+    model = make_model([node("MatMul", "x w", "y")], {"x": (F32, (rows, 64))}, ["y"], {"w": w})
+    listings = kernel_listings(CompileRequest(model, _arm("neoverse-n2"), precision="bf16"), "asm")
+    assert set(re.findall(PRODUCTS, b"".join(listing.content for listing in listings))) == {instruction}
+
+
+def test_arithmetic_of_f16_of_aarch64() -> None:
+    model = make_model([node("Add", "x x", "y")], {"x": (onnx.TensorProto.FLOAT16, (64,))}, ["y"])
+    for cpu, is_native in (("neoverse-n1", True), ("cortex-a72", False)):
+        (code,) = (each.content for each in kernel_listings(CompileRequest(model, _arm(cpu)), "asm") if each.nodes)
+        assert bool(re.search(rb"fadd\s+v\d+\.8h", code)) == is_native
 
 
 @needs_emulator
