@@ -7,7 +7,7 @@ finishes its rows and the second kernel is not launched.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,18 +16,21 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.attention.work import Loops, Work, above, hidden, larger, weight
+from mirlo.targets.gpu.schedule.attention.work import Loops, Work, above, hidden, larger, times, weight
 from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.launch import add, either, launch_points, less, multiply, when
 
 
 class PartialResults:
-    """Partial results in scratch memory."""
+    """Partial results in scratch memory, if there may be several parts."""
 
-    def __init__(self, work: Work, count: Dim):
+    def __init__(self, work: Work, count: Dim, factor: float = 1):
         self.work = work
         self.count = count
+        self.factor = factor
         self.kind = work.found.sum_type
+        if count == 1:
+            return
         self.lines = work.batches * work.rows
         self.started = work.times
         if not isinstance(count, int):
@@ -46,9 +49,15 @@ class PartialResults:
         """Return whether there is more than one part; None if that is certain."""
         return None if isinstance(self.count, int) else less(index(1), self.count)
 
-    def store_row(self, line: ir.Value, peak: ir.Value, total: ir.Value, mine: ir.Value) -> None:
-        """Store the values of a whole row, by the thread for which `mine` is true."""
-        several = self._are_several()
+    def store_row(
+        self, part: ir.Value, batch: ir.Value, row: ir.Value, peak: ir.Value, total: ir.Value, mine: ir.Value
+    ) -> Any:
+        """Store the values of a whole row, by the thread for which `mine` is true; return its index."""
+        if self.count == 1:
+            return None
+        line, several = self.line(part, batch, row), self._are_several()
+        if self.factor != 1:
+            peak = times(peak, emit_constant(self.factor, self.kind))
         if several is not None:
             mine = create("arith.andi", mine.type, mine, several)
 
@@ -57,10 +66,15 @@ class PartialResults:
             memref.StoreOp(total, self.totals, [line])
 
         when(mine, keep)
+        return line
 
-    def store(self, line: Any, column: ir.Value, weighted: Any, finish: Callable[[], None]) -> None:
-        """Store one element of a row; `finish` it instead if there are no other parts."""
-        keep = partial(self._keep, line, column, weighted)
+    def store(self, line: Any, loops: Loops, total: ir.Value, weighted: Any) -> None:
+        """Store one element of a row; finish it instead if there are no other parts."""
+        finish = partial(self.work.finish, total, weighted, loops)
+        if self.count == 1:
+            finish()
+            return
+        keep = partial(self._keep, line, loops[self.work.found.value_loop], weighted)
         several = self._are_several()
         if several is None:
             keep()
@@ -71,8 +85,10 @@ class PartialResults:
         memref.StoreOp(weighted, self.sums, [add(multiply(line, self.work.found.value_size), column)])
 
     def combine(self) -> None:
-        """Emit the launch that combines the parts."""
+        """Emit the launch that combines the parts, if there may be several."""
         work = self.work
+        if self.count == 1:
+            return
 
         def element(indices: list[ir.Value]) -> None:
             batch, row, column = indices
@@ -120,16 +136,32 @@ class PartialResults:
         return [multiply_add(share, part, sum_) for part, sum_ in zip(found, held, strict=True)]
 
 
-def allocate_partial_results(work: Work, count: Dim) -> PartialResults | None:
-    """Return memory for the parts of an attention, if there may be several."""
-    return None if count == 1 else PartialResults(work, count)
+@dataclass(frozen=True)
+class KeyTiles:
+    """The tiles of keys of a part that some row sees."""
+
+    begin: ir.Value
+    end: ir.Value
+    whole: ir.Value
+    """The first one that a bound crosses; it may be outside."""
+
+    def edge(self, last: ir.Value) -> Any:
+        """Return the first tile that a bound crosses, or one of the ends."""
+        edge = create("arith.maxui", self.begin.type, self.whole, self.begin)
+        return create("arith.minui", edge.type, edge, last)
 
 
-def tiles_of(part: ir.Value, parts: Dim, tiles: Dim, seen: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Return the first and last key tile of a part, among the visible ones."""
-    if parts == 1:
-        return index(0), seen
-    share = D.ceildiv(tiles, parts)
-    first = multiply(part, share)
-    last = create("arith.minui", first.type, add(first, share), seen)
-    return create("arith.minui", first.type, first, last), last
+def tiles_of(
+    work: Work, batch: Loops, rows: tuple[ir.Value, ir.Value], keys: int, part: ir.Value, parts: Dim
+) -> KeyTiles:
+    """Return a part's tiles of `keys` that rows from the first to the last see."""
+    seen = work.seen(batch, *rows)
+    end = create("arith.divui", seen.type, add(seen, keys - 1), index(keys))
+    begin = index(0)
+    if parts != 1:
+        share = D.ceildiv(D.ceildiv(work.found.keys, keys), parts)
+        begin = multiply(part, share)
+        end = create("arith.minui", begin.type, add(begin, share), end)
+        begin = create("arith.minui", begin.type, begin, end)
+    by_all = work.seen(batch, *rows, by_all=True)
+    return KeyTiles(begin, end, create("arith.divui", seen.type, by_all, index(keys)))

@@ -12,22 +12,20 @@ from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
-from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
-from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.attention.partial import allocate_partial_results, tiles_of
+from mirlo.passes.schedule.blocks.attention import Read
+from mirlo.passes.schedule.loops import for_loop
+from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
+from mirlo.targets.gpu.schedule.attention.partial import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times, weight
 from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.exchange import Exchange, SharedExchange
 from mirlo.targets.gpu.schedule.launch import (
-    Ids,
     add,
     barrier,
     clamp_index,
-    launch,
     less,
     multiply,
     shared,
@@ -84,52 +82,29 @@ def in_shared_memory(down: Value, across: ir.Value, tile: ThreadAttentionTile, k
     return SharedExchange(down, across, tile.down, tile.across, tile.rows, kind)
 
 
-class TiledKernel:
+class TiledKernel(AttentionKernel):
     """The kernel of one attention."""
 
     def __init__(self, work: Work, tile: ThreadAttentionTile, parts: Dim, team: Team = in_shared_memory):
-        self.work = work
-        self.found: AttentionBlocks = work.found
+        super().__init__(work, parts, tile.down * tile.across, tile.height, tile.width, tile.columns)
         self.tile = tile
         self.team = team
-        self.high = D.ceildiv(work.rows, tile.height)
-        self.wide = -(-self.found.value_size // tile.columns)
-        self.tiles = D.ceildiv(self.found.keys, tile.width)
-        self.parts = allocate_partial_results(work, parts)
-        self.count = parts
         self.kind = self.found.sum_type
 
-    def emit(self) -> None:
-        self.work.touch()
-        blocks = self.high * self.work.batches * self.wide * self.count * self.work.times
-        launch(blocks, self.tile.down * self.tile.across, self._block)
-        if self.parts is not None:
-            self.parts.combine()
-
-    def _block(self, ids: Ids) -> None:
-        work, tile = self.work, self.tile
-        # With a causal bound the last rows see most keys: start them first.
-        turn, self.batch_number, part, wide = split(ids.block, [self.high, work.batches, self.count, self.wide])
-        down = create("arith.subi", turn.type, index(self.high - 1), turn) if self.high != 1 else turn
-        self.first_row = multiply(down, tile.height)
-        self.first_column = multiply(wide, tile.columns)
-        self.thread = ids.thread
-        self.down, self.across = split(ids.thread, [tile.down, tile.across])
-        self.batch = work.batch(self.batch_number)
+    def attend(self, tiles: KeyTiles) -> None:
+        tile = self.tile
+        self.down, self.across = split(self.thread, [tile.down, tile.across])
         self.meet = self.team(self.down, self.across, tile, self.kind)
         self.stage = shared(DEPTH * max(tile.height + tile.width, tile.columns), self.kind)
         self.weights = shared(tile.height * tile.width, self.kind)
-        self.own_rows = [add(self.first_row, add(self.down, i * tile.down)) for i in range(tile.rows)]
-        rows = [clamp_index(row, work.rows, tile.height) for row in self.own_rows]
-        self.row_loops = [{**self.batch, **work.row(row)} for row in rows]
-        last = clamp_index(add(self.first_row, tile.height - 1), work.rows, tile.height)
-        seen = work.seen(self.batch, self.first_row, last)
-        tiles = create("arith.divui", seen.type, add(seen, tile.width - 1), index(tile.width))
-        begin, end = tiles_of(part, self.count, self.tiles, tiles)
+        self.set_rows([add(self.down, i * tile.down) for i in range(tile.rows)])
         zero, lowest = emit_constant(0.0, self.kind), hidden(self.kind)
         start = [lowest] * tile.rows + [zero] * tile.rows + [zero] * (tile.rows * tile.thread_columns)
-        done = for_loop(begin, end, 1, lambda t, *carried: self._step(multiply(t, tile.width), list(carried)), start)
-        self._finish(part, done)
+
+        def step(number: ir.Value, *carried: ir.Value) -> list[ir.Value]:
+            return self._step(multiply(number, tile.width), list(carried))
+
+        self._finish(for_loop(tiles.begin, tiles.end, 1, step, start))
 
     def _step(self, first_key: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         rows = self.tile.rows
@@ -286,22 +261,17 @@ class TiledKernel:
         pairs = [(w, v) for w in weights for v in values]
         return [multiply_add(w, v, total) for (w, v), total in zip(pairs, sums, strict=True)]
 
-    def _finish(self, part: ir.Value, done: list[ir.Value]) -> None:
+    def _finish(self, done: list[ir.Value]) -> None:
         rows, count = self.tile.rows, self.tile.thread_columns
         totals = self.meet.together(done[rows : 2 * rows], plus)
         for i in range(rows):
             sums = done[2 * rows + i * count :][:count]
-            when(self._row_exists(i), partial(self._finish_row, part, i, done[i], totals[i], sums))
+            when(self.row_exists(i), partial(self._finish_row, i, done[i], totals[i], sums))
 
-    def _row_exists(self, i: int) -> ir.Value | None:
-        return less(self.own_rows[i], self.work.rows) if self.work.rows % self.tile.height else None
-
-    def _finish_row(self, part: ir.Value, i: int, peak: ir.Value, total: ir.Value, sums: list[ir.Value]) -> None:
+    def _finish_row(self, i: int, peak: ir.Value, total: ir.Value, sums: list[ir.Value]) -> None:
         tile, found = self.tile, self.found
-        line = None
-        if self.parts is not None:
-            line = self.parts.line(part, self.batch_number, self.own_rows[i])
-            self.parts.store_row(line, peak, total, less(self.across, 1))
+        mine = less(self.across, 1)
+        line = self.parts.store_row(self.part, self.batch_number, self.own_rows[i], peak, total, mine)
         for c in range(tile.thread_columns):
             own = add(self.across, c * tile.across)
             column = add(self.first_column, own)
@@ -311,14 +281,7 @@ class TiledKernel:
             condition = None
             for test in tests:
                 condition = test if condition is None else create("arith.andi", test.type, condition, test)
-            when(condition, partial(self._store, line, i, column, total, sums[c]))
-
-    def _store(self, line: ir.Value | None, i: int, column: ir.Value, total: ir.Value, weighted: ir.Value) -> None:
-        loops = {**self.row_loops[i], self.found.value_loop: column}
-        if self.parts is None:
-            self.work.finish(total, weighted, loops)
-        else:
-            self.parts.store(line, column, weighted, partial(self.work.finish, total, weighted, loops))
+            when(condition, partial(self.store, line, i, column, total, sums[c]))
 
 
 def _fold(combine: Callable[[Any, Any], Any], values: list[ir.Value]) -> ir.Value:

@@ -16,7 +16,7 @@ from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.attention.partial import PartialResults, allocate_partial_results
+from mirlo.targets.gpu.schedule.attention.partial import PartialResults
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, plus, times
 from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split, when
 from mirlo.targets.nvvm.schedule import bulk, in_flight
@@ -50,11 +50,11 @@ class GroupKernel:
         self.found = work.found
         self.factors = factors
         self.tile = tile
-        self.parts = allocate_partial_results(work, parts)
+        self.factor = work.factor_of_scores or 1.0
+        self.parts = PartialResults(work, parts, self.factor)
         self.jobs = Jobs(work, factors, tile, parts, units)
         self.form = factors.key.form
         self.f32 = ir.F32Type.get()
-        self.factor = work.factor_of_scores or 1.0
         self.in_turns = tile.groups > 1 and max(self.found.size, self.found.value_size) <= MAX_ALTERNATING_HEAD
 
     def emit(self) -> None:
@@ -63,8 +63,7 @@ class GroupKernel:
         lines = ((self.factors.query, tile.height), (self.factors.key, tile.keys), (self.factors.value, tile.keys))
         self.query_map, self.key_map, self.value_map = (read.tensor_map(memory, count) for read, count in lines)
         launch(self.jobs.blocks * self.work.times, tile.threads, self._block)
-        if self.parts is not None:
-            self.parts.combine()
+        self.parts.combine()
 
     def _block(self, ids: Ids) -> None:
         self._allocate_memory(ids)
@@ -253,22 +252,18 @@ class GroupKernel:
     ) -> None:
         lines = SharedRowStores(self.work, self.lane)
         for row, peak, total, own in zip(self.rows, peaks, totals, by_rows(sums), strict=True):
-            if self.parts is None:
+            if self.parts.count == 1:
                 lines.store(total, own, row.loops, row.exists)
             else:
-                when(row.exists, partial(self._keep, self.parts, job, row.number, peak, total, own))
+                when(row.exists, partial(self._keep, job, row.number, peak, total, own))
 
-    def _keep(
-        self, parts: PartialResults, job: Job, row: Any, peak: ir.Value, total: ir.Value, sums: Sequence[ir.Value]
-    ) -> None:
+    def _keep(self, job: Job, row: Any, peak: ir.Value, total: ir.Value, sums: Sequence[ir.Value]) -> None:
         """Store the partial result of a row."""
-        line = parts.line(job.part, job.batch_number, row)
-        in_full = times(peak, emit_constant(self.factor, self.f32))
-        parts.store_row(line, in_full, total, less(self.lane.member, 1))
+        line = self.parts.store_row(job.part, job.batch_number, row, peak, total, less(self.lane.member, 1))
         for i, weighted in enumerate(sums):
             column = add(multiply(self.lane.member, PAIR), i // PAIR * COLUMNS + i % PAIR)
             loops = {**self.work.row(row), **job.loops, self.found.value_loop: column}
-            parts.store(line, column, weighted, partial(self.work.finish, total, weighted, loops))
+            self.parts.store(line, loops, total, weighted)
 
 
 def by_rows(registers: Sequence[ir.Value]) -> list[list[ir.Value]]:

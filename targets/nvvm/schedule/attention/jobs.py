@@ -72,7 +72,6 @@ class Jobs:
         self.outers = static_size(found.count(factors.outer))
         self.heads = static_size(work.batches) * self.outers
         self.high = -(-self.rows // tile.height)
-        self.tiles = -(-static_size(found.keys) // tile.keys)
         self.count = self.heads * self.high * parts
         self.blocks = min(units, self.count)
         element = factors.key.form.bytes
@@ -113,17 +112,12 @@ class Jobs:
         batch, before = work.batch(batch_number), multiply(outer, self.rows)
         last = clamp_index(add(first, tile.height - 1), self.rows, tile.height)
         ends = add(before, first), add(before, last)
-        seen = work.seen(batch, *ends)
-        tiles = create("arith.divui", seen.type, add(seen, tile.keys - 1), index(tile.keys))
-        begin, end = tiles_of(part, self.parts, self.tiles, tiles)
+        tiles = tiles_of(work, batch, ends, tile.keys, part, self.parts)
         # Rows that see no key process one tile whose keys are all masked.
-        end = create("arith.maxui", end.type, end, add(begin, 1))
+        end = create("arith.maxui", tiles.end.type, tiles.end, add(tiles.begin, 1))
         last_tile = create("arith.subi", end.type, end, index(1))
-        by_all = work.seen(batch, *ends, by_all=True)
-        whole = create("arith.divui", seen.type, by_all, index(tile.keys))
-        edge = create("arith.minui", seen.type, create("arith.maxui", seen.type, whole, begin), last_tile)
         same = {loop: work.row(before)[loop] for loop in self.factors.outer}
-        return Job({**batch, **same}, batch_number, before, first, part, begin, edge, last_tile)
+        return Job({**batch, **same}, batch_number, before, first, part, tiles.begin, tiles.edge(last_tile), last_tile)
 
     def row(self, job: Job, own: Any) -> Row:
         """Return the row with this number in the tile of a job."""

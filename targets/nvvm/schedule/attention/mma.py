@@ -14,20 +14,18 @@ from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
 from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.attention.partial import allocate_partial_results, tiles_of
+from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
+from mirlo.targets.gpu.schedule.attention.partial import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, times
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix
 from mirlo.targets.gpu.schedule.launch import (
-    Ids,
     add,
     barrier,
     clamp_index,
-    launch,
     less,
     multiply,
     shared,
@@ -68,71 +66,36 @@ class WarpAttentionTile:
         return self.warps * self.rows * ROWS
 
 
-class MmaKernel:
+class MmaKernel(AttentionKernel):
     """The kernel of one attention by `mma.sync`."""
 
     def __init__(self, work: Work, form: Format, tile: WarpAttentionTile, parts: Dim):
-        self.work = work
-        self.found = work.found
+        factor = work.factor_of_scores or 1.0
+        super().__init__(work, parts, tile.warps * WARP, tile.height, tile.keys, tile.columns, factor)
         self.form = form
         self.tile = tile
-        self.count = parts
-        self.parts = allocate_partial_results(work, parts)
-        self.high = D.ceildiv(work.rows, tile.height)
-        self.wide = -(-self.found.value_size // tile.columns)
-        self.tiles = D.ceildiv(self.found.keys, tile.keys)
         self.depth = -(-self.found.size // STEP) * STEP
-        self.threads = tile.warps * WARP
         self.f32 = ir.F32Type.get()
-        self.factor = work.factor_of_scores or 1.0
 
-    def emit(self) -> None:
-        self.work.touch()
-        blocks = self.high * self.work.batches * self.wide * self.count * self.work.times
-        launch(blocks, self.threads, self._block)
-        if self.parts is not None:
-            self.parts.combine()
-
-    def _block(self, ids: Ids) -> None:
-        work, tile = self.work, self.tile
-        turn, self.batch_number, part, wide = split(ids.block, [self.high, work.batches, self.count, self.wide])
-        down = create("arith.subi", turn.type, index(self.high - 1), turn) if self.high != 1 else turn
-        self.thread = ids.thread
-        self.batch = work.batch(self.batch_number)
-        self.first_row = multiply(down, tile.height)
-        self.first_column = multiply(wide, tile.columns)
-        warp, lane = split(ids.thread, [tile.warps, WARP])
+    def attend(self, tiles: KeyTiles) -> None:
+        tile = self.tile
+        warp, lane = split(self.thread, [tile.warps, WARP])
         self.lane = Lane.of(lane)
         self.warp_row = multiply(warp, tile.rows * ROWS)
         self._allocate_memory()
-        self.own_rows = [
-            add(self.first_row, add(self.warp_row, add(self.lane.group, i * 8))) for i in range(2 * tile.rows)
-        ]
-        self.row_loops = [{**self.batch, **work.row(clamp_index(row, work.rows, tile.height))} for row in self.own_rows]
-        begin, whole, end = self._range(part)
+        self.set_rows([add(self.warp_row, add(self.lane.group, i * 8)) for i in range(2 * tile.rows)])
         self._fetch_query()
-        self._copy_keys(begin)
+        self._copy_keys(tiles.begin)
         commit()
         zero = create("vector.broadcast", ir.VectorType.get([2, 2], self.f32), emit_constant(0.0, self.f32))
         lines = 2 * tile.rows
         start = [hidden(self.f32)] * lines + [emit_constant(0.0, self.f32)] * lines
         start += [zero] * (tile.rows * tile.columns // COLUMNS)
-        carried = for_loop(begin, whole, 1, lambda t, *held: self._step(t, list(held), True), start)
-        carried = for_loop(whole, end, 1, lambda t, *held: self._step(t, list(held), False), carried)
+        edge = tiles.edge(tiles.end)
+        carried = for_loop(tiles.begin, edge, 1, lambda t, *held: self._step(t, list(held), True), start)
+        carried = for_loop(edge, tiles.end, 1, lambda t, *held: self._step(t, list(held), False), carried)
         wait()
-        self._finish(part, carried)
-
-    def _range(self, part: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """Return the tiles of this part: the first, the first that a bound crosses, and the last."""
-        work, tile = self.work, self.tile
-        last_row = clamp_index(add(self.first_row, tile.height - 1), work.rows, tile.height)
-        seen = work.seen(self.batch, self.first_row, last_row)
-        tiles = create("arith.divui", seen.type, add(seen, tile.keys - 1), index(tile.keys))
-        begin, end = tiles_of(part, self.count, self.tiles, tiles)
-        by_all = work.seen(self.batch, self.first_row, last_row, by_all=True)
-        whole = create("arith.divui", seen.type, by_all, index(tile.keys))
-        whole = create("arith.minui", seen.type, create("arith.maxui", seen.type, whole, begin), end)
-        return begin, whole, end
+        self._finish(carried)
 
     # Memory
 
@@ -294,33 +257,21 @@ class MmaKernel:
 
     # Finished rows
 
-    def _finish(self, part: ir.Value, carried: list[ir.Value]) -> None:
-        tile = self.tile
-        lines = 2 * tile.rows
-        peaks = carried[:lines]
+    def _finish(self, carried: list[ir.Value]) -> None:
+        lines = 2 * self.tile.rows
         totals = in_all(carried[lines : 2 * lines])
         for line in range(lines):
-            exists = less(self.own_rows[line], self.work.rows) if self.work.rows % tile.height else None
-            when(exists, partial(self._finish_row, part, line, peaks[line], totals[line], carried[2 * lines :]))
+            finish = partial(self._finish_row, line, carried[line], totals[line], carried[2 * lines :])
+            when(self.row_exists(line), finish)
 
-    def _finish_row(self, part: ir.Value, line: int, peak: ir.Value, total: ir.Value, sums: list[ir.Value]) -> None:
+    def _finish_row(self, line: int, peak: ir.Value, total: ir.Value, sums: list[ir.Value]) -> None:
         tile, found = self.tile, self.found
-        kept = None
-        if self.parts is not None:
-            kept = self.parts.line(part, self.batch_number, self.own_rows[line])
-            in_full = times(peak, emit_constant(self.factor, self.f32))
-            self.parts.store_row(kept, in_full, total, less(self.lane.member, 1))
+        mine = less(self.lane.member, 1)
+        kept = self.parts.store_row(self.part, self.batch_number, self.own_rows[line], peak, total, mine)
         count = tile.columns // COLUMNS
         for j in range(count):
             for c in range(2):
                 weighted = fragment_element(sums[line // 2 * count + j], (line % 2, c))
                 column = add(self.first_column, add(multiply(self.lane.member, 2), j * COLUMNS + c))
                 inside = less(column, found.value_size) if found.value_size % tile.columns else None
-                when(inside, partial(self._store, kept, line, column, total, weighted))
-
-    def _store(self, kept: Any, line: int, column: ir.Value, total: ir.Value, weighted: ir.Value) -> None:
-        loops = {**self.row_loops[line], self.found.value_loop: column}
-        if self.parts is None:
-            self.work.finish(total, weighted, loops)
-        else:
-            self.parts.store(kept, column, weighted, partial(self.work.finish, total, weighted, loops))
+                when(inside, partial(self.store, kept, line, column, total, weighted))

@@ -84,12 +84,16 @@ class Weighed:
 
 
 def weigh(
-    scores: Sequence[Sequence[ir.Value]], peaks: Sequence[ir.Value], totals: Sequence[ir.Value], factor: float
+    scores: Sequence[Sequence[ir.Value]],
+    peaks: Sequence[ir.Value],
+    totals: Sequence[ir.Value],
+    factor: float,
+    team: int = TEAM,
 ) -> Weighed:
-    """Return the weights of a tile's keys; update the running maximum and sum."""
+    """Return the weights of a tile's keys, which a team of threads shares; update the running maximum and sum."""
     f32 = peaks[0].type
     own = [fold(larger, line) for line in scores]
-    met = over_team(own, lambda a, b: [larger(x, y) for x, y in zip(a, b, strict=True)], TEAM)
+    met = over_team(own, lambda a, b: [larger(x, y) for x, y in zip(a, b, strict=True)], team)
     new = [larger(a, b) for a, b in zip(peaks, met, strict=True)]
     scale = emit_constant(factor * LOG2_E, f32)
     away = [times(above(peak), emit_constant(-factor * LOG2_E, f32)) for peak in new]
