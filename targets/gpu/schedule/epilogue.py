@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
@@ -13,8 +14,9 @@ from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, w
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
-from mirlo.targets.gpu.schedule.launch import less
+from mirlo.targets.gpu.schedule.launch import less, when
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, always_inside, evaluate, inside, values_of
+from mirlo.targets.gpu.schedule.vectors import all_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +82,8 @@ class Reader:
 
     def is_inside(self, base: tuple[ir.Value, list[ir.Value]], values: Indices) -> ir.Value | None:
         """Return whether the element is in bounds, if it may not be; else None."""
-        condition = None
-        for (dim, size), start in zip(self._tested(), base[1], strict=True):
-            test = inside(evaluate(dim, values, start), size)
-            condition = test if condition is None else create("arith.andi", condition.type, condition, test)
-        return condition
+        tests = zip(self._tested(), base[1], strict=True)
+        return all_of(*(inside(evaluate(dim, values, start), size) for (dim, size), start in tests))
 
     def _tested(self) -> list[tuple[IndexExpr, int]]:
         return tested(self.roles, self.side)
@@ -150,19 +149,11 @@ class EpilogueEmitter:
     def store(self, row: Any, column: ir.Value, total: Any) -> None:
         """Apply the epilogue to one accumulator and store it, if the row and column exist."""
         roles = self.roles
-        tests = []
-        if roles.rows.extent % self.height:
-            tests.append(less(row, roles.rows.extent))
-        if roles.columns.extent % self.width:
-            tests.append(less(column, roles.columns.extent))
-        if not tests:
-            self._store(row, column, total)
-            return
-        condition = tests[0] if len(tests) == 1 else create("arith.andi", tests[0].type, *tests)
-        branch = scf.IfOp(condition)
-        with ir.InsertionPoint(branch.then_block):
-            self._store(row, column, total)
-            scf.YieldOp([])
+        tests = [
+            less(at, side.extent) if side.extent % size else None
+            for at, side, size in ((row, roles.rows, self.height), (column, roles.columns, self.width))
+        ]
+        when(all_of(*tests), partial(self._store, row, column, total))
 
     def _store(self, row: ir.Value, column: ir.Value, total: ir.Value) -> None:
         roles = self.roles

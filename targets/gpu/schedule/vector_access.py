@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir, memref
-from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.evaluate import Iteration
 from mirlo.passes.schedule.blocks.space import BlockInstance
+from mirlo.targets.gpu.schedule.vectors import elements_of, is_aligned, load_vector, store_vector
 
 
 def load_vectors(points: Sequence[Iteration], places: Sequence[BlockInstance], axis: int) -> None:
@@ -31,13 +30,12 @@ def store_vectors(
     slot = points[0].frame.memory.slot(output.value)
     where = place.flat(output, slot.strides)
     values = [point.find(value) for point in points]
-    if not _is_aligned_access(where, axis, len(points)):
+    if len(points) == 1 or not is_aligned(where, axis, len(points)):
         for point, found in zip(points, values, strict=True):
             point.store(place, output, found)
         return
     vector = create("vector.from_elements", ir.VectorType.get([len(points)], values[0].type), *values)
-    attributes = {"alignment": _alignment(output, len(points))}
-    ir.Operation.create("vector.store", operands=[vector, slot.buffer, points[0].first(where)], attributes=attributes)
+    store_vector(vector, slot.buffer, points[0].first(where))
 
 
 def _is_read(points: Sequence[Iteration], place: BlockInstance, argument: ir.Value, operand: OperandView) -> bool:
@@ -56,26 +54,10 @@ def _load(
     slot = points[0].frame.memory.slot(operand.value)
     where = place.flat(operand, slot.strides)
     count = len(points)
-    if _is_aligned_access(where, axis, count):
-        kind = ir.VectorType.get([count], operand.element_type)
-        alignment = _alignment(operand, count)
-        vector = create("vector.load", kind, slot.buffer, points[0].first(where), alignment=alignment)
-        for i, point in enumerate(points):
-            at = ir.DenseI64ArrayAttr.get([i])
-            point.values[argument] = create("vector.extract", operand.element_type, vector, static_position=at)
+    if count > 1 and is_aligned(where, axis, count):
+        vector = load_vector(slot.buffer, points[0].first(where), count)
+        for point, value in zip(points, elements_of(vector), strict=True):
+            point.values[argument] = value
         return
     for point in points:
         point.values[argument] = memref.LoadOp(slot.buffer, [point.first(where)]).result
-
-
-def _is_aligned_access(where: IndexExpr, axis: int, count: int) -> bool:
-    """Return whether consecutive elements are one aligned access."""
-    others = [factor for term, factor in where.terms.items() if term != axis]
-    numbers = (*others, where.constant)
-    if count == 1 or where.divisions or where.coefficient(axis) != 1:
-        return False
-    return all(isinstance(number, int) and number % count == 0 for number in numbers)
-
-
-def _alignment(operand: OperandView, count: int) -> ir.IntegerAttr:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count * element_bytes(operand.element_type))

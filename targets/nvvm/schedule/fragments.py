@@ -11,6 +11,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix
 from mirlo.targets.gpu.schedule.launch import add, multiply, split
+from mirlo.targets.gpu.schedule.vectors import element_at
 from mirlo.targets.nvvm.schedule.units import BF16, COLUMNS, EDGE, F16, ROWS, TF32, Format
 
 WARP = 32
@@ -87,22 +88,21 @@ class Lane:
 def registers(form: Format, fragment: ir.Value) -> Registers:
     """Convert a fragment from shared memory to operand registers; f32 is rounded to tf32."""
     i32 = ir.IntegerType.get_signless(32)
-    count, width = fragment.type.shape
+    count, _ = fragment.type.shape
     if form is TF32:
         rounding = ir.Attribute.parse("#nvvm.fp_rnd_mode<rna>")
-        numbers = [fragment_element(fragment, (i, 0)) for i in range(count)]
+        numbers = [element_at(fragment, i, 0) for i in range(count)]
         return Registers(form, tuple(create("nvvm.convert.float.to.tf32", i32, n, rnd=rounding) for n in numbers))
     if form is F16:
-        kind = ir.VectorType.get([width], fragment.type.element_type)
-        return Registers(form, tuple(_extract(kind, fragment, i) for i in range(count)))
+        return Registers(form, tuple(element_at(fragment, i) for i in range(count)))
     words = create("vector.bitcast", ir.VectorType.get([count, 1], i32), fragment)
-    return Registers(form, tuple(_extract(i32, words, i, 0) for i in range(count)))
+    return Registers(form, tuple(element_at(words, i, 0) for i in range(count)))
 
 
 def multiply_add(left: Registers, right: Registers, total: ir.Value) -> ir.Value:
     """Compute lhs * rhs + total on the matrix unit."""
     kind = total.type.element_type
-    sums = [fragment_element(total, (i, j)) for i in range(2) for j in range(PAIR)]
+    sums = [element_at(total, i, j) for i in range(2) for j in range(PAIR)]
     attributes = {
         "layoutA": ir.Attribute.parse("#nvvm.mma_layout<row>"),
         "layoutB": ir.Attribute.parse("#nvvm.mma_layout<col>"),
@@ -125,12 +125,3 @@ def product(left: Any, right: Any, total: Any) -> Any:
     """Compute lhs * rhs + total of f16 or bf16 fragments."""
     form = F16 if isinstance(left.type.element_type, ir.F16Type) else BF16
     return multiply_add(registers(form, left), registers(form, right), total)
-
-
-def fragment_element(fragment: ir.Value, position: tuple[int, int]) -> Value:
-    """Extract one element of a fragment."""
-    return _extract(fragment.type.element_type, fragment, *position)
-
-
-def _extract(kind: ir.Type, vector: ir.Value, *position: int) -> Value:
-    return create("vector.extract", kind, vector, static_position=ir.DenseI64ArrayAttr.get(list(position)))

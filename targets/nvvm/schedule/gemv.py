@@ -36,6 +36,7 @@ from mirlo.targets.gpu.schedule.launch import (
     when,
 )
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, evaluate, values_of
+from mirlo.targets.gpu.schedule.vectors import all_of, elements_of, load_vector, spread
 from mirlo.targets.nvvm.schedule.fragments import WARP
 from mirlo.targets.nvvm.schedule.shuffles import of_neighbour
 from mirlo.targets.nvvm.schedule.units import ACCESS
@@ -135,17 +136,13 @@ class _Kernel:
 
     def _vector(self, side: ProductOperand, base: ir.Value, sums: dict[int, ir.Value]) -> ir.Value:
         """Load consecutive elements of an operand in the accumulator type."""
-        count = self.plan.vector
-        position = evaluate(side.position, sums, base)
-        element = side.access.element_type
-        alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count * element_bytes(element))
-        buffer = self.memory.slot(side.access.value).buffer
-        loaded = create("vector.load", ir.VectorType.get([count], element), buffer, position, alignment=alignment)
+        count, buffer = self.plan.vector, self.memory.slot(side.access.value).buffer
+        loaded = load_vector(buffer, evaluate(side.position, sums, base), count)
         factor = side.factor.emit(loaded, count)
         return widened(factor, self.kind) if isinstance(self.kind, ir.FloatType) else factor
 
     def _zeros(self) -> ir.Value:
-        return create("vector.broadcast", ir.VectorType.get([self.plan.vector], self.kind), emit_constant(0, self.kind))
+        return spread(emit_constant(0, self.kind), self.plan.vector)
 
     def _base(self, side: ProductOperand, line: ir.Value) -> ir.Value:
         return evaluate(side.position, {**self.batch, **values_of(side.axes, line)})
@@ -199,18 +196,12 @@ class _WarpPerLine(_Kernel):
         totals = [self._over(self._across(value), distances) for value in sums]
         for number, total in enumerate(totals):
             line = lines[number // self.rows]
-            mine = equal(lane, number % WARP)
-            if plan.many.extent % plan.lines:
-                mine = create("arith.andi", mine.type, mine, less(line, plan.many.extent))
-            when(mine, partial(self._finish, number % self.rows, line, total))
+            exists = less(line, plan.many.extent) if plan.many.extent % plan.lines else None
+            when(all_of(equal(lane, number % WARP), exists), partial(self._finish, number % self.rows, line, total))
 
     def _across(self, vector: ir.Value) -> Any:
         """Sum a vector pairwise."""
-        kind = vector.type.element_type
-        values: list[ir.Value] = [
-            create("vector.extract", kind, vector, static_position=ir.DenseI64ArrayAttr.get([i]))
-            for i in range(self.plan.vector)
-        ]
+        values = elements_of(vector)
         while len(values) > 1:
             values = [self._plus(a, b) for a, b in zip(values[::2], values[1::2], strict=True)]
         return values[0]
@@ -243,8 +234,8 @@ class _ThreadPerColumns(_Kernel):
                 reads.append((self._vector(plan.many, base, at), [reader.read(row, at) for row in rows]))
             following = list(sums)
             for matrix, factors in reads:
-                spread = [create("vector.broadcast", matrix.type, factor) for factor in factors]
-                following = [_multiply_add(matrix, f, total) for f, total in zip(spread, following, strict=True)]
+                pairs = zip((spread(factor, plan.vector) for factor in factors), following, strict=True)
+                following = [_multiply_add(matrix, f, total) for f, total in pairs]
             return following
 
         begin = add(multiply(warp, WARP // COLUMN_THREADS), deep)
@@ -265,8 +256,7 @@ class _ThreadPerColumns(_Kernel):
         distances = [COLUMN_THREADS << bit for bit in range((WARP // COLUMN_THREADS).bit_length() - 1)]
         memory = shared(DEEP_WARPS * self.rows * lines, self.kind)
         for row, vector in enumerate(sums):
-            for i in range(plan.vector):
-                value = create("vector.extract", self.kind, vector, static_position=ir.DenseI64ArrayAttr.get([i]))
+            for i, value in enumerate(elements_of(vector)):
                 total = self._over(value, distances)
                 line = add(multiply(across, plan.vector), i)
                 place = add(multiply(add(multiply(warp, self.rows), row), lines), line)

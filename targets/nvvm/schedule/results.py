@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
@@ -24,6 +23,7 @@ from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.epilogue import epilogue_results
 from mirlo.targets.gpu.schedule.launch import add, less, multiply, split, when
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
+from mirlo.targets.gpu.schedule.vectors import all_of, element_at, is_aligned, load_vector, store_vector
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
 from mirlo.targets.nvvm.schedule.units import ACCESS, COLUMNS, ROWS
 
@@ -94,19 +94,15 @@ class WarpRowStores:
         ((value, _),) = contraction.writes
         own = add(multiply(self.lane.member, PAIR), number * COLUMNS)
         at = self._at(add(self.lane.group, half * COLUMNS), own)
-        kind, aligned = ir.VectorType.get([PAIR], self._kind), _bytes(PAIR * element_bytes(self._kind))
-        there = create("vector.load", kind, self.place, at, alignment=aligned) if also is not None else None
+        there: Any = None if also is None else load_vector(self.place, at, PAIR)
         line, made = self._held(self.roles.rows, add(row, self.lane.group)), []
         for i, total in enumerate(pair):
             across = self._held(self.roles.columns, add(column, add(own, i)))
             values = {**batch, **values_of(self.roles.rows.axes, line), **values_of(self.roles.columns.axes, across)}
-            read = None
-            if also is not None and there is not None:
-                number_of = ir.DenseI64ArrayAttr.get([i])
-                read = (also, create("vector.extract", self._kind, there, static_position=number_of))
+            read = None if also is None else (also, element_at(there, i))
             made.append(epilogue_results(contraction, self.memory, values, total, read)[value])
-        vector = create("vector.from_elements", kind, *made)
-        ir.Operation.create("vector.store", operands=[vector, self.place, at], attributes={"alignment": aligned})
+        vector = create("vector.from_elements", ir.VectorType.get([PAIR], self._kind), *made)
+        store_vector(vector, self.place, at)
 
     def _pieces(self, row: ir.Value, column: ir.Value, wide: int) -> Iterator[tuple[Any, Any, Any]]:
         """Yield this thread's 16-byte pieces: position in the warp's memory, row and first column."""
@@ -120,7 +116,6 @@ class WarpRowStores:
     def _fetch(self, access: TensorAccess, batch: Indices, row: ir.Value, column: ir.Value, wide: int) -> None:
         """Load the residual to where the results go."""
         vector = ACCESS // element_bytes(self._kind)
-        kind, aligned = ir.VectorType.get([vector], self._kind), _bytes(ACCESS)
         found = []
         for place, line, first in self._pieces(row, column, wide):
             last = index(self.roles.columns.extent - vector)
@@ -129,29 +124,25 @@ class WarpRowStores:
             values |= values_of(self.roles.columns.axes, across)
             position = evaluate(row_major(access.dims, access.shape), values)
             buffer = self.memory.slot(access.value).buffer
-            found.append((place, create("vector.load", kind, buffer, position, alignment=aligned)))
+            found.append((place, load_vector(buffer, position, vector)))
         for place, loaded in found:
-            ir.Operation.create("vector.store", operands=[loaded, self.place, place], attributes={"alignment": aligned})
+            store_vector(loaded, self.place, place)
 
     def _write(self, batch: Indices, row: ir.Value, column: ir.Value, wide: int) -> None:
         vector = ACCESS // element_bytes(self._kind)
         for place, at, across in self._pieces(row, column, wide):
-            kind, aligned = ir.VectorType.get([vector], self._kind), _bytes(ACCESS)
-            loaded = create("vector.load", kind, self.place, place, alignment=aligned)
+            loaded = load_vector(self.place, place, vector)
             when(self._exists(at, across), partial(self._store, batch, at, across, loaded))
 
     def _store(self, batch: Indices, row: ir.Value, column: ir.Value, vector: ir.Value) -> None:
         ((value, access),) = self.roles.contraction.writes
         values = {**batch, **values_of(self.roles.rows.axes, row), **values_of(self.roles.columns.axes, column)}
         position = evaluate(row_major(access.dims, access.shape), values)
-        operands = [vector, self.memory.slot(value).buffer, position]
-        ir.Operation.create("vector.store", operands=operands, attributes={"alignment": _bytes(ACCESS)})
+        store_vector(vector, self.memory.slot(value).buffer, position)
 
     def _exists(self, row: Value, column: Value) -> Value:
         """Return whether the row and columns exist: all columns of a piece do, or none."""
-        rows, columns = self.roles.rows.extent, self.roles.columns.extent
-        both = less(row, rows)
-        return create("arith.andi", both.type, both, less(column, columns))
+        return all_of(less(row, self.roles.rows.extent), less(column, self.roles.columns.extent))
 
     @staticmethod
     def _held(side: ProductOperand, at: ir.Value) -> Value:
@@ -175,11 +166,7 @@ def row_store_type(roles: Roles) -> Any:
     if element_bytes(kind) not in PITCHES or kind == ir.IntegerType.get_signless(1):
         return None
     count, last = ACCESS // element_bytes(kind), roles.columns.axes[-1]
-    form = row_major(access.dims, access.shape)
-    others = [factor for axis, factor in form.terms.items() if axis != last.id]
-    numbers = (*others, form.constant, last.extent)
-    whole = D.is_certain(lambda: form.terms.get(last.id) == 1 and all(number % count == 0 for number in numbers))
-    return kind if whole else None
+    return kind if is_aligned(row_major(access.dims, access.shape), last.id, count, last.extent) else None
 
 
 def _also_read(roles: Roles) -> TensorAccess | None:
@@ -196,7 +183,3 @@ def _also_read(roles: Roles) -> TensorAccess | None:
 
 def _i32() -> ir.IntegerType:
     return ir.IntegerType.get_signless(32)
-
-
-def _bytes(count: int) -> ir.IntegerAttr:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)

@@ -14,7 +14,6 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.contraction.staging import Load, SharedMatrix, Stager
@@ -29,9 +28,10 @@ from mirlo.targets.gpu.schedule.contraction.tiled import (
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
 from mirlo.targets.gpu.schedule.launch import add, multiply, split
 from mirlo.targets.gpu.schedule.roles import Roles
+from mirlo.targets.gpu.schedule.vectors import element_at, spread
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule.copies import async_copy, asynchronously
-from mirlo.targets.nvvm.schedule.fragments import WARP, Lane, fragment_element, multiply_add, registers
+from mirlo.targets.nvvm.schedule.fragments import WARP, Lane, multiply_add, registers
 from mirlo.targets.nvvm.schedule.units import COLUMNS, ROWS, Format, format_of
 
 WARPS = 2
@@ -106,8 +106,7 @@ class WarpPart:
     column: Any
 
     def start(self, init: ir.Value) -> list[Any]:
-        kind = ir.VectorType.get([2, 2], init.type)
-        return [create("vector.broadcast", kind, init)] * (self.tile.down * self.tile.across)
+        return [spread(init, 2, 2)] * (self.tile.down * self.tile.across)
 
     def multiply(self, left: SharedMatrix, right: SharedMatrix, sums: list[Any]) -> list[Any]:
         lane, tile = self.lane, self.tile
@@ -128,7 +127,7 @@ class WarpPart:
                 for down, across, position in self.lane.places():
                     at = add(row, add(self.row, add(down, i * ROWS)))
                     beside = add(column, add(self.column, add(across, j * COLUMNS)))
-                    yield at, beside, fragment_element(fragment, position)
+                    yield at, beside, element_at(fragment, *position)
 
 
 def plan_tensor_cores(roles: Roles, options: Options) -> TiledPlan | Decline:

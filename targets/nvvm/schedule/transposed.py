@@ -25,6 +25,7 @@ from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, shared, split, when
 from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
 from mirlo.targets.gpu.schedule.vector_access import load_vectors
+from mirlo.targets.gpu.schedule.vectors import all_of
 
 THREADS = 256
 """Threads per block."""
@@ -126,12 +127,9 @@ class TransposePlan:
     def _exists(self, down: Value, across: Value) -> Any:
         """Return whether a tile position is in bounds; None if all are."""
         extents = self.points.space.extents
-        condition = None
-        for axis, corner, own in zip((self.along, len(extents) - 1), self.corner, (down, across), strict=True):
-            if extents[axis] % self.edge:
-                test = less(add(corner, own), extents[axis])
-                condition = test if condition is None else create("arith.andi", test.type, condition, test)
-        return condition
+        places = zip((self.along, len(extents) - 1), self.corner, (down, across), strict=True)
+        tests = ((axis, add(corner, own)) for axis, corner, own in places if extents[axis] % self.edge)
+        return all_of(*(less(at, extents[axis]) for axis, at in tests))
 
 
 def plan_transpose(group: BlockGroup) -> TransposePlan | Decline:

@@ -19,6 +19,7 @@ from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work, above, hidden, larger, times, weight
 from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.launch import add, either, launch_points, less, multiply, when
+from mirlo.targets.gpu.schedule.vectors import all_of
 
 
 class PartialResults:
@@ -55,17 +56,15 @@ class PartialResults:
         """Store the values of a whole row, by the thread for which `mine` is true; return its index."""
         if self.count == 1:
             return None
-        line, several = self.line(part, batch, row), self._are_several()
+        line = self.line(part, batch, row)
         if self.factor != 1:
             peak = times(peak, emit_constant(self.factor, self.kind))
-        if several is not None:
-            mine = create("arith.andi", mine.type, mine, several)
 
         def keep() -> None:
             memref.StoreOp(peak, self.peaks, [line])
             memref.StoreOp(total, self.totals, [line])
 
-        when(mine, keep)
+        when(all_of(mine, self._are_several()), keep)
         return line
 
     def store(self, line: Any, loops: Loops, total: ir.Value, weighted: Any) -> None:

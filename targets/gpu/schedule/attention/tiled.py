@@ -32,6 +32,7 @@ from mirlo.targets.gpu.schedule.launch import (
     split,
     when,
 )
+from mirlo.targets.gpu.schedule.vectors import all_of
 
 DEPTH = 16
 """k-steps in shared memory at a time."""
@@ -275,12 +276,10 @@ class TiledKernel(AttentionKernel):
         for c in range(tile.thread_columns):
             own = add(self.across, c * tile.across)
             column = add(self.first_column, own)
-            tests = [less(own, tile.columns)] if tile.columns % tile.across else []
-            if found.value_size % tile.columns:
-                tests.append(less(column, found.value_size))
-            condition = None
-            for test in tests:
-                condition = test if condition is None else create("arith.andi", test.type, condition, test)
+            condition = all_of(
+                less(own, tile.columns) if tile.columns % tile.across else None,
+                less(column, found.value_size) if found.value_size % tile.columns else None,
+            )
             when(condition, partial(self.store, line, i, column, total, sums[c]))
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.contraction.staging import Load, SharedMatrix, Stager
@@ -26,6 +25,7 @@ from mirlo.targets.gpu.schedule.costs import SUMS
 from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.launch import add, multiply, split
 from mirlo.targets.gpu.schedule.roles import Roles
+from mirlo.targets.gpu.schedule.vectors import element_at, spread
 
 DOWN, ACROSS = 16, 16
 """Threads of a block along the rows and along the columns."""
@@ -137,15 +137,10 @@ class FmaPart:
 
     def _spread(self, value: ir.Value) -> Any:
         """Return a value in all lanes."""
-        if self.tile.wide == 1:
-            return value
-        return create("vector.broadcast", ir.VectorType.get([self.tile.wide], value.type), value)
+        return value if self.tile.wide == 1 else spread(value, self.tile.wide)
 
     def _element(self, value: ir.Value, number: int) -> Any:
-        if self.tile.wide == 1:
-            return value
-        at = ir.DenseI64ArrayAttr.get([number])
-        return create("vector.extract", value.type.element_type, value, static_position=at)
+        return value if self.tile.wide == 1 else element_at(value, number)
 
 
 def plan_small_tiles(roles: Roles) -> TiledPlan:

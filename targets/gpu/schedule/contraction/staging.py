@@ -16,6 +16,7 @@ from mirlo.passes.schedule.loops import attribute_constant, index
 from mirlo.targets.gpu.schedule.epilogue import Reader, tested
 from mirlo.targets.gpu.schedule.launch import add, clamp_index, less, multiply, shared, split
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
+from mirlo.targets.gpu.schedule.vectors import all_of, elements_of, is_aligned, load_vector, spread, store_vector
 
 ACCESS = 16
 """Bytes that a thread moves at once."""
@@ -73,12 +74,9 @@ class SharedMatrix:
 
     def vector(self, line: ir.Value, step: ir.Value, count: int, beyond: int = 0) -> Any:
         """Return consecutive lines, or K elements, from an aligned position, or from `beyond` elements after it."""
-        place, element = self.place(line, step), self.memory.type.element_type
+        place = self.place(line, step)
         place = add(place, beyond) if beyond else place
-        if count == 1:
-            return memref.LoadOp(self.memory, [place]).result
-        aligned = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.form.bytes * count)
-        return create("vector.load", ir.VectorType.get([count], element), self.memory, place, alignment=aligned)
+        return memref.LoadOp(self.memory, [place]).result if count == 1 else load_vector(self.memory, place, count)
 
     def grow(self, stages: int) -> None:
         """Make room for this many pipeline stages."""
@@ -120,12 +118,7 @@ def with_whole_vectors(roles: Roles, side: ProductOperand, axes: tuple[LoopAxis,
 
 
 def _is_vectorizable(side: ProductOperand, axes: tuple[LoopAxis, ...], count: int) -> bool:
-    if not axes:
-        return False
-    position, last = side.position, axes[-1]
-    others = [factor for axis, factor in position.terms.items() if axis != last.id]
-    numbers = (*others, position.constant, last.extent)
-    return D.is_certain(lambda: position.stride(last) == 1 and all(number % count == 0 for number in numbers))
+    return bool(axes) and is_aligned(side.position, axes[-1].id, count, axes[-1].extent)
 
 
 @dataclass(frozen=True)
@@ -214,10 +207,10 @@ class Stager:
         """Return zero beyond the last k-step, if that is multiplied."""
         if self.roles.depth % self.steps == 0:
             return value
-        vector = isinstance(value.type, ir.VectorType)
-        zero = emit_constant(0, value.type.element_type if vector else value.type)
-        if vector:
-            zero = create("vector.broadcast", value.type, zero)
+        if isinstance(value.type, ir.VectorType):
+            zero = spread(emit_constant(0, value.type.element_type), *value.type.shape)
+        else:
+            zero = emit_constant(0, value.type)
         return create("arith.select", value.type, less(position, self.roles.depth), value, zero)
 
     def _load(
@@ -242,9 +235,9 @@ class Stager:
             if width == 1:
                 memref.StoreOp(value, matrix.memory, [place])
             elif along_k == matrix.along_k:
-                self._store(matrix, value, place)
+                store_vector(value, matrix.memory, place)
             else:
-                for i, number in enumerate(_elements(value)):
+                for i, number in enumerate(elements_of(value)):
                     memref.StoreOp(number, matrix.memory, [add(place, i * matrix.pitch)])
 
         def copy(begin: ir.Value, stage: ir.Value) -> None:
@@ -252,9 +245,7 @@ class Stager:
             source, there = self._source(base, self._held(position, along))
             target = matrix.stage(stage).place(line, step)
             # Elements beyond the last k-step or out of bounds are zero.
-            inside = less(position, self.roles.depth)
-            if there is not None:
-                inside = create("arith.andi", inside.type, inside, there)
+            inside = all_of(less(position, self.roles.depth), there)
             count = create("arith.select", position.type, inside, index(width), index(0))
             assert self.async_copy is not None
             self.async_copy(self._buffer(), source, matrix.memory, target, count, width)
@@ -283,18 +274,15 @@ class Stager:
             return found
 
         def write(values: Sequence[ir.Value], stage: ir.Value | None) -> None:
-            for j, numbers in enumerate(zip(*map(_elements, values), strict=True)):
+            for j, numbers in enumerate(zip(*map(elements_of, values), strict=True)):
                 column = create("vector.from_elements", values[0].type, *numbers)
                 place = matrix.stage(stage).place(add(line, j), step)
-                self._store(matrix, column, place)
+                store_vector(column, matrix.memory, place)
 
         return Load(read, write, None)
 
     def _buffer(self) -> ir.Value:
         return self.memory.slot(self.side.access.value).buffer
-
-    def _aligned(self, width: int) -> ir.IntegerAttr:
-        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.form.bytes * width)
 
     def _source(self, base: tuple[ir.Value, list[ir.Value]], values: Indices) -> tuple[ir.Value, ir.Value | None]:
         """Return the position to read, and whether it is in bounds if that is not certain; else the first element's."""
@@ -305,23 +293,9 @@ class Stager:
         return position, there
 
     def _vector(self, base: tuple[Any, list[Any]], values: Indices, width: int) -> Value:
-        element = self.side.access.element_type
-        kind = ir.VectorType.get([width], element)
         position, there = self._source(base, values)
-        value = create("vector.load", kind, self._buffer(), position, alignment=self._aligned(width))
+        value = load_vector(self._buffer(), position, width)
         if there is None:
             return value
-        outside = create("vector.broadcast", kind, attribute_constant(self.side.access.outside))
-        return create("arith.select", kind, there, value, outside)
-
-    def _store(self, matrix: SharedMatrix, value: ir.Value, place: ir.Value) -> None:
-        (width,) = value.type.shape
-        attributes = {"alignment": self._aligned(width)}
-        ir.Operation.create("vector.store", operands=[value, matrix.memory, place], attributes=attributes)
-
-
-def _elements(vector: ir.Value) -> list[Value]:
-    """Return the elements of a vector."""
-    (count,) = vector.type.shape
-    places = [ir.DenseI64ArrayAttr.get([i]) for i in range(count)]
-    return [create("vector.extract", vector.type.element_type, vector, static_position=at) for at in places]
+        outside = spread(attribute_constant(self.side.access.outside), width)
+        return create("arith.select", value.type, there, value, outside)

@@ -22,6 +22,7 @@ from mirlo.targets.gpu.schedule.attention.tiled import ThreadAttentionTile as Su
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
 from mirlo.targets.gpu.schedule.exchange import Exchange
+from mirlo.targets.gpu.schedule.vectors import is_aligned
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule.attention.choices import (
     CHOICES,
@@ -158,11 +159,7 @@ def _is_vectorizable(read: Read, loop: int, count: int) -> bool:
     """Return whether a tensor can be read in vectors along a loop: contiguous, aligned, never across an edge."""
     if read.operand.outside is not None:
         return False
-    flat = read.place.flat(read.operand)
-    if flat.divisions or flat.coefficient(loop) != 1 or read.place.extents[loop] % count:
-        return False
-    others = [factor for axis, factor in flat.terms.items() if axis != loop]
-    return all(number % count == 0 for number in (*others, flat.constant))
+    return is_aligned(read.place.flat(read.operand), loop, count, read.place.extents[loop])
 
 
 def _by_shuffles(down: ir.Value, across: ir.Value, tile: SumsTile, kind: ir.Type) -> Exchange:

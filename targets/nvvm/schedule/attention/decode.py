@@ -32,6 +32,7 @@ from mirlo.targets.gpu.schedule.launch import (
     split,
     when,
 )
+from mirlo.targets.gpu.schedule.vectors import elements_of, load_vector, spread, store_vector
 from mirlo.targets.nvvm.schedule.attention.online import weigh
 from mirlo.targets.nvvm.schedule.attention.softmax import LOG2_E, exp2, fma, fold
 from mirlo.targets.nvvm.schedule.fragments import WARP
@@ -90,7 +91,7 @@ class DecodeKernel(AttentionKernel):
         self.set_rows([index(row) for row in range(rows)])
         self.query = [self._query(row) for row in self.row_loops]
         zero = emit_constant(0.0, self.f32)
-        nothing = create("vector.broadcast", ir.VectorType.get([teams.vector], self.f32), zero)
+        nothing = spread(zero, teams.vector)
         start = [hidden(self.f32)] * rows + [zero] * rows + [nothing] * (rows * self.of_value)
 
         def step(number: ir.Value, *carried: ir.Value) -> list[ir.Value]:
@@ -105,7 +106,7 @@ class DecodeKernel(AttentionKernel):
         for number in range(self.of_head):
             value = self._vector(found.query, row, found.size_loop, number)
             if found.size % (self.teams.members * vector):
-                zero = create("vector.broadcast", value.type, emit_constant(0.0, self.f32))
+                zero = spread(emit_constant(0.0, self.f32), vector)
                 value = create("arith.select", value.type, less(self._column(number), found.size), value, zero)
             made.append(value)
         return made
@@ -119,12 +120,8 @@ class DecodeKernel(AttentionKernel):
         column = self._column(number)
         if extent % (self.teams.members * vector):
             column = create("arith.minui", column.type, column, index(extent - vector))
-        element = read.operand.element_type
-        kind = ir.VectorType.get([vector], element)
-        alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), vector * element_bytes(element))
         place = self.work.position(read, {**loops, loop: column})
-        buffer = self.work.memory.slot(read.operand.value).buffer
-        loaded = create("vector.load", kind, buffer, place, alignment=alignment)
+        loaded = load_vector(self.work.memory.slot(read.operand.value).buffer, place, vector)
         return widened(read.factor.emit(loaded, vector), self.f32)
 
     def _step(self, first_key: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
@@ -143,20 +140,19 @@ class DecodeKernel(AttentionKernel):
             new_totals += made.totals
             for number in range(self.of_value):
                 total = sums[row * self.of_value + number]
-                total = times(total, create("vector.broadcast", total.type, made.fades[0]))
+                total = times(total, spread(made.fades[0], teams.vector))
                 for weight, value in zip(made.weights[0], values, strict=True):
-                    spread = create("vector.broadcast", total.type, weight)
-                    total = create("vector.fma", total.type, spread, value[number], total)
+                    total = create("vector.fma", total.type, spread(weight, teams.vector), value[number], total)
                 new_sums.append(total)
         return [*new_peaks, *new_totals, *new_sums]
 
     def _score(self, row: int, key: ir.Value, head: list[ir.Value]) -> ir.Value:
         """Return a masked score, known to all threads of the team."""
         found = self.found
-        total = None
+        total: Any = None
         for query, own in zip(self.query[row], head, strict=True):
             total = times(query, own) if total is None else create("vector.fma", own.type, query, own, total)
-        score = fold(plus, [self._number(total, i) for i in range(self.teams.vector)])
+        score = fold(plus, elements_of(total))
         distance = 1
         while distance < self.teams.members:
             score = plus(score, of_neighbour(score, distance))
@@ -166,9 +162,6 @@ class DecodeKernel(AttentionKernel):
         if found.keys % self.teams.keys:
             score = create("arith.select", score.type, less(key, found.keys), score, hidden(score.type))
         return score
-
-    def _number(self, vector: Any, i: int) -> ir.Value:
-        return create("vector.extract", self.f32, vector, static_position=ir.DenseI64ArrayAttr.get([i]))
 
     def _meet(self, done: list[ir.Value]) -> None:
         """Combine the results of the teams and apply the epilogue, to one element per thread or several."""
@@ -189,17 +182,13 @@ class DecodeKernel(AttentionKernel):
                 column = self._column(number)
                 place = add(multiply(line, wide), column)
                 inside = less(column, wide) if wide % (teams.members * teams.vector) else None
-                when(inside, partial(self._store_vector, vector, sums, place))
+                when(inside, partial(store_vector, vector, sums, place))
         barrier()
         threads = WARPS * WARP
         for first in range(0, rows * wide, threads):
             number = add(self.thread, first)
             inside = less(number, rows * wide) if first + threads > rows * wide else None
             when(inside, partial(self._finish, number, peaks, totals, sums))
-
-    def _store_vector(self, vector: ir.Value, memory: ir.Value, place: ir.Value) -> None:
-        alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ACCESS)
-        ir.Operation.create("vector.store", operands=[vector, memory, place], attributes={"alignment": alignment})
 
     def _finish(self, number: Any, peaks: ir.Value, totals: ir.Value, sums: ir.Value) -> None:
         found, teams, rows = self.found, self.teams, self.height

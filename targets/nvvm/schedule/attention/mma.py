@@ -32,6 +32,7 @@ from mirlo.targets.gpu.schedule.launch import (
     split,
     when,
 )
+from mirlo.targets.gpu.schedule.vectors import all_of, element_at, spread
 from mirlo.targets.nvvm.schedule.attention.memory import RhsReader, rematerialize
 from mirlo.targets.nvvm.schedule.attention.online import as_word, in_all, masked, packed, pairs_of, weigh
 from mirlo.targets.nvvm.schedule.copies import async_copy, commit, wait
@@ -39,7 +40,6 @@ from mirlo.targets.nvvm.schedule.fragments import (
     WARP,
     Lane,
     Registers,
-    fragment_element,
     multiply_add,
     registers,
 )
@@ -87,7 +87,7 @@ class MmaKernel(AttentionKernel):
         self._fetch_query()
         self._copy_keys(tiles.begin)
         commit()
-        zero = create("vector.broadcast", ir.VectorType.get([2, 2], self.f32), emit_constant(0.0, self.f32))
+        zero = spread(emit_constant(0.0, self.f32), 2, 2)
         lines = 2 * tile.rows
         start = [hidden(self.f32)] * lines + [emit_constant(0.0, self.f32)] * lines
         start += [zero] * (tile.rows * tile.columns // COLUMNS)
@@ -164,8 +164,7 @@ class MmaKernel(AttentionKernel):
             loops, exists = source(line)
             at = add(first, column)
             if extent % width:
-                inside = less(at, extent)
-                exists = inside if exists is None else create("arith.andi", inside.type, exists, inside)
+                exists = all_of(exists, less(at, extent))
                 at = create("arith.minui", at.type, at, index(extent - vector))
             place = self.work.position(read, {**loops, loop: at})
             target = matrix.place(line, column) if matrix.along_k else matrix.place(column, line)
@@ -212,7 +211,7 @@ class MmaKernel(AttentionKernel):
     def _scores(self) -> list[list[ir.Value]]:
         """Return fragments of a tile of scores: for each row fragment one per 8 keys."""
         tile = self.tile
-        zero = create("vector.broadcast", ir.VectorType.get([2, 2], self.f32), emit_constant(0.0, self.f32))
+        zero = spread(emit_constant(0.0, self.f32), 2, 2)
         sums: list[list[ir.Value]] = [[zero] * (tile.keys // COLUMNS) for _ in range(tile.rows)]
         right = RhsReader(self.lane, self.keys, 0, STEP)
         for step in range(0, self.depth, 2 * STEP):
@@ -225,7 +224,7 @@ class MmaKernel(AttentionKernel):
     def _by_rows(self, scores: list[list[ir.Value]]) -> list[list[ir.Value]]:
         """Return this thread's scores of each of its rows."""
         return [
-            [fragment_element(fragment, (half, c)) for fragment in scores[r] for c in range(2)]
+            [element_at(fragment, half, c) for fragment in scores[r] for c in range(2)]
             for r in range(self.tile.rows)
             for half in range(2)
         ]
@@ -271,7 +270,7 @@ class MmaKernel(AttentionKernel):
         count = tile.columns // COLUMNS
         for j in range(count):
             for c in range(2):
-                weighted = fragment_element(sums[line // 2 * count + j], (line % 2, c))
+                weighted = element_at(sums[line // 2 * count + j], line % 2, c)
                 column = add(self.first_column, add(multiply(self.lane.member, 2), j * COLUMNS + c))
                 inside = less(column, found.value_size) if found.value_size % tile.columns else None
                 when(inside, partial(self.store, kept, line, column, total, weighted))

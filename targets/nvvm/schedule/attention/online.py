@@ -16,6 +16,7 @@ from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times
 from mirlo.targets.gpu.schedule.launch import add
+from mirlo.targets.gpu.schedule.vectors import element_at
 from mirlo.targets.nvvm.schedule.attention.softmax import LOG2_E, exp2, fma, fold
 from mirlo.targets.nvvm.schedule.bulk import i32
 from mirlo.targets.nvvm.schedule.fragments import PAIR
@@ -124,4 +125,4 @@ def as_word(pair: ir.Value) -> ir.Value:
     """Return two 16-bit values as one register."""
     i32 = ir.IntegerType.get_signless(32)
     words = create("vector.bitcast", ir.VectorType.get([1], i32), pair)
-    return create("vector.extract", i32, words, static_position=ir.DenseI64ArrayAttr.get([0]))
+    return element_at(words, 0)

@@ -14,10 +14,11 @@ from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.launch import add, equal, less, multiply, split, when
+from mirlo.targets.gpu.schedule.vectors import all_of, is_aligned, store_vector
 from mirlo.targets.nvvm.schedule.attention.online import TEAM, as_word
 from mirlo.targets.nvvm.schedule.fragments import PAIR, Lane
 from mirlo.targets.nvvm.schedule.shuffles import of_neighbour
-from mirlo.targets.nvvm.schedule.units import ACCESS, COLUMNS
+from mirlo.targets.nvvm.schedule.units import COLUMNS
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,7 @@ class SharedRowStores:
         place, output = kept[0]
         if str(output.element_type) not in ("f16", "bf16"):
             return False
-        flat = place.flat(output)
-        if flat.divisions or flat.coefficient(found.value_loop) != 1 or found.value_size % COLUMNS:
-            return False
-        others = [factor for axis, factor in flat.terms.items() if axis != found.value_loop]
-        return all(number % COLUMNS == 0 for number in (*others, flat.constant))
+        return is_aligned(place.flat(output), found.value_loop, COLUMNS, found.value_size)
 
     def _column(self, number: int) -> ir.Value:
         """Return the column of one of this thread's elements."""
@@ -73,10 +70,7 @@ class SharedRowStores:
             here = words[first : first + TEAM]
             whole = exchanged(self.lane.member, here + here[-1:] * (TEAM - len(here)))
             column = add(multiply(self.lane.member, COLUMNS), first * COLUMNS)
-            condition = exists
-            if len(here) < TEAM:
-                inside = less(self.lane.member, len(here))
-                condition = inside if exists is None else create("arith.andi", inside.type, exists, inside)
+            condition = all_of(exists, less(self.lane.member, len(here)) if len(here) < TEAM else None)
             loops = {**row, found.value_loop: column}
             when(condition, partial(self._write, place, output, whole, loops))
 
@@ -94,8 +88,7 @@ class SharedRowStores:
         i32 = ir.IntegerType.get_signless(32)
         made = create("vector.from_elements", ir.VectorType.get([TEAM], i32), *words)
         made = create("vector.bitcast", ir.VectorType.get([COLUMNS], output.element_type), made)
-        aligned = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ACCESS)
-        ir.Operation.create("vector.store", operands=[made, slot.buffer, at], attributes={"alignment": aligned})
+        store_vector(made, slot.buffer, at)
 
 
 def exchanged(member: Any, words: Sequence[Any]) -> list[Any]:

@@ -1,0 +1,65 @@
+"""Vectors of adjacent elements: aligned accesses, single elements; and conditions that may be certain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import Value
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.dialects.tir.compute.emit import create
+
+
+def is_aligned(form: IndexExpr, axis: Any, count: int, *others: Dim) -> bool:
+    """Return whether `count` indices along an axis are adjacent and start at a multiple; `others` are multiples too."""
+    rest = [factor for variable, factor in form.terms.items() if variable != axis]
+    if form.divisions:
+        return False
+    return D.is_certain(
+        lambda: form.coefficient(axis) == 1 and all(n % count == 0 for n in (*rest, form.constant, *others))
+    )
+
+
+def load_vector(memory: Any, place: ir.Value, count: int) -> Any:
+    """Load adjacent elements from a multiple of their number."""
+    element = memory.type.element_type
+    return create("vector.load", ir.VectorType.get([count], element), memory, place, alignment=_bytes(element, count))
+
+
+def store_vector(vector: ir.Value, memory: ir.Value, place: ir.Value) -> None:
+    """Store a vector at a multiple of its length."""
+    attributes = {"alignment": _bytes(vector.type.element_type, vector.type.shape[0])}
+    ir.Operation.create("vector.store", operands=[vector, memory, place], attributes=attributes)
+
+
+def element_at(vector: ir.Value, *position: int) -> Any:
+    """Return an element of a vector, or a part with fewer dims."""
+    kind, rest = vector.type.element_type, vector.type.shape[len(position) :]
+    made = ir.VectorType.get(rest, kind) if rest else kind
+    return create("vector.extract", made, vector, static_position=ir.DenseI64ArrayAttr.get(list(position)))
+
+
+def elements_of(vector: ir.Value) -> list[Any]:
+    """Return the elements of a vector."""
+    return [element_at(vector, i) for i in range(vector.type.shape[0])]
+
+
+def spread(value: ir.Value, *shape: int) -> Value:
+    """Return a vector of a scalar."""
+    return create("vector.broadcast", ir.VectorType.get(shape, value.type), value)
+
+
+def all_of(*conditions: ir.Value | None) -> Any:
+    """Return the conjunction of conditions; None stands for one that is certain."""
+    found = None
+    for condition in conditions:
+        if condition is not None:
+            found = condition if found is None else create("arith.andi", condition.type, found, condition)
+    return found
+
+
+def _bytes(element: ir.Type, count: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count * element_bytes(element))
