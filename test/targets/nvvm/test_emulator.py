@@ -68,6 +68,7 @@ WHOLE: dict[str, tuple[str, Callable[..., int]]] = {
     "bfi": ("bfi.b32 $0, $1, $2, 7, 8;", lambda a, b, c: b & ~(255 << 7) | (a & 255) << 7),
     "prmt": ("prmt.b32 $0, $1, $2, 0x0617;",
              lambda a, b, c: int.from_bytes([(a | b << 32) >> 8 * n & 255 for n in (7, 1, 6, 0)], "little")),
+    "prmt of one operand": ("prmt.b32 $0, $1, %r50, 0x0000;", lambda a, b, c: (a & 255) * 0x01010101),
     "prmt sign": ("prmt.b32 $0, $1, $2, 0x9991;",
                   lambda a, b, c: (a >> 8 & 255) | (0xFFFFFF00 if a >> 15 & 1 else 0)),
     "min.relu": ("min.relu.s32 $0, $1, $2;", lambda a, b, c: max(min(signed(a, 32), signed(b, 32)), 0)),

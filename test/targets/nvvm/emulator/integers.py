@@ -10,7 +10,7 @@ from emulator.errors import PtxError
 from emulator.flow import CARRY
 from emulator.group import Group
 from emulator.prepare import Builder, Preparation, Step
-from emulator.text import Instruction
+from emulator.text import Imm, Instruction
 from emulator.types import BITS, TYPES, Array, is_signed
 
 Function = Callable[..., Array]
@@ -234,7 +234,10 @@ def _prmt(p: Preparation, i: Instruction) -> Step:
     """Four of eight bytes; the highest bit of a choice fills the byte with the sign."""
     if i.modifiers != ("b32",):
         raise PtxError("modes of prmt are not known")
-    a, b, selector = (p.read(operand, "b32") for operand in i.operands[1:])
+    first, second, choices = i.operands[1:]
+    if isinstance(choices, Imm) and not choices.bits & 0x4444:
+        second = first  # no byte of the second one is chosen, and it may not have been written
+    a, b, selector = (p.read(operand, "b32") for operand in (first, second, choices))
     write = p.write(i.operands[0])
 
     def step(group: Group) -> None:
