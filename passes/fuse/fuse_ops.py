@@ -37,6 +37,7 @@ class FuseOps(Pass):
     contained = True
     trusted = True
     max_inputs: int = option(MAX_INPUTS, "most tensors that a fused function may read")
+    widen: bool = option(False, "let attention convert keys and values of narrow types where it reads them")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         body = op.regions[0].blocks[0]
@@ -44,6 +45,7 @@ class FuseOps(Pass):
         prims = _Prims(
             {symbol_name(f): kind_of(f) for f in functions if is_prim_func(f)},
             {symbol_name(f) for f in functions if is_prim_func(f) and is_move(f)},
+            {symbol_name(f) for f in functions if is_prim_func(f) and is_move(f, self.widen)},
             {symbol_name(f) for f in functions if is_prim_func(f) and has_several_contractions(f)},
         )
         symbols = ir.SymbolTable(op.operation)
@@ -60,13 +62,15 @@ class _Prims:
 
     kinds: dict[str, FusionKind]
     moves: set[str]
+    reads: set[str]
+    """Those that move rows, and may convert their elements to a wider type."""
     takes_moves: set[str]
 
 
 def _fuse(function: ir.OpView, prims: _Prims, symbols: ir.SymbolTable, module_body: ir.Block, max_inputs: int) -> None:
     for block in blocks(function):
         steps = [op.operation for op in block.operations]
-        nodes = graph_of(steps, prims.kinds, prims.moves, prims.takes_moves)
+        nodes = graph_of(steps, prims.kinds, prims.moves, prims.reads, prims.takes_moves)
         for members in Groups(nodes, max_inputs).members():
             _outline([steps[i] for i in members], symbols, module_body)
 
@@ -75,11 +79,13 @@ def graph_of(
     steps: Sequence[ir.Operation],
     kinds: dict[str, FusionKind],
     moves: Collection[str] = (),
+    reads: Collection[str] = (),
     takes_moves: Collection[str] = (),
 ) -> list[FusionNode]:
     """Return a node per operation of a block; operations other than calls of prim functions are opaque.
 
-    `moves` are the functions that only permute outer dims, `takes_moves` those that may absorb such permutes.
+    `moves` are the functions that only permute outer dims, `reads` those that may also widen elements, `takes_moves`
+    those that may absorb such permutes.
     """
     nodes: list[FusionNode] = []
     made_by: dict[ir.Value, int] = {}
@@ -91,11 +97,12 @@ def graph_of(
             kind = kinds.get(op.opview.callee, FusionKind.OPAQUE)
             shape = dims_of(op.results[0].type)
         operands = _read_by(op)
-        reads = frozenset(numbers.setdefault(v, len(numbers)) for v in operands)
+        values = frozenset(numbers.setdefault(v, len(numbers)) for v in operands)
         makes = frozenset(numbers.setdefault(v, len(numbers)) for v in op.results)
-        node = FusionNode(i, kind, shape, reads=reads, makes=makes)
+        node = FusionNode(i, kind, shape, reads=values, makes=makes)
         if kind is not FusionKind.OPAQUE:
-            node.is_move, node.takes_moves = op.opview.callee in moves, op.opview.callee in takes_moves
+            callee = op.opview.callee
+            node.is_move, node.is_read, node.takes_moves = callee in moves, callee in reads, callee in takes_moves
         for value in operands:
             source = made_by.get(value)
             if source is not None and source not in node.inputs:

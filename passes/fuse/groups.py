@@ -28,6 +28,8 @@ class FusionNode:
     users: list[int] = field(default_factory=list)
     is_move: bool = False
     """Whether it only permutes dims other than the innermost."""
+    is_read: bool = False
+    """Whether it does only that, and perhaps converts elements to a wider type."""
     takes_moves: bool = False
     """Whether its operands and its result may have their outer dims in any order in memory: attention."""
     escapes: bool = False
@@ -80,7 +82,7 @@ class Groups:
         assert dominator.parent is not None
         end = self.nodes[dominator.parent]
         group = self.kind[self.find(node.index)]
-        if (node.is_move and end.takes_moves) or (node.takes_moves and end.is_move):
+        if (node.is_read and end.takes_moves) or (node.takes_moves and end.is_move):
             return sweep == 0 and node.users == [end.index]
         if node.kind in (FusionKind.CONTRACTION, FusionKind.ROW, FusionKind.REDUCE):
             # An epilogue runs on the tile or the row while it is in registers.

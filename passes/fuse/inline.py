@@ -10,7 +10,7 @@ from mirlo.dialects.core.surgery import clone_with
 from mirlo.dialects.tir.block import Block
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
-from mirlo.passes.fuse.kinds import FusionKind, block_kind, is_pure_move
+from mirlo.passes.fuse.kinds import FusionKind, block_kind, is_row_move
 
 CHEAP_OPS = 4
 """Most operations, none of them a math function, of a block that is cheaper to recompute than to store."""
@@ -39,7 +39,7 @@ def _try_inline(producer: BlockView, view: PrimView) -> bool:
     distinct = {(id(b), str(o.map)) for b in readers for o in b.inputs if o.value == value}
     if len(distinct) > 1 and not is_cheap(producer):
         return False
-    if any(_is_product_sum(r) for r in readers) and not is_pure_move(producer):
+    if any(_is_product_sum(r) for r in readers) and not is_row_move(producer, widens=True):
         return False
     if len(readers) > 1 and _follows_product_sum(producer, view):
         return False  # computed once, where the accumulators are in registers

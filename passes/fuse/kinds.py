@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
 KIND = "tir.kind"
+WIDENING = ("arith.extf", "arith.sitofp", "arith.uitofp")
+"""Conversions that cost little where an element is read."""
 
 
 class FusionKind(IntEnum):
@@ -71,29 +73,41 @@ def analyze(function: ir.OpView) -> FusionKind:
     return kind
 
 
-def is_move(function: ir.OpView) -> bool:
-    """Return whether the function only permutes and slices dims other than the innermost: it moves whole rows."""
+def is_move(function: ir.OpView, widens: bool = False) -> bool:
+    """Return whether the function only permutes and slices dims other than the innermost: it moves whole rows.
+
+    With `widens`, it may also convert elements to a wider type of floats.
+    """
     if not is_tensor_form(function):
         return False
     view = PrimView(function)
     if len(view.blocks) != 1 or view.others or len(view.returned) != 1:
         return False
-    return is_pure_move(view.blocks[0])
+    return is_row_move(view.blocks[0], widens)
 
 
-def is_pure_move(block: BlockView) -> bool:
-    """Return whether a block copies its operand with dims other than the innermost permuted and offset."""
-    if block.is_reduction or len(block.inputs) != 1 or len(block.outputs) != 1 or block.body_ops:
+def is_row_move(block: BlockView, widens: bool = False) -> bool:
+    """Return whether a block copies its operand with dims other than the innermost permuted and offset.
+
+    With `widens`, it may also convert elements to a wider type of floats.
+    """
+    if block.is_reduction or len(block.inputs) != 1 or len(block.outputs) != 1:
+        return False
+    if not all(widens and op.name in WIDENING for op in block.body_ops):
         return False
     operand, output = block.inputs[0], block.outputs[0].map
-    if operand.is_opaque or operand.outside is not None or block.yielded[0] != block.input_arguments[0]:
+    if operand.is_opaque or operand.outside is not None:
+        return False
+    if not block.body_ops and block.yielded[0] != block.input_arguments[0]:
         return False
     if not all(isinstance(expr, ir.AffineDimExpr) and expr.position == i for i, expr in enumerate(output.results)):
         return False
     order = [_moved_dim(expr) for expr in operand.map.results]
-    if not order:  # a scalar has no rows
+    if not order or order[-1] != block.rank - 1:  # a scalar has no rows
         return False
-    return sorted(d for d in order if d is not None) == list(range(block.rank)) and order[-1] == block.rank - 1
+    # A dim of one element may be read at a constant.
+    moved, single = [d for d in order if d is not None], [d for d in range(block.rank) if block.domain[d] == 1]
+    return len(set(moved)) == len(moved) and {*moved, *single} == set(range(block.rank))
 
 
 def _moved_dim(expr: ir.AffineExpr) -> int | None:

@@ -14,7 +14,7 @@ from mirlo.targets.llvm.outer_loops import hide_outer_indices
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.quotients import shift_quotients
 from mirlo.targets.llvm.rounding import expand_rounding
-from mirlo.targets.pipelines import FUSE, SIMPLIFY
+from mirlo.targets.pipelines import FUSE_WIDENED, SIMPLIFY
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
@@ -52,7 +52,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
         _step("apply-tuning", "target=llvm", threads, "operators=relax.conv", tuned),
         _step("winograd", machine),
         "legalize{target=llvm}",
-        *FUSE,
+        *FUSE_WIDENED,
         _step("apply-tuning", "target=llvm", threads, tuned),
         _step("pack-weights", machine),
         "remove-dead",

@@ -83,8 +83,10 @@ def _in_cache(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, place
         node.ignore(TOTAL)
     column = node.emit("expand_dims", positions(node, keys), axes=[0, 1, 2])
     seen = _seen(node, places, column)
+    query = of_keys.scaled(node, query)
     read = of_keys.decoded(node, first_rows(node, key, keys)), of_values.decoded(node, first_rows(node, value, keys))
-    return *attended(node, query, *read, seen, node.optional(BIAS)), key, value
+    result, scores = attended(node, query, *read, seen, node.optional(BIAS))
+    return of_values.scaled(node, result), scores, key, value
 
 
 def _in_window(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, places: TokenPositions) -> Attended:

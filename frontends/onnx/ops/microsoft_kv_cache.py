@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 
@@ -39,14 +40,37 @@ class CacheFormat:
         return node.emit("cast", node.emit("reshape", byte, shape=(*outer, size // 2)), dtype="u8")
 
     def decoded(self, node: Node, rows: ir.Value) -> ir.Value:
-        """Return stored rows as real numbers."""
+        """Return stored rows as real numbers, or as multiples of the scale where `scaled` multiplies with it."""
         if self.scale is None:
             return rows
         kind = type_of(self.scale)
         if self.bits == 8:
-            return node.emit("multiply", node.emit("cast", rows, dtype=kind.dtype), self.scale)
-        steps = node.emit("cast", node.emit("unpack", rows, dtype="u4"), dtype=kind.dtype)
-        return node.emit("multiply", node.emit("subtract", steps, node.constant(8, kind)), self.scale)
+            steps = node.emit("cast", rows, dtype=kind.dtype)
+        else:
+            steps = node.emit("cast", node.emit("unpack", rows, dtype="u4"), dtype=kind.dtype)
+            steps = node.emit("subtract", steps, node.constant(8, kind))
+        return steps if self._is_scaled_later(kind) else node.emit("multiply", steps, self.scale)
+
+    @staticmethod
+    def _is_scaled_later(kind: TensorType) -> bool:
+        """Return whether the scale is applied to queries and results: not in f16, where these could underflow."""
+        return kind.dtype.name != "f16"
+
+    def scaled(self, node: Node, rows: ir.Value) -> ir.Value:
+        """Return rows of all heads, queries or results, times the scale of the keys or values that they are for.
+
+        The scale of an element of the keys is that of the element of the queries that it is multiplied with.
+        """
+        if self.scale is None or not self._is_scaled_later(type_of(self.scale)):
+            return rows
+        heads, (_, shared, _, size) = type_of(rows).shape[1], type_of(self.scale).shape
+        if shared == 1:
+            return node.emit("multiply", rows, self.scale)
+        assert isinstance(heads, int) and isinstance(shared, int)
+        scale = node.emit(
+            "expand", node.emit("expand_dims", self.scale, axes=[2]), shape=(1, shared, heads // shared, 1, size)
+        )
+        return node.emit("multiply", rows, node.emit("reshape", scale, shape=(1, heads, 1, size)))
 
 
 def cache_formats(node: Node, past: int, query: ir.Value) -> list[CacheFormat]:

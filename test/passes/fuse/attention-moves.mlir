@@ -1,4 +1,5 @@
 // RUN: mirlo-opt %s --legalize --annotate-kinds --fuse-ops --fuse-tir --canonicalize | FileCheck %s
+// RUN: mirlo-opt %s --legalize --annotate-kinds --fuse-ops="widen=true" --fuse-tir --canonicalize | FileCheck %s --check-prefix=WIDEN
 
 // Permutes and slices around attention that leave the innermost dim are read and written on the way.
 // CHECK-LABEL: func.func @inside(
@@ -33,4 +34,29 @@ func.func @apart(%q: tensor<1x2x32x16xf32>, %k: tensor<1x16x2x32xf32>, %a: tenso
   %4 = "relax.permute"(%a) {axes = array<i64: 1, 0, 2>} : (tensor<4x8x16xf32>) -> tensor<8x4x16xf32>
   %5 = "relax.matmul"(%4, %b) : (tensor<8x4x16xf32>, tensor<8x16x16xf32>) -> tensor<8x4x16xf32>
   return %3, %5 : tensor<1x2x16x32xf32>, tensor<8x4x16xf32>
+}
+
+// Conversions to a wider type, with a slice: read on the way if the target says so. One to a narrower type is not.
+// WIDEN-LABEL: func.func @widened(
+// WIDEN:         callee = @fused{{.*}}cast{{.*}}attention
+// WIDEN-NOT:     relax.call_tir
+// WIDEN:         return
+// CHECK-LABEL: func.func @widened(
+// CHECK-COUNT-3: relax.call_tir
+// CHECK:         return
+func.func @widened(%q: tensor<1x2x16x32xf32>, %k: tensor<1x2x40x32xi8>, %v: tensor<1x2x24x32xbf16>) -> tensor<1x2x16x32xf32> {
+  %0 = "relax.strided_slice"(%k) {axes = array<i64: 2>, begin = array<i64: 0>, end = array<i64: 24>, strides = array<i64: 1>} : (tensor<1x2x40x32xi8>) -> tensor<1x2x24x32xi8>
+  %1 = "relax.cast"(%0) {dtype = f32} : (tensor<1x2x24x32xi8>) -> tensor<1x2x24x32xf32>
+  %2 = "relax.cast"(%v) {dtype = f32} : (tensor<1x2x24x32xbf16>) -> tensor<1x2x24x32xf32>
+  %3 = "relax.attention"(%q, %1, %2) : (tensor<1x2x16x32xf32>, tensor<1x2x24x32xf32>, tensor<1x2x24x32xf32>) -> tensor<1x2x16x32xf32>
+  return %3 : tensor<1x2x16x32xf32>
+}
+
+// WIDEN-LABEL: func.func @narrowed(
+// WIDEN-COUNT-2: relax.call_tir
+// WIDEN:         return
+func.func @narrowed(%q: tensor<1x2x16x32xbf16>, %k: tensor<1x2x24x32xf32>) -> tensor<1x2x16x32xbf16> {
+  %0 = "relax.cast"(%k) {dtype = bf16} : (tensor<1x2x24x32xf32>) -> tensor<1x2x24x32xbf16>
+  %1 = "relax.attention"(%q, %0, %0) : (tensor<1x2x16x32xbf16>, tensor<1x2x24x32xbf16>, tensor<1x2x24x32xbf16>) -> tensor<1x2x16x32xbf16>
+  return %1 : tensor<1x2x16x32xbf16>
 }
