@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mirlo.dialects.core.dims import Dim, UndecidedDim
+from mirlo.dialects.core.dims import Dim, UndecidedDim, symbols_of
 from mirlo.dialects.core.op import OpError
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor, known
@@ -97,7 +97,11 @@ class GraphImport(GraphImporter):
             return 0  # read by checks alone, which look at the trace
         if not isinstance(value, torch.SymInt) or target_name(node.target) in CONVERTERS:
             return None
-        return self.sizes.dim(value)
+        size = self.sizes.dim(value)
+        unknown = sorted(symbols_of(size) - self.taken)
+        if unknown:
+            raise UnsupportedOperation(f"computes with '{unknown[0]}', a number in the data that no operator gives")
+        return size
 
     def _arguments(self, node: Any, values: Mapping[Any, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments of an operator: the positional ones with their defaults, the others if given."""

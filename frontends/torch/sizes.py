@@ -73,6 +73,7 @@ _RELATIONS: dict[str, Callable[[Dim, Dim], list[Dim]]] = {
     "LessThan": lambda left, right: [right - left],
     "StrictLessThan": lambda left, right: [right - left - 1],
     "Equality": lambda left, right: [left - right, right - left],
+    "Unequality": lambda left, right: [D.maximum(left - right, right - left) - 1],
 }
 """Conditions by the name of their class."""
 _FUNCTIONS = {

@@ -115,6 +115,34 @@ def test_sizes_outside_of_their_range_are_errors() -> None:
         made.torch(torch.ones(17, 8))
 
 
+def _count(x: Any) -> Any:
+    count = x.int()[0].item()
+    torch._check(count >= 0)
+    torch._check(count != 3)
+    return torch.arange(count) + x.sum(), x.new_zeros(count + 1, 2), x * count
+
+
+def test_a_size_that_the_program_reads_from_its_data() -> None:
+    exe = compiled(Calls(_count), torch.tensor([5.0, 1.0]))
+    for count in (0.0, 2.0, 4.0, 5.0):
+        require_close(exe.torch(torch.tensor([count, 1.0])), _count(torch.tensor([count, 1.0])))
+    with pytest.raises(mirlo.MirloError, match="3"):
+        exe.torch(torch.tensor([3.0, 1.0]))
+    with pytest.raises(mirlo.MirloError, match="-2"):
+        exe.torch(torch.tensor([-2.0, 1.0]))
+
+
+def test_a_number_that_the_program_reads_from_its_data() -> None:
+    def scaled(x: Any) -> Any:
+        number = x.int()[1].item()
+        return x * x[0].item() - (2 * number + 1), x * min(number, 4)
+
+    exe = compiled(Calls(scaled), torch.tensor([5.0, 1.0]))
+    for first, second in ((-2.5, -3.0), (0.0, 7.0)):
+        x = torch.tensor([first, second])
+        require_close(exe.torch(x), scaled(x))
+
+
 def test_operations_have_the_names_and_lines_of_the_module() -> None:
     program = torch.export.export(Calls(lambda x: F.gelu(x)), (torch.ones(4),))
     module, _ = import_exported(decomposed(program))

@@ -1,0 +1,27 @@
+"""Numbers that a program reads from its data: `Tensor.item`."""
+
+from __future__ import annotations
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.registry import converter
+
+
+@converter("aten._local_scalar_dense.default", "aten.item.default")
+def item(op: AtenOperation, x: Tensor) -> Tensor | Dim:
+    """Bind an integer to the symbol that the trace gave it; other numbers are tensors without dims."""
+    import torch
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    value = op.node.meta["val"]
+    if not isinstance(value, torch.SymInt):
+        return op.reshaped(x, ())
+    if statically_known_true(value >= 0):
+        return op.body.bind_result(op, x)
+    # Symbols are not negative: the number is the difference of two, one of which is 0.
+    number = op.cast(op.reshaped(x, (1,)), "i64")
+    signs = op.tensor(op.emit("concat", [number, op.tensor(op.emit("negative", number))], axis=0))
+    above, below = op.body.bind(op.apply("maximum", signs, 0), op.name)
+    op.body.sizes.learn(value, above - below)
+    return above - below
