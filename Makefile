@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test test-doors lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm combinations nightly stages samples bench-gpu kit format clean
+.PHONY: run test test-doors lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-cross combinations nightly stages samples bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -98,6 +98,11 @@ stages: $(VENV)/ready
 test-arm: $(VENV)/ready
 	$(BIN)/python test/support/emulated_aarch64.py
 	MIRLO_ARM_MODELS=1 $(BIN)/pytest -q -rs test/targets/llvm/library -k aarch64
+
+# Programs for RISC-V and WebAssembly, under emulation; libraries for Windows and macOS, linked.
+test-cross: $(VENV)/ready
+	$(BIN)/pip install --quiet --editable '.[test,cross]' wasmtime
+	$(BIN)/pytest -q -rs --whole test/targets/llvm/library -k "other_machines or other_systems"
 
 bench-gpu: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,cuda]'

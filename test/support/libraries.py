@@ -67,8 +67,9 @@ class Program:
 
 
 def make_program(
-    model: Any, folder: Path, compiler: str, target: str = "llvm", *, threads: int = 1, shared: bool = False,
-    flags: Sequence[str] = (), runner: Sequence[str] = (), weights: str = "auto", name: str = "model",
+    model: Any, folder: Path, compiler: str | Sequence[str], target: str = "llvm", *, threads: int = 1,
+    shared: bool = False, flags: Sequence[str] = (),
+    runner: Sequence[str] = (), weights: str = "auto", name: str = "model",
 ) -> Program:  # fmt: skip
     """Compile a model to a library and a program that runs it."""
     artifact, store = compile_code(model, target, form="llvm-ir", threads=threads, jobs=1, cache=False)
@@ -77,7 +78,16 @@ def make_program(
     objects = [str(path) for path in written if path.suffix == ".o"]
     where = [f'-DLIBRARY="{libraries[0]}"', f'-DNAME="{name}"'] if shared else [f"-DMODEL=mirlo_model_{name}"]
     executable = folder / "program"
-    command = [compiler, *FLAGS, *flags, *where, f"-I{folder}", str(SOURCE), str(folder / "mirlo.c"), *objects]
+    command = [
+        *([compiler] if isinstance(compiler, str) else compiler),
+        *FLAGS,
+        *flags,
+        *where,
+        f"-I{folder}",
+        str(SOURCE),
+        str(folder / "mirlo.c"),
+        *objects,
+    ]
     done = subprocess.run(
         [*command, "-o", str(executable), "-lm", "-ldl", "-lpthread"], capture_output=True, text=True, check=False
     )

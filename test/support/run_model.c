@@ -8,6 +8,10 @@
 #include <string.h>
 #include <time.h>
 
+#ifndef CLOCK_THREAD_CPUTIME_ID /* WebAssembly has one thread */
+#define CLOCK_THREAD_CPUTIME_ID CLOCK_MONOTONIC
+#endif
+
 #ifdef MODEL
 extern const mirlo_code MODEL;
 #endif

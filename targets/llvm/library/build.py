@@ -7,10 +7,12 @@ from pathlib import Path
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.params import ParameterStore
+from mirlo.targets.llvm.cpus import WASM
 from mirlo.targets.llvm.library.description import Description, LibraryError, describe
 from mirlo.targets.llvm.library.elf import can_write
 from mirlo.targets.llvm.library.link import compile_part, find_toolchain, library_file, link_shared
 from mirlo.targets.llvm.library.objects import (
+    has_pool,
     is_ir,
     model_object,
     pool_object,
@@ -36,6 +38,8 @@ def write_library(
     folder.mkdir(parents=True, exist_ok=True)
     processor = processor_of(artifact)
     settings = CodeSettings(processor)
+    if shared and processor.arch == WASM:
+        raise LibraryError("WebAssembly has no shared libraries: write object files with '--emit object'")
     objects = _write_objects(folder, description, settings)
     written = list(objects)
     if shared:
@@ -48,11 +52,12 @@ def write_library(
         written.append(folder / description.weights_file)
         write_weights_file(written[-1], description)
     texts = {
-        **build_files(description, [each.name for each in objects]),
+        **build_files(description, [each.name for each in objects], has_pool(processor.triple)),
         f"{description.name}.h": model_header(description),
     }
     contents = {name: text.encode() for name, text in texts.items()} | run_time_files()
-    contents["mirlo_pool.o"] = pool_object(processor)
+    if has_pool(processor.triple):
+        contents["mirlo_pool.o"] = pool_object(processor)
     for file, content in contents.items():
         path = folder / file
         path.parent.mkdir(exist_ok=True)

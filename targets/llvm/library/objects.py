@@ -9,6 +9,7 @@ from typing import Any
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.threads import pool_text
+from mirlo.targets.llvm.cpus import CPUS, RISCV
 from mirlo.targets.llvm.library.description import HEADER_BYTES, MAGIC, Description, padded
 from mirlo.targets.llvm.library.descriptor import descriptor
 from mirlo.targets.llvm.library.elf import write_data
@@ -61,9 +62,15 @@ def unit_objects(description: Description, settings: CodeSettings) -> list[tuple
     return [*found, ("descriptor.o", emit(optimized(text, settings), settings))]
 
 
+def has_pool(triple: str) -> bool:
+    """Return whether there is a thread pool for a system."""
+    return not any(name in triple for name in ("wasm", "windows", "w64"))
+
+
 def pool_object(processor: Processor) -> bytes:
-    """Return the object file of the thread pool for a processor."""
-    settings = CodeSettings(Processor(processor.triple, processor.cpu), form=OBJECT)
+    """Return the object file of the thread pool for every processor of a kind."""
+    features = sorted(CPUS[processor.base].features) if processor.arch == RISCV else []  # atomics are a feature there
+    settings = CodeSettings(Processor(processor.triple, processor.cpu, tuple(features)), form=OBJECT)
     return emit(optimized(pool_text(processor.arch, processor.triple), settings), settings)
 
 

@@ -10,6 +10,8 @@ from mirlo.targets.llvm.library.description import Description
 
 RUN_TIME = ("mirlo.h", "mirlo.c", "mirlo.hpp")
 """The files of the run time, which every model shares."""
+POOL = "mirlo_pool.o"
+"""The thread pool."""
 RUN_TIME_FOLDER = Path(__file__).with_name("c")
 
 
@@ -48,16 +50,18 @@ def _notes(description: Description) -> list[str]:
     return notes
 
 
-def build_files(description: Description, objects: list[str]) -> Mapping[str, str]:
+def build_files(description: Description, objects: list[str], has_pool: bool) -> Mapping[str, str]:
     """Return the files for CMake, pkg-config and Cargo by name; `objects` are linked by programs."""
     name = description.name
+    pool = [POOL] if has_pool else []
+    run_time = " ".join(f"${{CMAKE_CURRENT_LIST_DIR}}/{each}" for each in ["mirlo.c", *pool])
     listed = "\n".join(f"  ${{CMAKE_CURRENT_LIST_DIR}}/{each}" for each in objects)
     cmake = f"""# The model `{name}` for CMake: add_subdirectory(this folder), then link with mirlo_{name}.
 cmake_minimum_required(VERSION 3.13)
 project(mirlo_{name} C)
 if(NOT TARGET mirlo)
   find_package(Threads REQUIRED)
-  add_library(mirlo STATIC ${{CMAKE_CURRENT_LIST_DIR}}/mirlo.c ${{CMAKE_CURRENT_LIST_DIR}}/mirlo_pool.o)
+  add_library(mirlo STATIC {run_time})
   set_target_properties(mirlo PROPERTIES C_STANDARD 99 POSITION_INDEPENDENT_CODE ON)
   target_include_directories(mirlo PUBLIC ${{CMAKE_CURRENT_LIST_DIR}})
   target_link_libraries(mirlo PUBLIC Threads::Threads ${{CMAKE_DL_LIBS}} m)
@@ -73,9 +77,9 @@ Name: {name}
 Description: a model compiled by Mirlo
 Version: 1
 Cflags: -I${{prefix}}
-Libs: {" ".join(f"${{prefix}}/{each}" for each in [*objects, "mirlo_pool.o"])} -lm -ldl -lpthread
+Libs: {" ".join(f"${{prefix}}/{each}" for each in [*objects, *pool])} -lm -ldl -lpthread
 """
-    return {"CMakeLists.txt": cmake, f"{name}.pc": config, **_crate(description, objects)}
+    return {"CMakeLists.txt": cmake, f"{name}.pc": config, **_crate(description, [*objects, *pool])}
 
 
 def _crate(description: Description, objects: list[str]) -> dict[str, str]:
@@ -92,9 +96,7 @@ path = "lib.rs"
 [build-dependencies]
 cc = "1"
 """
-    links = "\n".join(
-        f'    println!("cargo:rustc-link-arg={{}}/../{each}", here);' for each in [*objects, "mirlo_pool.o"]
-    )
+    links = "\n".join(f'    println!("cargo:rustc-link-arg={{}}/../{each}", here);' for each in objects)
     build = f"""fn main() {{
     let here = std::env::var("CARGO_MANIFEST_DIR").unwrap();
     cc::Build::new().file("../mirlo.c").flag_if_supported("-std=c99").compile("mirlo");

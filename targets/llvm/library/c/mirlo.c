@@ -277,8 +277,14 @@ static int map_weights(mirlo_model *model, const char *path, char *error, size_t
   }
   return check_weights(model->code, (const unsigned char *)model->mapping, model->mapped, error, bytes);
 #else
-  (void)model;
-  return describe(error, bytes, MIRLO_FILE, "cannot map '%s' on this system: pass the weights in memory", path);
+  size_t size = WEIGHTS_HEADER + (size_t)model->code->weights_bytes, found = 0;
+  FILE *file = fopen(path, "rb");
+  model->mapping = file ? take(&model->options, size) : NULL;
+  if (model->mapping) found = fread(model->mapping, 1, size, file);
+  if (file) fclose(file);
+  if (!file) return describe(error, bytes, MIRLO_FILE, "cannot read the weights '%s'", path);
+  if (!model->mapping) return describe(error, bytes, MIRLO_MEMORY, "there is no memory for the weights '%s'", path);
+  return check_weights(model->code, (const unsigned char *)model->mapping, found, error, bytes);
 #endif
 }
 
@@ -395,6 +401,8 @@ void mirlo_close(mirlo_model *model) {
   options = model->options;
 #if MIRLO_POSIX
   if (model->mapping) munmap(model->mapping, model->mapped);
+#else
+  give(&options, model->mapping);
 #endif
   give(&options, model->params);
   give(&options, model);

@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 import pytest
 from c_compiler import needs_c_compiler
+from emulated_machines import MACHINES
 from libraries import Program, calls_rows, check_row_sums, make_program
 from onnx_models import F32, make_model, node
 from reduced_models import reduced
@@ -42,6 +43,15 @@ def _dynamic() -> onnx.ModelProto:
     w = np.random.default_rng(3).standard_normal((40, 24)).astype(np.float32)
     nodes = [node("MatMul", "x w", "a"), node("Gelu", "a", "b"), node("Softmax", "b", "y"), node("Flatten", "x", "z")]
     return make_model(nodes, {"x": (F32, ("n", 40))}, ["y", "z"], {"w": w}, opset=20)
+
+
+def _f16() -> onnx.ModelProto:
+    w = np.random.default_rng(3).standard_normal((40, 24)).astype(np.float16)
+    nodes = [
+        node("Cast", "x", "h", to=onnx.TensorProto.FLOAT16), node("MatMul", "h w", "a"), node("Gelu", "a", "b"),
+        node("Softmax", "b", "y"),
+    ]  # fmt: skip
+    return make_model(nodes, {"x": (F32, ("n", 40))}, ["y"], {"w": w}, opset=20)
 
 
 def _int8() -> onnx.ModelProto:
@@ -323,6 +333,30 @@ def test_operators_on_an_emulated_aarch64() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert ", 0 wrong, 0 failed" in done.stdout
+
+
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("name", [*MODELS, "weights beside", "f16"])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_programs_on_other_machines(machine: str, name: str, tmp_path: Path) -> None:
+    """Run programs on RISC-V, with and without vectors, and on WebAssembly."""
+    emulated = MACHINES[machine]
+    if emulated.missing():
+        pytest.skip(emulated.missing())
+    make, inputs = MODELS.get(name, (_f16 if name == "f16" else _dynamic, MODELS["dynamic"][1]))
+    weights = "beside" if name == "weights beside" else "auto"
+    program = make_program(
+        make(), tmp_path, emulated.compiler, emulated.target, threads=emulated.threads, runner=emulated.runner,
+        weights=weights,
+    )  # fmt: skip
+    expected = mirlo.compile(make(), cache=False, jobs=1).run(inputs).values()
+    path = [str(path) for path in tmp_path.glob("*.weights")]
+    for found, wanted in zip(program.run(inputs, 1, 3, *path), expected, strict=True):
+        if name in ("int8", "late", "no rows"):
+            np.testing.assert_array_equal(found, wanted)
+        else:
+            bound = 4e-3 if name == "f16" else 1e-5
+            np.testing.assert_allclose(found.astype(np.float32), wanted.astype(np.float32), rtol=bound, atol=bound / 10)
 
 
 @needs_emulator
