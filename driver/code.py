@@ -53,6 +53,7 @@ def compile_code(
     model: Any, target: str = "llvm", *, form: str, threads: int = 1,
     shapes: Mapping[str, Sequence[int | str] | None] | None = None, dims: Mapping[str, int] | None = None,
     pipeline: str | None = None, opt_level: int = 2, precision: str | None = None, activations: str | None = None,
+    kv_cache_dtype: str | None = None,
     jobs: int | None = None, cache: Cache | bool | str | os.PathLike[str] = True, trust_file: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Artifact, ParameterStore]:  # fmt: skip
@@ -61,7 +62,8 @@ def compile_code(
         shapes = fix_dims(model, shapes, dims)
     request = CompileRequest(
         model, target, threads, shapes, pipeline, opt_level=opt_level, cache=open_cache(cache), jobs=jobs,
-        tuning=open_database(True), precision=precision, activations=activations, form=form, trust_file=trust_file,
+        tuning=open_database(True), precision=precision, activations=activations, kv_cache_dtype=kv_cache_dtype,
+        form=form, trust_file=trust_file,
         progress=progress or ignore_progress,
     )  # fmt: skip
     compiler = Compiler(request, build)

@@ -56,6 +56,7 @@ def compile(
     tune: Database | bool | float | str | os.PathLike[str] = True,
     precision: str | None = None,
     activations: str | None = None,
+    kv_cache_dtype: str | None = None,
     placement: str | Mapping[str, Sequence[int]] = "priority",
     specialize: Sequence[Mapping[str, int]] | None = None,
     trust_file: bool = False,
@@ -96,6 +97,8 @@ def compile(
             sums in f32.
         activations: How rows are represented in products with weights of 2, 4 or 8 bits: "exact", "i8", "i8x2" or
             "bf16"; by default as the model permits (`accuracy_level`).
+        kv_cache_dtype: "bf16" or "f16" to store the f32 caches of a language model in half of the memory: new rows are
+            rounded, and attention computes in f32.
         placement: How several targets share the model: by "priority", the order of the list; by cost, "estimated" from
             their figures or "measured" here, where what is slower than one target alone is not taken; or the numbers of
             the nodes that each code generator may have.
@@ -121,7 +124,8 @@ def compile(
     request = CompileRequest(
         model, target, threads, shapes, pipeline, legalize, intrinsics, strategies, schedules, opt_level, save_ir,
         params, open_cache(cache), jobs, tuning=open_database(tune), tune_seconds=_seconds(tune), precision=precision,
-        activations=activations, placement=placement, trust_file=trust_file, progress=progress or ignore_progress,
+        activations=activations, kv_cache_dtype=kv_cache_dtype,
+        placement=placement, trust_file=trust_file, progress=progress or ignore_progress,
     )  # fmt: skip
     several = alternatives(request.single_target)
     if several:

@@ -155,7 +155,11 @@ class Compiler:
         if request.pipeline is not None:
             return Pipeline(request.pipeline) if isinstance(request.pipeline, str) else request.pipeline
         assert self.target.pipeline is not None  # `_host_of` checks it
-        first = _precision_passes(request.precision, recorded)
+        first = ",".join(
+            filter(
+                None, [_cache_passes(request.kv_cache_dtype, recorded), _precision_passes(request.precision, recorded)]
+            )
+        )
         if recorded:
             return Pipeline(recorded)
         pipeline = Pipeline(self.target.pipeline(self.options))
@@ -227,6 +231,15 @@ def _precision_passes(dtype: str | None, recorded: str | None) -> str:
     if recorded:
         raise ValueError("precision: the IR of a stage in between is past that: compile what it was made from")
     return f"simplify,fold-constant,to-mixed-precision{{dtype={dtype}}},fold-constant"
+
+
+def _cache_passes(dtype: str | None, recorded: str | None) -> str:
+    """Return the pass that changes the types of caches."""
+    if dtype is None:
+        return ""
+    if recorded:
+        raise ValueError("kv_cache_dtype: the IR of a stage in between is past that: compile what it was made from")
+    return f"narrow-caches{{dtype={dtype}}}"
 
 
 def _memory_plan(session: Session) -> dict[str, dict[str, object]]:

@@ -28,6 +28,8 @@ CompileFunction = Callable[["CompileRequest"], "Executable | Program | UnloadedM
 """Compiles a request: measured placement and strategies compile alternatives with it."""
 PRECISIONS = ("bf16", "f16")
 """Element types that products may be computed from instead of f32."""
+KV_CACHE_DTYPES = ("bf16", "f16")
+"""Types that f32 key/value caches may be stored in."""
 PLACEMENTS = ("priority", "estimated", "measured")
 """How several targets share a model."""
 
@@ -60,6 +62,8 @@ class CompileRequest:
     precision: str | None = None
     activations: str | None = None
     """How activations are represented in products with weights of a few bits; None for what the model says."""
+    kv_cache_dtype: str | None = None
+    """The type that f32 key/value caches are stored in; None for f32."""
     placement: str | Mapping[str, Sequence[int]] = "priority"
     form: str = ""
     """The form of code that the emitter makes, for other tools; empty for what its loader takes."""
@@ -79,6 +83,11 @@ class CompileRequest:
             raise ValueError(f"precision: expected {', '.join(PRECISIONS)} or None, found {self.precision!r}")
         if self.activations not in (None, *ACTIVATIONS):
             raise ValueError(f"activations: expected {', '.join(ACTIVATIONS)} or None, found {self.activations!r}")
+        if self.kv_cache_dtype not in (None, *KV_CACHE_DTYPES):
+            expected = f"{', '.join(KV_CACHE_DTYPES)} or None"
+            raise ValueError(f"kv_cache_dtype: expected {expected}, found {self.kv_cache_dtype!r}")
+        if self.kv_cache_dtype is not None and self.pipeline is not None:
+            raise ValueError("kv_cache_dtype: a pipeline of your own says so itself, with the pass narrow-caches")
         if self.precision is not None and self.pipeline is not None:
             raise ValueError("precision: a pipeline of your own says so itself, with the pass to-mixed-precision")
 
@@ -118,6 +127,7 @@ class CompileRequest:
             "tuning": self.tuning.digest if self.tuning is not None else None,
             "precision": self.precision,
             "activations": self.activations,
+            "kv_cache_dtype": self.kv_cache_dtype,
             "placement": self.placement,
             "trust_file": self.trust_file,
         }

@@ -39,6 +39,7 @@ def decide(
                 strategies=request.strategies, schedules=request.schedules, opt_level=request.opt_level,
                 params=params, cache=request.cache, jobs=request.jobs, tuning=request.tuning,
                 precision=request.precision if is_whole else None,
+                kv_cache_dtype=request.kv_cache_dtype if is_whole else None,
                 activations=request.activations,
                 placement=nodes if nodes is not None else "priority",
             )
@@ -61,5 +62,6 @@ def _settings(targets: Targets, request: CompileRequest) -> str | None:
         return None
     tuning = request.tuning.digest if request.tuning is not None else ""
     return (
-        f"opt_level={request.opt_level} precision={request.precision} activations={request.activations} tuning={tuning}"
+        f"opt_level={request.opt_level} precision={request.precision} activations={request.activations} "
+        f"kv_cache_dtype={request.kv_cache_dtype} tuning={tuning}"
     )

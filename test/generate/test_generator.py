@@ -246,6 +246,39 @@ def test_logits_that_are_not_finite_are_an_error(models: dict[str, LanguageModel
             Sampler(options, [1]).choose(np.full(8, np.nan, np.float32), [1], 1)
 
 
+@pytest.mark.parametrize("dtype", ("bf16", "f16"))
+def test_narrow_caches(tmp_path: Path, models: dict[str, LanguageModel], dtype: str) -> None:
+    """Rows are rounded once, when they are written: chunks, forks and batches compute the same."""
+    from mirlo.runtime.dtypes import numpy_dtype
+
+    model, exact = generate.load(write_genai(tmp_path), kv_cache_dtype=dtype), models["f32"]
+    prompt = prompt_of(40)
+    narrow, wide = (each.generator(max_new_tokens=12, min_length=1000) for each in (model, exact))
+    narrow.append(prompt), wide.append(prompt)
+    error = {"bf16": 0.1, "f16": 0.02}[dtype]
+    np.testing.assert_allclose(narrow.logits(), wide.logits(), atol=error)
+    caches, others = (each._sequences._state.arrays for each in (narrow, wide))
+    for kind in ("key", "value"):  # of the first layer, which no attention comes before
+        name = f"past_key_values.0.{kind}"
+        assert caches[name].dtype == numpy_dtype(dtype)
+        expected = others[name].astype(numpy_dtype(dtype)).astype(np.float32)
+        np.testing.assert_allclose(caches[name].astype(np.float32), expected, rtol=2**-7, atol=1e-6)
+    assert sum(x.nbytes for x in caches.values()) * 2 == sum(x.nbytes for x in others.values())
+    found = narrow.fork().generate()
+    assert (
+        narrow.generate() == found == model.generator(chunk_size=7, min_length=1000, max_new_tokens=12).generate(prompt)
+    )
+    requests = [model.engine(slots=2).add(prompt, min_length=1000, max_new_tokens=12) for _ in range(2)]
+    assert [request.result() for request in requests] == [found, found]
+
+
+def test_narrow_caches_need_caches_in_place(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="no f32 input is a cache that grows in place"):
+        generate.load(write_plain(tmp_path), kv_cache_dtype="bf16")
+    with pytest.raises(ValueError, match="kv_cache_dtype: expected bf16, f16 or None, found 'i8'"):
+        generate.load(write_plain(tmp_path), kv_cache_dtype="i8")
+
+
 def test_no_memory_grows(models: dict[str, LanguageModel]) -> None:
     import tracemalloc
 

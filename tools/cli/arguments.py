@@ -16,6 +16,7 @@ from mirlo.tools.cli.values import (
     Shapes,
     add_cost,
     add_input,
+    add_kv_cache_dtype,
     add_model,
     add_shapes,
     add_target,
@@ -92,6 +93,7 @@ class Arguments(argparse.Namespace):
     no_cache: bool
     jobs: int | None
     precision: str | None
+    kv_cache_dtype: str | None
     activations: str | None
     bits: int
     block: int
@@ -350,6 +352,7 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
         choices=("exact", "i8", "i8x2", "bf16"),
         help="how rows are represented in products with weights of 2, 4 or 8 bits (default: as the model permits)",
     )
+    add_kv_cache_dtype(group)
     group.add_argument("--pipeline", metavar="TEXT", help="passes to run instead of the target's")
     group.add_argument(
         "--trust-file",

@@ -85,6 +85,7 @@ def compile_model(arguments: Arguments) -> tuple[Executable, Progress]:
             jobs=arguments.jobs,
             precision=arguments.precision,
             activations=arguments.activations,
+            kv_cache_dtype=arguments.kv_cache_dtype,
             placement=arguments.cost,
             specialize=arguments.specialize,
             trust_file=arguments.trust_file,

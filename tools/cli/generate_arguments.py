@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mirlo.tools.cli.measuring import add_cache_flags
-from mirlo.tools.cli.values import add_target, natural, positive
+from mirlo.tools.cli.values import add_kv_cache_dtype, add_target, natural, positive
 
 _SEARCH: tuple[tuple[str, Callable[[str], Any], str], ...] = (
     ("max-new-tokens", positive, "end an answer after so many tokens (default: the search options of the folder)"),
@@ -73,4 +73,5 @@ def _add_generation(parser: argparse.ArgumentParser) -> None:
         choices=("exact", "i8", "i8x2", "bf16"),
         help="how rows are represented in products with weights of 2, 4 or 8 bits (default: as the model permits)",
     )
+    add_kv_cache_dtype(group)
     add_cache_flags(group, positive)

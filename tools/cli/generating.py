@@ -39,7 +39,8 @@ def _load(arguments: Arguments) -> LanguageModel:
     with Progress(f"compiling {name}", arguments.verbose) as progress:
         return generate.load(
             arguments.folder, adapters=adapters, target=arguments.target or "llvm", threads=arguments.threads or 1,
-            activations=arguments.activations, cache=arguments.cache, jobs=arguments.jobs, progress=progress,
+            activations=arguments.activations, kv_cache_dtype=arguments.kv_cache_dtype,
+            cache=arguments.cache, jobs=arguments.jobs, progress=progress,
         )  # fmt: skip
 
 

@@ -27,6 +27,15 @@ def add_model(parser: argparse.ArgumentParser, metavar: str, help_text: str) -> 
     )
 
 
+def add_kv_cache_dtype(parser: _ArgumentGroup | ArgumentParser) -> None:
+    """Add `--kv-cache-dtype`."""
+    parser.add_argument(
+        "--kv-cache-dtype",
+        choices=("bf16", "f16"),
+        help="store the f32 caches of a language model in half of the memory (default: as they are)",
+    )
+
+
 def add_target(parser: _ArgumentGroup | ArgumentParser, required: bool = False) -> None:
     """Parse `--target` as `mirlo.compile` takes it: a name, or a list, with options in braces."""
     parser.add_argument(
