@@ -13,6 +13,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.ops.microsoft_float_experts import FP8, WEIGHTS, coded_weights, wide_weights
+from mirlo.frontends.onnx.ops.microsoft_float_experts import KINDS as FLOAT_KINDS
 from mirlo.frontends.onnx.ops.microsoft_nbits import ACTIVATIONS, BITS, packed_zero_points, unpacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import bind
@@ -71,9 +73,9 @@ def quantized_moe(node: Node) -> ir.Value:
 
     As ONNX Runtime computes on CPUs, the weights of the chosen experts add up to 1, unless they are given.
     """
-    kind = node.attr.str("quant_type", "int")
+    kind = node.attr.choice("quant_type", "int", ("int", *FLOAT_KINDS))
     if kind != "int":
-        raise NodeError(f"attribute 'quant_type' must be 'int', got '{kind}'")
+        return _moe_of_floats(node, kind)
     if node.attr.int("weights_prepacked", -1) > 0:
         raise NodeError("attribute 'weights_prepacked' must be 0 or -1: other layouts are for CUDA")
     for index in range(15, len(node)):
@@ -98,6 +100,46 @@ def quantized_moe(node: Node) -> ir.Value:
         factors = node.emit("softmax", factors, axis=-1)
     network = _Network(first, last, gated, ACTIVATIONS.get(level, "exact"))
     return _mixed(node, network, chosen, factors)
+
+
+def _moe_of_floats(node: Node, kind: str) -> ir.Value:
+    """Convert weights in floats of 4 or 8 bits.
+
+    Values of 4 bits become integers of 8 bits, exactly: kernels for these multiply them.
+    """
+    for index in (11, 12, 13, *range(17, len(node))):
+        if node.has(index):
+            raise NodeError(f"input '{node.input_name(index)}' is not for weights of quant_type '{kind}'")
+    for name in (
+        "expert_weight_bits",
+        "weights_prepacked",
+        *(f"fc{number}_expert_weight_bits" for number in (1, 2, 3)),
+    ):
+        node.attr.ignore(name)
+    level, packing = node.attr.int("accuracy_level", 0), 1 if kind == FP8 else 2
+    columns, packed = node.type(5).shape[1:]
+    if not isinstance(packed, int):
+        raise NodeError(f"weights of 3 fixed dims are expected, got {node.type(5)}")
+    hidden, inner = _sizes(node, (node.type(5).shape[0], columns, packed * packing))
+    if kind != FP8:
+        node.attr.ignore("block_size")  # each kind has its own
+    first = _float_layer(node, 0, kind, hidden)
+    last = _float_layer(node, 1, kind, inner)
+    gated = _float_layer(node, 2, kind, hidden) if node.has(8) else None
+    weights = node[14] if node.has(14) else node.emit("softmax", node[1], axis=-1)
+    chosen, factors = _largest(node, node[1], weights)
+    factors = _normalized(node, factors)
+    return _mixed(node, _Network(first, last, gated, ACTIVATIONS.get(level, "exact")), chosen, factors)
+
+
+def _float_layer(node: Node, number: int, kind: str, rows: int) -> _Layer:
+    bias = WEIGHTS[number] + 2
+    if kind == FP8:
+        wide = node.constant(wide_weights(node, number, rows), node.type(0))
+        return _biased(node, _Layer(wide, rows), bias)
+    found = coded_weights(node, number, kind, rows)
+    scales = node.constant(found.scales)
+    return _biased(node, _Layer(node.constant(found.codes), rows, None, scales, None, 8, found.block), bias)
 
 
 def _normalized(node: Node, factors: ir.Value) -> ir.Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnxruntime
 import pytest
@@ -158,6 +159,73 @@ def test_quantized_moe(bits: int, block: int, has_zeros: bool) -> None:
     check(model, TOLERANCES.get((bits, block), 1e-5), *calls)
 
 
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def of_floats(kind: str, columns: int, rows: int, number: int, block: int = 0) -> tuple[dict[str, Any], np.ndarray]:
+    """Return weights in floats of 4 or 8 bits with their scales, and their values in f64."""
+    whole = RANDOM.uniform(0.5, 2, EXPERTS).astype(np.float32)
+    if kind == "fp8":
+        weights = floats(EXPERTS, columns, rows).astype(ml_dtypes.float8_e4m3fn)
+        if not block:
+            return {f"w{number}": weights, f"g{number}": whole}, weights.astype(np.float64) * whole[:, None, None]
+        scales = RANDOM.uniform(0.5, 2, (EXPERTS, -(-columns // block), -(-rows // block))).astype(np.float32)
+        each = scales.repeat(block, 1)[:, :columns].repeat(block, 2)[:, :, :rows]
+        return {f"w{number}": weights, f"s{number}": scales}, weights.astype(np.float64) * each
+    size = 32 if kind == "fp4" else 16
+    packed = RANDOM.integers(0, 256, (EXPERTS, columns, rows // 2)).astype(np.uint8)
+    shape = (EXPERTS, columns, rows // size)
+    if kind == "fp4":
+        scales = np.exp2(RANDOM.integers(-6, -2, shape)).astype(ml_dtypes.float8_e8m0fnu)
+    else:
+        scales = RANDOM.uniform(0.01, 0.2, shape).astype(ml_dtypes.float8_e4m3fn)
+    values = E2M1[unpacked(packed, 4)] * scales.astype(np.float64).repeat(size, 2) * whole[:, None, None]
+    return {f"w{number}": packed, f"s{number}": scales, f"g{number}": whole}, values
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("kind, block", (("fp4", 0), ("nvfp4", 0), ("fp8", 0), ("fp8", 24)))
+@pytest.mark.parametrize("normalize", (0, 1))
+def test_experts_of_floats(kind: str, block: int, normalize: int) -> None:
+    """ONNX Runtime has these on GPUs only; values are exact in f32, so numpy is the reference."""
+    constants, first = of_floats(kind, INNER * 2, HIDDEN, 1, block)
+    others, last = of_floats(kind, HIDDEN, INNER, 2, block)
+    constants |= others | {"b1": floats(EXPERTS, INNER * 2), "b2": floats(EXPERTS, HIDDEN)}
+    scales = ("s1", "s2") if "s1" in constants else ("_", "_")
+    names = f"x r w1 {scales[0]} b1 w2 {scales[1]} b2" + (" _ _ _ _ _ _ _ g1 g2" if "g1" in constants else "")
+    attributes = {"k": 2, "activation_type": "swiglu", "swiglu_fusion": 1, "normalize_routing_weights": normalize}
+    model = make("QMoE", ["t", HIDDEN], constants, names, quant_type=kind, block_size=block, **attributes, **GATE)
+
+    def expert(number: int, row: np.ndarray) -> np.ndarray:
+        inner = first[number] @ row + constants["b1"][number]
+        return last[number] @ swiglu(inner[::2], inner[1::2]) + constants["b2"][number]
+
+    calls = [(floats(count, HIDDEN) * 8, logits(count)) for count in (1, 7)]
+    wanted = []
+    for x, r in calls:
+        found = routed(x, r, 2, expert)
+        if not normalize:  # the share of the chosen experts in the softmax over all
+            weights = np.exp(r.astype(np.float64))
+            found *= (np.sort(weights, 1)[:, -2:].sum(1) / weights.sum(1))[:, None]
+        wanted.append(found.astype(np.float32))
+    agree(model, wanted, 1e-5, *calls)
+
+
+def test_errors_of_floats() -> None:
+    constants = of_floats("fp4", INNER, HIDDEN, 1)[0] | of_floats("fp4", HIDDEN, INNER, 2)[0]
+    names = "x r w1 s1 _ w2 s2 _ _ _ _ _ _ _ _ g1 g2"
+    assert "needs input 'fc1_global_scale'" in refused("QMoE", "x r w1 s1 _ w2 s2", constants, quant_type="fp4")
+    assert "must be f8e4m3fn 3 x 32 x 4" in refused("QMoE", names, constants, quant_type="nvfp4")
+    assert "must be f8e4m3fn 3 x 32 x 64 for 'fp8'" in refused("QMoE", names, constants, quant_type="fp8")
+    third = constants | {"w3": constants["w1"], "s3": constants["s1"]}
+    found = refused("QMoE", "x r w1 s1 _ w2 s2 _ w3 s3 _ _ _ _ _ g1 g2", third, quant_type="fp4")
+    assert "a third layer has no scales of experts" in found
+    zeros = constants | {"z": np.zeros((EXPERTS, INNER, 1), np.uint8)}
+    assert "is not for weights of quant_type 'fp4'" in refused(
+        "QMoE", "x r w1 s1 _ w2 s2 _ _ _ _ z _ _ _ g1 g2", zeros, quant_type="fp4"
+    )
+
+
 def test_weights_of_the_router() -> None:
     constants = quantized(4, 32, False, INNER, HIDDEN, 1) | quantized(4, 32, False, HIDDEN, INNER, 2)
     constants |= {"v": RANDOM.uniform(0, 1, (5, EXPERTS)).astype(np.float32)}
@@ -182,6 +250,6 @@ def test_errors() -> None:
     assert "must be 3 x columns x 64, got f32[3, 32, 65]" in refused("MoE", names, wrong)
     packed = quantized(4, 32, False, INNER, HIDDEN, 1) | quantized(4, 32, False, HIDDEN, INNER, 2)
     names = "x r w1 s1 _ w2 s2"
-    assert "'quant_type' must be 'int', got 'fp4'" in refused("QMoE", names, packed, block_size=32, quant_type="fp4")
+    assert "'quant_type' must be one of 'int', 'fp4'" in refused("QMoE", names, packed, quant_type="wfp4afp8")
     assert "2, 4 or 8 bits, got 3" in refused("QMoE", names, packed, block_size=32, expert_weight_bits=3)
     assert "do not fit 3 x 32 x 64 weights in blocks of 16" in refused("QMoE", names, packed, block_size=16)

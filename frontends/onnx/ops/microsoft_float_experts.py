@@ -1,0 +1,97 @@
+"""Weights of experts in floats of 4 and 8 bits: MXFP4, NVFP4 and FP8, as layers that the kernels know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node
+
+DOUBLED = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12])
+"""Twice the values of e2m1 by code: integers."""
+MIDDLE = 128
+"""The code of 0 in unsigned integers of 8 bits."""
+
+
+@dataclass(frozen=True)
+class FloatFormat:
+    """Floats of 4 bits with a scale for each block, and one for each expert."""
+
+    block: int
+    scale: str
+    """The type of the scales of blocks."""
+
+
+FORMATS = {"fp4": FloatFormat(32, "f8e8m0"), "nvfp4": FloatFormat(16, "f8e4m3fn")}
+FP8 = "fp8"
+KINDS = (*FORMATS, FP8)
+WEIGHTS, GLOBAL_SCALES = (2, 5, 8), (15, 16)
+"""Inputs: the weights of the layers, which their scales follow, and scales of experts."""
+
+
+@dataclass(frozen=True)
+class CodedWeights:
+    """Weights as integers of 8 bits in blocks: (codes - 128) * scales is exact."""
+
+    codes: np.ndarray
+    """u8[experts, columns, rows]."""
+    scales: np.ndarray
+    """f32[experts, columns, blocks]."""
+    block: int
+
+
+def coded_weights(node: Node, number: int, kind: str, rows: int) -> CodedWeights:
+    """Return the weights of a layer of floats of 4 bits, two in a byte, the first in the lower half."""
+    found, at = FORMATS[kind], WEIGHTS[number]
+    experts, columns = node.type(1).shape[1], node.type(at).shape[1]
+    expected = (experts, columns, rows // 2)
+    if node.type(at).dtype.name != "u8" or node.type(at).shape != expected or rows % found.block:
+        what = f"u8 {experts} x {columns} x {rows // 2}, rows a multiple of {found.block},"
+        raise NodeError(f"input '{node.input_name(at)}' must be {what} for '{kind}', got {node.type(at)}")
+    given = node.type(at + 1)
+    if given.dtype.name != found.scale or given.shape != (experts, columns, rows // found.block):
+        what = f"{found.scale} {experts} x {columns} x {rows // found.block}"
+        raise NodeError(f"input '{node.input_name(at + 1)}' must be {what} for '{kind}', got {given}")
+    packed = node.array(at)
+    codes = np.empty((*packed.shape[:2], rows), np.uint8)
+    table = (DOUBLED + MIDDLE).astype(np.uint8)
+    codes[..., ::2], codes[..., 1::2] = table[packed & 15], table[packed >> 4]
+    scales = node.array(at + 1).astype(np.float32) * (_global_scales(node, number, kind)[:, None, None] / 2)
+    return CodedWeights(codes, scales.astype(np.float32), found.block)
+
+
+def wide_weights(node: Node, number: int, rows: int) -> np.ndarray:
+    """Return weights of floats of 8 bits in f32: [experts, columns, rows]."""
+    at, block = WEIGHTS[number], node.attr.int("block_size", 0)
+    experts, columns = node.type(1).shape[1], node.type(at).shape[1]
+    if node.type(at).dtype.name != "f8e4m3fn" or node.type(at).shape != (experts, columns, rows):
+        what = f"f8e4m3fn {experts} x {columns} x {rows}"
+        raise NodeError(f"input '{node.input_name(at)}' must be {what} for 'fp8', got {node.type(at)}")
+    values = node.array(at).astype(np.float32)
+    if block < 1:
+        if node.has(at + 1):
+            raise NodeError(f"input '{node.input_name(at + 1)}' needs a positive 'block_size' for 'fp8'")
+        return values * _global_scales(node, number, FP8)[:, None, None]
+    if any(node.has(index) for index in GLOBAL_SCALES):
+        raise NodeError("scales of experts are for weights without blocks: 'block_size' must be 0 with them")
+    assert isinstance(columns, int)
+    shape = (experts, -(-columns // block), -(-rows // block))
+    if not node.has(at + 1) or node.type(at + 1).shape != shape:
+        given = node.type(at + 1) if node.has(at + 1) else "none"
+        raise NodeError(f"input '{node.input_name(at + 1)}' must be scales {list(shape)}, got {given}")
+    scales = node.array(at + 1).astype(np.float32)
+    each: np.ndarray = np.repeat(np.repeat(scales, block, 1)[:, :columns], block, 2)[:, :, :rows]
+    return values * each
+
+
+def _global_scales(node: Node, number: int, kind: str) -> np.ndarray:
+    """Return the scale of each expert."""
+    if number >= len(GLOBAL_SCALES):
+        raise NodeError(f"a third layer has no scales of experts, which '{kind}' needs: fuse it with the first")
+    at = GLOBAL_SCALES[number]
+    if not node.has(at) or node.type(at).shape != (node.type(1).shape[1],):
+        given = node.type(at) if node.has(at) else "none"
+        raise NodeError(f"'{kind}' needs input 'fc{number + 1}_global_scale', a number for each expert, got {given}")
+    return node.array(at).astype(np.float32)
