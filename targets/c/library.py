@@ -90,7 +90,8 @@ def _descriptor(description: Description) -> str:
         dims = [_dim(description, dim) for dim in spec.shape]
         if dims:
             arrays.append(f"static const int64_t dims{i}[] = {{{', '.join(dims)}}};")
-        values.append(_value(spec, f"dims{i}" if dims else "NULL", each))
+        in_place = description.in_place(spec) if i >= len(artifact.inputs) else 0
+        values.append(_value(spec, f"dims{i}" if dims else "NULL", each, in_place))
     arrays.append(_array("mirlo_value", "model_values", values, "\n  "))
     arrays.append(_array("char *const", "model_checks", map(c_string, sizes.checks), "\n  "))
     arrays.append(_array("char *const", "model_packed", map(c_string, artifact.packed), "\n  "))
@@ -136,9 +137,9 @@ def _dim(description: Description, dim: int | str) -> str:
     return str(-word)
 
 
-def _value(spec: TensorSpec, dims: str, is_late: bool) -> str:
+def _value(spec: TensorSpec, dims: str, is_late: bool, in_place: int) -> str:
     kind = f"{{{type_code(spec.dtype)}, {ELEMENT_TYPES[spec.dtype].dlpack_bits}, 1}}"
-    return f"{{{c_string(spec.name)}, {kind}, {len(spec.shape)}, {dims}, {int(is_late)}}}"
+    return f"{{{c_string(spec.name)}, {kind}, {len(spec.shape)}, {dims}, {int(is_late)}, {in_place}}}"
 
 
 def c_string(text: str) -> str:

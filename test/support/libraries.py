@@ -70,9 +70,12 @@ def make_program(
     model: Any, folder: Path, compiler: str | Sequence[str], target: str = "llvm", *, threads: int = 1,
     shared: bool = False, flags: Sequence[str] = (),
     runner: Sequence[str] = (), weights: str = "auto", name: str = "model",
+    activations: str | None = None,
 ) -> Program:  # fmt: skip
     """Compile a model to a library and a program that runs it."""
-    artifact, store = compile_code(model, target, form="llvm-ir", threads=threads, jobs=1, cache=False)
+    artifact, store = compile_code(
+        model, target, form="llvm-ir", threads=threads, jobs=1, cache=False, activations=activations
+    )
     written = write_library(artifact, store, folder, name, shared=shared, weights=weights)
     libraries = [str(path) for path in written if path.suffix == ".so"]
     objects = [str(path) for path in written if path.suffix == ".o"]

@@ -70,10 +70,28 @@ static void *work(void *result) {
   require(mirlo_context_create(model, &context) == MIRLO_OK, "no context");
   const mirlo_code *code = mirlo_code_of(model);
   DLTensor *first = make_outputs(context), *again = make_outputs(context);
+#ifdef IN_PLACE /* inputs that may be updated are in the memory of the first outputs; there is one call */
+  DLTensor *own = calloc((size_t)code->inputs + 1, sizeof *own);
+  int updated = 0;
+  memcpy(own, inputs, (size_t)code->inputs * sizeof *own);
+  for (int i = 0; i < code->outputs; ++i) {
+    int source = code->values[code->inputs + i].in_place - 1;
+    if (source < 0 || bytes_of(&first[i]) != bytes_of(&own[source])) continue;
+    memcpy(first[i].data, own[source].data, bytes_of(&own[source]));
+    own[source].data = first[i].data;
+    ++updated;
+  }
+  require(updated > 0, "nothing is in place");
+  require(mirlo_run(context, own, first) == MIRLO_OK, mirlo_message(context));
+  own[0].data = first[code->outputs - 1].data; /* an input that cannot be there */
+  require(mirlo_run(context, own, first) == MIRLO_INPUT, "memory was shared");
+  free(own);
+#else
   if (mirlo_run(context, inputs, first) != MIRLO_OK) {
     fprintf(stderr, "%s\n", mirlo_message(context));
     exit(2);
   }
+#endif
   for (int i = 0; i < code->outputs; ++i) { /* results of late sizes last until the next call */
     if (!code->values[code->inputs + i].late) continue;
     void *copy = malloc(bytes_of(&first[i]) + 1);

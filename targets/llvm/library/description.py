@@ -81,6 +81,12 @@ class Description:
         """Return the name of the file of weights."""
         return f"{self.name}.weights"
 
+    def in_place(self, output: TensorSpec) -> int:
+        """Return 1 + the number of the input whose memory an output may have, which updates it; 0 for none."""
+        source = self.artifact.aliases.get(output.name)
+        names = [spec.name for spec in self.artifact.inputs]
+        return names.index(source) + 1 if source is not None else 0
+
     def part_symbol(self, number: int, function: str) -> str:
         """Return the symbol of a function of a part in C, which no other model of a program has."""
         return f"mirlo_{self.name}_part{number}_{c_identifier(function)}"

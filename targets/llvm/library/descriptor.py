@@ -9,13 +9,13 @@ from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.threads import SYMBOL as PARALLEL
 from mirlo.targets.llvm.library.description import Description, type_code
 
-ABI = 1
+ABI = 2
 """Version of the structures in `mirlo.h`."""
 POLL = "mirlo_poll"
 
 _TYPES = """
 %dtype = type { i8, i8, i16 }
-%value = type { ptr, %dtype, i32, ptr, i32 }
+%value = type { ptr, %dtype, i32, ptr, i32, i32 }
 %code = type { i32, i32, ptr, ptr, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32,
                ptr, ptr, ptr, ptr, ptr, ptr, ptr, i64, [2 x i64], i64 }
 """
@@ -92,9 +92,13 @@ def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
     made = _Constants()
     visible = "hidden" if is_hidden else ""  # linked units become internal together
     late = set(artifact.late)
-    values = [_value(made, description, spec, False) for spec in artifact.inputs]
-    values += [_value(made, description, spec, bool(late & set(map(str, spec.shape)))) for spec in artifact.outputs]
-    allocates = bool(artifact.metadata.get("allocates")) or any("i32 1 }" in value for value in values)
+    is_late = [bool(late & set(map(str, spec.shape))) for spec in artifact.outputs]
+    values = [_value(made, description, spec, False, 0) for spec in artifact.inputs]
+    values += [
+        _value(made, description, spec, each, description.in_place(spec))
+        for spec, each in zip(artifact.outputs, is_late, strict=True)
+    ]
+    allocates = bool(artifact.metadata.get("allocates")) or any(is_late)
     packed = artifact.packed
     own = {
         name: f"@part{number}.{i}"
@@ -163,7 +167,7 @@ def _parts(description: Description) -> list[str]:
     return lines
 
 
-def _value(made: _Constants, description: Description, spec: TensorSpec, is_late: bool) -> str:
+def _value(made: _Constants, description: Description, spec: TensorSpec, is_late: bool, in_place: int) -> str:
     kind = ELEMENT_TYPES[spec.dtype]
     dims = []
     for dim in spec.shape:
@@ -173,5 +177,5 @@ def _value(made: _Constants, description: Description, spec: TensorSpec, is_late
     dtype = f"%dtype {{ i8 {type_code(spec.dtype)}, i8 {kind.dlpack_bits}, i16 1 }}"
     return (
         f"%value {{ ptr {made.text(spec.name)}, {dtype}, i32 {len(dims)}, ptr {made.array('i64', dims)}, "
-        f"i32 {int(is_late)} }}"
+        f"i32 {int(is_late)}, i32 {in_place} }}"
     )

@@ -45,6 +45,8 @@ def _notes(description: Description) -> list[str]:
     notes = description.signature()
     notes.append(f"It uses {', '.join(artifact.metadata['features']) or 'what every such processor has'}.")
     notes += [f"It calls the packed function {name}: name it in options.functions." for name in artifact.packed]
+    for output, source in artifact.aliases.items():
+        notes.append(f"Output {output} may have the memory of {source}, which it then updates in place.")
     if description.weights_bytes and not description.embedded:
         notes.append(f"Its weights are in the file {description.weights_file}: name it in options.weights_path.")
     return notes
@@ -89,25 +91,52 @@ name = "mirlo_{name.lower()}"
 version = "0.1.0"
 edition = "2021"
 build = "build.rs"
+links = "mirlo_{name.lower()}"
 
 [lib]
 path = "lib.rs"
-
-[build-dependencies]
-cc = "1"
 """
-    links = "\n".join(f'    println!("cargo:rustc-link-arg={{}}/../{each}", here);' for each in objects)
-    build = f"""fn main() {{
-    let here = std::env::var("CARGO_MANIFEST_DIR").unwrap();
-    cc::Build::new().file("../mirlo.c").flag_if_supported("-std=c99").compile("mirlo");
-{links}
-    println!("cargo:rustc-link-lib=m");
-}}
-"""
+    listed = ", ".join(f'"{each}"' for each in objects)
+    build = _BUILD.replace("OBJECTS", listed).replace("NAME", name)
     signature = "\n".join(f"//! {c_comment(line)}" for line in description.signature())
     lib = _RUST.replace("SIGNATURE", signature).replace("NAME", name)
     return {"rust/Cargo.toml": cargo, "rust/build.rs": build, "rust/lib.rs": lib}
 
+
+_BUILD = """//! Compiles the run time, and makes a library of it and of the model.
+use std::path::PathBuf;
+use std::process::Command;
+
+fn run(program: &str, default: &str, arguments: &[String]) {
+    let name = std::env::var(program).unwrap_or_else(|_| default.into());
+    let status = Command::new(&name).args(arguments).status();
+    assert!(status.map(|s| s.success()).unwrap_or(false), "'{} {}' failed", name, arguments.join(" "));
+}
+
+fn main() {
+    let folder = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").unwrap()).join("..");
+    let out = PathBuf::from(std::env::var("OUT_DIR").unwrap());
+    let text = |path: PathBuf| path.to_str().expect("the path is not UTF-8").to_string();
+    let (object, archive) = (text(out.join("mirlo.o")), text(out.join("libmirlo_run_time_NAME.a")));
+    let flags = ["-std=c99", "-O2", "-fPIC", "-c", "-o"].map(String::from);
+    run("CC", "cc", &[&flags[..], &[object.clone(), text(folder.join("mirlo.c"))]].concat());
+    let mut members = vec!["crs".to_string(), archive, object];
+    for each in [OBJECTS] {
+        let path = folder.join(each);
+        println!("cargo:rerun-if-changed={}", path.display());
+        if each.ends_with(".o") {
+            members.push(text(path));
+        } else {
+            println!("cargo:rustc-link-search=native={}", folder.display());
+            println!("cargo:rustc-link-lib=dylib=NAME");
+        }
+    }
+    run("AR", "ar", &members);
+    println!("cargo:rustc-link-search=native={}", out.display());
+    println!("cargo:rustc-link-lib=static=mirlo_run_time_NAME");
+    println!("cargo:rustc-link-lib=m");
+}
+"""
 
 _RUST = """//! The model `NAME`, compiled by Mirlo.
 SIGNATURE

@@ -475,12 +475,14 @@ static int check_tensor(mirlo_context *c, const mirlo_value *value, const DLTens
   return MIRLO_OK;
 }
 
+static char *nothing_of(mirlo_context *c) { return c->nothing + (ALIGNMENT - (uintptr_t)c->nothing % ALIGNMENT) % ALIGNMENT; }
+
 /* The address of the data of a tensor; of something readable where there are no elements; NULL where it is wrong. */
 static void *address_of(mirlo_context *c, const mirlo_value *value, const DLTensor *tensor) {
   char *data = (char *)tensor->data;
   int32_t i;
   for (i = 0; i < tensor->ndim; ++i) {
-    if (!tensor->shape[i]) return c->nothing + (ALIGNMENT - (uintptr_t)c->nothing % ALIGNMENT) % ALIGNMENT;
+    if (!tensor->shape[i]) return nothing_of(c);
   }
   if (!data) {
     describe(c->message, sizeof c->message, 0, "'%s': the tensor has no data", value->name);
@@ -640,6 +642,15 @@ int mirlo_run(mirlo_context *c, const DLTensor *inputs, DLTensor *outputs) {
   for (i = 0; i < code->inputs; ++i) {
     c->tensors[i] = address_of(c, &code->values[i], &inputs[i]);
     if (!c->tensors[i]) return MIRLO_INPUT;
+  }
+  for (i = 0; i < code->outputs; ++i) {
+    const mirlo_value *value = &code->values[code->inputs + i];
+    void *data = value->late || c->tensors[code->inputs + i] == nothing_of(c) ? NULL : c->tensors[code->inputs + i];
+    for (d = 0; data && d < code->inputs; ++d) {
+      if (c->tensors[d] == data && value->in_place != d + 1) {
+        FAIL(c, MIRLO_INPUT, "'%s' has the memory of '%s', which it cannot update in place", value->name, code->values[d].name);
+      }
+    }
   }
   c->tensors[code->inputs + code->outputs] = c->record;
   if (code->allocates) {

@@ -37,7 +37,7 @@ typedef struct {
 } DLTensor;
 #endif
 
-#define MIRLO_ABI 1
+#define MIRLO_ABI 2
 
 typedef enum {
   MIRLO_OK = 0,
@@ -62,6 +62,7 @@ typedef struct {
   int32_t ndim;
   const int64_t *dims; /* a size, or, below 0, minus the number of a word of the call record */
   int32_t late;        /* whether the size of this output depends on data */
+  int32_t in_place;    /* 1 + the number of the input whose memory this output may have, which it updates; 0: of none */
 } mirlo_value;
 
 /* What a model object defines. It is constant. */
@@ -118,7 +119,7 @@ void mirlo_context_destroy(mirlo_context *context);
 /* Fill in the outputs for these inputs, but for `data`: `shape` points to room for the dims; those that depend on data
  * are -1. The data of inputs are not read. */
 int mirlo_shapes(mirlo_context *context, const DLTensor *inputs, DLTensor *outputs);
-/* Run the model. Outputs are written to their `data`. Where sizes depend on data it is NULL before and set by the call, to
+/* Run the model. Outputs are written to their `data`, which overlaps no other tensor, but for `in_place`. Where sizes depend on data it is NULL before and set by the call, to
  * memory of the context, until its next call. After the first call of each size no memory is allocated. */
 int mirlo_run(mirlo_context *context, const DLTensor *inputs, DLTensor *outputs);
 /* What was wrong with the last call. */

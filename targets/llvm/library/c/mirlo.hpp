@@ -128,6 +128,16 @@ class Context {
     for (int32_t i = 0; i < code.outputs; ++i) outputs[i].tensor_ = made[i];
     return outputs;
   }
+  // Run the model on outputs of the caller, which may have the memory of the inputs that they update in place.
+  void run(const std::vector<Tensor> &inputs, const std::vector<Tensor> &outputs) {
+    const mirlo_code &code = *mirlo_code_of(model_.get());
+    if (inputs.size() != static_cast<size_t>(code.inputs)) throw Error(MIRLO_INPUT, "another number of inputs");
+    if (outputs.size() != static_cast<size_t>(code.outputs)) throw Error(MIRLO_INPUT, "another number of outputs");
+    std::vector<DLTensor> given, made;
+    for (const Tensor &input : inputs) given.push_back(input.view());
+    for (const Tensor &output : outputs) made.push_back(output.view());
+    check(mirlo_run(context_.get(), given.data(), made.data()));
+  }
 
  private:
   struct Destroy {

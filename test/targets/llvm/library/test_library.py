@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ import onnx
 import pytest
 from c_compiler import needs_c_compiler
 from emulated_machines import MACHINES
-from libraries import Program, calls_rows, check_row_sums, make_program
+from libraries import calls_rows, check_row_sums, make_program
+from library_models import MODELS, RNG, compiler, dynamic_model, f16_model, require_same
 from onnx_models import F32, make_model, node
 from reduced_models import reduced
 
@@ -29,69 +29,19 @@ from mirlo.driver.request import CompileRequest
 from mirlo.passes.targets import TargetError
 from mirlo.runtime.artifact import load
 from mirlo.runtime.unloaded import UnloadedModel
-from mirlo.targets.c.compiler import find_compiler
 from mirlo.targets.llvm.library.build import link_model
 from mirlo.targets.llvm.library.description import LibraryError, describe
 from mirlo.targets.llvm.library.sources import RUN_TIME, model_header, run_time_files
 
 pytestmark = needs_c_compiler
-RNG = np.random.default_rng(0)
-
-
-def _dynamic() -> onnx.ModelProto:
-    """Return a model of any batch: products, rows, and views."""
-    w = np.random.default_rng(3).standard_normal((40, 24)).astype(np.float32)
-    nodes = [node("MatMul", "x w", "a"), node("Gelu", "a", "b"), node("Softmax", "b", "y"), node("Flatten", "x", "z")]
-    return make_model(nodes, {"x": (F32, ("n", 40))}, ["y", "z"], {"w": w}, opset=20)
-
-
-def _f16() -> onnx.ModelProto:
-    w = np.random.default_rng(3).standard_normal((40, 24)).astype(np.float16)
-    nodes = [
-        node("Cast", "x", "h", to=onnx.TensorProto.FLOAT16), node("MatMul", "h w", "a"), node("Gelu", "a", "b"),
-        node("Softmax", "b", "y"),
-    ]  # fmt: skip
-    return make_model(nodes, {"x": (F32, ("n", 40))}, ["y"], {"w": w}, opset=20)
-
-
-def _int8() -> onnx.ModelProto:
-    w = np.random.default_rng(4).integers(-128, 128, (70, 33)).astype(np.int8)
-    nodes = [node("MatMulInteger", "x w", "a"), node("Cast", "a", "y", to=F32)]
-    return make_model(nodes, {"x": (onnx.TensorProto.UINT8, ("n", 70))}, ["y"], {"w": w})
-
-
-def _late() -> onnx.ModelProto:
-    """Return a model with outputs whose sizes depend on data."""
-    return make_model([node("NonZero", "x", "y"), node("Unique", "x", "z")], {"x": (F32, ("n", 5))}, ["y", "z"])
-
-
-MODELS: dict[str, tuple[Any, dict[str, np.ndarray]]] = {
-    "dynamic": (_dynamic, {"x": RNG.standard_normal((7, 40)).astype(np.float32)}),
-    "no rows": (_dynamic, {"x": np.zeros((0, 40), np.float32)}),
-    "int8": (_int8, {"x": RNG.integers(0, 256, (5, 70)).astype(np.uint8)}),
-    "late": (_late, {"x": RNG.integers(0, 3, (6, 5)).astype(np.float32)}),
-}
-
-
-@cache
-def _compiler() -> str:
-    return find_compiler()
-
-
-def _same(program: Program, model: Any, inputs: dict[str, np.ndarray], **options: Any) -> None:
-    """Require that a program computes what Python does, bit for bit."""
-    expected = mirlo.compile(model, cache=False, jobs=1, **options).run(inputs).values()
-    for found, wanted in zip(program.run(inputs), expected, strict=True):
-        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
-        assert found.tobytes() == wanted.tobytes()
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("shared", [False, True])
 def test_programs_compute_the_same_bits(name: str, shared: bool, tmp_path: Path) -> None:
     make, inputs = MODELS[name]
-    program = make_program(make(), tmp_path, _compiler(), shared=shared)
-    _same(program, make(), inputs)
+    program = make_program(make(), tmp_path, compiler(), shared=shared)
+    require_same(program, make(), inputs)
 
 
 @pytest.mark.parametrize("name", ["mobilenetv2", "bert_base"])
@@ -99,7 +49,7 @@ def test_reduced_models(name: str, tmp_path: Path) -> None:
     path = reduced(name, tmp_path)
     executable = mirlo.compile(path, threads=2, cache=False, jobs=1)
     inputs = executable.random_inputs(0)
-    program = make_program(path, tmp_path, _compiler(), threads=2, weights="embed")
+    program = make_program(path, tmp_path, compiler(), threads=2, weights="embed")
     for found, wanted in zip(program.run(inputs), executable.run(inputs).values(), strict=True):
         assert found.tobytes() == wanted.tobytes()
 
@@ -109,7 +59,7 @@ def test_sanitizers_find_nothing(sanitizer: str, tmp_path: Path) -> None:
     flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
     probe = tmp_path / "probe.c"
     probe.write_text("int main(void) { return 0; }\n")
-    command = [_compiler(), *flags, str(probe), "-o", str(tmp_path / "probe")]
+    command = [compiler(), *flags, str(probe), "-o", str(tmp_path / "probe")]
     if (
         subprocess.run(command, capture_output=True, check=False).returncode
         or subprocess.run([str(tmp_path / "probe")], capture_output=True, check=False).returncode
@@ -118,12 +68,12 @@ def test_sanitizers_find_nothing(sanitizer: str, tmp_path: Path) -> None:
     for name in ("dynamic", "late"):
         make, inputs = MODELS[name]
         folder = tmp_path / name
-        program = make_program(make(), folder, _compiler(), threads=2, flags=flags)
+        program = make_program(make(), folder, compiler(), threads=2, flags=flags)
         program.run(inputs, 8, 20)
 
 
 def test_wrong_tensors_are_errors(tmp_path: Path) -> None:
-    program = make_program(_dynamic(), tmp_path, _compiler())
+    program = make_program(dynamic_model(), tmp_path, compiler())
     content = np.array([3, 41], np.int64).tobytes() + bytes(3 * 41 * 4)
     (tmp_path / "inputs").write_bytes(content)
     done = program.start()
@@ -136,23 +86,23 @@ def calls_nothing(x: R.Tensor[(4, 6), R.f32]):
 
 
 def test_functions_of_the_caller(tmp_path: Path) -> None:
-    check_row_sums(make_program(calls_rows, tmp_path, _compiler()))
-    done = make_program(calls_nothing, tmp_path, _compiler()).start()
+    check_row_sums(make_program(calls_rows, tmp_path, compiler()))
+    done = make_program(calls_nothing, tmp_path, compiler()).start()
     assert done.returncode == 3 and "calls 'test.none': name it in options.functions" in done.stderr
 
 
 def test_seeds_are_drawn(tmp_path: Path) -> None:
     model = make_model([node("RandomUniform", "", "y", shape=[50])], {"x": (F32, (1,))}, ["y"])
-    program = make_program(model, tmp_path, _compiler())
+    program = make_program(model, tmp_path, compiler())
     (found,) = program.run({"x": np.zeros(1, np.float32)}, 1, 1)
     assert (found >= 0).all() and (found < 1).all() and len(set(found.tolist())) > 40
 
 
 def test_weights_in_a_file(tmp_path: Path) -> None:
-    program = make_program(_dynamic(), tmp_path, _compiler(), weights="beside")
+    program = make_program(dynamic_model(), tmp_path, compiler(), weights="beside")
     inputs = MODELS["dynamic"][1]
     found = program.run(inputs, 1, 3, str(tmp_path / "model.weights"))
-    for one, other in zip(found, mirlo.compile(_dynamic(), cache=False, jobs=1).run(inputs).values(), strict=True):
+    for one, other in zip(found, mirlo.compile(dynamic_model(), cache=False, jobs=1).run(inputs).values(), strict=True):
         assert one.tobytes() == other.tobytes()
     damaged = bytearray((tmp_path / "model.weights").read_bytes())
     damaged[8] ^= 1  # of the digest
@@ -164,22 +114,22 @@ def test_weights_in_a_file(tmp_path: Path) -> None:
 
 
 def test_weights_beside_a_library_are_found(tmp_path: Path) -> None:
-    program = make_program(_dynamic(), tmp_path, _compiler(), weights="beside", shared=True)
-    _same(program, _dynamic(), MODELS["dynamic"][1])
+    program = make_program(dynamic_model(), tmp_path, compiler(), weights="beside", shared=True)
+    require_same(program, dynamic_model(), MODELS["dynamic"][1])
 
 
 def test_compiled_models_are_linked(tmp_path: Path) -> None:
-    program = make_program(_dynamic(), tmp_path, _compiler(), shared=True)
-    mirlo.compile(_dynamic(), cache=False, jobs=1).save(tmp_path / "m.mirlo")
+    program = make_program(dynamic_model(), tmp_path, compiler(), shared=True)
+    mirlo.compile(dynamic_model(), cache=False, jobs=1).save(tmp_path / "m.mirlo")
     (tmp_path / "libmodel.so").unlink()
     link_model(*load(tmp_path / "m.mirlo"), tmp_path / "libmodel.so", "model")
-    _same(program, _dynamic(), MODELS["dynamic"][1])
+    require_same(program, dynamic_model(), MODELS["dynamic"][1])
 
 
 def test_a_library_exports_one_symbol(tmp_path: Path) -> None:
     if shutil.which("nm") is None:
         pytest.skip("there is no nm")
-    make_program(_dynamic(), tmp_path, _compiler(), shared=True, threads=2)
+    make_program(dynamic_model(), tmp_path, compiler(), shared=True, threads=2)
     listed = subprocess.run(
         ["nm", "-D", "--defined-only", str(tmp_path / "libmodel.so")], capture_output=True, text=True, check=True
     ).stdout
@@ -204,7 +154,7 @@ def test_headers_are_of_their_standards(command: tuple[str, ...], tmp_path: Path
         (tmp_path / "use").write_text(f'#include "{name}"\nint main(void) {{ return 0; }}\n')
         flags = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"]
         done = subprocess.run(
-            [_compiler(), *command, *flags, str(tmp_path / "use")], capture_output=True, text=True, check=False
+            [compiler(), *command, *flags, str(tmp_path / "use")], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
     assert set(RUN_TIME) == set(run_time_files())
@@ -217,13 +167,13 @@ def _store(executable: Any) -> Any:
 @pytest.mark.parametrize("weights", ["embed", "beside"])
 def test_parts_in_c(weights: str, tmp_path: Path) -> None:
     make, inputs = MODELS["dynamic"]
-    program = make_program(make(), tmp_path, _compiler(), "c,llvm", shared=True, weights=weights)
+    program = make_program(make(), tmp_path, compiler(), "c,llvm", shared=True, weights=weights)
     assert program.artifact.externals
-    _same(program, make(), inputs, target="c,llvm")
+    require_same(program, make(), inputs, target="c,llvm")
 
 
 def test_models_without_a_library_say_why(tmp_path: Path) -> None:
-    made = mirlo.compile(_dynamic(), "onnxruntime,llvm", cache=False, jobs=1)
+    made = mirlo.compile(dynamic_model(), "onnxruntime,llvm", cache=False, jobs=1)
     if made.artifact.externals:
         with pytest.raises(LibraryError, match="target 'onnxruntime' compiled parts of the model"):
             describe(made.artifact, _store(made), "m")
@@ -343,7 +293,7 @@ def test_programs_on_other_machines(machine: str, name: str, tmp_path: Path) -> 
     emulated = MACHINES[machine]
     if emulated.missing():
         pytest.skip(emulated.missing())
-    make, inputs = MODELS.get(name, (_f16 if name == "f16" else _dynamic, MODELS["dynamic"][1]))
+    make, inputs = MODELS.get(name, (f16_model if name == "f16" else dynamic_model, MODELS["dynamic"][1]))
     weights = "beside" if name == "weights beside" else "auto"
     program = make_program(
         make(), tmp_path, emulated.compiler, emulated.target, threads=emulated.threads, runner=emulated.runner,

@@ -1,0 +1,124 @@
+"""Programs in C, C++ and Rust: language models, int8, threads, outputs in the memory of inputs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from c_compiler import needs_c_compiler
+from libraries import make_program
+from library_models import RNG, compiler, dynamic_model, require_same
+from onnx_models import F32, make_model, node
+
+import mirlo
+
+pytestmark = needs_c_compiler
+
+
+def _needs_sanitizer(flags: list[str], folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    probe = folder / "probe.cpp"
+    probe.write_text("int main() { return 0; }\n")
+    command = [_cpp(), *flags, str(probe), "-o", str(folder / "probe")]
+    if (
+        subprocess.run(command, capture_output=True, check=False).returncode
+        or subprocess.run([str(folder / "probe")], capture_output=True, check=False).returncode
+    ):
+        pytest.skip(f"the C++ compiler has no working {flags[0]}")
+
+
+def _cpp() -> str:
+    found = shutil.which(os.environ.get("CXX", "c++"))
+    if found is None:
+        pytest.skip("there is no C++ compiler")
+    return found
+
+
+@pytest.mark.parametrize("sanitizer", ["", "address,undefined", "thread"])
+def test_threads_of_cpp(sanitizer: str, tmp_path: Path) -> None:
+    flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"] if sanitizer else []
+    _needs_sanitizer(flags, tmp_path / "probe") if sanitizer else _cpp()
+    make_program(dynamic_model(), tmp_path, compiler(), threads=2)
+    source = Path(__file__).parents[3] / "support" / "run_threads.cpp"
+    _run(compiler(), *flags, "-g", "-c", str(tmp_path / "mirlo.c"), "-o", str(tmp_path / "mirlo.o"))
+    objects = sorted(map(str, tmp_path.glob("*.o")))
+    warnings = ["-std=c++11", "-Wall", "-Wextra", "-Werror", "-g", "-DMODEL=mirlo_model_model", f"-I{tmp_path}"]
+    _run(_cpp(), *warnings, *flags, str(source), *objects, "-o", str(tmp_path / "threads"), "-lm", "-ldl", "-lpthread")
+    assert _run(str(tmp_path / "threads"), "8", "20") == "0 wrong\n"
+
+
+def _run(*command: str, **where: Any) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **where)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _language_model(folder: Path) -> tuple[Path, dict[str, np.ndarray]]:
+    """Return a tiny Llama of 4 bits with caches, and the inputs of a step after six tokens."""
+    path = Path(__file__).parents[4] / "examples" / "tiny_language_model.py"
+    spec = importlib.util.spec_from_file_location("tiny_language_model", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.write(folder, bits=4)
+    inputs = {"input_ids": np.array([[7, 9]]), "attention_mask": np.ones((1, 8), np.int64)}
+    for layer in range(2):
+        for kind in ("key", "value"):
+            cache = np.zeros((1, 2, 16, 16), np.float32)
+            cache[:, :, :6] = RNG.standard_normal((1, 2, 6, 16))
+            inputs[f"past_key_values.{layer}.{kind}"] = cache
+    return folder / "model.onnx", inputs
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("activations", [None, "i8"])
+def test_language_models(activations: str | None, in_place: bool, tmp_path: Path) -> None:
+    path, inputs = _language_model(tmp_path / "llm")
+    model = mirlo.compile(path, cache=False, jobs=1, activations=activations)
+    flags = ["-DIN_PLACE"] if in_place else []
+    folder = tmp_path / "program"
+    program = make_program(path, folder, compiler(), flags=flags, activations=activations)
+    found = program.run(inputs, 1, 1 if in_place else 3)
+    for one, (name, other) in zip(found, model.run(inputs).items(), strict=True):
+        assert one.tobytes() == other.tobytes(), name
+    assert "present.0.key may have the memory of past_key_values.0.key" in (folder / "model.h").read_text()
+
+
+def test_quantized_models(tmp_path: Path) -> None:
+    """Run a network of int8 convolutions and products."""
+    model = _quantized()
+    inputs = {"x": RNG.standard_normal((2, 3, 12, 12)).astype(np.float32)}
+    require_same(make_program(model, tmp_path, compiler(), threads=2), model, inputs, threads=2)
+
+
+def _quantized() -> onnx.ModelProto:
+    random = np.random.default_rng(6)
+    constants = {
+        "k": random.integers(-127, 128, (8, 3, 3, 3)).astype(np.int8), "s": np.float32(0.02), "z": np.uint8(128),
+        "w": random.integers(-127, 128, (8 * 144, 10)).astype(np.int8), "t": np.float32(0.01), "n": np.int8(0),
+    }  # fmt: skip
+    nodes = [
+        node("QuantizeLinear", "x s z", "q"), node("QLinearConv", "q s z k t n s z", "c", pads=[1, 1, 1, 1]),
+        node("Flatten", "c", "f"), node("QLinearMatMul", "f s z w t n s z", "m"),
+        node("DequantizeLinear", "m s z", "y"),
+    ]  # fmt: skip
+    return make_model(nodes, {"x": (F32, ("n", 3, 12, 12))}, ["y"], constants)
+
+
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="there is no cargo")
+@pytest.mark.parametrize("shared", [False, True])
+def test_crate_of_rust(shared: bool, tmp_path: Path) -> None:
+    make_program(dynamic_model(), tmp_path / "model", compiler(), threads=2, shared=shared)
+    shutil.copytree(Path(__file__).parents[3] / "support" / "rust_program", tmp_path / "main")
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path / "model")}
+    bits = _run("cargo", "run", "--offline", "--quiet", cwd=tmp_path / "main", env=environment).split()
+    x = (np.arange(3 * 40, dtype=np.float32) / np.float32(100)).reshape(3, 40)
+    expected = mirlo.compile(dynamic_model(), cache=False, jobs=1)(x)[0]
+    assert list(map(int, bits)) == expected.view(np.uint32).ravel().tolist()
