@@ -51,6 +51,8 @@ class Chip:
     has_tma: bool = False
     has_warpgroups: bool = False
     """Whether it has warpgroup products (`wgmma`), which no later chip has."""
+    has_tensor_memory: bool = False
+    """Whether it has products with accumulators in tensor memory (`tcgen05`)."""
     kernels: PeakShare = PeakShare(product=0.7, attention=0.5)
     """What kernels of target `nvvm` reach."""
     library: PeakShare = PeakShare(product=0.85, attention=0.65)
@@ -93,10 +95,15 @@ CHIPS: dict[str, Chip] = {
             "sm_100", 86, 227 * 1024, 148, _ADA, _B200, frozenset({"f8"}), has_tma=True,
             kernels=PeakShare(0.25, 0.12), library=PeakShare(0.8, 0.6),
         ),
+        # The same chip, with code that runs on no other.
+        Chip(
+            "sm_100a", 86, 227 * 1024, 148, _ADA, _B200, frozenset({"f8"}), has_tma=True, has_tensor_memory=True,
+            kernels=PeakShare(0.5, 0.12), library=PeakShare(0.8, 0.6),
+        ),
         Chip("sm_120", 87, 99 * 1024, 188, _ADA, _RTX_PRO_6000),
     )
 }  # fmt: skip
-"""Chips by name. Code for one also runs on later ones, except that of `sm_90a`."""
+"""Chips by name. Code for one also runs on later ones, except that of `sm_90a` and `sm_100a`."""
 DEFAULT = "sm_80"
 
 

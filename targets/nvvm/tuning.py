@@ -21,7 +21,7 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
     from mirlo.targets.gpu.schedule.stages import LANES, open_dims
     from mirlo.targets.nvvm.schedule.attention import plan_any
     from mirlo.targets.nvvm.schedule.attention.choices import choices
-    from mirlo.targets.nvvm.schedule.products import STRATEGIES, TILE, WAY
+    from mirlo.targets.nvvm.schedule.products import BEST_FIRST, STRATEGIES, TILE, WAY
 
     view = PrimView(function)
     if unfit(view) or open_dims(view.blocks) or not is_product(view.blocks[0]):
@@ -36,7 +36,8 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
         return []
     found: list[dict[str, int]] = []
     own = True
-    for number, way in enumerate(STRATEGIES):
+    for way in BEST_FIRST:
+        number = STRATEGIES.index(way)
         plan = way.plan(roles, asked)
         if isinstance(plan, Decline):
             continue

@@ -96,7 +96,7 @@ def zeros(kind: ir.Type, count: int) -> ir.Value:
     tiles' accumulators and serialize the products.
     """
     zero = emit_constant(0, kind)
-    return _tied([zero] * count)
+    return tied([zero] * count)
 
 
 def after_wait(sums: Sequence[Value]) -> list[Value]:
@@ -105,10 +105,11 @@ def after_wait(sums: Sequence[Value]) -> list[Value]:
     The inline assembly holds back LLVM, the fence in it NVIDIA's assembler, which would otherwise treat later uses
     as lying between the products and serialize them.
     """
-    return registers(_tied(sums, FENCE), sums[0].type, len(sums))
+    return registers(tied(sums, FENCE), sums[0].type, len(sums))
 
 
-def _tied(sums: Sequence[Value], text: str = "") -> ir.Value:
+def tied(sums: Sequence[Value], text: str = "") -> ir.Value:
+    """Emit assembly after which these registers are defined; return them."""
     constraints = [f"={_letter(value)}" for value in sums] + [str(i) for i in range(len(sums))]
     return _asm(text, sums, constraints, [str(value.type) for value in sums])
 

@@ -8,11 +8,13 @@ matrix unit multiplies a stage, and where its results are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.core.value import Value
+from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rules import Decline, decline
@@ -21,15 +23,18 @@ from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.contraction.staging import Stager
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape
-from mirlo.targets.gpu.schedule.epilogue import touch
+from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split
 from mirlo.targets.gpu.schedule.roles import Roles, values_of
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk, copies
+from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
 from mirlo.targets.nvvm.schedule.gathered_operand import GatheredOperand, SwizzledMatrix, gathered
+from mirlo.targets.nvvm.schedule.results import WARP_BYTES, WarpRowStores, row_store_type
 from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, PRODUCT_ROWS, RESERVED_BYTES, Ring, only
 from mirlo.targets.nvvm.schedule.tensorcore import formats_of
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedOperand, mapped
+from mirlo.targets.nvvm.schedule.units import COLUMNS
 
 STAGES = 8
 """Most pipeline stages."""
@@ -147,22 +152,29 @@ class Consumers:
     name: str
     arrivals: int
     """Arrivals of a warpgroup that release a stage."""
+    carried = 0
+    """Phases from tile to tile beside that of the stages."""
 
     def __init__(self, kernel: PipelinedKernel):
         self.kernel = kernel
         self.roles, self.tile, self.memory = kernel.roles, kernel.tile, kernel.memory
+        self.result = row_store_type(self.roles)
 
     @property
     def shared_bytes(self) -> int:
-        """Return the bytes of shared memory beside the stages."""
-        return 0
+        """Return the bytes of shared memory where results are assembled."""
+        return self.tile.groups * (GROUP // WARP) * WARP_BYTES if self.result else 0
 
     def allocate(self, thread: ir.Value) -> None:
         """Allocate memory, before all threads of the block synchronize."""
+        if self.result:
+            self.results = shared(self.shared_bytes // element_bytes(self.result), self.result)
 
     def enter(self, number: Any, thread: Any) -> None:
         """Begin, with the number of the warpgroup and of the thread in it."""
-        self.number = number
+        self.number, self.thread = number, thread
+        self.warp, lane = split(thread, [GROUP // WARP, WARP])
+        self.lane = Lane.of(lane)
 
     def multiply(self, place: Place, at: list[Any]) -> list[Any]:
         """Compute a tile from its stages, of which `at` are the first one and its phase; return those after it."""
@@ -170,6 +182,21 @@ class Consumers:
 
     def leave(self, thread: ir.Value) -> None:
         """End, after the last tile; all threads of the block take part."""
+
+    def store_rows(self, place: Place, row: Any, totals: Sequence[Value]) -> None:
+        """Store 16 rows of this warp, given the first one and this thread's fragments of all columns."""
+        if self.result:
+            warp = add(multiply(self.number, GROUP // WARP), self.warp)
+            lines = WarpRowStores(self.roles, self.memory, self.lane, self.results, warp)
+            lines.store(place.batch, row, place.column, list(zip(totals[::2], totals[1::2], strict=True)))
+            return
+        high = self.tile.height * self.tile.together
+        finisher = EpilogueEmitter(self.roles, self.memory, place.batch, high, self.tile.width)
+        places = self.lane.places()
+        for j in range(self.tile.width // COLUMNS):
+            for down, across, (half, i) in places:
+                total = totals[len(places) * j + PAIR * half + i]
+                finisher.store(add(row, down), add(place.column, add(across, j * COLUMNS)), total)
 
 
 @dataclass(frozen=True)
@@ -226,15 +253,15 @@ class PipelinedKernel:
             bulk.set_registers(GATHERING_REGISTERS if self.gathers else COPYING_REGISTERS, more=False)
             if self.gathers:
                 self.thread = own
-                self._each_tile(cluster, 1, self._gather)
+                self._each_tile(cluster, [1], self._gather)
             else:
                 with only(less(ids.thread, 1)):
-                    self._each_tile(cluster, 1, self._copy)
+                    self._each_tile(cluster, [1], self._copy)
             scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
             bulk.set_registers(BESIDE_GATHERING if self.gathers else MULTIPLYING_REGISTERS, more=True)
             self.consumers.enter(create("arith.subi", group.type, group, index(1)), own)
-            self._each_tile(cluster, 0, self.consumers.multiply)
+            self._each_tile(cluster, [0] * (1 + self.consumers.carried), self.consumers.multiply)
             scf.YieldOp([])
         self.consumers.leave(ids.thread)
         if self.together > 1:
@@ -243,13 +270,13 @@ class PipelinedKernel:
 
     # Tiles and stages, in the same order for producers and consumers
 
-    def _each_tile(self, cluster: ir.Value, turn: int, body: Callable[[Place, list[Any]], list[Any]]) -> None:
-        """Run `body` for each tile of a block, with the next stage and phase; it returns those after it."""
+    def _each_tile(self, cluster: ir.Value, phases: list[int], body: Callable[[Place, list[Any]], list[Any]]) -> None:
+        """Run `body` for each tile of a block, with the next stage and phases; it returns those after it."""
 
         def one(tile: ir.Value, *at: ir.Value) -> list[ir.Value]:
             return body(self._place(tile), list(at))
 
-        for_loop(cluster, self.tiles // self.together, self.clusters, one, [index(0), index(turn)])
+        for_loop(cluster, self.tiles // self.together, self.clusters, one, [index(0), *map(index, phases)])
 
     def _place(self, tile: ir.Value) -> Place:
         """Return where a tile is; those of a cluster count as one."""

@@ -23,7 +23,7 @@ from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divide
 from mirlo.targets.gpu.schedule.stages import LANES, build, open_dims, plan_stages
 from mirlo.targets.gpu.schedule.stream_k import StreamKPlan
 from mirlo.targets.nvvm.options import Options, planned_for
-from mirlo.targets.nvvm.schedule import tensorcore, warpgroup
+from mirlo.targets.nvvm.schedule import tensorcore, tensormemory, warpgroup
 from mirlo.targets.nvvm.schedule.gemv import GemvPlan, plan_gemv
 from mirlo.targets.nvvm.schedule.pipelined import PipelinedPlan
 from mirlo.targets.nvvm.schedule.tensorcore import plan_tensor_cores
@@ -57,14 +57,16 @@ STRATEGIES = (
     ProductStrategy(plan_warpgroups, warpgroup.TILES),
     ProductStrategy(plan_tensor_cores, tensorcore.TILES),
     ProductStrategy(lambda roles, options: fma.plan_large_tiles(roles), fma.TILES),
+    ProductStrategy(tensormemory.plan_tensor_memory, tensormemory.TILES),
 )
-"""Strategies, best first."""
+"""Strategies by their numbers in tuning databases. No chip has both warpgroups and tensor memory."""
+BEST_FIRST = (STRATEGIES[3], *STRATEGIES[:3])
 WAY, TILE, PARTS = "way", "tile", "parts"
 """Tuning choices: indices in these lists, and the split-K factor."""
 
 
 CHOICES = (
-    RuleChoice(WAY, range(len(STRATEGIES)), "how: 0 warpgroups, 1 mma.sync, 2 f32 tiles"),
+    RuleChoice(WAY, range(len(STRATEGIES)), "how: 0 warpgroups, 1 mma.sync, 2 f32 tiles, 3 tensor memory"),
     RuleChoice(TILE, range(max(len(way.tiles) for way in STRATEGIES)), "the number of the tile"),
     RuleChoice(PARTS, range(1, 1 << 16), "parts of K that are computed separately and added; 1 for none"),
 )
@@ -89,7 +91,7 @@ def chosen_values(stages: Sequence[Any]) -> dict[str, int]:
 
 def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles], Any]]:
     """Return the planners of a product, best first."""
-    ways: list[Callable[[Roles], Any]] = [plan_gemv, *(partial(way.own, options=options) for way in STRATEGIES)]
+    ways: list[Callable[[Roles], Any]] = [plan_gemv, *(partial(way.own, options=options) for way in BEST_FIRST)]
     if tuned.get(WAY, len(STRATEGIES)) < len(STRATEGIES) and tuned.get(TILE, -1) in range(
         len(STRATEGIES[tuned[WAY]].tiles)
     ):

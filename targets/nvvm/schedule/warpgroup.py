@@ -6,30 +6,26 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value
-from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import for_loop
-from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter
-from mirlo.targets.gpu.schedule.launch import add, less, multiply, shared, split
+from mirlo.targets.gpu.schedule.launch import add, less, multiply
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk
-from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
+from mirlo.targets.nvvm.schedule.fragments import WARP
 from mirlo.targets.nvvm.schedule.in_flight import after_wait, registers, zeros
 from mirlo.targets.nvvm.schedule.pipelined import (
     Consumers,
-    PipelinedKernel,
     PipelinedPlan,
     Place,
     WarpgroupTile,
     best_tile,
     operands_of,
 )
-from mirlo.targets.nvvm.schedule.results import WARP_BYTES, WarpRowStores, row_store_type
 from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, PRODUCT_ROWS, only
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, descriptor
-from mirlo.targets.nvvm.schedule.units import COLUMNS, DEPTH_BYTES, ROWS
+from mirlo.targets.nvvm.schedule.units import DEPTH_BYTES, ROWS
 
 TILES = (
     WarpgroupTile(2, 256, 1.0, together=2),
@@ -65,23 +61,6 @@ class WarpgroupConsumers(Consumers):
     name = "warpgroups"
     arrivals = GROUP // WARP
 
-    def __init__(self, kernel: PipelinedKernel):
-        super().__init__(kernel)
-        self.result = row_store_type(self.roles)
-
-    @property
-    def shared_bytes(self) -> int:
-        return self.tile.groups * (GROUP // WARP) * WARP_BYTES if self.result else 0
-
-    def allocate(self, thread: ir.Value) -> None:
-        if self.result:
-            self.results = shared(self.shared_bytes // element_bytes(self.result), self.result)
-
-    def enter(self, number: Any, thread: Any) -> None:
-        self.number = number
-        self.warp, lane = split(thread, [GROUP // WARP, WARP])
-        self.lane = Lane.of(lane)
-
     def multiply(self, place: Place, at: list[Any]) -> list[Any]:
         ring, kernel = self.kernel.ring, self.kernel
 
@@ -108,7 +87,8 @@ class WarpgroupConsumers(Consumers):
         bulk.wait_for_products(0)
         totals = after_wait(registers(sums, kind, self.tile.accumulators))
         self._release(ring.before(slot, 1))
-        self._finish(place, totals)
+        row = add(place.row, add(multiply(self.number, PRODUCT_ROWS), multiply(self.warp, ROWS)))
+        self.store_rows(place, row, totals)
         return [slot, turn]
 
     def _release(self, slot: ir.Value) -> None:
@@ -134,18 +114,3 @@ class WarpgroupConsumers(Consumers):
         attributes = {name: ir.Attribute.parse(value) for name, value in text.items()}
         operands = [descriptor(f.form, f.along_k, at, product) for f, at in ((a, left), (b, right))]
         return create("nvvm.wgmma.mma_async", sums.type, sums, *operands, **attributes)
-
-    def _finish(self, place: Place, totals: list[Value]) -> None:
-        row = add(place.row, add(multiply(self.number, PRODUCT_ROWS), multiply(self.warp, ROWS)))
-        if self.result:
-            warp = add(multiply(self.number, GROUP // WARP), self.warp)
-            lines = WarpRowStores(self.roles, self.memory, self.lane, self.results, warp)
-            lines.store(place.batch, row, place.column, list(zip(totals[::2], totals[1::2], strict=True)))
-            return
-        high = self.tile.height * self.tile.together
-        finisher = EpilogueEmitter(self.roles, self.memory, place.batch, high, self.tile.width)
-        places = self.lane.places()
-        for j in range(self.tile.width // COLUMNS):
-            for down, across, (half, i) in places:
-                total = totals[len(places) * j + PAIR * half + i]
-                finisher.store(add(row, down), add(place.column, add(across, j * COLUMNS)), total)

@@ -51,6 +51,8 @@ def writes(instruction: Instruction) -> bool:
         return isinstance(instruction.operands[0], Reg)
     if instruction.name == "wgmma":
         return instruction.modifiers[0] == "mma_async"
+    if instruction.name == "tcgen05":
+        return instruction.modifiers[0] == "ld"
     if instruction.name == "barrier" and instruction.has("red"):
         return True
     return instruction.name not in STORES

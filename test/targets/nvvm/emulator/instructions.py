@@ -12,15 +12,16 @@ from emulator.matrix import MATRIX
 from emulator.mbarriers import MBARRIERS, wait_for_phase
 from emulator.moves import move_builder
 from emulator.prepare import Preparation, Step
+from emulator.tensormemory import TENSOR_MEMORY
 from emulator.text import Instruction
 from emulator.types import FLOATS
 from emulator.warp import WAITS, WARP, WaitBuilder, warp_barrier, whole_warps
 from emulator.wgmma import WGMMA
 
-TABLES = (ACCESS, WARP, COPIES, MATRIX, CLUSTER, MBARRIERS, WGMMA)
+TABLES = (ACCESS, WARP, COPIES, MATRIX, CLUSTER, MBARRIERS, WGMMA, TENSOR_MEMORY)
 WHOLE_WARPS = frozenset({"ldmatrix", "stmatrix", "mma", "wgmma", "setmaxnreg"})
 """Instructions that all threads of a warp execute together."""
-MEETING = frozenset(WAITS) | WHOLE_WARPS | {"mbarrier"}
+MEETING = frozenset(WAITS) | WHOLE_WARPS | {"mbarrier", "tcgen05"}
 
 
 def builder_of(p: Preparation, i: Instruction) -> Step:
@@ -46,7 +47,8 @@ def wait_builder_of(i: Instruction) -> WaitBuilder | None:
         return cluster_barrier
     if i.name == "mbarrier":
         return wait_for_phase
-    return WAITS.get(i.name) or (whole_warps if i.name in WHOLE_WARPS else None)
+    together = i.name in WHOLE_WARPS or (i.name == "tcgen05" and i.has("aligned"))
+    return WAITS.get(i.name) or (whole_warps if together else None)
 
 
 def _meets_in_warp(i: Instruction) -> bool:

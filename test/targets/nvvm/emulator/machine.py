@@ -22,6 +22,7 @@ from emulator.mbarriers import MBarriers
 from emulator.memory import GlobalMemory, Windows
 from emulator.prepare import Step
 from emulator.races import Races
+from emulator.tensormemory import TensorMemory
 from emulator.types import Array
 from emulator.waiting import Barriers, Copies
 from emulator.wgmma import WARPGROUP, Products
@@ -65,6 +66,7 @@ class Batch:
         self.mbarriers = MBarriers(self)
         self.cluster_barrier = ClusterBarrier(self)
         self.products = Products(self)
+        self.tensor = TensorMemory(self)
         self.parked: dict[int, list[Group]] = {}
         self._queue: list[tuple[int, int, Group]] = []
         self._pushed = 0
@@ -99,13 +101,14 @@ class Batch:
         """Execute all threads to their end."""
         tids = np.arange(self.count * self.block_size)
         self.push(Group(self, tids, [None] * self.kernel.registers, 0))
-        while self._queue or self.bulk.finish():
+        while self._queue or self.bulk.finish() or self.tensor.finish():
             if not self._queue:
                 continue
             self._run_group(self._pop())
         waiting = self._who_waits()
         if waiting:
             raise KernelError(f"the kernel '{self.kernel.name}' hangs:\n{waiting}")
+        self.tensor.check_freed()
 
     def _pop(self) -> Group:
         at, _, group = heapq.heappop(self._queue)
