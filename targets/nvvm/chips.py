@@ -47,7 +47,6 @@ class Chip:
     """Figures of its largest device."""
     converted: frozenset[str] = frozenset()
     """Those of them that the assembler emulates with other formats, at the cost of registers."""
-    has_async_copy: bool = True
     has_tma: bool = False
     has_warpgroups: bool = False
     """Whether it has warpgroup products (`wgmma`), which no later chip has."""

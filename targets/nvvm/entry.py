@@ -19,6 +19,8 @@ REGISTERS = 65536
 """Registers of a multiprocessor."""
 MIN_THREADS_FOR_LATENCY = 512
 """Threads per multiprocessor above which long sequences of loads are not needed."""
+MMA = "nvvm.mma.sync"
+"""The operation on fragments in registers."""
 INITIAL_REGISTERS = 168
 """Initial registers per thread, if warps redistribute them."""
 
@@ -69,8 +71,9 @@ def describe(function: ir.Operation, maps: Sequence[int], together: int | None =
         function.attributes["nvvm.maxnreg"] = ir.IntegerAttr.get(
             i32, min(REGISTERS // threads // 8 * 8, INITIAL_REGISTERS)
         )
-    elif together is not None and together * threads <= MIN_THREADS_FOR_LATENCY:
+    elif together is not None and together * threads <= MIN_THREADS_FOR_LATENCY and not find(function, MMA):
         # By default the assembler saves registers for blocks that do not exist, and has fewer loads in flight.
+        # Fragments may need more registers than all these blocks leave: they would be spilled.
         function.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(i32, together)
 
 
