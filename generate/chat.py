@@ -82,7 +82,7 @@ def _token_text(given: JsonObject, name: str) -> str:
     return given.object(name).text("content") if isinstance(given.value(name), dict) else given.text(name)
 
 
-def _to_json(value: Any, indent: int | None = None, **_: Any) -> str:
+def _to_json(value: Any, indent: int | None = None, **_: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 

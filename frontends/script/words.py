@@ -45,7 +45,7 @@ class DimSymbol:
 
     name: str
 
-    def _refuse(self, *_: Any) -> Any:
+    def _refuse(self, *_: object) -> Any:
         return self
 
     # Python evaluates annotations such as T.Buffer[(M // 4, 2 * N), "f32"], so any arithmetic must work.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,19 @@ from mirlo.frontends.builder import GraphBuilder, OperationView, UnsupportedOper
 from mirlo.frontends.tensor import Tensor, known
 from mirlo.frontends.torch.promotion import element_type, promoted
 from mirlo.frontends.torch.sizes import SizeReader
+
+Operand: TypeAlias = Tensor | SymbolicDim | float
+"""What elementwise operators take: a tensor, a size or a number."""
+Ints: TypeAlias = int | Sequence[int]
+"""A number for all axes of a window, or one each."""
+Axes: TypeAlias = int | Sequence[int] | None
+"""Axes of a reduction; None for all of them."""
+
+
+def each_axis(value: Ints, count: int) -> list[int]:
+    """Return one number for each of the spatial dims."""
+    found = [value] if isinstance(value, int) else list(value)
+    return found * count if len(found) == 1 else found
 
 
 class GraphImporter(GraphBuilder, ABC):
@@ -86,7 +99,7 @@ class AtenOperation(OperationView):
             return self.constant(number.reshape(()), wanted, x.shape)
         return self.elementwise("cast", x, dtype=wanted, saturate=False)
 
-    def operand(self, x: Any, target: DType | str) -> Tensor:
+    def operand(self, x: Operand, target: DType | str) -> Tensor:
         """Return a tensor, a number or a size as a tensor of an element type."""
         if isinstance(x, Tensor):
             return self.cast(x, target)
@@ -97,17 +110,17 @@ class AtenOperation(OperationView):
             return self.constant(np.array(x & ((1 << wanted.bits) - 1), np.uint64), wanted)
         return self.constant(x, wanted)
 
-    def apply(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
+    def apply(self, name: str, *operands: Operand, **attributes: Any) -> Tensor:
         """Make an elementwise operator on tensors and numbers; numbers get the type of the first tensor."""
         kind = next(operand.type.dtype for operand in operands if isinstance(operand, Tensor))
         given = [x if isinstance(x, Tensor) else self.operand(x, kind) for x in operands]
         return self.elementwise(name, *given, **attributes)
 
-    def choose(self, condition: Tensor, x: Any, y: Any, target: DType) -> Tensor:
+    def choose(self, condition: Tensor, x: Operand, y: Operand, target: DType) -> Tensor:
         """Return x where a condition holds, else y; both may be numbers."""
         return self.elementwise("where", condition, self.operand(x, target), self.operand(y, target))
 
-    def promoted(self, *operands: Any) -> list[Tensor]:
+    def promoted(self, *operands: Operand) -> list[Tensor]:
         """Return operands in the type in which they are compared."""
         kind = promoted(operands)
         return [self.operand(x, kind) for x in operands]

@@ -381,7 +381,7 @@ def _add(commands: _SubParsersAction[argparse.ArgumentParser], name: str, purpos
 class _Version(argparse.Action):
     """An action that looks the version up lazily, because that reads files."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *unused: Any) -> None:
+    def __call__(self, parser: argparse.ArgumentParser, *unused: object) -> None:
         from importlib.metadata import version
 
         print(f"mirlo {version('mirlo')}")

@@ -56,7 +56,7 @@ class NumpyScalar:
     def __bool__(self) -> bool:
         raise TypeError("an element of a kernel has no truth value: use np.where(condition, a, b)")
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
+    def __array__(self, *_: object, **__: object) -> Any:
         raise TypeError("an element of a kernel is not an array: use numpy's functions on elements")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.operation import AtenOperation, Operand
 from mirlo.frontends.torch.registry import converter
 
 
@@ -65,7 +65,7 @@ def celu(op: AtenOperation, x: Tensor, alpha: float = 1.0) -> Tensor:
 
 
 @converter("aten.softplus.default")
-def softplus(op: AtenOperation, x: Tensor, beta: Any = 1, threshold: Any = 20) -> Tensor:
+def softplus(op: AtenOperation, x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """Convert `softplus`, which is linear above a threshold."""
     y = op.wide(x)
     scaled = y if beta == 1 else op.apply("multiply", y, float(beta))
@@ -83,7 +83,7 @@ def log_sigmoid(op: AtenOperation, x: Tensor) -> Tensor:
 
 
 @converter("aten.threshold.default")
-def threshold(op: AtenOperation, x: Tensor, limit: Any, value: Any) -> Tensor:
+def threshold(op: AtenOperation, x: Tensor, limit: Any, value: Operand) -> Tensor:
     return op.choose(op.apply("less_equal", *op.promoted(x, limit)), value, x, op.dtype)
 
 

@@ -13,12 +13,12 @@ from mirlo.frontends.torch.registry import converter
     "aten.sym_constrain_range.default", "aten._functional_sym_constrain_range.default",
     "aten._functional_sym_constrain_range_for_size.default", "torch.sym_constrain_range_for_size",
 )  # fmt: skip
-def declared(op: AtenOperation, *_: Any, **ignored: Any) -> None:
+def declared(op: AtenOperation, *_: object, **ignored: object) -> None:
     """Leave out what the types of the trace say already."""
 
 
 @converter("aten._assert_scalar.default")
-def assert_scalar(op: AtenOperation, *_: Any) -> None:
+def assert_scalar(op: AtenOperation, *_: object) -> None:
     """Check a condition on sizes in the call."""
     op.body.require(op.node.args[0], str(op.node.args[1]) if len(op.node.args) > 1 else "a condition on sizes")
 

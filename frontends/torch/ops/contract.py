@@ -9,7 +9,7 @@ from typing import Any
 from mirlo.dialects.core import dims as D
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.operation import AtenOperation, Ints, Operand, each_axis
 from mirlo.frontends.torch.registry import converter
 
 
@@ -50,13 +50,13 @@ def outer(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
 
 
 @converter("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")
-def addmm(op: AtenOperation, bias: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addmm(op: AtenOperation, bias: Tensor, x: Tensor, y: Tensor, *, beta: Operand = 1, alpha: Operand = 1) -> Tensor:
     made = _scaled(op, product(op, x, y), alpha)
     return op.cast(op.apply("add", made, _scaled(op, op.cast(bias, op.dtype), beta)), op.dtype) if beta else made
 
 
 @converter("aten.addbmm.default")
-def addbmm(op: AtenOperation, bias: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addbmm(op: AtenOperation, bias: Tensor, x: Tensor, y: Tensor, *, beta: Operand = 1, alpha: Operand = 1) -> Tensor:
     total = op.tensor(op.emit("reduce_sum", op.wide(product(op, op.wide(x), op.wide(y))), axes=[0]))
     made = _scaled(op, total, alpha)
     if beta:
@@ -83,7 +83,7 @@ def bilinear(op: AtenOperation, x: Tensor, y: Tensor, weight: Tensor, bias: Tens
 
 
 @converter("aten.einsum.default")
-def einsum(op: AtenOperation, equation: str, tensors: Sequence[Tensor], **ignored: Any) -> Tensor:
+def einsum(op: AtenOperation, equation: str, tensors: Sequence[Tensor], **ignored: object) -> Tensor:
     text = equation.replace(" ", "")
     if any(term.count(letter) > 1 for term in text.split("->")[0].split(",") for letter in term if letter != "."):
         raise UnsupportedOperation(f"takes a diagonal: '{equation}'")
@@ -96,8 +96,8 @@ def einsum(op: AtenOperation, equation: str, tensors: Sequence[Tensor], **ignore
 
 @converter("aten.convolution.default", "aten._convolution.default")
 def convolution(
-    op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any,
-    transposed: bool, output_padding: Any, groups: int, *_: Any,
+    op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Ints, padding: Ints, dilation: Ints,
+    transposed: bool, output_padding: Ints, groups: int, *_: object,
 ) -> Tensor:  # fmt: skip
     if transposed:
         return _transposed(op, x, weight, bias, stride, padding, output_padding, groups, dilation)
@@ -107,16 +107,10 @@ def convolution(
 @converter("aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default",
            "aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding")  # fmt: skip
 def conv(
-    op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    dilation: Any = 1, groups: int = 1,
+    op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = 1, padding: Ints | str = 0,
+    dilation: Ints = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     return convolved(op, x, weight, bias, stride, padding, dilation, groups)
-
-
-def _each(value: Any, count: int) -> list[int]:
-    """Return one number for each spatial dim."""
-    found = [value] if isinstance(value, int) else list(value)
-    return found * count if len(found) == 1 else found
 
 
 def _same_padding(weight: Tensor, dilation: Sequence[int]) -> list[int]:
@@ -133,22 +127,22 @@ def convolved(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Ints,
+    padding: Ints | str,
+    dilation: Ints,
     groups: int,
 ) -> Tensor:
     """Return a convolution of a batch, or of one element without its dim."""
     count = weight.type.rank - 2
-    dilations = _each(dilation, count)
-    if padding == "same":
-        pads = _same_padding(weight, dilations)
+    dilations = each_axis(dilation, count)
+    if isinstance(padding, str):
+        pads = _same_padding(weight, dilations) if padding == "same" else [0] * (2 * count)
     else:
-        pads = [0] * (2 * count) if padding == "valid" else _each(padding, count) * 2
+        pads = each_axis(padding, count) * 2
     batched = _batched(op, x, count)
     operands = [batched, weight] if bias is None else [batched, weight, bias]
     made = op.tensor(
-        op.emit("conv", *operands, strides=_each(stride, count), padding=pads, dilations=dilations, groups=groups)
+        op.emit("conv", *operands, strides=each_axis(stride, count), padding=pads, dilations=dilations, groups=groups)
     )
     return _unbatched(op, made, x)
 
@@ -163,30 +157,30 @@ def _unbatched(op: AtenOperation, made: Tensor, x: Tensor) -> Tensor:
 
 @converter("aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input")
 def conv_transpose(
-    op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+    op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = 1, padding: Ints = 0,
+    output_padding: Ints = 0, groups: int = 1, dilation: Ints = 1,
 ) -> Tensor:  # fmt: skip
     return _transposed(op, x, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 def _transposed(
-    op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any,
-    groups: int, dilation: Any,
+    op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Ints, padding: Ints,
+    output_padding: Ints, groups: int, dilation: Ints,
 ) -> Tensor:  # fmt: skip
     count = weight.type.rank - 2
     batched = _batched(op, x, count)
     operands = [batched, weight] if bias is None else [batched, weight, bias]
     made = op.tensor(
         op.emit(
-            "conv_transpose", *operands, strides=_each(stride, count), padding=_each(padding, count) * 2,
-            output_padding=_each(output_padding, count), dilations=_each(dilation, count), groups=groups,
+            "conv_transpose", *operands, strides=each_axis(stride, count), padding=each_axis(padding, count) * 2,
+            output_padding=each_axis(output_padding, count), dilations=each_axis(dilation, count), groups=groups,
         )
     )  # fmt: skip
     return _unbatched(op, made, x)
 
 
 @converter("aten._cdist_forward.default", "aten.cdist.default")
-def cdist(op: AtenOperation, x: Tensor, y: Tensor, p: float = 2.0, *_: Any) -> Tensor:
+def cdist(op: AtenOperation, x: Tensor, y: Tensor, p: float = 2.0, *_: object) -> Tensor:
     """Convert `cdist`: the norms of all differences of rows."""
     rows = op.reshaped(x, (*x.shape[:-1], 1, x.shape[-1]))
     others = op.reshaped(y, (*y.shape[:-2], 1, *y.shape[-2:]))

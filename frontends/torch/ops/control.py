@@ -9,7 +9,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.operation import AtenOperation, Operand
 from mirlo.frontends.torch.registry import converter
 
 MAX_UNROLLED_STEPS = 128
@@ -100,7 +100,7 @@ def _row(op: AtenOperation, x: Tensor, at: Any) -> Tensor:
     return op.tensor(op.emit("gather", x, at, axis=0))
 
 
-def _as_tensor(op: AtenOperation, value: Any) -> Tensor:
+def _as_tensor(op: AtenOperation, value: Operand) -> Tensor:
     if isinstance(value, Tensor):
         return value
     raise UnsupportedOperation(f"has a graph whose result is {value!r}: expected a tensor")

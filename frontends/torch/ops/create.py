@@ -10,7 +10,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.operation import AtenOperation, Operand
 from mirlo.frontends.torch.registry import converter
 
 MAX_TABLE = 1 << 16
@@ -23,7 +23,7 @@ MAX_TABLE = 1 << 16
     "aten.detach_copy.default", "aten.resolve_conj.default", "aten.resolve_neg.default", "aten.conj.default",
     "aten._conj.default", "aten.view_as_real_copy.default",
 )  # fmt: skip
-def identity(op: AtenOperation, x: Tensor, *_: Any, **ignored: Any) -> Tensor:
+def identity(op: AtenOperation, x: Tensor, *_: object, **ignored: object) -> Tensor:
     """Convert operators that change how a tensor is stored, or nothing."""
     return x
 
@@ -32,53 +32,53 @@ def identity(op: AtenOperation, x: Tensor, *_: Any, **ignored: Any) -> Tensor:
     "aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.type_as.default",
     "aten.to.other", "aten.to.prim_Device",
 )  # fmt: skip
-def to_copy(op: AtenOperation, x: Tensor, *_: Any, **ignored: Any) -> Tensor:
+def to_copy(op: AtenOperation, x: Tensor, *_: object, **ignored: object) -> Tensor:
     return op.cast(x, op.dtype)
 
 
 @converter("aten.copy.default")
-def copy(op: AtenOperation, x: Tensor, source: Tensor, *_: Any) -> Tensor:
+def copy(op: AtenOperation, x: Tensor, source: Tensor, *_: object) -> Tensor:
     return op.expanded(op.cast(source, op.dtype), op.shape)
 
 
 @converter("aten.view.dtype")
-def view_dtype(op: AtenOperation, x: Tensor, _: Any) -> Tensor:
+def view_dtype(op: AtenOperation, x: Tensor, _: object) -> Tensor:
     if x.type.dtype.bits != op.dtype.bits or x.type.dtype.is_bool or op.dtype.is_bool:
         raise UnsupportedOperation(f"reinterprets {x.type.dtype} as {op.dtype}: sizes must be equal")
     return op.elementwise("bitcast", x, dtype=op.dtype)
 
 
-def _filled(op: AtenOperation, value: Any) -> Tensor:
+def _filled(op: AtenOperation, value: Operand) -> Tensor:
     return op.expanded(op.operand(value, op.dtype), op.shape)
 
 
 @converter("aten.full.default", "aten.full_like.default")
-def full(op: AtenOperation, _: Any, value: Any, **ignored: Any) -> Tensor:
+def full(op: AtenOperation, _: object, value: Operand, **ignored: object) -> Tensor:
     return _filled(op, value)
 
 
 @converter("aten.new_full.default")
-def new_full(op: AtenOperation, _: Tensor, size: Any, value: Any, **ignored: Any) -> Tensor:
+def new_full(op: AtenOperation, _: Tensor, size: Any, value: Operand, **ignored: object) -> Tensor:
     return _filled(op, value)
 
 
 @converter("aten.fill.Scalar", "aten.fill.Tensor")
-def fill(op: AtenOperation, _: Tensor, value: Any) -> Tensor:
+def fill(op: AtenOperation, _: Tensor, value: Operand) -> Tensor:
     return _filled(op, value)
 
 
 @converter("aten.scalar_tensor.default")
-def scalar_tensor(op: AtenOperation, value: Any, **ignored: Any) -> Tensor:
+def scalar_tensor(op: AtenOperation, value: Operand, **ignored: object) -> Tensor:
     return _filled(op, value)
 
 
 @converter("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default", "aten.zero.default")
-def zeros(op: AtenOperation, *_: Any, **ignored: Any) -> Tensor:
+def zeros(op: AtenOperation, *_: object, **ignored: object) -> Tensor:
     return _filled(op, 0)
 
 
 @converter("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default")
-def ones(op: AtenOperation, *_: Any, **ignored: Any) -> Tensor:
+def ones(op: AtenOperation, *_: object, **ignored: object) -> Tensor:
     return _filled(op, 1)
 
 
@@ -86,27 +86,27 @@ def ones(op: AtenOperation, *_: Any, **ignored: Any) -> Tensor:
     "aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default", "aten.empty_strided.default",
     "aten.empty_permuted.default", "aten.new_empty_strided.default",
 )  # fmt: skip
-def empty(op: AtenOperation, *_: Any, **ignored: Any) -> Tensor:
+def empty(op: AtenOperation, *_: object, **ignored: object) -> Tensor:
     """Convert tensors whose elements are not defined: zeros."""
     return _filled(op, 0)
 
 
 @converter("aten.arange.default")
-def arange_to(op: AtenOperation, end: Any, **ignored: Any) -> Tensor:
+def arange_to(op: AtenOperation, end: Dim, **ignored: object) -> Tensor:
     return _range(op, 0, 1)
 
 
 @converter("aten.arange.start")
-def arange_from(op: AtenOperation, start: Any, end: Any, **ignored: Any) -> Tensor:
+def arange_from(op: AtenOperation, start: Dim, end: Dim, **ignored: object) -> Tensor:
     return _range(op, start, 1)
 
 
 @converter("aten.arange.start_step")
-def arange(op: AtenOperation, start: Any, end: Any, step: Any = 1, **ignored: Any) -> Tensor:
+def arange(op: AtenOperation, start: Dim, end: Dim, step: Any = 1, **ignored: object) -> Tensor:
     return _range(op, start, step)
 
 
-def _range(op: AtenOperation, start: Any, step: Any) -> Tensor:
+def _range(op: AtenOperation, start: Dim, step: Any) -> Tensor:
     """Return start + i * step, computed in f64 or i64, as PyTorch does."""
     found = TensorType(op.shape, op.dtype)
     (size,) = found.shape
@@ -120,7 +120,7 @@ def _range(op: AtenOperation, start: Any, step: Any) -> Tensor:
 
 
 @converter("aten.eye.default", "aten.eye.m")
-def eye(op: AtenOperation, *_: Any, **ignored: Any) -> Tensor:
+def eye(op: AtenOperation, *_: object, **ignored: object) -> Tensor:
     return op.tensor(op.emit("eye", shape=op.shape, dtype=op.dtype))
 
 
@@ -134,7 +134,7 @@ def tri(op: AtenOperation, x: Tensor, diagonal: int = 0) -> Tensor:
 
 
 @converter("aten.tril_indices.default", "aten.triu_indices.default")
-def tri_indices(op: AtenOperation, rows: int, cols: int, offset: int = 0, **ignored: Any) -> Tensor:
+def tri_indices(op: AtenOperation, rows: int, cols: int, offset: int = 0, **ignored: object) -> Tensor:
     function = np.tril_indices if "tril" in op.name else np.triu_indices
     return op.constant(np.stack(function(rows, offset, cols)), op.dtype, op.shape)
 

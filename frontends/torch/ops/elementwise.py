@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.operation import AtenOperation, Operand
 from mirlo.frontends.torch.registry import CONVERTERS, converter
 
 FLOATS = {
@@ -53,7 +52,7 @@ def _rounded(name: str) -> Callable[..., Tensor]:
 
 
 def _compared(name: str) -> Callable[..., Tensor]:
-    def convert(op: AtenOperation, x: Any, y: Any) -> Tensor:
+    def convert(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
         return op.apply(name, *op.promoted(x, y))
 
     return convert
@@ -69,7 +68,7 @@ def _of_bools(name: str) -> Callable[..., Tensor]:
 def _of_result(name: str) -> Callable[..., Tensor]:
     """Return a converter of an operator that computes in the type of its result."""
 
-    def convert(op: AtenOperation, x: Any, y: Any) -> Tensor:
+    def convert(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
         return op.apply(name, op.operand(x, op.dtype), op.operand(y, op.dtype))
 
     return convert
@@ -78,7 +77,7 @@ def _of_result(name: str) -> Callable[..., Tensor]:
 def _remainder(name: str) -> Callable[..., Tensor]:
     """Return a converter of a remainder, of 16-bit floats in f32."""
 
-    def convert(op: AtenOperation, x: Any, y: Any) -> Tensor:
+    def convert(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
         given = [op.wide(op.operand(each, op.dtype)) for each in (x, y)]
         return op.cast(op.apply(name, *given), op.dtype)
 
@@ -179,27 +178,27 @@ def _is_negative(op: AtenOperation, x: Tensor) -> Tensor:
 
 
 @converter("aten.copysign.Tensor", "aten.copysign.Scalar")
-def copysign(op: AtenOperation, x: Tensor, y: Any) -> Tensor:
+def copysign(op: AtenOperation, x: Tensor, y: Operand) -> Tensor:
     size = op.apply("abs", op.cast(x, op.dtype))
     return op.choose(_is_negative(op, op.operand(y, op.dtype)), op.apply("negative", size), size, op.dtype)
 
 
 @converter("aten.add.Tensor", "aten.add.Scalar")
-def add(op: AtenOperation, x: Any, y: Any, other: Any = 1, *, alpha: Any = 1) -> Tensor:
+def add(op: AtenOperation, x: Operand, y: Operand, other: Operand = 1, *, alpha: Operand = 1) -> Tensor:
     return _added(op, "add", x, y, other if op.name.endswith("Scalar") else alpha)
 
 
 @converter("aten.sub.Tensor", "aten.sub.Scalar", "aten.subtract.Tensor")
-def sub(op: AtenOperation, x: Any, y: Any, other: Any = 1, *, alpha: Any = 1) -> Tensor:
+def sub(op: AtenOperation, x: Operand, y: Operand, other: Operand = 1, *, alpha: Operand = 1) -> Tensor:
     return _added(op, "subtract", x, y, other if op.name.endswith("Scalar") else alpha)
 
 
 @converter("aten.rsub.Tensor", "aten.rsub.Scalar")
-def rsub(op: AtenOperation, x: Any, y: Any, other: Any = 1, *, alpha: Any = 1) -> Tensor:
+def rsub(op: AtenOperation, x: Operand, y: Operand, other: Operand = 1, *, alpha: Operand = 1) -> Tensor:
     return _added(op, "subtract", y, x, other if op.name.endswith("Scalar") else alpha)
 
 
-def _added(op: AtenOperation, name: str, x: Any, y: Any, alpha: Any) -> Tensor:
+def _added(op: AtenOperation, name: str, x: Operand, y: Operand, alpha: Operand) -> Tensor:
     """Return x + alpha * y or the difference, computed in f32 for 16-bit floats."""
     target = op.dtype
     left, right = op.operand(x, target), op.operand(y, target)
@@ -211,12 +210,12 @@ def _added(op: AtenOperation, name: str, x: Any, y: Any, alpha: Any) -> Tensor:
 
 
 @converter("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor", "aten.divide.Tensor", "aten.divide.Scalar")
-def div(op: AtenOperation, x: Any, y: Any) -> Tensor:
+def div(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
     return op.apply("divide", op.operand(x, op.dtype), op.operand(y, op.dtype))
 
 
 @converter("aten.div.Tensor_mode", "aten.div.Scalar_mode", "aten.divide.Tensor_mode", "aten.divide.Scalar_mode")
-def div_mode(op: AtenOperation, x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
+def div_mode(op: AtenOperation, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode is None:
         return div(op, x, y)
     if rounding_mode == "floor":
@@ -229,7 +228,7 @@ def div_mode(op: AtenOperation, x: Any, y: Any, *, rounding_mode: str | None = N
 
 
 @converter("aten.floor_divide.default", "aten.floor_divide.Scalar")
-def floor_divide(op: AtenOperation, x: Any, y: Any) -> Tensor:
+def floor_divide(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
     """Convert `floor_divide`: the remainder of floats is exact, and so is the quotient that it leaves."""
     left, right = op.operand(x, op.dtype), op.operand(y, op.dtype)
     if not op.dtype.is_float:
@@ -250,7 +249,7 @@ def floor_divide(op: AtenOperation, x: Any, y: Any) -> Tensor:
 
 
 @converter("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
-def pow_(op: AtenOperation, x: Any, y: Any) -> Tensor:
+def pow_(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
     base = op.operand(x, op.dtype)
     if isinstance(y, (int, float)) and float(y) in (1.0, 2.0):
         return base if y == 1 else op.apply("multiply", base, base)
@@ -286,36 +285,33 @@ def hypot(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
 
 
 @converter("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
-def where(op: AtenOperation, condition: Tensor, x: Any, y: Any) -> Tensor:
+def where(op: AtenOperation, condition: Tensor, x: Operand, y: Operand) -> Tensor:
     return op.choose(op.cast(condition, "bool"), x, y, op.dtype)
 
 
 @converter("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
-def masked_fill(op: AtenOperation, x: Tensor, mask: Tensor, value: Any) -> Tensor:
+def masked_fill(op: AtenOperation, x: Tensor, mask: Tensor, value: Operand) -> Tensor:
     return op.expanded(op.choose(mask, value, x, op.dtype), op.shape)
 
 
 @converter("aten.clamp.default", "aten.clip.default", "aten.hardtanh.default")
-def clamp(op: AtenOperation, x: Tensor, least: Any = None, most: Any = None) -> Tensor:
+def clamp(op: AtenOperation, x: Tensor, least: Operand | None = None, most: Operand | None = None) -> Tensor:
     y = op.cast(x, op.dtype)
-    bounds = {key: value for key, value in (("min", least), ("max", most)) if value is not None}
-    numbers = [float(value) for value in bounds.values() if isinstance(value, (int, float))]
-    if (
-        op.dtype.is_float
-        and len(numbers) == len(bounds)
-        and numbers == sorted(numbers)
-        and not any(map(math.isnan, numbers))
-    ):
-        return op.apply("clip", y, **{key: float(value) for key, value in bounds.items()})
+    given = {key: value for key, value in (("min", least), ("max", most)) if value is not None}
+    bounds = {key: float(value) for key, value in given.items() if isinstance(value, (int, float))}
+    numbers = list(bounds.values())
+    in_order = numbers == sorted(numbers) and not any(map(math.isnan, numbers))
+    if op.dtype.is_float and len(bounds) == len(given) and in_order:
+        return op.apply("clip", y, **bounds)
     return _bounded(op, y, least, most)
 
 
 @converter("aten.clamp.Tensor", "aten.clip.Tensor")
-def clamp_tensor(op: AtenOperation, x: Tensor, least: Any = None, most: Any = None) -> Tensor:
+def clamp_tensor(op: AtenOperation, x: Tensor, least: Operand | None = None, most: Operand | None = None) -> Tensor:
     return _bounded(op, op.cast(x, op.dtype), least, most)
 
 
-def _bounded(op: AtenOperation, x: Tensor, least: Any, most: Any) -> Tensor:
+def _bounded(op: AtenOperation, x: Tensor, least: Operand | None, most: Operand | None) -> Tensor:
     if least is not None:
         x = op.apply("maximum", x, op.operand(least, op.dtype))
     if most is not None:
@@ -324,17 +320,17 @@ def _bounded(op: AtenOperation, x: Tensor, least: Any, most: Any) -> Tensor:
 
 
 @converter("aten.clamp_min.default", "aten.clamp_min.Tensor")
-def clamp_min(op: AtenOperation, x: Tensor, least: Any) -> Tensor:
+def clamp_min(op: AtenOperation, x: Tensor, least: Operand | None) -> Tensor:
     return clamp(op, x, least)
 
 
 @converter("aten.clamp_max.default", "aten.clamp_max.Tensor")
-def clamp_max(op: AtenOperation, x: Tensor, most: Any) -> Tensor:
+def clamp_max(op: AtenOperation, x: Tensor, most: Operand | None) -> Tensor:
     return clamp(op, x, None, most)
 
 
 @converter("aten.lerp.Scalar", "aten.lerp.Tensor")
-def lerp(op: AtenOperation, x: Tensor, end: Tensor, weight: Any) -> Tensor:
+def lerp(op: AtenOperation, x: Tensor, end: Tensor, weight: Operand) -> Tensor:
     """Convert `lerp`, from the nearer end."""
     a, b = op.wide(x), op.wide(end)
     kind = a.type.dtype
@@ -347,7 +343,7 @@ def lerp(op: AtenOperation, x: Tensor, end: Tensor, weight: Any) -> Tensor:
 
 
 @converter("aten.addcmul.default", "aten.addcdiv.default")
-def addcmul(op: AtenOperation, x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
+def addcmul(op: AtenOperation, x: Tensor, a: Tensor, b: Tensor, *, value: Operand = 1) -> Tensor:
     wide: list[Tensor] = [op.wide(op.cast(each, op.dtype)) for each in (x, a, b)]
     if "addcdiv" in op.name:
         made = op.apply("divide", op.apply("multiply", wide[1], op.operand(value, wide[1].type.dtype)), wide[2])
@@ -361,7 +357,7 @@ SHIFTS = {"bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_righ
 
 
 @converter(*(f"aten.{name}.{kind}" for name in SHIFTS for kind in ("Tensor", "Scalar", "Tensor_Scalar")))
-def shift(op: AtenOperation, x: Tensor, by: Any) -> Tensor:
+def shift(op: AtenOperation, x: Tensor, by: Operand) -> Tensor:
     """Convert the shifts; a distance outside of the bits gives 0, or the sign."""
     kind = op.dtype
     if not kind.is_integer:

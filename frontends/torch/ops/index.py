@@ -10,12 +10,12 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation, broadcast_shape
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.operation import AtenOperation, axis_of
+from mirlo.frontends.torch.operation import AtenOperation, Operand, axis_of
 from mirlo.frontends.torch.registry import converter
 
 
 @converter("aten.embedding.default")
-def embedding(op: AtenOperation, weight: Tensor, indices: Tensor, *_: Any) -> Tensor:
+def embedding(op: AtenOperation, weight: Tensor, indices: Tensor, *_: object) -> Tensor:
     return op.tensor(op.emit("gather", weight, indices, axis=0))
 
 
@@ -28,7 +28,7 @@ def index_select(op: AtenOperation, x: Tensor, axis: int, indices: Tensor) -> Te
 
 
 @converter("aten.gather.default", "aten.take_along_dim.default")
-def gather(op: AtenOperation, x: Tensor, axis: Any, indices: Any, **ignored: Any) -> Tensor:
+def gather(op: AtenOperation, x: Tensor, axis: Any, indices: Any, **ignored: object) -> Tensor:
     if "take_along" in op.name:
         axis, indices = indices, axis
         if axis is None:
@@ -128,7 +128,9 @@ def _scattered(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source:
 
 
 @converter("aten.index_add.default")
-def index_add(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+def index_add(
+    op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source: Tensor, *, alpha: Operand = 1
+) -> Tensor:
     new = source if alpha == 1 else op.apply("multiply", source, alpha)
     return _along(op, x, axis, indices, new, "add")
 
@@ -139,7 +141,7 @@ def index_copy(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source:
 
 
 @converter("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")
-def index_fill(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, value: Any) -> Tensor:
+def index_fill(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, value: Operand) -> Tensor:
     axis = axis_of(axis, x.type.rank)
     if not x.type.rank:
         return op.operand(value, op.dtype)

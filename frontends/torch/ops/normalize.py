@@ -16,7 +16,7 @@ TRAINING = "normalizes by statistics of the batch, as in training=True: only inf
 
 
 @converter("aten.softmax.int", "aten._softmax.default", "aten._safe_softmax.default", "aten.special_softmax.int")
-def softmax(op: AtenOperation, x: Tensor, axis: int, *_: Any, **ignored: Any) -> Tensor:
+def softmax(op: AtenOperation, x: Tensor, axis: int, *_: object, **ignored: object) -> Tensor:
     y = op.cast(x, op.dtype)
     if not x.type.rank:
         return op.constant(1, op.dtype)
@@ -28,7 +28,7 @@ def softmax(op: AtenOperation, x: Tensor, axis: int, *_: Any, **ignored: Any) ->
 
 
 @converter("aten.log_softmax.int", "aten._log_softmax.default", "aten.special_log_softmax.int")
-def log_softmax(op: AtenOperation, x: Tensor, axis: int, *_: Any, **ignored: Any) -> Tensor:
+def log_softmax(op: AtenOperation, x: Tensor, axis: int, *_: object, **ignored: object) -> Tensor:
     y = op.cast(x, op.dtype)
     if not x.type.rank:
         return op.constant(0, op.dtype)
@@ -38,7 +38,7 @@ def log_softmax(op: AtenOperation, x: Tensor, axis: int, *_: Any, **ignored: Any
 @converter("aten.layer_norm.default")
 def layer_norm(
     op: AtenOperation, x: Tensor, normalized: Sequence[Any], weight: Tensor | None = None, bias: Tensor | None = None,
-    epsilon: float = 1e-5, *_: Any,
+    epsilon: float = 1e-5, *_: object,
 ) -> Tensor:  # fmt: skip
     return _layer_norm(op, x, len(normalized), weight, bias, epsilon)
 
@@ -96,7 +96,7 @@ def rms_norm(
 @converter("aten.batch_norm.default")
 def batch_norm(
     op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor | None,
-    variance: Tensor | None, training: bool, momentum: float, epsilon: float, *_: Any,
+    variance: Tensor | None, training: bool, momentum: float, epsilon: float, *_: object,
 ) -> Tensor:  # fmt: skip
     if training or mean is None or variance is None:
         raise UnsupportedOperation(TRAINING)
@@ -138,7 +138,7 @@ def native_batch_norm(
 @converter("aten.group_norm.default")
 def group_norm(
     op: AtenOperation, x: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
-    epsilon: float = 1e-5, *_: Any,
+    epsilon: float = 1e-5, *_: object,
 ) -> Tensor:  # fmt: skip
     return _group_norm(op, x, groups, weight, bias, epsilon)
 
@@ -168,7 +168,7 @@ def native_group_norm(
 @converter("aten.instance_norm.default")
 def instance_norm(
     op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor | None,
-    variance: Tensor | None, use_input_stats: bool, momentum: float, epsilon: float, *_: Any,
+    variance: Tensor | None, use_input_stats: bool, momentum: float, epsilon: float, *_: object,
 ) -> Tensor:  # fmt: skip
     if not use_input_stats:
         assert mean is not None and variance is not None

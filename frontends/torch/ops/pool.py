@@ -9,13 +9,8 @@ import numpy as np
 from mirlo.dialects.core import dims as D
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.operation import AtenOperation, Ints, each_axis
 from mirlo.frontends.torch.registry import converter
-
-
-def _each(value: Any, count: int) -> list[int]:
-    found = [value] if isinstance(value, int) else list(value)
-    return found * count if len(found) == 1 else found
 
 
 def _spatial(op: AtenOperation) -> int:
@@ -28,7 +23,7 @@ def _batched(op: AtenOperation, x: Tensor, count: int) -> Tensor:
 
 @converter("aten.max_pool1d.default", "aten.max_pool2d.default", "aten.max_pool3d.default")
 def max_pool(
-    op: AtenOperation, x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
+    op: AtenOperation, x: Tensor, kernel: Ints, stride: Ints = (), padding: Ints = 0, dilation: Ints = 1,
     ceil_mode: bool = False,
 ) -> Tensor:  # fmt: skip
     count = _spatial(op)
@@ -37,20 +32,20 @@ def max_pool(
 
 
 def _max_words(
-    op: AtenOperation, count: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    op: AtenOperation, count: int, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
 ) -> dict[str, Any]:
-    sizes = _each(kernel, count)
-    strides = sizes if stride is None or stride == [] or stride == () else _each(stride, count)
+    sizes = each_axis(kernel, count)
+    strides = sizes if stride is None or stride == [] or stride == () else each_axis(stride, count)
     return {
-        "kernel": sizes, "strides": strides, "padding": _each(padding, count) * 2,
-        "dilations": _each(dilation, count), "ceil_mode": bool(ceil_mode),
+        "kernel": sizes, "strides": strides, "padding": each_axis(padding, count) * 2,
+        "dilations": each_axis(dilation, count), "ceil_mode": bool(ceil_mode),
     }  # fmt: skip
 
 
 @converter("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default",
            "aten.max_pool1d_with_indices.default")  # fmt: skip
 def max_pool_with_indices(
-    op: AtenOperation, x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
+    op: AtenOperation, x: Tensor, kernel: Ints, stride: Ints = (), padding: Ints = 0, dilation: Ints = 1,
     ceil_mode: bool = False,
 ) -> list[Tensor]:  # fmt: skip
     """Convert pooling with positions, which PyTorch counts within a channel."""
@@ -71,15 +66,15 @@ def max_pool_with_indices(
 
 @converter("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
 def avg_pool(
-    op: AtenOperation, x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+    op: AtenOperation, x: Tensor, kernel: Ints, stride: Ints = (), padding: Ints = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor: int | None = None,
 ) -> Tensor:  # fmt: skip
     count = _spatial(op)
     if x.type.dtype.is_integer:
         raise UnsupportedOperation("averages integers")
-    sizes = _each(kernel, count)
-    strides = sizes if stride is None or stride == [] or stride == () else _each(stride, count)
-    pads = _each(padding, count)
+    sizes = each_axis(kernel, count)
+    strides = sizes if stride is None or stride == [] or stride == () else each_axis(stride, count)
+    pads = each_axis(padding, count)
     batched = op.wide(_batched(op, x, count))
     if divisor is not None:
         if ceil_mode:
@@ -100,7 +95,7 @@ def avg_pool(
     "aten.adaptive_avg_pool1d.default", "aten.adaptive_avg_pool2d.default", "aten.adaptive_avg_pool3d.default",
     "aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default",
 )  # fmt: skip
-def adaptive_avg_pool(op: AtenOperation, x: Tensor, _: Any) -> Tensor:
+def adaptive_avg_pool(op: AtenOperation, x: Tensor, _: object) -> Tensor:
     """Convert adaptive pooling: the windows of an axis are equal, one, or rows of a matrix."""
     count = _spatial(op)
     y = op.wide(x)
@@ -125,7 +120,7 @@ def adaptive_avg_pool(op: AtenOperation, x: Tensor, _: Any) -> Tensor:
 
 
 @converter("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default", "aten.adaptive_max_pool1d.default")
-def adaptive_max_pool(op: AtenOperation, x: Tensor, _: Any) -> list[Tensor]:
+def adaptive_max_pool(op: AtenOperation, x: Tensor, _: object) -> list[Tensor]:
     """Convert adaptive pooling, with positions if the windows are equal."""
     count = _spatial(op)
     shape = op.result(0).shape

@@ -9,7 +9,7 @@ import numpy as np
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.operation import AtenOperation, axis_of
+from mirlo.frontends.torch.operation import AtenOperation, Operand, axis_of
 from mirlo.frontends.torch.registry import converter
 
 STORED = ("i8", "u8", "i16", "u16")
@@ -19,14 +19,14 @@ _OPS = "quantized_decomposed"
 
 @converter(f"{_OPS}.quantize_per_tensor.default", f"{_OPS}.quantize_per_tensor.tensor")
 def quantize_per_tensor(
-    op: AtenOperation, x: Tensor, scale: Any, zero: Any, least: int, most: int, *_: Any, **ignored: Any
+    op: AtenOperation, x: Tensor, scale: Any, zero: Any, least: int, most: int, *_: object, **ignored: object
 ) -> Tensor:
     return _quantized(op, x, _scalar(op, scale, x.type.dtype), _scalar(op, zero, op.dtype), 0, least, most)
 
 
 @converter(f"{_OPS}.quantize_per_channel.default")
 def quantize_per_channel(
-    op: AtenOperation, x: Tensor, scales: Tensor, zeros: Tensor, axis: int, least: int, most: int, *_: Any
+    op: AtenOperation, x: Tensor, scales: Tensor, zeros: Tensor, axis: int, least: int, most: int, *_: object
 ) -> Tensor:
     scale, zero = op.cast(scales, x.type.dtype), op.cast(zeros, op.dtype)
     return _quantized(op, x, scale, zero, axis_of(axis, x.type.rank), least, most)
@@ -44,14 +44,14 @@ def _quantized(op: AtenOperation, x: Tensor, scale: Tensor, zero: Tensor, axis: 
 
 
 @converter(f"{_OPS}.dequantize_per_tensor.default", f"{_OPS}.dequantize_per_tensor.tensor")
-def dequantize_per_tensor(op: AtenOperation, x: Tensor, scale: Any, zero: Any, *_: Any, **ignored: Any) -> Tensor:
+def dequantize_per_tensor(op: AtenOperation, x: Tensor, scale: Any, zero: Any, *_: object, **ignored: object) -> Tensor:
     kind = x.type.dtype
     return _dequantized(op, x, _scalar(op, scale, op.dtype), _scalar(op, zero, kind), 0)
 
 
 @converter(f"{_OPS}.dequantize_per_channel.default")
 def dequantize_per_channel(
-    op: AtenOperation, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, *_: Any, **ignored: Any
+    op: AtenOperation, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, *_: object, **ignored: object
 ) -> Tensor:
     zero = None if zeros is None else op.cast(zeros, x.type.dtype)
     return _dequantized(op, x, op.cast(scales, op.dtype), zero, axis_of(axis, x.type.rank))
@@ -59,8 +59,8 @@ def dequantize_per_channel(
 
 @converter(f"{_OPS}.dequantize_per_channel_group.default")
 def dequantize_per_channel_group(
-    op: AtenOperation, x: Tensor, scales: Tensor, zeros: Tensor | None, least: int, most: int, _: Any, group: int,
-    *__: Any,
+    op: AtenOperation, x: Tensor, scales: Tensor, zeros: Tensor | None, least: int, most: int, _: object, group: int,
+    *__: object,
 ) -> Tensor:  # fmt: skip
     zero = None if zeros is None else op.cast(zeros, x.type.dtype)
     return _dequantized(op, x, op.cast(scales, op.dtype), zero, x.type.rank - 1, group)
@@ -75,11 +75,11 @@ def _dequantized(op: AtenOperation, x: Tensor, scale: Tensor, zero: Tensor | Non
     return op.tensor(op.emit("dequantize", x, scale, zero, **words))
 
 
-def _scalar(op: AtenOperation, value: Any, kind: DType) -> Tensor:
+def _scalar(op: AtenOperation, value: Operand, kind: DType) -> Tensor:
     """Return a number, or a tensor of one element, as a tensor without dims."""
     return op.reshaped(op.operand(value, kind), ())
 
 
 @converter(f"{_OPS}.convert_element_type.no_fuse")
-def convert_element_type(op: AtenOperation, x: Tensor, _: Any) -> Tensor:
+def convert_element_type(op: AtenOperation, x: Tensor, _: object) -> Tensor:
     return op.cast(x, op.dtype)

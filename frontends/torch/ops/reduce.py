@@ -9,18 +9,18 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.operation import AtenOperation, axis_of
+from mirlo.frontends.torch.operation import AtenOperation, Axes, axis_of
 from mirlo.frontends.torch.registry import converter
 
 
-def axes_of(axes: Any, rank: int) -> list[int]:
+def axes_of(axes: Axes, rank: int) -> list[int]:
     """Return the axes of a reduction; none stands for all."""
     if axes is None or (isinstance(axes, (list, tuple)) and not axes):
         return list(range(rank))
     return sorted({axis_of(axis, rank) for axis in ([axes] if isinstance(axes, int) else axes)})
 
 
-def reduced(op: AtenOperation, name: str, x: Tensor, axes: Any, keepdim: bool = False) -> Tensor:
+def reduced(op: AtenOperation, name: str, x: Tensor, axes: Axes, keepdim: bool = False) -> Tensor:
     """Return a reduction in the element type of x, 16-bit floats computed in f32."""
     if not x.type.rank:
         return x
@@ -29,32 +29,32 @@ def reduced(op: AtenOperation, name: str, x: Tensor, axes: Any, keepdim: bool = 
     return op.cast(made, x.type.dtype)
 
 
-def count_of(x: Tensor, axes: Any) -> Dim:
+def count_of(x: Tensor, axes: Axes) -> Dim:
     """Return the number of elements that a reduction takes."""
     return D.product([x.shape[axis] for axis in axes_of(axes, x.type.rank)] if x.type.rank else [])
 
 
 @converter("aten.sum.default", "aten.sum.dim_IntList")
-def sum_(op: AtenOperation, x: Tensor, axes: Any = None, keepdim: bool = False, **ignored: Any) -> Tensor:
+def sum_(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = False, **ignored: object) -> Tensor:
     return reduced(op, "reduce_sum", op.cast(x, op.dtype), axes, keepdim)
 
 
 @converter("aten.mean.default", "aten.mean.dim")
-def mean(op: AtenOperation, x: Tensor, axes: Any = None, keepdim: bool = False, **ignored: Any) -> Tensor:
+def mean(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = False, **ignored: object) -> Tensor:
     return reduced(op, "reduce_mean", op.cast(x, op.dtype), axes, keepdim)
 
 
 @converter("aten.prod.default", "aten.prod.dim_int")
-def prod(op: AtenOperation, x: Tensor, axes: Any = None, keepdim: bool = False, **ignored: Any) -> Tensor:
+def prod(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = False, **ignored: object) -> Tensor:
     return reduced(op, "reduce_prod", op.cast(x, op.dtype), axes, keepdim)
 
 
 @converter("aten.amax.default", "aten.amin.default", "aten.max.default", "aten.min.default")
-def extreme(op: AtenOperation, x: Tensor, axes: Any = None, keepdim: bool = False) -> Tensor:
+def extreme(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = False) -> Tensor:
     return _extreme(op, "max" if "max" in op.name else "min", x, axes, keepdim)
 
 
-def _extreme(op: AtenOperation, kind: str, x: Tensor, axes: Any, keepdim: bool) -> Tensor:
+def _extreme(op: AtenOperation, kind: str, x: Tensor, axes: Axes, keepdim: bool) -> Tensor:
     if not x.type.rank:
         return x
     if x.type.dtype.is_bool:
@@ -84,7 +84,7 @@ def argmax(op: AtenOperation, x: Tensor, axis: int | None = None, keepdim: bool 
 
 
 @converter("aten.any.default", "aten.any.dim", "aten.any.dims", "aten.all.default", "aten.all.dim", "aten.all.dims")
-def any_(op: AtenOperation, x: Tensor, axes: Any = None, keepdim: bool = False) -> Tensor:
+def any_(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = False) -> Tensor:
     """Convert `any` and `all`, whose result for u8 is u8."""
     name = "reduce_any" if ".any." in op.name else "reduce_all"
     flags = op.cast(x, "bool")
@@ -98,7 +98,7 @@ def any_(op: AtenOperation, x: Tensor, axes: Any = None, keepdim: bool = False) 
     "aten.var.correction", "aten.std.correction", "aten.var.dim", "aten.std.dim", "aten.var.default", "aten.std.default"
 )
 def var(
-    op: AtenOperation, x: Tensor, axes: Any = None, given: Any = None, keep: bool = False, *, correction: Any = None,
+    op: AtenOperation, x: Tensor, axes: Axes = None, given: Any = None, keep: bool = False, *, correction: Any = None,
     keepdim: bool = False,
 ) -> Tensor:  # fmt: skip
     made, _ = _spreads(op, x, axes, given, keep, correction, keepdim)
@@ -108,14 +108,14 @@ def var(
 @converter("aten.var_mean.correction", "aten.std_mean.correction", "aten.var_mean.dim", "aten.std_mean.dim",
            "aten.var_mean.default", "aten.std_mean.default")  # fmt: skip
 def var_mean(
-    op: AtenOperation, x: Tensor, axes: Any = None, given: Any = None, keep: bool = False, *, correction: Any = None,
+    op: AtenOperation, x: Tensor, axes: Axes = None, given: Any = None, keep: bool = False, *, correction: Any = None,
     keepdim: bool = False,
 ) -> list[Tensor]:  # fmt: skip
     return [op.cast(each, x.type.dtype) for each in _spreads(op, x, axes, given, keep, correction, keepdim)]
 
 
 def _spreads(
-    op: AtenOperation, x: Tensor, axes: Any, given: Any, keep: bool, correction: Any, keepdim: bool
+    op: AtenOperation, x: Tensor, axes: Axes, given: Any, keep: bool, correction: Any, keepdim: bool
 ) -> tuple[Tensor, Tensor]:
     """Return the variance, or the standard deviation, and the mean, by the arguments of an overload."""
     overload = op.name.rpartition(".")[2]
@@ -127,7 +127,7 @@ def _spreads(
     return (op.apply("sqrt", made) if ".std" in op.name else made), average
 
 
-def _moments(op: AtenOperation, x: Tensor, axes: Any, correction: float, keepdim: bool) -> tuple[Tensor, Tensor]:
+def _moments(op: AtenOperation, x: Tensor, axes: Axes, correction: float, keepdim: bool) -> tuple[Tensor, Tensor]:
     """Return variance and mean, of 16-bit floats in f32."""
     y = op.wide(x)
     kind, places = y.type.dtype, axes_of(axes, x.type.rank)
@@ -148,7 +148,7 @@ def _moments(op: AtenOperation, x: Tensor, axes: Any, correction: float, keepdim
 
 
 @converter("aten.logsumexp.default")
-def logsumexp(op: AtenOperation, x: Tensor, axes: Any, keepdim: bool = False) -> Tensor:
+def logsumexp(op: AtenOperation, x: Tensor, axes: Axes, keepdim: bool = False) -> Tensor:
     y = op.wide(op.cast(x, op.dtype))
     kind, places = y.type.dtype, axes_of(axes, x.type.rank)
     if not x.type.rank:
@@ -161,7 +161,7 @@ def logsumexp(op: AtenOperation, x: Tensor, axes: Any, keepdim: bool = False) ->
 
 
 @converter("aten.cumsum.default", "aten.cumprod.default")
-def running(op: AtenOperation, x: Tensor, axis: int, **ignored: Any) -> Tensor:
+def running(op: AtenOperation, x: Tensor, axis: int, **ignored: object) -> Tensor:
     y = op.wide(op.cast(x, op.dtype))
     if not x.type.rank:
         return op.cast(y, op.dtype)
@@ -170,13 +170,13 @@ def running(op: AtenOperation, x: Tensor, axis: int, **ignored: Any) -> Tensor:
 
 
 @converter("aten.count_nonzero.default", "aten.count_nonzero.dim_IntList")
-def count_nonzero(op: AtenOperation, x: Tensor, axes: Any = None) -> Tensor:
+def count_nonzero(op: AtenOperation, x: Tensor, axes: Axes = None) -> Tensor:
     return reduced(op, "reduce_sum", op.cast(op.cast(x, "bool"), "i64"), axes)
 
 
 @converter("aten.linalg_vector_norm.default")
 def vector_norm(
-    op: AtenOperation, x: Tensor, order: Any = 2, axes: Any = None, keepdim: bool = False, **ignored: Any
+    op: AtenOperation, x: Tensor, order: Any = 2, axes: Axes = None, keepdim: bool = False, **ignored: object
 ) -> Tensor:
     y = op.wide(op.cast(x, op.dtype))
     kind = y.type.dtype

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.operation import AtenOperation
@@ -66,7 +67,7 @@ def grid_sampler(op: AtenOperation, x: Tensor, grid: Tensor, mode: int, padding:
 
 @converter("aten.col2im.default")
 def col2im(
-    op: AtenOperation, x: Tensor, size: Sequence[Any], kernel: Sequence[int], dilation: Sequence[int],
+    op: AtenOperation, x: Tensor, size: Sequence[Dim], kernel: Sequence[int], dilation: Sequence[int],
     padding: Sequence[int], stride: Sequence[int],
 ) -> Tensor:  # fmt: skip
     batched = x if x.type.rank == 3 else op.reshaped(x, (1, *x.shape))

@@ -13,7 +13,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.operation import AtenOperation, axis_of
+from mirlo.frontends.torch.operation import AtenOperation, Ints, Operand, axis_of
 from mirlo.frontends.torch.registry import converter
 
 MAX_PLACES = 1 << 20
@@ -28,13 +28,13 @@ MAX_PLACES = 1 << 20
     "aten._reshape_copy.default", "aten.ravel.default", "aten.atleast_1d.default", "aten.atleast_2d.default",
     "aten.atleast_3d.default",
 )  # fmt: skip
-def view(op: AtenOperation, x: Tensor, *_: Any) -> Tensor:
+def view(op: AtenOperation, x: Tensor, *_: object) -> Tensor:
     """Convert operators that change the shape alone."""
     return op.reshaped(x, op.shape)
 
 
 @converter("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default", "aten.expand_copy.default")
-def expand(op: AtenOperation, x: Tensor, *_: Any, **ignored: Any) -> Tensor:
+def expand(op: AtenOperation, x: Tensor, *_: object, **ignored: object) -> Tensor:
     return op.expanded(x, op.shape)
 
 
@@ -71,20 +71,22 @@ def movedim(op: AtenOperation, x: Tensor, source: Any, target: Any) -> Tensor:
 
 
 @converter("aten.select.int", "aten.select_copy.int")
-def select(op: AtenOperation, x: Tensor, axis: int, index: Any) -> Tensor:
+def select(op: AtenOperation, x: Tensor, axis: int, index: Dim) -> Tensor:
     axis = axis_of(axis, x.type.rank)
     at = x.shape[axis] + index if isinstance(index, int) and index < 0 else index
     return op.reshaped(op.sliced(x, axis, at, 1), (*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
 @converter("aten.slice.Tensor", "aten.slice_copy.Tensor")
-def slice_(op: AtenOperation, x: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+def slice_(
+    op: AtenOperation, x: Tensor, axis: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
+) -> Tensor:
     """Convert `slice`, whose size PyTorch has computed."""
     axis = axis_of(axis, x.type.rank)
     return op.sliced(x, axis, start_of(x.shape[axis], start), op.shape[axis], step)
 
 
-def start_of(size: Dim, start: Any) -> Dim:
+def start_of(size: Dim, start: Dim | None) -> Dim:
     """Return where a slice begins: negative positions count from the end, others beyond an edge are moved to it."""
     begin: Dim = 0 if start is None else start
     if isinstance(begin, int) and isinstance(size, int):
@@ -95,7 +97,7 @@ def start_of(size: Dim, start: Any) -> Dim:
 
 
 @converter("aten.narrow.default")
-def narrow(op: AtenOperation, x: Tensor, axis: int, start: Any, length: Any) -> Tensor:
+def narrow(op: AtenOperation, x: Tensor, axis: int, start: Dim, length: Dim) -> Tensor:
     axis = axis_of(axis, x.type.rank)
     return op.sliced(x, axis, start_of(x.shape[axis], start), length)
 
@@ -106,7 +108,7 @@ def narrow(op: AtenOperation, x: Tensor, axis: int, start: Any, length: Any) -> 
     "aten.split_copy.Tensor", "aten.split_with_sizes_copy.default", "aten.tensor_split.sections",
     "aten.tensor_split.indices",
 )  # fmt: skip
-def split(op: AtenOperation, x: Tensor, _: Any, axis: int = 0) -> list[Tensor]:
+def split(op: AtenOperation, x: Tensor, _: object, axis: int = 0) -> list[Tensor]:
     axis = axis_of(axis, x.type.rank)
     sizes = [op.type_of(value).shape[axis] for value in op.node.meta["val"]]
     begin: Dim = 0
@@ -156,7 +158,7 @@ def diff(
 
 
 @converter("aten.repeat.default", "aten.tile.default")
-def repeat(op: AtenOperation, x: Tensor, repeats: Sequence[Any]) -> Tensor:
+def repeat(op: AtenOperation, x: Tensor, repeats: Sequence[Dim]) -> Tensor:
     repeats = [1] * (x.type.rank - len(repeats)) + list(repeats)
     spread = op.reshaped(x, [1] * (len(repeats) - x.type.rank) + list(x.shape))
     pairs = [dim for count, size in zip(repeats, spread.shape, strict=True) for dim in (count, size)]
@@ -173,7 +175,7 @@ def flip(op: AtenOperation, x: Tensor, axes: Sequence[int] | None = None) -> Ten
 
 
 @converter("aten.roll.default")
-def roll(op: AtenOperation, x: Tensor, shifts: Any, axes: Any = ()) -> Tensor:
+def roll(op: AtenOperation, x: Tensor, shifts: Ints, axes: Any = ()) -> Tensor:
     shifts = [shifts] if isinstance(shifts, int) else list(shifts)
     axes = [axes] if isinstance(axes, int) else list(axes)
     if not axes:
@@ -195,7 +197,7 @@ def _rolled(op: AtenOperation, x: Tensor, shift: Dim, axis: int) -> Tensor:
 
 
 @converter("aten.constant_pad_nd.default")
-def constant_pad(op: AtenOperation, x: Tensor, pads: Sequence[Any], value: Any = 0) -> Tensor:
+def constant_pad(op: AtenOperation, x: Tensor, pads: Sequence[Dim], value: Operand = 0) -> Tensor:
     return padded(op, x, pads, "constant", op.operand(value, x.type.dtype))
 
 
@@ -204,16 +206,18 @@ PAD_MODES = {"reflect": "reflect", "reflection": "reflect", "replicate": "edge",
 
 
 @converter("aten.pad.default")
-def pad(op: AtenOperation, x: Tensor, pads: Sequence[Any], mode: str = "constant", value: Any = None) -> Tensor:
+def pad(
+    op: AtenOperation, x: Tensor, pads: Sequence[Dim], mode: str = "constant", value: Operand | None = None
+) -> Tensor:
     return padded(op, x, pads, PAD_MODES[mode], op.operand(value or 0, x.type.dtype))
 
 
 @converter(*(f"aten.{kind}_pad{n}d.default" for kind in ("reflection", "replication") for n in (1, 2, 3)))
-def pad_edges(op: AtenOperation, x: Tensor, pads: Sequence[Any]) -> Tensor:
+def pad_edges(op: AtenOperation, x: Tensor, pads: Sequence[Dim]) -> Tensor:
     return padded(op, x, pads, PAD_MODES[op.name.split(".")[1].split("_")[0]], op.constant(0, x.type.dtype))
 
 
-def padded(op: AtenOperation, x: Tensor, pads: Sequence[Any], mode: str, value: Tensor) -> Tensor:
+def padded(op: AtenOperation, x: Tensor, pads: Sequence[Dim], mode: str, value: Tensor) -> Tensor:
     """Return x padded; `pads` are pairs of the last dim, the one before, and so on; negative ones crop."""
     rank = x.type.rank
     low: list[Dim] = [0] * rank
@@ -264,8 +268,17 @@ def unfold(op: AtenOperation, x: Tensor, axis: int, size: int, step: int) -> Ten
     return op.tensor(op.emit("stack", parts, axis=x.type.rank))
 
 
+def _numbers(dims: Sequence[Dim]) -> tuple[int, ...]:
+    found = tuple(dim for dim in dims if isinstance(dim, int))
+    if len(found) < len(dims):
+        raise UnsupportedOperation("reads memory by strides of dynamic sizes: use slices, permute or unfold")
+    return found
+
+
 @converter("aten.as_strided.default")
-def as_strided(op: AtenOperation, x: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Tensor:
+def as_strided(
+    op: AtenOperation, x: Tensor, size: Sequence[Dim], stride: Sequence[Dim], offset: Dim | None = None
+) -> Tensor:
     """Convert `as_strided` of a contiguous tensor: elements in their order, or at known places."""
     val = op.node.args[0].meta["val"]
     if not val.is_contiguous() or val.storage_offset():
@@ -278,13 +291,14 @@ def as_strided(op: AtenOperation, x: Tensor, size: Sequence[Any], stride: Sequen
     else:
         if not offset and dense == x.type.elements:
             return op.reshaped(x, op.shape)
-    numbers = [*size, *stride, offset or 0, x.type.elements]
-    if not all(isinstance(number, int) for number in numbers) or math.prod(size) > MAX_PLACES:
+    lengths, steps = _numbers(size), _numbers(stride)
+    (begin, elements) = _numbers((offset or 0, x.type.elements))
+    if math.prod(lengths) > MAX_PLACES:
         raise UnsupportedOperation("reads memory by strides: use slices, permute or unfold")
-    places = np.full(tuple(size), offset or 0)
-    for axis, step in enumerate(stride):
-        places += (np.arange(size[axis]) * step).reshape(-1, *[1] * (len(size) - axis - 1))
-    if places.size and places.max() >= numbers[-1]:
+    places = np.full(lengths, begin)
+    for axis, step in enumerate(steps):
+        places += (np.arange(lengths[axis]) * step).reshape(-1, *[1] * (len(lengths) - axis - 1))
+    if places.size and places.max() >= elements:
         raise UnsupportedOperation("reads memory beyond the tensor")
     flat = op.reshaped(x, (x.type.elements,))
     if not places.size:
@@ -293,7 +307,7 @@ def as_strided(op: AtenOperation, x: Tensor, size: Sequence[Any], stride: Sequen
 
 
 @converter("aten.select_scatter.default")
-def select_scatter(op: AtenOperation, x: Tensor, source: Tensor, axis: int, index: Any) -> Tensor:
+def select_scatter(op: AtenOperation, x: Tensor, source: Tensor, axis: int, index: Dim) -> Tensor:
     axis = axis_of(axis, x.type.rank)
     size = x.shape[axis]
     at = size + index if isinstance(index, int) and index < 0 else index
@@ -303,7 +317,13 @@ def select_scatter(op: AtenOperation, x: Tensor, source: Tensor, axis: int, inde
 
 @converter("aten.slice_scatter.default")
 def slice_scatter(
-    op: AtenOperation, x: Tensor, source: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
+    op: AtenOperation,
+    x: Tensor,
+    source: Tensor,
+    axis: int = 0,
+    start: Dim | None = None,
+    end: Dim | None = None,
+    step: int = 1,
 ) -> Tensor:
     axis = axis_of(axis, x.type.rank)
     begin = start_of(x.shape[axis], start)

@@ -74,7 +74,7 @@ class WarpgroupConsumers(Consumers):
             bulk.end_products(under_way=1)
             return sums
 
-        def following(_: Any, sums: Any, slot: Any, turn: Any) -> list[ir.Value]:
+        def following(_: object, sums: Any, slot: Any, turn: Any) -> list[ir.Value]:
             sums = step(sums, slot, turn, False)
             # The products of the previous k-step are done: their stage may be overwritten.
             self._release(ring.before(slot, 1))
