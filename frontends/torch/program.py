@@ -54,7 +54,10 @@ def _convert_exported(program: Any) -> ConvertedModel:
     program = functional(program)
     wrap = _wrapper(program)
     warnings.warn(f"mirlo: the program is converted through ONNX: {reason}", stacklevel=2)
-    return ConvertedModel(shared_model(to_onnx(program)), wrap)
+    try:
+        return ConvertedModel(shared_model(to_onnx(program)), wrap)
+    except TorchImportError as problem:
+        raise TorchImportError(f"{reason}; through ONNX: {problem}") from problem
 
 
 def _wrapper(program: Any) -> Callable[[Any], CompiledModule]:

@@ -282,3 +282,42 @@ def test_quantized_programs() -> None:
     x = torch.randn(4, 64)
     with torch.no_grad():
         require_close(compiled(module, x).torch(x), module(x))
+
+
+@torch.library.custom_op("transformers::grouped_mm_fallback", mutates_args=())  # type: ignore[misc]
+def grouped_mm_fallback(input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+    """Declare the operator of transformers, which has f32 where PyTorch's takes bf16 alone."""
+    raise NotImplementedError
+
+
+@grouped_mm_fallback.register_fake  # type: ignore[misc]
+def _(input: Any, weight: Any, offs: Any) -> Any:
+    return input.new_empty(input.shape[0], weight.shape[2])
+
+
+@pytest.mark.parametrize("operator", ["aten._grouped_mm", "transformers.grouped_mm_fallback"])
+@pytest.mark.parametrize("ends", [(2, 2, 5, 9), (0, 0, 0, 0), (9, 9, 9, 9), (1, 3, 4, 7)])
+def test_products_of_groups_of_rows(operator: str, ends: tuple[int, ...]) -> None:
+    kind = torch.bfloat16 if operator.startswith("aten") else torch.float32
+    call = torch._grouped_mm if operator.startswith("aten") else torch.ops.transformers.grouped_mm_fallback
+
+    class Grouped(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(4, 16, 24, dtype=kind))
+
+        def forward(self, x: Any, ends: Any) -> Any:
+            return call(x, self.weight, ends)
+
+    torch.manual_seed(0)
+    module, x = Grouped(), torch.randn(9, 16, dtype=kind)
+    given = torch.tensor([1, 2, 3, 4], dtype=torch.int32)
+    exe = compiled(module, x, given, dynamic_shapes={"x": {0: DYNAMIC}, "ends": None})
+    wanted = torch.zeros(9, 24, dtype=torch.float64)
+    for number, (begin, end) in enumerate(zip((0, *ends), ends, strict=False)):
+        wanted[begin:end] = x[begin:end].double() @ module.weight[number].double()
+    found = exe.torch(x, torch.tensor(ends, dtype=torch.int32))
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-2 if kind is torch.bfloat16 else 1e-5, atol=1e-4)
+    for wrong in ((1, 2, 3, 10), (3, 2, 4, 5)):
+        with pytest.raises(mirlo.MirloError, match=operator.split(".")[1] + "|groups end"):
+            exe.torch(x, torch.tensor(wrong, dtype=torch.int32))
