@@ -1,0 +1,261 @@
+"""`PagedAttention` of `com.microsoft`: sequences of different lengths, packed, with caches in blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.relax.infer import require_rank
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.ops.microsoft_cache import attended, rotated
+from mirlo.frontends.onnx.ops.microsoft_kv_cache import CacheFormat
+from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, positions, vector
+from mirlo.frontends.onnx.values import Converted
+
+DOMAIN = "com.microsoft"
+KEY_CACHE, VALUE_CACHE, ENDS, PAST, TABLE, COS, SIN, SLOTS = range(3, 11)
+QUERY_NORM, KEY_NORM, KEY_SCALE, VALUE_SCALE, HINTS = range(12, 17)
+_REFUSED = {"kv_cache_layout": "SEPARATE", "k_cache_dtype": "", "v_cache_dtype": ""}
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """Where the packed tokens belong."""
+
+    count: Dim
+    batch: Dim
+    sequence: ir.Value
+    """The sequence of each token: i64[tokens]; `batch` for tokens behind the last one."""
+    place: ir.Value
+    """The number of the token among the new ones of its sequence: i64[tokens]."""
+    position: ir.Value
+    """The number of the token in its sequence: i64[tokens]."""
+    begins: ir.Value
+    """The first token of each sequence: i64[batch]."""
+    past: ir.Value
+    """The tokens of each sequence in the caches: i64[batch]."""
+    totals: ir.Value
+    """The tokens of each sequence afterwards: i64[batch]."""
+    longest: Dim
+    """The most new tokens of a sequence."""
+    blocks: Dim
+    """The most blocks of a sequence."""
+
+
+@converter("PagedAttention", domain=DOMAIN)
+def paged_attention(node: Node) -> Converted:
+    """Attend tokens, packed one sequence after the other, to their sequences' blocks of the caches.
+
+    Inputs: query (or all three, packed), key, value, caches [blocks, block size, heads, size] of keys and of values,
+    ends of the sequences among the tokens, lengths before, blocks of each sequence, cos and sin by position, the slot
+    of each token, sinks, weights of norms, scales of the caches, hints of sizes.
+    """
+    for name, expected in _REFUSED.items():
+        found = node.attr.str(name, expected)
+        if found != expected:
+            raise NodeError(f"attribute '{name}' must be '{expected}', got '{found}'")
+    for name in ("rotary_offset", "v_head_size"):
+        if node.attr.int(name, 0):
+            raise NodeError(f"attribute '{name}' must be 0, got {node.attr.int(name, 0)}")
+    node.ignore(HINTS)
+    heads, shared = node.attr.int("num_heads"), node.attr.int("kv_num_heads")
+    require_rank(node.type(KEY_CACHE), 4, "input 'key_cache' [blocks, block size, heads, size]")
+    query, key, value = _normalized(node, _projected(node, heads, shared))
+    tokens = _tokens(node, type_of(query).shape[2])
+    if node.attr.bool("do_rotary", 0):
+        at = node.emit("expand_dims", tokens.position, axes=[0])
+        query, key = (rotated(node, rows, at, (COS, SIN)) for rows in (query, key))
+    else:
+        node.attr.ignore("rotary_interleaved")
+        node.ignore(COS, SIN)
+    slots = _slots(node, tokens)
+    caches, read = [], []
+    for index, scale, rows in ((KEY_CACHE, KEY_SCALE, key), (VALUE_CACHE, VALUE_SCALE, value)):
+        form = _format(node, index, scale, rows)
+        cache = _written(node, index, form.encoded(node, rows), slots)
+        caches.append(cache)
+        read.append((form, form.decoded(node, _blocks_of(node, cache, tokens))))
+    (of_keys, keys), (of_values, values) = read
+    own = of_keys.scaled(node, _by_sequence(node, query, tokens))
+    result, _ = attended(node, own, keys, values, _seen(node, tokens, type_of(keys).shape[2]), None)
+    return _packed(node, of_values.scaled(node, result), tokens), *caches
+
+
+def _projected(node: Node, heads: int, shared: int) -> list[ir.Value]:
+    """Return queries, keys and values as [1, heads, tokens, size]."""
+    parts = [node.optional(i) for i in range(3)]
+    counts = (heads, shared, shared)
+    width = node.type(0).shape[-1]
+    if parts[1] is None:
+        if not isinstance(width, int) or width % sum(counts) or parts[2] is not None:
+            raise NodeError(f"input 'query' must hold queries, keys and values of all heads, got {node.type(0)}")
+        size = width // sum(counts)
+        parts = list(node.emit("split", node[0], axis=1, sizes=[count * size for count in counts]))
+    made = []
+    for part, count in zip(parts, counts, strict=True):
+        if part is None:
+            raise NodeError("inputs 'key' and 'value' must both be given")
+        tokens, width = type_of(part).shape
+        if not isinstance(width, int) or width % count:
+            raise NodeError(f"tokens of {count} heads are expected, got {type_of(part)}")
+        rows = node.emit("reshape", part, shape=(1, tokens, count, width // count))
+        made.append(node.emit("permute", rows, axes=(0, 2, 1, 3)))
+    return made
+
+
+def _normalized(node: Node, parts: list[ir.Value]) -> list[ir.Value]:
+    """Normalize each head of queries and keys, if weights are given."""
+    epsilon = node.attr.float("qk_norm_epsilon", 1e-6)
+    if node.has(QUERY_NORM) != node.has(KEY_NORM):
+        raise NodeError("inputs 'q_norm_weight' and 'k_norm_weight' must both be given")
+    if not node.has(QUERY_NORM):
+        return parts
+    normal = [
+        node.emit("rms_norm", part, node[i], axis=-1, epsilon=epsilon)
+        for part, i in zip(parts, (QUERY_NORM, KEY_NORM), strict=False)
+    ]
+    return [*normal, parts[2]]
+
+
+def _tokens(node: Node, count: Dim) -> _Tokens:
+    ends, past = vector(node, ENDS), vector(node, PAST)
+    batch = type_of(ends).shape[0] - 1
+    begins, after = (node.emit("slice_dims", ends, begin=(at,), shape=(batch,), strides=(1,)) for at in (0, 1))
+    past = node.emit("gather", past, positions(node, batch), axis=0)
+    number = positions(node, count)
+    column = node.emit("expand_dims", number, axes=[1])
+    is_behind = node.emit("less_equal", node.emit("expand_dims", after, axes=[0]), column)
+    sequence = node.emit("reduce_sum", node.emit("cast", is_behind, dtype="i64"), axes=[1])
+    place = node.emit("subtract", number, node.emit("gather", begins, sequence, axis=0))
+    position = node.emit("add", place, node.emit("gather", past, sequence, axis=0))
+    new = node.emit("subtract", after, begins)
+    totals = node.emit("add", past, new)
+    block, most = node.type(KEY_CACHE).shape[1], node.type(TABLE).shape[1]
+    last = node.emit("subtract", totals, i64_constant(node, 1))
+    blocks = node.emit("add", node.emit("floor_divide", last, as_scalar(node, block)), i64_constant(node, 1))
+    # At least one, so that nothing is computed of no elements.
+    sizes = [
+        node.emit("maximum", node.emit("reduce_max", each, axes=[0], keepdims=True), i64_constant(node, 1))
+        for each in (new, blocks)
+    ]
+    what = "the most new tokens of a sequence, and the most blocks"
+    longest, used = bind(node, node.emit("concat", sizes, axis=0), what, [D.maximum(count, 1), most])
+    return _Tokens(count, batch, sequence, place, position, begins, past, totals, longest, used)
+
+
+def _slots(node: Node, tokens: _Tokens) -> ir.Value:
+    """Return where each token is written: i64[tokens], -1 for nowhere."""
+    nowhere = i64_constant(node, -1)
+    if node.has(SLOTS):
+        return node.emit("maximum", vector(node, SLOTS), nowhere)
+    block, most = (as_scalar(node, dim) for dim in (node.type(KEY_CACHE).shape[1], node.type(TABLE).shape[1]))
+    column = node.emit("floor_divide", tokens.position, block)
+    table = node.emit("cast", node[TABLE], dtype="i64")
+    (rows, columns) = type_of(table).shape
+    flat = node.emit("reshape", table, shape=(rows * columns,))
+    place = node.emit("add", node.emit("multiply", tokens.sequence, most), column)
+    start = node.emit("multiply", node.emit("gather", flat, place, axis=0), block)
+    offset = node.emit("subtract", tokens.position, node.emit("multiply", column, block))
+    holds = node.emit(
+        "logical_and", node.emit("less", column, most), node.emit("less_equal", i64_constant(node, 0), column)
+    )
+    is_token = node.emit("less", tokens.sequence, as_scalar(node, tokens.batch))
+    holds = node.emit("logical_and", holds, is_token)
+    return node.emit("where", holds, node.emit("add", start, offset), nowhere)
+
+
+def _format(node: Node, cache: int, scale: int, rows: ir.Value) -> CacheFormat:
+    """Return how keys or values are stored: as they are, or as int8."""
+    which = "k" if cache == KEY_CACHE else "v"
+    kind, found = (
+        node.attr.choice(f"{which}_quant_type", "NONE", ("NONE", "PER_TENSOR", "PER_CHANNEL")),
+        node.type(cache),
+    )
+    wide = type_of(rows)
+    if kind == "NONE":
+        if found.dtype is not wide.dtype or found.shape[2:] != (wide.shape[1], wide.shape[3]):
+            expected = f"{wide.dtype}[blocks, block size, {wide.shape[1]}, {wide.shape[3]}]"
+            raise NodeError(f"input '{node.input_name(cache)}' must be {expected}, got {found}")
+        node.ignore(scale)
+        return CacheFormat()
+    if found.dtype.name != "i8" or not node.has(scale):
+        raise NodeError(
+            f"attribute '{which}_quant_type' = '{kind}' needs an i8 cache and input '{which}_scale', got {found}"
+        )
+    given = node.type(scale)
+    shape: tuple[Dim, ...] = (1, 1, 1, 1) if given.elements == 1 else (1, *given.shape)
+    if len(shape) != 4:
+        raise NodeError(f"scales must be one number or [heads, 1, size], got {given}")
+    return CacheFormat(8, node.emit("cast", node.emit("reshape", node[scale], shape=shape), dtype=wide.dtype))
+
+
+def _written(node: Node, index: int, rows: ir.Value, slots: ir.Value) -> ir.Value:
+    """Return the cache with rows [1, heads, tokens, size] in their slots."""
+    blocks, block, heads, size = node.type(index).shape
+    tokens = type_of(rows).shape[2]
+    # Slots are the rows of one cache with one head.
+    room = (1, 1, blocks * block, heads * size)
+    flat = node.emit("reshape", node[index], shape=room)
+    new = node.emit("reshape", node.emit("permute", rows, axes=(0, 2, 1, 3)), shape=(1, 1, tokens, heads * size))
+    made = node.emit("cache_write", flat, new, node.emit("expand_dims", slots, axes=[0]), shape=room)
+    return node.emit("reshape", made, shape=(blocks, block, heads, size))
+
+
+def _blocks_of(node: Node, cache: ir.Value, tokens: _Tokens) -> ir.Value:
+    """Return the rows of each sequence as [batch, heads, rows, size]; those behind its last token are zero."""
+    _, block, heads, size = type_of(cache).shape
+    table = node.emit("cast", node[TABLE], dtype="i64")
+    shape = (type_of(table).shape[0], tokens.blocks)
+    table = node.emit("slice_dims", table, begin=(0, 0), shape=shape, strides=(1, 1))
+    table = node.emit(
+        "maximum", node.emit("gather", table, positions(node, tokens.batch), axis=0), i64_constant(node, 0)
+    )
+    rows = tokens.blocks * block
+    found = node.emit("reshape", node.emit("gather", cache, table, axis=0), shape=(tokens.batch, rows, heads, size))
+    is_valid = node.emit(
+        "less",
+        node.emit("expand_dims", positions(node, rows), axes=[0]),
+        node.emit("expand_dims", tokens.totals, axes=[1]),
+    )
+    kept = node.emit("where", node.emit("expand_dims", is_valid, axes=[2, 3]), found, node.constant(0, type_of(found)))
+    return node.emit("permute", kept, axes=(0, 2, 1, 3))
+
+
+def _by_sequence(node: Node, query: ir.Value, tokens: _Tokens) -> ir.Value:
+    """Return queries [1, heads, tokens, size] as [batch, heads, longest, size]."""
+    number = node.emit(
+        "add",
+        node.emit("expand_dims", tokens.begins, axes=[1]),
+        node.emit("expand_dims", positions(node, tokens.longest), axes=[0]),
+    )
+    _, heads, count, size = type_of(query).shape
+    rows = node.emit("reshape", node.emit("permute", query, axes=(0, 2, 1, 3)), shape=(count, heads, size))
+    return node.emit("permute", node.emit("gather", rows, number, axis=0), axes=(0, 2, 1, 3))
+
+
+def _seen(node: Node, tokens: _Tokens, rows: Dim) -> ir.Value:
+    """Return which rows each token sees: [batch, 1, longest, rows]."""
+    key = node.emit("expand_dims", positions(node, rows), axes=[0, 1, 2])
+    past, totals = (node.emit("expand_dims", each, axes=[1, 2, 3]) for each in (tokens.past, tokens.totals))
+    own = node.emit("add", past, node.emit("expand_dims", positions(node, tokens.longest), axes=[0, 1, 3]))
+    seen = node.emit("less", key, totals)
+    if node.attr.bool("is_causal", 1):
+        seen = node.emit("logical_and", seen, node.emit("less_equal", key, own))
+    window = node.attr.int("local_window_size", -1)
+    if window > 0:
+        start = node.emit("subtract", own, i64_constant(node, window))
+        seen = node.emit("logical_and", seen, node.emit("greater", key, start))
+    return seen
+
+
+def _packed(node: Node, result: ir.Value, tokens: _Tokens) -> ir.Value:
+    """Return results [batch, heads, longest, size] by token: [tokens, heads * size]."""
+    batch, heads, longest, size = type_of(result).shape
+    rows = node.emit("permute", result, axes=(0, 2, 1, 3))
+    flat = node.emit("reshape", rows, shape=(batch * longest, heads * size))
+    start = node.emit("multiply", tokens.sequence, as_scalar(node, longest))
+    return node.emit("gather", flat, node.emit("add", start, tokens.place), axis=0)
