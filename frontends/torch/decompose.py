@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.frontends.torch.errors import UnsupportedAten
 from mirlo.frontends.torch.graph import target_name
 from mirlo.frontends.torch.registry import CONVERTERS, load_converters
 
+if TYPE_CHECKING:
+    import torch
+
 MAX_ROUNDS = 3
 """A decomposition may itself contain operators that are decomposed in the next round."""
 
 
-def decomposed(program: Any) -> Any:
+def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Return a program without operators that write, whose operators have converters as far as PyTorch decomposes them.
 
     An operator that has a converter is kept whole.
@@ -30,7 +33,7 @@ def decomposed(program: Any) -> Any:
     return program
 
 
-def _targets(program: Any) -> set[Any]:
+def _targets(program: torch.export.ExportedProgram) -> set[Any]:
     """Return the operators of a program and of the graphs in it."""
     modules = [module for module in program.graph_module.modules() if hasattr(module, "graph")]
     return {

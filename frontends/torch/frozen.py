@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.runtime.errors import MirloError
+
+if TYPE_CHECKING:
+    import torch
 
 
 class StaleWeightsError(MirloError, RuntimeError):
@@ -21,12 +24,12 @@ class FrozenWeights:
     """
 
     names: tuple[str, ...]
-    tensors: tuple[Any, ...]
+    tensors: tuple[torch.Tensor, ...]
     versions: tuple[int, ...]
     addresses: tuple[int, ...]
 
     @staticmethod
-    def of(tensors: Mapping[str, Any]) -> FrozenWeights:
+    def of(tensors: Mapping[str, torch.Tensor]) -> FrozenWeights:
         """Return the state of tensors now."""
         import torch
 

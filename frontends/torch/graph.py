@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from mirlo.dialects.core.dims import Dim, UndecidedDim, symbols_of
 from mirlo.dialects.core.op import OpError
@@ -17,6 +17,9 @@ from mirlo.frontends.torch.registry import CONVERTERS, Converter, reason_of
 from mirlo.frontends.torch.sizes import SizeReader
 from mirlo.runtime.params import ParameterStore
 
+if TYPE_CHECKING:
+    import torch
+
 PLACEMENT = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
 """Arguments that say where and how elements are stored, not what they are."""
 
@@ -28,7 +31,7 @@ class GraphImport(GraphImporter):
         super().__init__(name, store)
         self.sizes = SizeReader()
 
-    def graph(self, graph: Any, operands: Sequence[Any]) -> list[Any]:
+    def graph(self, graph: torch.fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
         """Import a graph that an operator holds, for these arguments; return its results."""
         module = graph if hasattr(graph, "graph") else None
         if module is None:
@@ -38,7 +41,7 @@ class GraphImport(GraphImporter):
             raise UnsupportedOperation(f"calls a graph of {len(placeholders)} arguments with {len(operands)}")
         return self.run(module, dict(zip(placeholders, operands, strict=True)))
 
-    def run(self, module: Any, values: dict[Any, Any]) -> list[Any]:
+    def run(self, module: torch.fx.GraphModule, values: dict[torch.fx.Node, Any]) -> list[Any]:
         """Import the nodes of a module's graph; `values` holds those of its placeholders."""
         for node in module.graph.nodes:
             if node.op == "output":
@@ -50,7 +53,7 @@ class GraphImport(GraphImporter):
                 values[node] = self._converted(node, values)
         raise UnsupportedOperation("has a graph without an output")
 
-    def _argument(self, item: Any, values: Mapping[Any, Any]) -> Any:
+    def _argument(self, item: Any, values: Mapping[torch.fx.Node, Any]) -> Any:
         """Return an argument of a node: values in place of nodes, sizes as dims."""
         if isinstance(item, (list, tuple)):
             return [self._argument(each, values) for each in item]
@@ -58,7 +61,7 @@ class GraphImport(GraphImporter):
             return values[item]
         return item
 
-    def _converted(self, node: Any, values: Mapping[Any, Any]) -> Any:
+    def _converted(self, node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
         name = target_name(node.target)
         operands = [each for each in (*node.args, *node.kwargs.values()) if _is_node(each)]
         try:
@@ -88,7 +91,7 @@ class GraphImport(GraphImporter):
                 f"{self.name}: operator '{name}' (node '{node.name}'): {problem} [operands: {types or 'none'}]{at}",
             ) from None
 
-    def _size(self, node: Any) -> Dim | None:
+    def _size(self, node: torch.fx.Node) -> Dim | None:
         """Return the value of a node that is a size; one that data determine has no expression of known symbols."""
         import torch
 
@@ -103,7 +106,7 @@ class GraphImport(GraphImporter):
             raise UnsupportedOperation(f"computes with '{unknown[0]}', a number in the data that no operator gives")
         return size
 
-    def _arguments(self, node: Any, values: Mapping[Any, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def _arguments(self, node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments of an operator: the positional ones with their defaults, the others if given."""
         args = list(self._argument(node.args, values))
         kwargs = {key: self._argument(value, values) for key, value in node.kwargs.items()}
@@ -142,7 +145,7 @@ class GraphImport(GraphImporter):
         for size, dim in zip(shape, made.shape, strict=True):
             self.sizes.learn(size, dim)
 
-    def require(self, condition: Any, message: str) -> None:
+    def require(self, condition: torch.fx.Node | torch.SymBool | bool, message: str) -> None:
         """Check in the call a condition on sizes, a node of the trace; an error contains the message."""
         value = condition.meta["val"] if _is_node(condition) else condition
         if isinstance(value, (bool, int)):
@@ -182,7 +185,7 @@ def require_arguments(convert: Converter, op: AtenOperation, args: list[Any], kw
         raise UnsupportedOperation(f"has arguments that its converter does not take: {problem}") from None
 
 
-def target_name(target: Any) -> str:
+def target_name(target: object) -> str:
     """Return the name of an operator: `aten.add.Tensor`, `higher_order.cond`, `_operator.getitem`."""
     if hasattr(target, "_schema"):
         return str(target)
@@ -193,11 +196,11 @@ def target_name(target: Any) -> str:
     return f"{module}.{name}"
 
 
-def _is_node(item: Any) -> bool:
+def _is_node(item: object) -> TypeGuard[torch.fx.Node]:
     return type(item).__name__ == "Node" and hasattr(item, "op")
 
 
-def _attribute(module: Any, path: str) -> Any:
+def _attribute(module: torch.fx.GraphModule, path: str) -> Any:
     found = module
     for part in path.split("."):
         found = getattr(found, part)

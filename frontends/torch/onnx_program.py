@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.frontends.onnx.model import LoadedModel, load_shared
 
+if TYPE_CHECKING:
+    import torch
+
 LARGE = 1024
 """Smallest weight, in bytes, that is shared."""
 
 
-def shared_model(program: Any) -> LoadedModel:
+def shared_model(program: torch.onnx.ONNXProgram) -> LoadedModel:
     """Return the model of a program."""
     import onnx_ir
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from mirlo.frontends.builder import GraphBuilder, OperationView, UnsupportedOper
 from mirlo.frontends.tensor import Tensor, known
 from mirlo.frontends.torch.promotion import element_type, promoted
 from mirlo.frontends.torch.sizes import SizeReader
+
+if TYPE_CHECKING:
+    import torch
 
 Operand: TypeAlias = Tensor | SymbolicDim | float
 """What elementwise operators take: a tensor, a size or a number."""
@@ -36,7 +39,7 @@ class GraphImporter(GraphBuilder, ABC):
     sizes: SizeReader
 
     @abstractmethod
-    def graph(self, graph: Any, operands: Sequence[Any]) -> list[Any]:
+    def graph(self, graph: torch.fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
         """Import a graph that an operator holds, for these arguments; return its results."""
 
     @abstractmethod
@@ -44,7 +47,7 @@ class GraphImporter(GraphBuilder, ABC):
         """Return a tensor broadcast to a shape, without computing it."""
 
     @abstractmethod
-    def require(self, condition: Any, message: str) -> None:
+    def require(self, condition: torch.fx.Node | torch.SymBool | bool, message: str) -> None:
         """Check in the call a condition on sizes, a node of the trace; an error contains the message."""
 
     @abstractmethod
@@ -57,7 +60,7 @@ class AtenOperation(OperationView):
 
     body: GraphImporter
 
-    def __init__(self, node: Any, name: str, body: GraphImporter) -> None:
+    def __init__(self, node: torch.fx.Node, name: str, body: GraphImporter) -> None:
         super().__init__(body)
         self.node = node
         self.name = name
@@ -69,7 +72,7 @@ class AtenOperation(OperationView):
         value = self.node.meta["val"]
         return self.type_of(value if index is None else value[index])
 
-    def type_of(self, value: Any) -> TensorType:
+    def type_of(self, value: torch.Tensor) -> TensorType:
         """Return the type of a tensor of the trace."""
         return TensorType(self.body.sizes.dims(value.shape), element_type(value.dtype))
 

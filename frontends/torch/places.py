@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+
+if TYPE_CHECKING:
+    import torch
 
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
 
 
-def location_of(node: Any) -> ir.Location:
+def location_of(node: torch.fx.Node) -> ir.Location:
     """Return the name of a node, and the line that it comes from, as a location."""
     found = _FRAME.findall(str(node.meta.get("stack_trace") or ""))
     if not found:
@@ -19,7 +22,7 @@ def location_of(node: Any) -> ir.Location:
     return ir.Location.name(node.name, ir.Location.file(path, int(line), 0))
 
 
-def source_line(node: Any) -> str | None:
+def source_line(node: torch.fx.Node) -> str | None:
     """Return the user's line that a node comes from: its file, number and text."""
     trace = node.meta.get("stack_trace")
     if not trace:

@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, ImportedModule, require_package
 from mirlo.frontends.torch.compiled import CompiledModule
@@ -18,6 +18,9 @@ from mirlo.frontends.torch.importer import import_exported
 from mirlo.frontends.torch.onnx_program import shared_model
 from mirlo.frontends.torch.places import source_line
 from mirlo.frontends.torch.signature import ModuleSignature
+
+if TYPE_CHECKING:
+    import torch
 
 
 def convert_program(model: Any, example: ExampleInputs) -> ConvertedModel:
@@ -42,7 +45,7 @@ def convert_program(model: Any, example: ExampleInputs) -> ConvertedModel:
     )
 
 
-def _convert_exported(program: Any) -> ConvertedModel:
+def _convert_exported(program: torch.export.ExportedProgram) -> ConvertedModel:
     """Convert an exported program, through ONNX where an operator has no converter."""
     _require_inference(program)
     try:
@@ -60,7 +63,7 @@ def _convert_exported(program: Any) -> ConvertedModel:
         raise TorchImportError(f"{reason}; through ONNX: {problem}") from problem
 
 
-def _wrapper(program: Any) -> Callable[[Any], CompiledModule]:
+def _wrapper(program: torch.export.ExportedProgram) -> Callable[[Any], CompiledModule]:
     """Return what wraps the executable of a program."""
     signature = ModuleSignature.of(program)
     held = {**dict(program.named_parameters()), **dict(program.named_buffers()), **program.constants}
@@ -68,7 +71,7 @@ def _wrapper(program: Any) -> Callable[[Any], CompiledModule]:
     return lambda executable: CompiledModule(executable, signature, frozen)
 
 
-def export(module: Any, example: ExampleInputs) -> Any:
+def export(module: torch.nn.Module, example: ExampleInputs) -> torch.export.ExportedProgram:
     """Return the `ExportedProgram` of a module in evaluation mode, without decompositions."""
     import torch
 
@@ -91,7 +94,7 @@ def export(module: Any, example: ExampleInputs) -> Any:
         raise TorchImportError(f"torch.export cannot trace {type(module).__name__}: {error}") from error
 
 
-def _require_inference(program: Any) -> None:
+def _require_inference(program: torch.export.ExportedProgram) -> None:
     """Raise an error for an operator that computes as in training: the exporter would make it one of inference."""
     for node in program.graph.nodes:
         schema = getattr(node.target, "_schema", None)
@@ -106,7 +109,7 @@ def _require_inference(program: Any) -> None:
                 )
 
 
-def functional(program: Any) -> Any:
+def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Return a program without operators that write their operands: its signature says what it writes."""
     for node in program.graph.nodes:
         schema = getattr(node.target, "_schema", None)
@@ -115,7 +118,7 @@ def functional(program: Any) -> Any:
     return program
 
 
-def to_onnx(program: Any) -> Any:
+def to_onnx(program: torch.export.ExportedProgram) -> torch.onnx.ONNXProgram:
     """Return the `ONNXProgram` of an exported program."""
     require_package("onnxscript", "torch")
     import torch
@@ -145,7 +148,7 @@ def _quiet(logger: str) -> Iterator[None]:
 
 
 @contextmanager
-def _without_constant_results(program: Any) -> Iterator[None]:
+def _without_constant_results(program: torch.export.ExportedProgram) -> Iterator[None]:
     """Let a program return None in place of numbers, which the exporter does not take; the signature keeps them."""
     from torch.export.graph_signature import ConstantArgument, OutputSpec
     from torch.fx import Node
@@ -169,7 +172,7 @@ def _without_constant_results(program: Any) -> Iterator[None]:
 _NODE = re.compile(r"Error when translating node %(\w+) ")
 
 
-def _cause(error: BaseException, program: Any) -> str:
+def _cause(error: BaseException, program: torch.export.ExportedProgram) -> str:
     """Return what stopped the exporter: the operator, and the user's line that calls it."""
     found, name = error, None
     while found.__cause__ is not None:
@@ -181,6 +184,6 @@ def _cause(error: BaseException, program: Any) -> str:
     return text if line is None else f"{text}; {line}"
 
 
-def _line_of(name: str, program: Any) -> str | None:
+def _line_of(name: str, program: torch.export.ExportedProgram) -> str | None:
     """Return the line of the user's code that a node of the decomposed program comes from."""
     return next((source_line(node) for node in program.run_decompositions().graph.nodes if node.name == name), None)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.frontends.foreign import FrontendError
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class ModuleSignature:
     """By leaf of the result: `TENSOR` for the next output of the model, or a constant."""
 
     @staticmethod
-    def of(program: Any) -> ModuleSignature:
+    def of(program: torch.export.ExportedProgram) -> ModuleSignature:
         """Return the signature of an exported program; what writes its inputs or its state is an error."""
         from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
@@ -50,7 +53,7 @@ class ModuleSignature:
         )
         return ModuleSignature(program.call_spec.in_spec, constants, program.call_spec.out_spec, outputs)
 
-    def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
         """Return the tensors among the arguments of a call; others must be what the model was compiled with."""
         from torch.utils import _pytree as pytree
 
@@ -68,7 +71,7 @@ class ModuleSignature:
                 raise FrontendError(f"argument {index}: the model was compiled with {constant!r}, found {leaf!r}")
         return made
 
-    def result(self, tensors: list[Any]) -> Any:
+    def result(self, tensors: list[torch.Tensor]) -> Any:
         """Return the result of `forward` that consists of these tensors."""
         from torch.utils import _pytree as pytree
 

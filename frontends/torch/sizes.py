@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.builder import UnsupportedOperation
+
+if TYPE_CHECKING:
+    import torch
 
 
 class SizeReader:
@@ -17,16 +20,16 @@ class SizeReader:
     def __init__(self) -> None:
         self._known: dict[Any, Dim] = {}
 
-    def learn(self, size: Any, dim: Dim) -> None:
+    def learn(self, size: torch.SymInt | int, dim: Dim) -> None:
         """Record the dim of a tensor that has this size."""
         if not isinstance(size, int) and not isinstance(dim, int):
             self._known.setdefault(size.node.expr, dim)
 
-    def dim(self, size: Any) -> Dim:
+    def dim(self, size: torch.SymInt | int) -> Dim:
         """Return a size, a number or a `SymInt`, as a dim."""
         return int(size) if isinstance(size, int) else self.of_expression(size.node.expr)
 
-    def dims(self, sizes: Sequence[Any]) -> tuple[Dim, ...]:
+    def dims(self, sizes: Sequence[torch.SymInt | int]) -> tuple[Dim, ...]:
         """Return sizes as dims."""
         return tuple(map(self.dim, sizes))
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import torch
 
 _CARRIERS = {1: "uint8", 2: "int16"}
 """By size, the types that carry low-precision floats, which numpy does not have, between the two."""
 
 
-def to_array(tensor: Any) -> np.ndarray:
+def to_array(tensor: torch.Tensor) -> np.ndarray:
     """Return the elements of a CPU tensor as an array over its memory."""
     import torch
 
@@ -28,7 +31,7 @@ def to_array(tensor: Any) -> np.ndarray:
     return carried
 
 
-def to_tensor(array: np.ndarray) -> Any:
+def to_tensor(array: np.ndarray) -> torch.Tensor:
     """Return a tensor over the memory of an array that Mirlo made."""
     import torch
 
@@ -39,7 +42,7 @@ def to_tensor(array: np.ndarray) -> Any:
         return torch.from_numpy(carrier).view(getattr(torch, array.dtype.name))
 
 
-def _ml_dtypes_name(dtype: Any) -> str | None:
+def _ml_dtypes_name(dtype: torch.dtype) -> str | None:
     """Return the name in ml_dtypes of an element type that numpy does not have."""
     name = str(dtype).removeprefix("torch.")
     return name if name == "bfloat16" or name.startswith("float8") else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
@@ -12,18 +12,23 @@ from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.operation import AtenOperation, Operand
 from mirlo.frontends.torch.registry import converter
 
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
 MAX_UNROLLED_STEPS = 128
 """Most unrolled steps of a scan: a loop is at most a tenth slower, and compiles in the time of one step."""
 
 
 @converter("higher_order.cond")
-def cond(op: AtenOperation, flag: Any, then: Any, otherwise: Any, operands: Sequence[Any] = ()) -> list[Tensor]:
+def cond(
+    op: AtenOperation, flag: Tensor | bool, then: GraphModule, otherwise: GraphModule, operands: Sequence[Any] = ()
+) -> list[Tensor]:
     if not isinstance(flag, Tensor):
         raise UnsupportedOperation("has a condition on sizes")
     types = [op.type_of(value) for value in op.node.meta["val"]]
     condition = op.body.full(op.reshaped(op.cast(flag, "bool"), ()))
 
-    def branch(graph: Any) -> Any:
+    def branch(graph: GraphModule) -> Any:
         return lambda: [_as_tensor(op, value) for value in op.body.graph(graph, operands)]
 
     return op.body.choose(condition, types, (branch(then), branch(otherwise)))
@@ -31,7 +36,7 @@ def cond(op: AtenOperation, flag: Any, then: Any, otherwise: Any, operands: Sequ
 
 @converter("higher_order.while_loop")
 def while_loop(
-    op: AtenOperation, condition: Any, body: Any, carried: Sequence[Any], additional: Sequence[Any] = ()
+    op: AtenOperation, condition: GraphModule, body: GraphModule, carried: Sequence[Any], additional: Sequence[Any] = ()
 ) -> list[Tensor]:
     if not all(isinstance(value, Tensor) for value in carried):
         raise UnsupportedOperation("carries numbers or sizes: carry tensors")
@@ -48,8 +53,12 @@ def while_loop(
 
 @converter("higher_order.scan")
 def scan(
-    op: AtenOperation, combine: Any, init: Sequence[Tensor], xs: Sequence[Tensor], additional: Sequence[Any] = ()
-) -> list[Tensor]:
+    op: AtenOperation,
+    combine: GraphModule,
+    init: Sequence[Tensor],
+    xs: Sequence[Tensor],
+    additional: Sequence[Any] = (),
+) -> list[Tensor]:  # fmt: skip
     """Convert `scan`: what is carried at the end, and the rows of all steps."""
     if not xs or not all(isinstance(value, Tensor) for value in (*init, *xs)):
         raise UnsupportedOperation("scans nothing, or carries numbers")
