@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx import schema
+from mirlo.frontends.onnx.composed import COMPOSED
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import type_proto
 from mirlo.frontends.onnx.model import LoadedModel, opsets_of
@@ -34,9 +35,12 @@ def local(model: LoadedModel, domain: str, operator: str, overload: str) -> onnx
 def of_schema(
     node: onnx.NodeProto, domain: str, version: int, inputs: Sequence[AnyValue | None]
 ) -> onnx.FunctionProto | None:
-    """Return the function body that ONNX defines for a node with known input types, or None."""
+    """Return the function body of a node with known input types, which ONNX or `composed.py` defines, or None."""
     import onnx
 
+    composed = COMPOSED.get((domain, node.op_type))
+    if composed is not None:
+        return composed(node, inputs)
     since, lacking = ADOPTED.get((domain, node.op_type), (0, ()))
     if since:
         domain, version = "", since

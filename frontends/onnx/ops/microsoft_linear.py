@@ -100,6 +100,18 @@ def linear_attention(node: Node) -> Converted:
     return NotImplemented
 
 
+@converter("GatedDeltaNet", domain=DOMAIN)
+def gated_delta_net(node: Node) -> Converted:
+    """Expand the function body over LinearAttention, for sequences of one length."""
+    _require(node, "state_update_capacity", 0, "no updates of states as output")
+    for index, name in ((3, "cu_seqlens"), (9, "capture_count"), (10, "state_update_active")):
+        if node.has(index):
+            raise NodeError(f"input '{name}' is not supported: sequences must have one length, and updates stay inside")
+    if node.has_output(2):
+        raise NodeError("output 'state_update' is not supported")
+    return NotImplemented
+
+
 @converter("CausalConvWithState", domain=DOMAIN)
 def causal_conv(node: Node) -> Converted:
     """Convolve each channel, preceded by the state; the last elements are the new state.

@@ -1,0 +1,213 @@
+"""Operators whose function body is written here: another operator, with something before and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.values import AnyValue, TensorValue
+
+if TYPE_CHECKING:
+    import onnx
+
+MICROSOFT = "com.microsoft"
+OPSET = 21
+NORM_EPSILON = 1e-6
+"""Added to the sum of squares of a head."""
+GATED_DELTA_NET = (
+    "query", "key", "value", "cu_seqlens", "decay", "beta", "initial_state", "a_log", "dt_bias", "capture_count",
+    "state_update_active",
+)  # fmt: skip
+NEEDS = {"linear": (), "gated": ("decay",), "delta": ("beta",), "gated_delta": ("decay", "beta")}
+"""The inputs of each rule of a recurrence."""
+
+
+class _Function:
+    """A function body under construction."""
+
+    def __init__(
+        self, name: str, proto: onnx.NodeProto, inputs: Sequence[AnyValue | None], names: Sequence[str]
+    ) -> None:
+        self.name = name
+        self.nodes: list[onnx.NodeProto] = []
+        self._attributes = {attribute.name: attribute for attribute in proto.attribute}
+        self._types = {
+            name: value.type for name, value in zip(names, inputs, strict=False) if isinstance(value, TensorValue)
+        }
+
+    def has(self, name: str) -> bool:
+        return name in self._types
+
+    def type_of(self, name: str) -> TensorType:
+        """Return the type of an input."""
+        if name not in self._types:
+            raise NodeError(f"input '{name}' is needed")
+        return self._types[name]
+
+    def text(self, name: str, default: str) -> str:
+        return self._attributes[name].s.decode("utf-8", "replace") if name in self._attributes else default
+
+    def number(self, name: str, default: float) -> float:
+        found = self._attributes.get(name)
+        return default if found is None else (found.f if found.type == found.FLOAT else float(found.i))
+
+    def sizes(self, name: str, count: int) -> list[int]:
+        """Return the last dims of an input, which must be known."""
+        found = self.type_of(name)
+        last = [dim for dim in found.shape[-count:] if isinstance(dim, int) and dim > 0]
+        if len(last) != count:
+            raise NodeError(f"the last {count} dims of input '{name}' must be known, got {found}")
+        return last
+
+    def add(self, operator: str, *inputs: str, domain: str = "", outputs: int = 1, **attributes: object) -> str:
+        """Add a node; return the name of its first output, which the others follow with numbers."""
+        from onnx import helper
+
+        name = f"_{len(self.nodes)}"
+        names = [name, *(f"{name}.{i}" for i in range(1, outputs))]
+        self.nodes.append(helper.make_node(operator, inputs, names, domain=domain, **attributes))
+        return name
+
+    def constant(self, value: object, dtype: type = np.int64) -> str:
+        from onnx import numpy_helper
+
+        return self.add("Constant", value=numpy_helper.from_array(np.asarray(value, dtype)))
+
+    def rename(self, value: str, output: str) -> None:
+        """Let a value be an output."""
+        from onnx import helper
+
+        self.nodes.append(helper.make_node("Identity", [value], [output]))
+
+    def finish(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.FunctionProto:
+        from onnx import helper
+
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
+        attributes = list(self._attributes)
+        made: onnx.FunctionProto = helper.make_function(
+            "mirlo", self.name, inputs, outputs, self.nodes, opsets, attributes
+        )
+        return made
+
+
+def gated_delta_net(proto: onnx.NodeProto, inputs: Sequence[AnyValue | None]) -> onnx.FunctionProto:
+    """Return `GatedDeltaNet` as gates and norms before `LinearAttention`, all in f32.
+
+    Heads of queries and keys are repeated for the heads of values, and the state is transposed.
+    """
+    made = _Function("GatedDeltaNet", proto, inputs, GATED_DELTA_NET)
+    rule = made.text("update_rule", "gated_delta")
+    if rule not in NEEDS:
+        raise NodeError(f"attribute 'update_rule' must be one of {', '.join(NEEDS)}, got '{rule}'")
+    parts, (keys, heads, size, width) = _parts(made)
+    count = heads // keys
+    rank = made.type_of("query").rank
+    if rank == 3 and made.has("key") and not made.has("initial_state"):
+        raise NodeError("input 'initial_state' is needed: its first dim says how many sequences there are")
+    # [batch, length, ...]; the number of sequences is that of the states.
+    is_split = rank == (4 if made.has("key") else 3)
+    if is_split:
+        outer = made.add("Slice", made.add("Shape", "query"), *map(made.constant, ([0], [2], [0])))
+    else:
+        batch = made.add("Slice", made.add("Shape", "initial_state"), *map(made.constant, ([0], [1], [0])))
+        tokens = made.add("Slice", made.add("Shape", "query"), *map(made.constant, ([0], [1], [0])))
+        outer = made.add("Concat", batch, made.add("Div", tokens, batch), axis=0)
+
+    def shaped(value: str, *dims: int) -> str:
+        return made.add("Reshape", value, made.add("Concat", outer, made.constant(dims), axis=0))
+
+    if made.number("qk_l2_norm", 0):
+        parts[:2] = [_normalized(made, part) for part in parts[:2]]
+    spread = []
+    for part in parts[:2]:
+        column = shaped(part, keys, 1, size)
+        each = made.add("Expand", column, made.constant([1, 1, 1, count, 1]))
+        spread.append(shaped(each, heads * size))
+    given = {name: _gate(made, name) if name in NEEDS[rule] else "" for name in ("decay", "beta")}
+    axes = rank - (2 if made.has("key") else 1)
+    for name, value in given.items():
+        if value:
+            is_each = name == "decay" and made.type_of(name).rank == axes + 2
+            given[name] = shaped(value, heads * size if is_each else heads)
+    state = made.add("Transpose", "initial_state", perm=[0, 1, 3, 2]) if made.has("initial_state") else ""
+    scale = made.number("scale", 0.0) or size**-0.5
+    values = shaped(parts[2], heads * width)
+    result = made.add(
+        "LinearAttention", *spread, values, state, given["decay"], given["beta"], domain=MICROSOFT, outputs=2,
+        update_rule=rule, q_num_heads=heads, kv_num_heads=heads, scale=scale,
+    )  # fmt: skip
+    rows = shaped(result, heads, width)
+    if not is_split:
+        rows = made.add("Reshape", rows, made.constant([-1, heads, width]))
+    made.rename(made.add("CastLike", rows, "query"), "output")
+    made.rename(made.add("Transpose", f"{result}.1", perm=[0, 1, 3, 2]), "final_state")
+    return made.finish(GATED_DELTA_NET, ("output", "final_state"))
+
+
+def _parts(made: _Function) -> tuple[list[str], tuple[int, int, int, int]]:
+    """Return queries, keys and values in f32, and the heads of keys, the heads of values, and their sizes."""
+    if made.has("key") != made.has("value"):
+        raise NodeError("inputs 'key' and 'value' must both be given, or none")
+    if made.has("key"):
+        (queries, size), (keys, other), (heads, width) = (made.sizes(name, 2) for name in ("query", "key", "value"))
+        ranks = {made.type_of(name).rank for name in ("query", "key", "value")}
+        if queries != keys or size != other or ranks not in ({3}, {4}):
+            found = ", ".join(str(made.type_of(name)) for name in ("query", "key", "value"))
+            raise NodeError(f"queries and keys of as many heads and sizes are expected, of rank 3 or 4, got {found}")
+        parts = [made.add("Cast", name, to=1) for name in ("query", "key", "value")]
+    else:
+        (total,), (heads, width, size) = made.sizes("query", 1), made.sizes("initial_state", 3)
+        keys, rest = divmod(total - heads * width, 2 * size)
+        if rest or keys < 1:
+            raise NodeError(
+                f"input 'query' must hold queries, keys and values for states {made.type_of('initial_state')}"
+            )
+        sizes = made.constant([keys * size, keys * size, heads * width])
+        first = made.add("Split", made.add("Cast", "query", to=1), sizes, axis=-1, outputs=3)
+        parts = [first, f"{first}.1", f"{first}.2"]
+        for i in (0, 1):
+            parts[i] = made.add(
+                "Reshape", parts[i], made.constant([*[0] * (made.type_of("query").rank - 1), keys, size])
+            )
+    if heads % keys:
+        raise NodeError(f"the {heads} heads of values must be a multiple of the {keys} heads of keys")
+    if made.has("initial_state") and tuple(made.type_of("initial_state").shape[1:]) != (heads, width, size):
+        expected: tuple[Dim, ...] = (heads, width, size)
+        raise NodeError(f"input 'initial_state' must be states {expected}, got {made.type_of('initial_state')}")
+    return parts, (keys, heads, size, width)
+
+
+def _normalized(made: _Function, part: str) -> str:
+    """Divide each head by its norm."""
+    squares = made.add("ReduceSumSquare", part, made.constant([-1]), keepdims=1)
+    return made.add("Div", part, made.add("Sqrt", made.add("Add", squares, made.constant(NORM_EPSILON, np.float32))))
+
+
+def _gate(made: _Function, name: str) -> str:
+    """Return the decay or the rate of updates, after its activation."""
+    made.type_of(name)  # raises an error if it is missing
+    if name == "beta":
+        kind = made.text("beta_activation", "none")
+        if kind not in ("none", "sigmoid"):
+            raise NodeError(f"attribute 'beta_activation' must be none or sigmoid, got '{kind}'")
+        return made.add("Sigmoid", name) if kind == "sigmoid" else name
+    kind = made.text("gate_activation", "none")
+    if kind not in ("none", "qwen"):
+        raise NodeError(f"attribute 'gate_activation' must be none or qwen, got '{kind}'")
+    if kind == "none":
+        return name
+    for each in ("a_log", "dt_bias"):
+        made.type_of(each)
+    soft = made.add("Softplus", made.add("Add", name, "dt_bias"))
+    return made.add("Neg", made.add("Mul", made.add("Exp", "a_log"), soft))
+
+
+COMPOSED: dict[tuple[str, str], Callable[[onnx.NodeProto, Sequence[AnyValue | None]], onnx.FunctionProto]] = {
+    (MICROSOFT, "GatedDeltaNet"): gated_delta_net
+}
+"""The makers of function bodies, by domain and operator."""
