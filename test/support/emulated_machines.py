@@ -23,7 +23,7 @@ class EmulatedMachine:
 
     def missing(self) -> str:
         """Return what there is not; empty where nothing is missing."""
-        commands = [name for name in (self.compiler[0], self.runner[0]) if shutil.which(name) is None]
+        commands = [name for name in (self.compiler[0], *self.runner[:1]) if shutil.which(name) is None]
         modules = [name for name in self.modules if find_spec(name) is None]
         return f"there is no {' and no '.join([*commands, *modules])}" if commands or modules else ""
 
@@ -39,6 +39,23 @@ def _wasm(features: str, *flags: str) -> EmulatedMachine:
     return EmulatedMachine(target, zig, runner, ("ziglang", "wasmtime"), 1)
 
 
+def _windows(cpu: str, arch: str, runner: tuple[str, ...]) -> EmulatedMachine:
+    zig = (sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-windows-gnu")
+    return EmulatedMachine(f"llvm{{cpu={cpu} triple={arch}-w64-windows-gnu}}", zig, runner, ("ziglang",))
+
+
+def _macos(cpu: str, arch: str) -> EmulatedMachine:
+    zig = (sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-macos")
+    return EmulatedMachine(f"llvm{{cpu={cpu} triple={arch}-apple-macosx13}}", zig, (), ("ziglang",))
+
+
+SYSTEMS = {
+    "windows": _windows("x86-64-v2", "x86_64", ("wine",)),
+    "windows on aarch64": _windows("neoverse-n1", "aarch64", ()),
+    "macos": _macos("apple-m1", "aarch64"),
+    "macos on x86-64": _macos("x86-64-v3", "x86_64"),
+}
+"""Other systems. Programs for them are linked; those for Windows run where there is Wine."""
 MACHINES = {
     "riscv64": _riscv("llvm{cpu=generic-rv64}"),
     "rv64gcv": _riscv("llvm{cpu=generic-rv64 features=+v,+zvl128b}", "-cpu", "rv64,v=true"),

@@ -77,7 +77,7 @@ def make_program(
         model, target, form="llvm-ir", threads=threads, jobs=1, cache=False, activations=activations
     )
     written = write_library(artifact, store, folder, name, shared=shared, weights=weights)
-    libraries = [str(path) for path in written if path.suffix == ".so"]
+    libraries = [str(path) for path in written if path.suffix in (".so", ".dll", ".dylib")]
     objects = [str(path) for path in written if path.suffix == ".o"]
     where = [f'-DLIBRARY="{libraries[0]}"', f'-DNAME="{name}"'] if shared else [f"-DMODEL=mirlo_model_{name}"]
     executable = folder / "program"
@@ -91,10 +91,8 @@ def make_program(
         str(folder / "mirlo.c"),
         *objects,
     ]
-    done = subprocess.run(
-        [*command, "-o", str(executable), "-lm", "-ldl", "-lpthread"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    needed = ["-lm", "-lpthread"] if "windows" in target else ["-lm", "-ldl", "-lpthread"]
+    _run([*command, "-o", str(executable), *needed])
     return Program(artifact, folder, executable, tuple(runner))
 
 

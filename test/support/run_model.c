@@ -8,6 +8,13 @@
 #include <string.h>
 #include <time.h>
 
+#ifdef _WIN32
+#include <malloc.h>
+#define aligned_alloc(alignment, bytes) _aligned_malloc(bytes, alignment)
+#define free_aligned _aligned_free
+#else
+#define free_aligned free
+#endif
 #ifndef CLOCK_THREAD_CPUTIME_ID /* WebAssembly has one thread */
 #define CLOCK_THREAD_CPUTIME_ID CLOCK_MONOTONIC
 #endif
@@ -117,8 +124,10 @@ static void *work(void *result) {
     }
   }
   for (int i = 0; i < code->outputs; ++i) {
-    free(first[i].data), free(first[i].shape), free(again[i].shape);
-    if (!code->values[code->inputs + i].late) free(again[i].data);
+    free(first[i].shape), free(again[i].shape);
+    if (code->values[code->inputs + i].late) free(first[i].data);
+    if (!code->values[code->inputs + i].late) free_aligned(first[i].data);
+    if (!code->values[code->inputs + i].late) free_aligned(again[i].data);
   }
   free(first), free(again);
   mirlo_context_destroy(context);
@@ -189,7 +198,7 @@ int main(int count, char **arguments) {
     work(result);
   }
   fclose(result);
-  for (int i = 0; i < code->inputs; ++i) free(inputs[i].data), free(inputs[i].shape);
+  for (int i = 0; i < code->inputs; ++i) free_aligned(inputs[i].data), free(inputs[i].shape);
   free(inputs);
   mirlo_close(model);
   return 0;

@@ -69,7 +69,7 @@ def link_shared(toolchain: Toolchain, objects: Sequence[Path], output: Path, sym
     system = system_of(toolchain.triple)
     with tempfile.TemporaryDirectory(prefix="mirlo-link-") as folder:
         flags = ["-shared"]
-        if system == "darwin":
+        if system == "darwin" and "ziglang" not in toolchain.command:  # whose linker has no such option
             flags += [f"-Wl,-exported_symbol,_{symbol}"]
         elif system == "linux":
             script = Path(folder) / "exports"

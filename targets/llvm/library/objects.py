@@ -64,7 +64,7 @@ def unit_objects(description: Description, settings: CodeSettings) -> list[tuple
 
 def has_pool(triple: str) -> bool:
     """Return whether there is a thread pool for a system."""
-    return not any(name in triple for name in ("wasm", "windows", "w64"))
+    return "wasm" not in triple
 
 
 def pool_object(processor: Processor) -> bytes:

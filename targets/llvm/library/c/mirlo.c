@@ -1,8 +1,12 @@
-/* The run time of models compiled by Mirlo: C99, with POSIX where there is. See mirlo.h. */
+/* The run time of models compiled by Mirlo: C99, on POSIX, Windows, and without a system. See mirlo.h. */
 #if !defined(_GNU_SOURCE) && !defined(_WIN32)
 #define _GNU_SOURCE
 #endif
 #include "mirlo.h"
+
+#if defined(_WIN32)
+#define _CRT_RAND_S /* rand_s */
+#endif
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,6 +24,13 @@
 #include <unistd.h>
 #else
 #define MIRLO_POSIX 0
+#endif
+#if defined(_WIN32)
+#define MIRLO_WINDOWS 1
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+#else
+#define MIRLO_WINDOWS 0
 #endif
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
@@ -158,20 +169,24 @@ static int check_machine(const mirlo_code *code, char *error, size_t bytes) {
   return MIRLO_OK;
 }
 
-/* The thread pool: one of the process. The functions are in mirlo_pool.o, but for systems without POSIX threads. */
+/* The thread pool: one of the process. The functions are in mirlo_pool.o. */
 
-#if MIRLO_POSIX && !defined(MIRLO_NO_POOL)
+#if (MIRLO_POSIX || MIRLO_WINDOWS) && !defined(MIRLO_NO_POOL)
 void mirlo_parallel(void (*function)(void *, int32_t, int32_t), void *arguments, int32_t chunks, int32_t threads);
 int32_t mirlo_pool_start(int32_t workers);
 void mirlo_pool_reset(void);
 void mirlo_pool_cores(const int32_t *cores, int32_t count);
 
-static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static int32_t pool_cores = 1;
 
 static void tell_cores(void) {
-#ifdef __linux__
+#if MIRLO_WINDOWS
+  DWORD_PTR mine, all;
+  int32_t count = 0;
+  if (!GetProcessAffinityMask(GetCurrentProcess(), &mine, &all)) mine = 1;
+  for (; mine; mine &= mine - 1) ++count;
+  pool_cores = count > 1 ? count : 1;
+#elif defined(__linux__)
   int32_t cores[CPU_SETSIZE], count = 0, i;
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) {
@@ -192,6 +207,22 @@ static void pool_init(void) {
   tell_cores();
 }
 
+#if MIRLO_WINDOWS
+static SRWLOCK pool_lock = SRWLOCK_INIT;
+static int pool_exists;
+
+static mirlo_parallel_fn start_pool(int32_t threads) {
+  AcquireSRWLockExclusive(&pool_lock);
+  if (!pool_exists) pool_init();
+  pool_exists = 1;
+  mirlo_pool_start((threads < pool_cores ? threads : pool_cores) - 1);
+  ReleaseSRWLockExclusive(&pool_lock);
+  return mirlo_parallel;
+}
+#else
+static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static void pool_first(void) {
   pool_init();
   pthread_atfork(NULL, NULL, pool_init); /* a child has none of its parent's threads */
@@ -204,6 +235,7 @@ static mirlo_parallel_fn start_pool(int32_t threads) {
   pthread_mutex_unlock(&pool_lock);
   return mirlo_parallel;
 }
+#endif
 #else
 static mirlo_parallel_fn start_pool(int32_t threads) {
   (void)threads;
@@ -217,7 +249,12 @@ static int random_seed(DLTensor **tensors, int64_t count) {
   static uint32_t calls;
   uint32_t seed = (uint32_t)(uintptr_t)&seed * 2654435761u + ++calls;
   if (count != 2) return 1;
-#if MIRLO_POSIX
+#if MIRLO_WINDOWS
+  {
+    unsigned int drawn;
+    if (rand_s(&drawn) == 0) seed = drawn;
+  }
+#elif MIRLO_POSIX
   {
     int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
     if (file >= 0) {
@@ -275,6 +312,20 @@ static int map_weights(mirlo_model *model, const char *path, char *error, size_t
     model->mapping = NULL;
     return describe(error, bytes, MIRLO_FILE, "cannot map the weights '%s'", path);
   }
+  return check_weights(model->code, (const unsigned char *)model->mapping, model->mapped, error, bytes);
+#elif MIRLO_WINDOWS
+  LARGE_INTEGER size;
+  HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL), mapping = NULL;
+  if (file == INVALID_HANDLE_VALUE || !GetFileSizeEx(file, &size) || size.QuadPart <= 0) {
+    if (file != INVALID_HANDLE_VALUE) CloseHandle(file);
+    return describe(error, bytes, MIRLO_FILE, "cannot read the weights '%s'", path);
+  }
+  mapping = CreateFileMappingA(file, NULL, PAGE_READONLY, 0, 0, NULL);
+  if (mapping) model->mapping = MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, 0);
+  model->mapped = (size_t)size.QuadPart;
+  if (mapping) CloseHandle(mapping); /* the view keeps it */
+  CloseHandle(file);
+  if (!model->mapping) return describe(error, bytes, MIRLO_FILE, "cannot map the weights '%s'", path);
   return check_weights(model->code, (const unsigned char *)model->mapping, model->mapped, error, bytes);
 #else
   size_t size = WEIGHTS_HEADER + (size_t)model->code->weights_bytes, found = 0;
@@ -362,9 +413,15 @@ int mirlo_create(const mirlo_code *code, const mirlo_options *options, mirlo_mod
 
 int mirlo_open(const char *library, const char *name, const mirlo_options *options, mirlo_model **made, char *error,
                size_t error_bytes) {
-#if MIRLO_POSIX
+#if MIRLO_POSIX || MIRLO_WINDOWS
   char symbol[256], path[4096];
-  void *handle, *found;
+#if MIRLO_WINDOWS
+  HMODULE handle;
+  FARPROC address;
+#else
+  void *handle;
+#endif
+  void *found;
   mirlo_options given;
   const char *slash = strrchr(library, '/');
   *made = NULL;
@@ -374,12 +431,24 @@ int mirlo_open(const char *library, const char *name, const mirlo_options *optio
   if (snprintf(symbol, sizeof symbol, "mirlo_model_%s", name) >= (int)sizeof symbol) {
     return describe(error, error_bytes, MIRLO_FILE, "the name of the model is too long");
   }
+#if MIRLO_WINDOWS
+  if (strrchr(library, '\\') > slash) slash = strrchr(library, '\\');
+  handle = LoadLibraryA(library);
+  if (!handle) return describe(error, error_bytes, MIRLO_FILE, "cannot open '%s': error %lu", library, (unsigned long)GetLastError());
+  address = GetProcAddress(handle, symbol);
+  memcpy(&found, &address, sizeof found);
+#else
   handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (!handle) return describe(error, error_bytes, MIRLO_FILE, "%s", dlerror());
   found = dlsym(handle, symbol);
+#endif
   if (!found) {
     describe(error, error_bytes, MIRLO_FILE, "'%s' has no model '%s'", library, name);
+#if MIRLO_WINDOWS
+    FreeLibrary(handle);
+#else
     dlclose(handle);
+#endif
     return MIRLO_FILE;
   }
   if (!given.weights && !given.weights_path) { /* the file beside the library */
@@ -401,6 +470,8 @@ void mirlo_close(mirlo_model *model) {
   options = model->options;
 #if MIRLO_POSIX
   if (model->mapping) munmap(model->mapping, model->mapped);
+#elif MIRLO_WINDOWS
+  if (model->mapping) UnmapViewOfFile(model->mapping);
 #else
   give(&options, model->mapping);
 #endif

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import numpy as np
 import onnx
 import pytest
 from c_compiler import needs_c_compiler
+from emulated_machines import SYSTEMS
 from libraries import make_program
-from library_models import RNG, compiler, dynamic_model, require_same
+from library_models import MODELS, RNG, compiler, dynamic_model, require_same
 from onnx_models import F32, make_model, node
 
 import mirlo
@@ -110,6 +112,32 @@ def _quantized() -> onnx.ModelProto:
         node("DequantizeLinear", "m s z", "y"),
     ]  # fmt: skip
     return make_model(nodes, {"x": (F32, ("n", 3, 12, 12))}, ["y"], constants)
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_programs_for_other_systems(system: str, shared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Link programs and libraries for Windows and macOS; run them where there is Wine."""
+    other = SYSTEMS[system]
+    missing = replace(other, runner=()).missing()
+    if missing:
+        pytest.skip(missing)
+    monkeypatch.setenv("WINEDEBUG", "-all")
+    monkeypatch.setenv("WINEPREFIX", str(tmp_path / "wine"))
+    program = make_program(
+        dynamic_model(), tmp_path, other.compiler, other.target, threads=2, shared=shared, runner=other.runner
+    )
+    names = {path.name for path in tmp_path.iterdir()}
+    assert not shared or names & {"model.dll", "libmodel.dylib"}
+    if not other.runner or other.missing():
+        return
+    inputs = MODELS["dynamic"][1]
+    weights = [] if shared else [str(tmp_path / "model.weights")]
+    expected = mirlo.compile(dynamic_model(), cache=False, jobs=1).run(inputs).values()
+    for threads in (1, 8):
+        for found, wanted in zip(program.run(inputs, threads, 20, *weights), expected, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=3e-6, atol=1e-6)
 
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="there is no cargo")
