@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, cannot_be_attention, find_attention
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.choices import ChoiceValues
-from mirlo.targets.gpu.schedule.attention.lengths import AttentionKernels, QueryCountPlans, with_one_query
+from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans, with_one_query
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
 from mirlo.targets.gpu.schedule.attention.tiled import Team, ThreadAttentionTile, TiledKernel, in_shared_memory
-from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.stages import LANES, Planner, build, plan_stages
 
 if TYPE_CHECKING:
@@ -36,30 +34,10 @@ SHARED_BYTES = 32 * 1024
 """Shared memory per thread block, which nearly every GPU has."""
 
 
-@dataclass(frozen=True)
-class AttentionPlan:
-    """Tiled attention, with the number of thread blocks that split the keys of a row."""
-
-    name = "attention"
-
-    found: AttentionBlocks
-    tile: ThreadAttentionTile
-    parts: Dim
-    team: Team = in_shared_memory
-    """How the threads of a row combine values."""
-
-    def emit(self, memory: TensorBuffers, times: Dim = 1) -> None:
-        """Emit the launches at the insertion point."""
-        TiledKernel(Work(self.found, memory, times), self.tile, self.parts, self.team).emit()
-
-    def describe(self) -> Mapping[str, object]:
-        return {"tile": [self.tile.height, self.tile.width], "parts": self.parts}
+Plan = AttentionPlan | QueryCountPlans
 
 
-Plan = AttentionKernels | QueryCountPlans
-
-
-def plan_group(group: BlockGroup, plan: Callable[[AttentionBlocks], AttentionKernels | Decline]) -> Plan | Decline:
+def plan_group(group: BlockGroup, plan: Callable[[AttentionBlocks], AttentionPlan | Decline]) -> Plan | Decline:
     """Plan these blocks if they are an attention; with two plans if the number of queries is dynamic."""
     found = deciding(find_attention)(group)
     if isinstance(found, Decline):
@@ -75,9 +53,8 @@ def plan_group(group: BlockGroup, plan: Callable[[AttentionBlocks], AttentionKer
 def plan_attention(found: AttentionBlocks, busy: int = MIN_BLOCKS, team: Team = in_shared_memory) -> AttentionPlan:
     """Plan any attention."""
     tile = choose_tile(found)
-    return AttentionPlan(
-        found, tile, choose_key_splits(found, BlockProperties(tile.height, tile.width, tile.columns, busy)), team
-    )
+    parts = choose_key_splits(found, BlockProperties(tile.height, tile.width, tile.columns, busy))
+    return AttentionPlan("attention", found, partial(TiledKernel, team=team), tile, parts, {})
 
 
 def choose_tile(found: AttentionBlocks) -> ThreadAttentionTile:

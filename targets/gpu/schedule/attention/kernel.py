@@ -10,7 +10,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.attention.partial import KeyTiles, PartialResults, tiles_of
+from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles, PartialResults, tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work
 from mirlo.targets.gpu.schedule.launch import Ids, add, clamp_index, launch, less, multiply, split
 

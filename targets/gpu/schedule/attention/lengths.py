@@ -6,37 +6,47 @@ so both exist; the host launches those that apply, and the others with an empty 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.targets.gpu.schedule.attention.work import Work
 
 
-class AttentionKernels(Protocol):
+@dataclass(frozen=True)
+class AttentionPlan:
     """A plan of an attention."""
 
-    @property
-    def name(self) -> str:
-        """Return the plan's name."""
+    name: str
+    found: AttentionBlocks
+    kernel: Callable[[Work, Any, Dim], Any]
+    """Makes the kernel, from the work, the tile and the parts."""
+    tile: Any
+    parts: Dim
+    """Thread blocks that split the keys of a row."""
+    facts: Mapping[str, object]
+    """What `mirlo explain` prints beside the tile."""
 
     def emit(self, memory: TensorBuffers, times: Dim = 1) -> None:
         """Emit the launches, which the host executes `times` times: once or not at all."""
+        self.kernel(Work(self.found, memory, times), self.tile, self.parts).emit()
 
     def describe(self) -> Mapping[str, object]:
         """Return what `mirlo explain` prints about it."""
+        return {**self.tile.describe(), "parts": self.parts, **self.facts}
 
 
 @dataclass(frozen=True)
 class QueryCountPlans:
     """Two plans of the same attention."""
 
-    one: AttentionKernels
+    one: AttentionPlan
     """For one query."""
-    more: AttentionKernels
+    more: AttentionPlan
     length: Dim
 
     @property

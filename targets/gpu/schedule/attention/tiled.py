@@ -18,7 +18,7 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
-from mirlo.targets.gpu.schedule.attention.partial import KeyTiles
+from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times, weight
 from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.exchange import Exchange, SharedExchange
@@ -71,6 +71,10 @@ class ThreadAttentionTile:
         """
         stage = DEPTH * max(self.height + self.width, self.columns)
         return stage + self.height * self.width + self.height * self.across
+
+    def describe(self) -> dict[str, object]:
+        """Return what `mirlo explain` prints about it."""
+        return {"tile": [self.height, self.width]}
 
     @property
     def thread_columns(self) -> int:

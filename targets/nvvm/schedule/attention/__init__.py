@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read, cannot_be_attention
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.tuned import tuned_values
-from mirlo.targets.gpu.schedule.attention import AttentionPlan, build_attention, plan_attention, plan_group
-from mirlo.targets.gpu.schedule.attention.lengths import AttentionKernels, QueryCountPlans
+from mirlo.targets.gpu.schedule.attention import build_attention, plan_attention, plan_group
+from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
 from mirlo.targets.gpu.schedule.attention.tiled import ThreadAttentionTile as SumsTile
-from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
 from mirlo.targets.gpu.schedule.exchange import Exchange
 from mirlo.targets.gpu.schedule.vectors import is_aligned
@@ -31,7 +28,7 @@ from mirlo.targets.nvvm.schedule.attention.choices import (
     is_allowed,
     with_choices,
 )
-from mirlo.targets.nvvm.schedule.attention.decode import DecodeKernel, Teams, teams_of
+from mirlo.targets.nvvm.schedule.attention.decode import DecodeKernel, teams_of
 from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan, plan_groups
 from mirlo.targets.nvvm.schedule.attention.mma import MmaKernel, WarpAttentionTile
 from mirlo.targets.nvvm.schedule.shuffles import ShuffleExchange
@@ -44,28 +41,6 @@ LARGEST = 256
 """The largest query size whose fragments fit registers."""
 
 
-@dataclass(frozen=True)
-class MmaAttentionPlan:
-    """Attention by `mma.sync`."""
-
-    name = "attention on tensor cores"
-
-    found: AttentionBlocks
-    form: Format
-    tile: WarpAttentionTile
-    parts: Dim
-    no_groups: str = ""
-    """Why warpgroups do not compute it, on chips that have them."""
-
-    def emit(self, memory: TensorBuffers, times: Dim = 1) -> None:
-        """Emit the launches at the insertion point."""
-        MmaKernel(Work(self.found, memory, times), self.form, self.tile, self.parts).emit()
-
-    def describe(self) -> Mapping[str, object]:
-        why = {"no_warpgroups": self.no_groups} if self.no_groups else {}
-        return {"tile": [self.tile.height, self.tile.keys], "warps": self.tile.warps, "parts": self.parts, **why}
-
-
 def plan_group_attention(found: AttentionBlocks, options: Options) -> GroupAttentionPlan | Decline:
     """Plan an attention by warpgroups."""
     if not options.chip.has_warpgroups:
@@ -76,7 +51,7 @@ def plan_group_attention(found: AttentionBlocks, options: Options) -> GroupAtten
     return form if isinstance(form, Decline) else plan_groups(found, form, options.chip)
 
 
-def plan_mma_attention(found: AttentionBlocks, options: Options) -> MmaAttentionPlan | Decline:
+def plan_mma_attention(found: AttentionBlocks, options: Options) -> AttentionPlan | Decline:
     """Plan an attention by `mma.sync`."""
     if str(found.sum_type) != "f32":
         return decline("the sums are not f32", type=str(found.sum_type))
@@ -91,28 +66,11 @@ def plan_mma_attention(found: AttentionBlocks, options: Options) -> MmaAttention
     tile = choose_tile(found)
     together = max(1, RESIDENT_BLOCKS // tile.warps)
     blocks = BlockProperties(tile.height, tile.keys, tile.columns, options.chip.units, MATRIX_UNITS, together)
-    return MmaAttentionPlan(found, form, tile, choose_key_splits(found, blocks))
+    parts = choose_key_splits(found, blocks)
+    return AttentionPlan("attention on tensor cores", found, partial(MmaKernel, form=form), tile, parts, {})
 
 
-@dataclass(frozen=True)
-class DecodePlan:
-    """Attention with few rows."""
-
-    name = "attention of few rows"
-
-    found: AttentionBlocks
-    teams: Teams
-    parts: Dim
-
-    def emit(self, memory: TensorBuffers, times: Dim = 1) -> None:
-        """Emit the launches at the insertion point."""
-        DecodeKernel(Work(self.found, memory, times), self.teams, self.parts).emit()
-
-    def describe(self) -> Mapping[str, object]:
-        return {"keys": self.teams.keys, "threads_of_a_key": self.teams.members, "parts": self.parts}
-
-
-def plan_decode(found: AttentionBlocks, options: Options) -> DecodePlan | Decline:
+def plan_decode(found: AttentionBlocks, options: Options) -> AttentionPlan | Decline:
     """Plan an attention with few rows."""
     if str(found.sum_type) != "f32":
         return decline("the sums are not f32", type=str(found.sum_type))
@@ -132,7 +90,7 @@ def plan_decode(found: AttentionBlocks, options: Options) -> DecodePlan | Declin
         if read.operand.element_type != found.key.operand.element_type:
             return decline("the factors have different types", type=str(read.operand.element_type))
     blocks = BlockProperties(rows, teams.keys, found.value_size, options.chip.units, together=RESIDENT_BLOCKS)
-    return DecodePlan(found, teams, choose_key_splits(found, blocks))
+    return AttentionPlan("attention of few rows", found, DecodeKernel, teams, choose_key_splits(found, blocks), {})
 
 
 def _reads(found: AttentionBlocks) -> list[tuple[Read, int]]:
@@ -176,8 +134,7 @@ def choose_tile(found: AttentionBlocks) -> WarpAttentionTile:
     return WarpAttentionTile(warps, 1, min(keys, most), columns)
 
 
-Plan = DecodePlan | GroupAttentionPlan | MmaAttentionPlan | AttentionPlan
-PLANNERS: tuple[Callable[[AttentionBlocks, Options], Plan | Decline], ...] = (
+PLANNERS: tuple[Callable[[AttentionBlocks, Options], AttentionPlan | Decline], ...] = (
     plan_decode,
     plan_group_attention,
     plan_mma_attention,
@@ -186,10 +143,10 @@ PLANNERS: tuple[Callable[[AttentionBlocks, Options], Plan | Decline], ...] = (
 
 def plan_any(
     group: BlockGroup, options: Options, tuned: Mapping[str, int]
-) -> AttentionKernels | QueryCountPlans | Decline:
+) -> AttentionPlan | QueryCountPlans | Decline:
     """Plan these blocks if they are an attention."""
 
-    def plan(found: AttentionBlocks) -> Plan:
+    def plan(found: AttentionBlocks) -> AttentionPlan:
         reasons = []
         for way in PLANNERS:
             made = way(found, options) if is_allowed(way is plan_group_attention, tuned) else DECLINED_BY_TUNING
@@ -198,9 +155,9 @@ def plan_any(
             reasons.append(made)
         else:
             made = plan_attention(found, busy=options.chip.units, team=_by_shuffles)
-        if isinstance(made, MmaAttentionPlan) and options.chip.has_warpgroups:
-            made = replace(made, no_groups=str(reasons[PLANNERS.index(plan_group_attention)]))
-        chosen: Plan = with_choices(made, tuned)
+        if isinstance(made.tile, WarpAttentionTile) and options.chip.has_warpgroups:
+            made = replace(made, facts={"no_warpgroups": str(reasons[PLANNERS.index(plan_group_attention)])})
+        chosen: AttentionPlan = with_choices(made, tuned)
         return chosen
 
     return plan_group(group, plan)

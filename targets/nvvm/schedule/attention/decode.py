@@ -19,7 +19,7 @@ from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.contraction.body import widened
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
-from mirlo.targets.gpu.schedule.attention.partial import KeyTiles
+from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work, above, hidden, larger, plus, times
 from mirlo.targets.gpu.schedule.launch import (
     add,
@@ -62,6 +62,10 @@ class Teams:
     def keys(self) -> int:
         """Return the keys of a block per iteration."""
         return self.count * self.unrolled
+
+    def describe(self) -> dict[str, object]:
+        """Return what `mirlo explain` prints about it."""
+        return {"keys": self.keys, "threads_of_a_key": self.members}
 
 
 def teams_of(found: AttentionBlocks, unrolled: int = 4) -> Teams:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 
-from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
-from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.schedule.attention.groups import REGISTERS, GroupKernel
 from mirlo.targets.nvvm.schedule.attention.mapped import (
@@ -65,24 +64,11 @@ STRATEGIES = (
 
 
 @dataclass(frozen=True)
-class GroupAttentionPlan:
+class GroupAttentionPlan(AttentionPlan):
     """Attention by warpgroups."""
 
-    name = "attention on warpgroups"
-
-    found: AttentionBlocks
     factors: MappedOperands
-    tile: GroupTile
-    parts: int
     chip: Chip
-
-    def emit(self, memory: TensorBuffers, times: Dim = 1) -> None:
-        """Emit the launches at the insertion point."""
-        GroupKernel(Work(self.found, memory, times), self.factors, self.tile, self.parts, self.chip.units).emit()
-
-    def describe(self) -> Mapping[str, object]:
-        tile = self.tile
-        return {"tile": [tile.height, tile.keys], "slots": tile.stages, "parts": self.parts}
 
 
 def plan_groups(found: AttentionBlocks, form: Format, chip: Chip) -> GroupAttentionPlan | Decline:
@@ -105,7 +91,8 @@ def plan_groups(found: AttentionBlocks, form: Format, chip: Chip) -> GroupAttent
     parts = nonempty_splits(found, tile, static_size(choose_key_splits(found, blocks)))
     if 2 * jobs(found, factors, tile) * parts < chip.units:
         return decline("there are too few rows for the chip's units", rows=found.count(found.rows))
-    return GroupAttentionPlan(found, factors, tile, parts, chip)
+    kernel = partial(GroupKernel, factors=factors, units=chip.units)
+    return GroupAttentionPlan("attention on warpgroups", found, kernel, tile, parts, {}, factors, chip)
 
 
 def map_operands(found: AttentionBlocks, form: Format) -> MappedOperands | Decline:

@@ -16,7 +16,7 @@ from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.attention.partial import PartialResults
+from mirlo.targets.gpu.schedule.attention.partial_results import PartialResults
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, plus, times
 from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split, when
 from mirlo.targets.nvvm.schedule import bulk, in_flight
@@ -45,7 +45,7 @@ MAX_ALTERNATING_HEAD = 128
 class GroupKernel:
     """The kernel of one attention by warpgroups."""
 
-    def __init__(self, work: Work, factors: MappedOperands, tile: GroupTile, parts: int, units: int):
+    def __init__(self, work: Work, tile: GroupTile, parts: int, factors: MappedOperands, units: int):
         self.work = work
         self.found = work.found
         self.factors = factors

@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.attention.partial import tiles_of
+from mirlo.targets.gpu.schedule.attention.partial_results import tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work
 from mirlo.targets.gpu.schedule.launch import add, clamp_index, less, multiply, split
 from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile, MappedOperands, static_size

@@ -117,6 +117,10 @@ class GroupTile:
     def threads(self) -> int:
         return (self.groups + 1) * GROUP
 
+    def describe(self) -> dict[str, object]:
+        """Return what `mirlo explain` prints about it."""
+        return {"tile": [self.height, self.keys], "slots": self.stages}
+
 
 @dataclass(frozen=True)
 class MappedOperands:

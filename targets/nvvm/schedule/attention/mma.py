@@ -19,7 +19,7 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
-from mirlo.targets.gpu.schedule.attention.partial import KeyTiles
+from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, times
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix
 from mirlo.targets.gpu.schedule.launch import (
@@ -65,11 +65,15 @@ class WarpAttentionTile:
     def height(self) -> int:
         return self.warps * self.rows * ROWS
 
+    def describe(self) -> dict[str, object]:
+        """Return what `mirlo explain` prints about it."""
+        return {"tile": [self.height, self.keys], "warps": self.warps}
+
 
 class MmaKernel(AttentionKernel):
     """The kernel of one attention by `mma.sync`."""
 
-    def __init__(self, work: Work, form: Format, tile: WarpAttentionTile, parts: Dim):
+    def __init__(self, work: Work, tile: WarpAttentionTile, parts: Dim, form: Format):
         factor = work.factor_of_scores or 1.0
         super().__init__(work, parts, tile.warps * WARP, tile.height, tile.keys, tile.columns, factor)
         self.form = form
