@@ -33,7 +33,7 @@ from mirlo.targets.nvvm.schedule.gathered_operand import GatheredOperand, Swizzl
 from mirlo.targets.nvvm.schedule.results import WARP_BYTES, WarpRowStores, row_store_type
 from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, PRODUCT_ROWS, RESERVED_BYTES, Ring, only
 from mirlo.targets.nvvm.schedule.tensorcore import formats_of
-from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedOperand, mapped
+from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedMatrix, mapped
 from mirlo.targets.nvvm.schedule.units import COLUMNS
 
 STAGES = 8
@@ -84,8 +84,8 @@ class PipelinedPlan:
     """A contraction and its elementwise epilogue by warpgroups."""
 
     roles: Roles
-    left: MappedOperand | GatheredOperand
-    right: MappedOperand
+    left: MappedMatrix | GatheredOperand
+    right: MappedMatrix
     tile: WarpgroupTile
     options: Options
     consumers: type[Consumers]
@@ -109,7 +109,7 @@ class PipelinedPlan:
         PipelinedKernel(self, memory).emit()
 
 
-def operands_of(roles: Roles, options: Options) -> tuple[MappedOperand | GatheredOperand, MappedOperand] | Decline:
+def operands_of(roles: Roles, options: Options) -> tuple[MappedMatrix | GatheredOperand, MappedMatrix] | Decline:
     """Return the operands of a product as producers copy them."""
     formats = formats_of(roles, options)
     if isinstance(formats, Decline):
@@ -230,7 +230,7 @@ class PipelinedKernel:
         self.gathers = isinstance(plan.left, GatheredOperand)
 
     def emit(self) -> None:
-        if isinstance(self.plan.left, MappedOperand):
+        if isinstance(self.plan.left, MappedMatrix):
             self.left_map = self.plan.left.tensor_map(self.memory, self.tile.height)
         self.right_map = self.plan.right.tensor_map(self.memory, self.shared_lines)
         launch(self.clusters * self.together, self.tile.threads, self._block)
@@ -296,7 +296,7 @@ class PipelinedKernel:
 
     def _copy(self, place: Place, at: list[ir.Value]) -> list[Any]:
         operand = self.plan.left
-        assert isinstance(operand, MappedOperand)
+        assert isinstance(operand, MappedMatrix)
 
         def step(first: Any, slot: Any, turn: Any) -> list[Any]:
             self.ring.empty.wait(slot, turn)

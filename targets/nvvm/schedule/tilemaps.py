@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -18,7 +19,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.launch import add
+from mirlo.targets.gpu.schedule.launch import add, multiply
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles
 from mirlo.targets.nvvm.schedule.bulk import Barriers, copy_tile
 from mirlo.targets.nvvm.schedule.units import ACCESS, DEPTH_BYTES, Format
@@ -35,19 +36,69 @@ _PERMUTED_128 = 1 << 62
 
 
 @dataclass(frozen=True)
-class TiledTensor:
-    """A tensor copied in boxes: its dims, strides, and the box, innermost last."""
+class OuterDim:
+    """A dim of a tensor outside of its matrices: one loop, or several with a uniform stride, innermost last."""
 
-    sizes: Sequence[int]
-    strides: Sequence[int]
-    box: Sequence[int]
+    loops: tuple[int, ...]
+    extents: tuple[int, ...]
+    stride: int
+    """Elements between consecutive indices."""
+
+    @property
+    def extent(self) -> int:
+        return prod(self.extents)
+
+    def index(self, indices: Indices) -> Any:
+        """Return the index in this dim for given loop indices."""
+        found = None
+        for loop, extent in zip(self.loops, self.extents, strict=True):
+            found = indices[loop] if found is None else add(multiply(found, extent), indices[loop])
+        return found
+
+
+@dataclass(frozen=True)
+class MappedMatrix:
+    """A tensor that the copy engine reads in boxes: a matrix of lines by steps for each index of its outer dims."""
+
+    value: Any
+    """The tensor."""
     form: Format
+    along_k: bool
+    """Whether memory is contiguous along the steps, or along lines."""
+    lines: int
+    steps: int
+    pitch: int
+    """Elements from one line to the next, or from one step to the next."""
+    outside: tuple[OuterDim, ...]
+    """The other dims, outermost first."""
     offset: int = 0
-    """The element of the buffer where it starts."""
+    """The element of the tensor where the first line starts."""
 
-    def tensor_map(self, flat: ir.Value) -> Value:
-        """Create the map of the tensor in this buffer, on the host."""
-        sizes, strides, element = list(self.sizes), list(self.strides), flat.type.element_type
+    @property
+    def row(self) -> int:
+        """Return the elements of a tile row."""
+        return ROW_BYTES // self.form.bytes
+
+    @property
+    def boxes(self) -> int:
+        """Return the tile rows of a whole line."""
+        return -(-self.steps // self.row)
+
+    def bytes(self, lines: int) -> int:
+        """Return the shared memory for a tile of this many whole lines."""
+        return self.boxes * lines * ROW_BYTES
+
+    def box(self, lines: int) -> tuple[int, int]:
+        """Return rows and elements of a box, for a tile of this many lines."""
+        return (min(lines, MAX_BOX_ROWS), self.row) if self.along_k else (self.row, self.row)
+
+    def tensor_map(self, memory: TensorBuffers, lines: int) -> Value:
+        """Create the map, on the host, for tiles of this many lines."""
+        flat = memory.slot(self.value).buffer
+        matrix = (self.lines, self.steps) if self.along_k else (self.steps, self.lines)
+        sizes = [*(dim.extent for dim in self.outside), *matrix]
+        strides, element = [*(dim.stride for dim in self.outside), self.pitch, 1], flat.type.element_type
+        box = [*(1 for _ in self.outside), *self.box(lines)]
         layout = ir.StridedLayoutAttr.get(self.offset, strides)
         whole = ir.Operation.create(
             "memref.reinterpret_cast", results=[ir.MemRefType.get(sizes, element, layout)], operands=[flat],
@@ -58,60 +109,32 @@ class TiledTensor:
             },
         ).results[0]  # fmt: skip
         unranked = create("memref.cast", ir.UnrankedMemRefType.get(element, None), whole)
-        shape = "x".join(map(str, self.box))
+        shape = "x".join(map(str, box))
         kind = ir.Type.parse(
             f"!nvgpu.tensormap.descriptor<tensor = memref<{shape}x{element}, 3>, swizzle = swizzle_128b, "
             "l2promo = l2promo_256b, oob = zero, interleave = none>"
         )
         # The format after the copy: f32 is rounded.
         form = {"format": ir.StringAttr.get(self.form.name)}
-        return create("nvgpu.tma.create.descriptor", kind, unranked, *map(index, self.box), **form)
-
-
-@dataclass(frozen=True)
-class MappedOperand:
-    """An operand that the copy engine can read: a matrix of lines by K per batch."""
-
-    side: ProductOperand
-    form: Format
-    along_k: bool
-    """Whether memory is contiguous along K, or along lines."""
-    lines: int
-    steps: int
-    pitch: int
-    """Elements from one line to the next, or from one k-step to the next."""
-    batch: tuple[tuple[LoopAxis, int], ...]
-    """Its batch axes and their strides."""
-
-    @property
-    def row(self) -> int:
-        """Return the elements of a tile row."""
-        return ROW_BYTES // self.form.bytes
-
-    def box(self, lines: int) -> tuple[int, int]:
-        """Return rows and elements of a box, for a tile of this many lines."""
-        return (min(lines, MAX_BOX_ROWS), self.row) if self.along_k else (self.row, self.row)
-
-    def tensor_map(self, memory: TensorBuffers, lines: int) -> Value:
-        """Create the map, on the host, for tiles of this many lines and one row of K."""
-        inner, outer = (self.steps, self.lines) if self.along_k else (self.lines, self.steps)
-        sizes = [axis.extent for axis, _ in self.batch] + [outer, inner]
-        strides = [stride for _, stride in self.batch] + [self.pitch, 1]
-        box = [1] * len(self.batch) + list(self.box(lines))
-        return TiledTensor(sizes, strides, box, self.form).tensor_map(memory.slot(self.side.access.value).buffer)
+        return create("nvgpu.tma.create.descriptor", kind, unranked, *map(index, box), **form)
 
     def copy(
-        self, tensor_map: ir.Value, target: ir.Value, lines: int, place: tuple[Value, ir.Value, Indices],
-        barriers: Barriers, number: Any, blocks: int = 1,
+        self, tensor_map: ir.Value, target: ir.Value, lines: int, place: tuple[ir.Value, Any, Indices],
+        barriers: Barriers, number: Any, blocks: int = 1, boxes: int = 1,
     ) -> None:  # fmt: skip
-        """Start the copy of a tile to each of the blocks, given its first line, k-step and batch."""
-        line, step, batch = place
-        outside = [batch[axis.id] for axis, _ in reversed(self.batch)]
+        """Start the copy of a tile to each of the blocks, given its first line and step, and outer indices.
+
+        Each of its `boxes` has one row of every line; elements out of bounds are zero.
+        """
+        line, step, indices = place
+        outside = [dim.index(indices) for dim in reversed(self.outside)]
         rows, _ = self.box(lines)
-        for first in range(0, lines, rows if self.along_k else self.row):
-            here = add(line, first)
-            corner = [step, here] if self.along_k else [here, step]
-            copy_tile(add(target, first * ROW_BYTES), tensor_map, [*corner, *outside], barriers, number, blocks)
+        for box in range(boxes):
+            for first in range(0, lines, rows):
+                at, here = add(step, box * self.row) if box else step, add(line, first)
+                corner = [at, here] if self.along_k else [here, at]
+                to = add(target, (box * lines + first) * ROW_BYTES)
+                copy_tile(to, tensor_map, [*corner, *outside], barriers, number, blocks)
 
 
 def descriptor(form: Format, along_k: bool, address: ir.Value, product: int) -> Value:
@@ -134,7 +157,7 @@ def described(address: ir.Value, beside: int) -> Value:
     return create("arith.ori", i64, start, emit_constant(rest, i64))
 
 
-def mapped(roles: Roles, side: ProductOperand, form: Format) -> MappedOperand | Decline:
+def mapped(roles: Roles, side: ProductOperand, form: Format) -> MappedMatrix | Decline:
     """Return an operand as the copy engine reads it, or decline."""
     position, what = side.position, str(form.name)
     if side.access.outside is not None:
@@ -149,13 +172,21 @@ def mapped(roles: Roles, side: ProductOperand, form: Format) -> MappedOperand | 
     if along_k != 1 and form.bytes != 2:
         return decline("an operand is not contiguous along K, which warpgroups support only in 16 bits", type=what)
     pitch = along_lines if along_k == 1 else along_k
-    batch = tuple((axis, position.terms[axis.id]) for axis in roles.batch if position.terms.get(axis.id))
-    distances = [pitch, *(stride for _, stride in batch)]
-    if any(distance <= 0 or distance * form.bytes % ACCESS for distance in distances):
-        return decline("a factor's lines do not begin at multiples of 16 bytes", type=what, distances=distances)
-    if len(batch) + 2 > MAX_MAP_DIMS:
-        return decline("a factor has more dims than tensor maps", dims=len(batch) + 2)
-    return MappedOperand(side, form, along_k == 1, side.extent, roles.depth, pitch, batch)
+    batch = [OuterDim((axis.id,), (axis.extent,), position.terms.get(axis.id, 0)) for axis in roles.batch]
+    outside = tuple(dim for dim in batch if dim.stride)
+    return checked(MappedMatrix(side.access.value, form, along_k == 1, side.extent, roles.depth, pitch, outside))
+
+
+def checked(matrix: MappedMatrix) -> MappedMatrix | Decline:
+    """Return a matrix if tensor maps can describe it."""
+    distances = [matrix.pitch, *(dim.stride for dim in matrix.outside)]
+    if min(distances) <= 0 or any(n * matrix.form.bytes % ACCESS for n in (*distances, matrix.offset)):
+        return decline(
+            "a factor's lines do not begin at multiples of 16 bytes", type=matrix.form.name, distances=distances
+        )
+    if len(distances) + 1 > MAX_MAP_DIMS:
+        return decline("a factor has more dims than tensor maps", dims=len(distances) + 1)
+    return matrix
 
 
 def _stride(axes: Sequence[LoopAxis], position: IndexExpr) -> int | None:

@@ -21,7 +21,7 @@ from mirlo.targets.gpu.schedule.attention.work import Work, hidden, plus, times
 from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split, when
 from mirlo.targets.nvvm.schedule import bulk, in_flight
 from mirlo.targets.nvvm.schedule.attention.jobs import Job, Jobs, Row, Visit, loop_i32
-from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile, MappedOperands, MappedRead
+from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile, MappedOperands
 from mirlo.targets.nvvm.schedule.attention.memory import rematerialize
 from mirlo.targets.nvvm.schedule.attention.online import as_word, in_all, masked, packed, pairs_of, weigh
 from mirlo.targets.nvvm.schedule.attention.row_stores import SharedRowStores
@@ -29,7 +29,7 @@ from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
 from mirlo.targets.nvvm.schedule.in_flight import SharedOperand
 from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, PRODUCT_ROWS, Ring, only
 from mirlo.targets.nvvm.schedule.shuffles import of_warp
-from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES
+from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedMatrix
 from mirlo.targets.nvvm.schedule.units import COLUMNS, DEPTH_BYTES, ROWS
 
 REGISTERS = {1: (40, 232), 2: (40, 232), 3: (32, 160)}
@@ -115,7 +115,8 @@ class GroupKernel:
         self.query.empty.wait(index(0), next_phase(visit.odd))
         self.query.full.expect(index(0), self.query.size)
         target, full = self.query.base, self.query.full
-        query.copy(self.query_map, target, self.tile.height, job.first_row, job.loops, full, index(0))
+        place = (job.first_row, index(0), job.loops)
+        query.copy(self.query_map, target, self.tile.height, place, full, index(0), boxes=query.boxes)
 
         def step(tile: Any, slot: Any, turn: Any) -> list[Any]:
             following = self.keys.following(slot, turn)
@@ -130,7 +131,7 @@ class GroupKernel:
     def _fetch(
         self,
         ring: Ring,
-        read: MappedRead,
+        read: MappedMatrix,
         tensor_map: ir.Value,
         job: Job,
         tile: ir.Value,
@@ -140,8 +141,8 @@ class GroupKernel:
         """Copy a tile of keys or values to its stage, once that is empty."""
         ring.empty.wait(slot, turn)
         ring.full.expect(slot, ring.size)
-        first = multiply(tile, self.tile.keys)
-        read.copy(tensor_map, ring.at(slot), self.tile.keys, first, job.loops, ring.full, slot)
+        place = (multiply(tile, self.tile.keys), index(0), job.loops)
+        read.copy(tensor_map, ring.at(slot), self.tile.keys, place, ring.full, slot, boxes=read.boxes)
 
     # Consumers
 
