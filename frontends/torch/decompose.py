@@ -16,21 +16,27 @@ MAX_ROUNDS = 3
 
 
 def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return a program without operators that write, whose operators have converters as far as PyTorch decomposes them.
+    """Return a program whose operators have converters, as far as PyTorch decomposes them.
 
-    An operator that has a converter is kept whole.
+    It has no operators that write and no regions of autocast. An operator that has a converter is kept whole.
     """
     load_converters()
     for number in range(MAX_ROUNDS):
         targets = _targets(program)
         table = _table({target for target in targets if target_name(target) not in CONVERTERS})
-        if not table and (number or not any(target._schema.is_mutable for target in targets)):
+        if not table and (number or not _must_be_traced(program, targets)):
             break
         try:
             program = program.run_decompositions(table)
         except Exception as error:
             raise UnsupportedAten("", f"PyTorch cannot decompose the program: {error}") from error
     return program
+
+
+def _must_be_traced(program: torch.export.ExportedProgram, targets: set[Any]) -> bool:
+    """Return whether a program has operators that write, or regions with `torch.autocast`: tracing replaces them."""
+    regions = (target_name(node.target) for node in program.graph.nodes if node.op == "call_function")
+    return any(target._schema.is_mutable for target in targets) or "higher_order.wrap_with_autocast" in regions
 
 
 def _targets(program: torch.export.ExportedProgram) -> set[Any]:

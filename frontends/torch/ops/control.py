@@ -1,4 +1,4 @@
-"""Branches and loops: the higher-order operators `cond`, `while_loop` and `scan`."""
+"""Branches, loops and regions: the higher-order operators of PyTorch."""
 
 from __future__ import annotations
 
@@ -32,6 +32,12 @@ def cond(
         return lambda: [_as_tensor(op, value) for value in op.body.graph(graph, operands)]
 
     return op.body.choose(condition, types, (branch(then), branch(otherwise)))
+
+
+@converter("higher_order.wrap_with_set_grad_enabled")
+def set_grad_enabled(op: AtenOperation, enabled: bool, graph: GraphModule, *operands: Any) -> list[Any]:
+    """Convert the operators of `torch.no_grad()` and its like: nothing here has gradients."""
+    return op.body.graph(graph, operands)
 
 
 @converter("higher_order.while_loop")

@@ -295,6 +295,28 @@ def _(input: Any, weight: Any, offs: Any) -> Any:
     return input.new_empty(input.shape[0], weight.shape[2])
 
 
+def test_regions_without_gradients() -> None:
+    def angles(x: Any) -> Any:
+        with torch.no_grad():
+            sines, cosines = x.sin(), x.cos()
+        return sines * x, cosines
+
+    x = torch.randn(5, 8)
+    exe = compiled(Calls(angles), x, dynamic_shapes={"x": {0: DYNAMIC}})
+    require_close(exe.torch(x[:3]), angles(x[:3]))
+
+
+def test_autocast_regions() -> None:
+    def product(x: Any) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = x @ x.T
+        return y.float() + x.sum()
+
+    x = torch.randn(5, 8)
+    exe = compiled(Calls(product), x)
+    torch.testing.assert_close(exe.torch(x), product(x), rtol=2e-2, atol=2e-2)
+
+
 @pytest.mark.parametrize("operator", ["aten._grouped_mm", "transformers.grouped_mm_fallback"])
 @pytest.mark.parametrize("ends", [(2, 2, 5, 9), (0, 0, 0, 0), (9, 9, 9, 9), (1, 3, 4, 7)])
 def test_products_of_groups_of_rows(operator: str, ends: tuple[int, ...]) -> None:
