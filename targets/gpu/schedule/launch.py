@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import gpu, ir, memref, scf
@@ -43,14 +44,7 @@ def launch(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
         block = block_x
         if height > 1:
             block = add(multiply(block_y, width), block_x)
-        ids = Ids(block, thread_x)
-        if width * height > blocks:
-            branch = scf.IfOp(less(block, blocks))
-            with ir.InsertionPoint(branch.then_block):
-                body(ids)
-                scf.YieldOp([])
-        else:
-            body(ids)
+        when(less(block, blocks) if width * height > blocks else None, partial(body, Ids(block, thread_x)))
         gpu.TerminatorOp()
 
 
@@ -63,10 +57,7 @@ def _launch_open(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None
         block_x, block_y, _, thread_x, *_ = op.regions[0].blocks[0].arguments
         # A grid with several rows has the maximum number of blocks in each.
         ids = Ids(add(multiply(block_y, MAX_GRID_SIZE), block_x), thread_x)
-        branch = scf.IfOp(less(ids.block, blocks))
-        with ir.InsertionPoint(branch.then_block):
-            body(ids)
-            scf.YieldOp([])
+        when(less(ids.block, blocks), partial(body, ids))
         gpu.TerminatorOp()
 
 
@@ -78,13 +69,7 @@ def launch_points(extents: Sequence[Dim], body: Callable[[list[Any]], None], thr
 
     def thread(ids: Ids) -> None:
         number = add(multiply(ids.block, threads), ids.thread)
-        if total % threads == 0:
-            body(split(number, extents))
-            return
-        branch = scf.IfOp(less(number, total))
-        with ir.InsertionPoint(branch.then_block):
-            body(split(number, extents))
-            scf.YieldOp([])
+        when(less(number, total) if total % threads else None, lambda: body(split(number, extents)))
 
     launch(D.ceildiv(total, threads), threads, thread)
 

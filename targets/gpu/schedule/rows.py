@@ -37,6 +37,7 @@ from mirlo.targets.gpu.schedule.launch import (
     when,
 )
 from mirlo.targets.gpu.schedule.vector_access import load_vectors, store_vectors
+from mirlo.targets.gpu.schedule.vectors import all_of
 
 BLOCK = 128
 """Threads per block; long rows use all of them."""
@@ -279,10 +280,7 @@ class _Emitter:
                 store_vectors(points, place, output, value, last)
 
         if kept:
-            condition = self.active if inside is None else inside
-            if self.active is not None and inside is not None:
-                condition = create("arith.andi", inside.type, self.active, inside)
-            when(condition, store)
+            when(all_of(self.active, inside), store)
 
     def _reduced(
         self,
@@ -299,9 +297,7 @@ class _Emitter:
         for output, scalar in zip(place.block.outputs, scalars, strict=True):
             found[output.value] = scalar
             if output.value in self.stored:
-                first = less(self.lane, 1)
-                both = first if self.active is None else create("arith.andi", first.type, first, self.active)
-                when(both, partial(point.store, place, output, scalar))
+                when(all_of(less(self.lane, 1), self.active), partial(point.store, place, output, scalar))
         return found
 
 

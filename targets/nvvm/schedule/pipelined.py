@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
@@ -24,7 +25,7 @@ from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.contraction.staging import Stager
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape
 from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
-from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split
+from mirlo.targets.gpu.schedule.launch import Ids, add, either, launch, less, multiply, shared, split, when
 from mirlo.targets.gpu.schedule.roles import Roles, values_of
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk, copies
@@ -248,21 +249,19 @@ class PipelinedKernel:
         bulk.synchronize(self.together > 1)
         cluster, self.rank = split(ids.block, [self.clusters, self.together])
         group, own = split(ids.thread, [self.tile.groups + 1, GROUP])
-        branch = scf.IfOp(less(group, 1), has_else=True)
-        with ir.InsertionPoint(branch.then_block):
+
+        def produce() -> None:
             bulk.set_registers(GATHERING_REGISTERS if self.gathers else COPYING_REGISTERS, more=False)
-            if self.gathers:
-                self.thread = own
-                self._each_tile(cluster, [1], self._gather)
-            else:
-                with only(less(ids.thread, 1)):
-                    self._each_tile(cluster, [1], self._copy)
-            scf.YieldOp([])
-        with ir.InsertionPoint(branch.else_block):
+            self.thread = own
+            each = partial(self._each_tile, cluster, [1], self._gather if self.gathers else self._copy)
+            when(None if self.gathers else less(ids.thread, 1), each)
+
+        def consume() -> None:
             bulk.set_registers(BESIDE_GATHERING if self.gathers else MULTIPLYING_REGISTERS, more=True)
             self.consumers.enter(create("arith.subi", group.type, group, index(1)), own)
             self._each_tile(cluster, [0] * (1 + self.consumers.carried), self.consumers.multiply)
-            scf.YieldOp([])
+
+        either(less(group, 1), produce, consume)
         self.consumers.leave(ids.thread)
         if self.together > 1:
             # No block may exit while others copy to it or arrive at its barriers.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import element_bytes
@@ -18,10 +18,11 @@ from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk
 from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.launch import add, barrier, less, multiply, shared, split
+from mirlo.targets.gpu.schedule.launch import add, barrier, less, multiply, shared, split, when
 from mirlo.targets.gpu.schedule.rows import Team, ThreadRowsPlan, restored, storable
 from mirlo.targets.gpu.schedule.rows import plan as plan_rows
 from mirlo.targets.gpu.schedule.stages import build, plan_stages
+from mirlo.targets.gpu.schedule.vectors import is_aligned
 from mirlo.targets.nvvm.schedule.fragments import WARP
 from mirlo.targets.nvvm.schedule.shuffles import over_team
 from mirlo.targets.nvvm.schedule.transposed import plan_transpose
@@ -62,7 +63,11 @@ def width_of(rows: RowGroup) -> int:
         work * width > MAX_UNROLLED_OPS
         or shortest < WARP * width
         or any(walk.space.extents[-1] % width for walk in walks)
-        or any(not _is_aligned(where, width) for walk in walks for _, where in _contiguous_accesses(walk, handed))
+        or any(
+            not is_aligned(where, len(walk.space.extents) - 1, width)
+            for walk in walks
+            for _, where in _contiguous_accesses(walk, handed)
+        )
     ):
         width //= 2
     return width
@@ -81,12 +86,6 @@ def _contiguous_accesses(walk: Walk, handed: Collection[ir.Value]) -> Iterator[t
                 yield element_bytes(operand.element_type), where
 
 
-def _is_aligned(where: IndexExpr, width: int) -> bool:
-    last = max(where.variables())
-    others = [factor for axis, factor in where.terms.items() if axis != last]
-    return not where.divisions and all(number % width == 0 for number in (*others, where.constant))
-
-
 def reduce_by_shuffles(team: Team, reducer: Reducer, partial: Sequence[Value]) -> list[ir.Value]:
     """Reduce over all threads of a row by shuffles, and across warps with one value per warp."""
     found = over_team(partial, reducer.combine, min(team.threads, WARP))
@@ -97,11 +96,12 @@ def reduce_by_shuffles(team: Team, reducer: Reducer, partial: Sequence[Value]) -
     memories = [shared(team.rows * warps, value.type) for value in storable(partial)]
     first = multiply(team.row, warps)
     barrier()
-    branch = scf.IfOp(less(lane, 1))
-    with ir.InsertionPoint(branch.then_block):
+
+    def keep() -> None:
         for memory, value in zip(memories, storable(found), strict=True):
             memref.StoreOp(value, memory, [add(first, number)])
-        scf.YieldOp([])
+
+    when(less(lane, 1), keep)
     barrier()
     total: list[Any] | None = None
     for warp in range(warps):

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.attention.partial_results import PartialResults
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, plus, times
-from mirlo.targets.gpu.schedule.launch import Ids, add, launch, less, multiply, shared, split, when
+from mirlo.targets.gpu.schedule.launch import Ids, add, either, launch, less, multiply, shared, split, when
 from mirlo.targets.nvvm.schedule import bulk, in_flight
 from mirlo.targets.nvvm.schedule.attention.jobs import Job, Jobs, Row, Visit, loop_i32
 from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile, MappedOperands
@@ -70,13 +70,13 @@ class GroupKernel:
         group, own = split(ids.thread, [self.tile.groups + 1, GROUP])
         group = of_warp(group)
         copying, multiplying = REGISTERS[self.tile.groups]
-        branch = scf.IfOp(less(group, 1), has_else=True)
-        with ir.InsertionPoint(branch.then_block):
+
+        def produce() -> None:
             bulk.set_registers(copying, more=False)
             with only(less(ids.thread, 1)):
                 self.jobs.each(ids.block, self._copy, [index(0), index(1)])
-            scf.YieldOp([])
-        with ir.InsertionPoint(branch.else_block):
+
+        def consume() -> None:
             bulk.set_registers(multiplying, more=True)
             self.number = create("arith.subi", group.type, group, index(1))
             warp, lane = split(own, [GROUP // WARP, WARP])
@@ -87,7 +87,8 @@ class GroupKernel:
                 with only(less(self.number, 1)):
                     bulk.arrive_named_barrier(FIRST_ORDER_BARRIER, 2 * GROUP)
             self.jobs.each(ids.block, self._attend, [index(0), index(0)])
-            scf.YieldOp([])
+
+        either(less(group, 1), produce, consume)
 
     def _allocate_memory(self, ids: Ids) -> None:
         tile, factors = self.tile, self.factors
