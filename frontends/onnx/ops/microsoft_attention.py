@@ -14,6 +14,7 @@ from mirlo.frontends.onnx.ops.attention import bound_of, split_heads
 from mirlo.frontends.onnx.ops.conv import conv_attributes
 from mirlo.frontends.onnx.ops.matmul import gemm
 from mirlo.frontends.onnx.ops.microsoft import real
+from mirlo.frontends.onnx.ops.microsoft_beams import CachedRows, read_caches
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import positions
 from mirlo.frontends.onnx.values import Converted
@@ -99,19 +100,55 @@ def _tokens(node: Node) -> ir.Value | None:
 
 @converter("MultiHeadAttention", domain=DOMAIN)
 def multi_head_attention(node: Node) -> Converted:
-    """Convert; inputs: query, key, value, bias of all three, key padding mask, bias of scores, past key, past value."""
+    """Convert; inputs: query, key, value, bias of all three, key padding mask, bias of scores, past key, past value.
+
+    Then the length of the past in caches with room, and which beam each token in them came from.
+    """
+    query, key, value = _heads(node, _unpacked(node), bias=3)
+    cached = read_caches(node, key, value, past=6, length=8, beams=9, mask=4)
+    result = _attended(node, query, *cached.read, mask=4, bias=5, past=cached)
+    return result, *cached.kept
+
+
+@converter("DecoderMaskedMultiHeadAttention", domain=DOMAIN)
+def decoder_masked_attention(node: Node) -> Converted:
+    """Convert attention of one token; inputs: query, key, value, mask, bias of scores, past key, past value.
+
+    Then the length of the past in caches with room, the number of beams, which beam each token in the caches came from,
+    and the bias of query, key and value.
+    """
+    node.ignore(8)  # the dims of the input behind it say so
+    if node.attr.bool("output_qk", 0):
+        raise NodeError("attribute 'output_qk' must be 0: the scores are no output")
+    if node.attr.bool("past_present_share_buffer", 0) != node.has(7):
+        raise NodeError("input 'past_sequence_length' and attribute 'past_present_share_buffer' = 1 need each other")
+    parts = [node[0], node[1], node[2]] if node.has(1) else _thirds(node)
+    query, key, value = _heads(node, parts, bias=10)
+    if type_of(query).shape[2] != 1:
+        raise NodeError(f"one token of each sequence is expected, got {node.type(0)}")
+    if node.has(1) and node.type(1).rank == 4:  # keys and values of another sequence, which stay
+        cached = CachedRows((key, value), (key, value), None)
+    else:
+        cached = read_caches(node, key, value, past=5, length=7, beams=9, mask=3)
+    return _attended(node, query, *cached.read, mask=3, bias=4, past=cached), *cached.kept
+
+
+def _thirds(node: Node) -> list[ir.Value]:
+    """Return queries, keys and values that are side by side in input 0."""
+    width = quotient(node.type(0).shape[-1], 3)
+    if width is None:
+        raise NodeError(f"input #0 must hold queries, keys and values, got {node.type(0)}")
+    return list(node.emit("split", node[0], axis=2, sizes=(width,) * 3))
+
+
+def _heads(node: Node, parts: list[ir.Value], bias: int) -> list[ir.Value]:
+    """Return queries, keys and values [batch, heads, length, size], after their biases; those of rank 4 stay."""
     heads = node.attr.int("num_heads")
-    parts = _unpacked(node)
-    if node.has(3):
+    if node.has(bias):
         sizes = tuple(type_of(part).shape[-1] for part in parts)
-        biases = node.emit("split", node[3], axis=0, sizes=sizes)
-        parts = [node.emit("add", part, bias) for part, bias in zip(parts, biases, strict=True)]
-    query, key, value = (
-        part if type_of(part).rank == 4 else split_heads(node, part, heads, "num_heads") for part in parts
-    )
-    if node.has(6):
-        key, value = node.emit("concat", [node[6], key], axis=2), node.emit("concat", [node[7], value], axis=2)
-    return _attended(node, query, key, value, mask=4, bias=5, has_past=node.has(6)), key, value
+        biases = node.emit("split", node[bias], axis=0, sizes=sizes)
+        parts = [node.emit("add", part, each) for part, each in zip(parts, biases, strict=True)]
+    return [part if type_of(part).rank == 4 else split_heads(node, part, heads, "num_heads") for part in parts]
 
 
 def _unpacked(node: Node) -> list[ir.Value]:
@@ -184,11 +221,12 @@ def _projected(
         key, value = node.emit("concat", [past_key, key], axis=2), node.emit("concat", [past_value, value], axis=2)
     if node.has_output(1):
         present = node.emit("stack", [key, value], axis=0)
-    return _attended(node, query, key, value, mask, bias, has_past=node.has(past)), present
+    cached = CachedRows((key, value), (key, value), None, node.has(past))
+    return _attended(node, query, key, value, mask, bias, cached), present
 
 
 def _attended(
-    node: Node, query: ir.Value, key: ir.Value, value: ir.Value, mask: int, bias: int | None, has_past: bool
+    node: Node, query: ir.Value, key: ir.Value, value: ir.Value, mask: int, bias: int | None, past: CachedRows
 ) -> ir.Value:
     """Return [batch, length, heads * size] from queries, keys and values [batch, heads, length, size]."""
     causal = node.attr.bool("unidirectional", 0)
@@ -197,7 +235,7 @@ def _attended(
     if hidden is not None and added is not None:
         added = node.emit("add", added, hidden)
     added = hidden if added is None else added
-    bound = bound_of(causal, has_past, query)
+    bound = bound_of(causal, past.has_past, query)
     result = node.emit("attention", query, key, value, added, scale=node.attr.float("scale", 0.0) or None, **bound)
     batch, heads, length, size = type_of(result).shape
     rows = node.emit("permute", result, axes=(0, 2, 1, 3))
