@@ -114,6 +114,43 @@ def _quantized() -> onnx.ModelProto:
     return make_model(nodes, {"x": (F32, ("n", 3, 12, 12))}, ["y"], constants)
 
 
+COUNT = 600_000_000
+"""Elements of a weight of 2.4 GB."""
+
+
+def _large(folder: Path) -> Path:
+    """Write a model with weights of more than 2 GiB, in a file that is mostly a hole."""
+    with (folder / "weights.bin").open("wb") as file:
+        for at in (5, COUNT - 1):
+            file.seek(at * 4)
+            file.write(np.float32(at % 1000 + 0.5).tobytes())
+        file.seek(COUNT * 4)
+        file.write(np.arange(8, dtype=np.float32).tobytes())
+    model = make_model(
+        [node("Gather", "a i", "g"), node("Add", "g b", "y")], {"i": (onnx.TensorProto.INT64, (8,))}, ["y"]
+    )
+    for name, length, offset in (("a", COUNT, 0), ("b", 8, COUNT * 4)):
+        made = model.graph.initializer.add(name=name, data_type=F32, dims=[length])
+        made.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in (("location", "weights.bin"), ("offset", offset), ("length", length * 4)):
+            made.external_data.add(key=key, value=str(value))
+    (folder / "m.onnx").write_bytes(model.SerializeToString())
+    return folder / "m.onnx"
+
+
+@pytest.mark.parametrize("weights", ["beside", "embed"])
+def test_weights_of_more_than_2_gib(weights: str, tmp_path: Path, whole: bool) -> None:
+    if not whole or shutil.disk_usage(tmp_path).free < 12 << 30:
+        pytest.skip("part of `pytest --whole`, where 12 GiB of disk are free")
+    program = make_program(_large(tmp_path), tmp_path / "made", compiler(), weights=weights)
+    index = np.array([0, 5, COUNT - 1, 7, COUNT - 2, 5, 5, COUNT - 1])
+    path = [str(tmp_path / "made" / "model.weights")] if weights == "beside" else []
+    found = program.run({"i": index}, 1, 2, *path)[0]
+    shutil.rmtree(tmp_path / "made")
+    last = (COUNT - 1) % 1000 + 0.5
+    np.testing.assert_array_equal(found, np.array([0, 5.5, last, 0, 0, 5.5, 5.5, last]) + np.arange(8))
+
+
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("system", SYSTEMS)
