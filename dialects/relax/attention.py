@@ -21,12 +21,13 @@ from mirlo.dialects.relax.infer import (
 
 
 class Attention(RelaxOp, name="attention"):
-    """softmax(query @ key^T * scale + mask) @ value, per head.
+    """softmax(cap(query @ key^T * scale) + mask) @ value, per head.
 
     query is [B, H, S, D], key [B, HKV, T, D], value [B, HKV, T, DV]; each of the HKV heads serves H / HKV query
     heads. The mask broadcasts to [B, H, S, T]; a float mask is added, a bool mask selects. `scale` defaults to 1 /
     sqrt(D). With `causal`, query s attends to keys up to s. With `at_end` too, the queries belong to the last keys,
-    as with a key-value cache, and query s attends to keys up to s + T - S.
+    as with a key-value cache, and query s attends to keys up to s + T - S. cap(x) is softcap * tanh(x / softcap), or x
+    without `softcap`.
     """
 
     TRAITS = (Trait.CONTRACTION,)
@@ -38,6 +39,7 @@ class Attention(RelaxOp, name="attention"):
     scale = Float(None)
     causal = Bool(False)
     at_end = Bool(False)
+    softcap = Float(None)
 
     @staticmethod
     def infer(
@@ -49,6 +51,7 @@ class Attention(RelaxOp, name="attention"):
         scale: float | None,
         causal: bool,
         at_end: bool,
+        softcap: float | None,
     ) -> TensorType:
         same_dtype("query, key and value", query, key, value)
         require_kind(query, FLOAT, "query, key and value")
@@ -60,6 +63,8 @@ class Attention(RelaxOp, name="attention"):
         require_equal_dims(size, key.shape[3], f"the head sizes of query {query} and key {key}")
         require_equal_dims(key.shape[1], value.shape[1], f"the heads of key {key} and value {value}")
         require_equal_dims(key.shape[2], value.shape[2], f"the lengths of key {key} and value {value}")
+        if softcap is not None and not softcap > 0:
+            raise OpError(f"softcap must be positive, got {softcap}")
         if at_end and not causal:
             raise OpError("at_end applies to a causal attention only: set causal, or leave at_end out")
         shared = key.shape[1]
@@ -73,7 +78,7 @@ class Attention(RelaxOp, name="attention"):
         return query.with_shape((batch, heads, length, value.shape[3]))
 
     @classmethod
-    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: bool | None) -> int:
+    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: float | None) -> int:
         batch, heads, length, size = operands[0].static_shape
         keys, values = operands[1].static_shape[2], operands[2].static_shape[3]
         return batch * heads * length * keys * (2 * size + 2 * values + 5)

@@ -13,7 +13,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.shape import Reshape
-from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, exp, select
+from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, exp, select, tanh
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
 from mirlo.passes.rules import Decline, decline
 
@@ -38,7 +38,7 @@ def fused_attention(op: ir.OpView, b: LegalizeBuilder) -> Any:
     attention = _Attention(
         leading, context, size, value_size, groups, past,
         factor=1.0 / math.sqrt(size) if op.scale is None else op.scale,
-        is_causal=op.causal,
+        is_causal=op.causal, softcap=op.softcap,
         may_see_nothing=op.mask is not None or not D.is_certain(lambda: context >= 1 and past >= 0),
     )  # fmt: skip
     query = op.query
@@ -62,6 +62,7 @@ class _Attention:
     """Keys before the one of the first query."""
     factor: float
     is_causal: bool
+    softcap: float | None
     may_see_nothing: bool
     """Whether a mask, or the number of keys, may hide all keys of a query: its row is zero."""
 
@@ -103,6 +104,8 @@ class _Attention:
         def masked(*axes: Expr) -> Expr:
             *row, t = axes
             value = scores.at(*axes) * self.factor
+            if self.softcap is not None:
+                value = tanh(value * (1.0 / self.softcap)) * self.softcap
             hidden = constant(float("-inf"), value.dtype)
             if mask is not None:
                 head = row[1] if self.groups == 1 else row[1] * self.groups + row[2]

@@ -50,6 +50,8 @@ def check(op: Any) -> Any:
         return decline("numbers of a head are a multiple of 8 for the library", heads=sizes)
     if max(sizes) > LARGEST:
         return decline("heads are larger than the library takes on every chip", heads=sizes, most=LARGEST)
+    if op.softcap is not None:
+        return decline("the library does not cap scores", softcap=op.softcap)
     bound = _bound(op.causal, op.at_end, query.static_shape[2], key.static_shape[2])
     if isinstance(bound, Decline):
         return bound

@@ -6,10 +6,12 @@ from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.legalize.attention import fused_attention
-from mirlo.passes.rules import legalize
+from mirlo.passes.rules import decline, legalize
 
 
 @legalize("relax.attention", target="gpu", name="fused")
-def attention(op: ir.OpView, b: Any) -> ir.Value:
+def attention(op: ir.OpView, b: Any) -> Any:
     """Legalize attention to one prim function, which the attention schedules compute one tile of scores at a time."""
+    if op.softcap is not None:
+        return decline("the schedules of attention do not cap scores", softcap=op.softcap)
     return fused_attention(op, b)

@@ -122,6 +122,8 @@ def attention(node: BlockNode) -> Any:
     query, key = _shape(node.operands[0]), _shape(node.operands[1])
     if query[1] != key[1]:
         return decline("queries share heads of keys", query_heads=query[1], key_heads=key[1])
+    if node.attribute("softcap") is not None:
+        return decline("the library does not cap scores", softcap=node.attribute("softcap"))
     if not isinstance(query[3], int):
         return decline("the size of heads is only known to a call", found=str(query[3]))
     lengths = [str(dim) for dim in (query[2], key[2]) if not isinstance(dim, int)]

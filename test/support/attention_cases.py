@@ -26,6 +26,7 @@ class Case:
     scale: float | None = None
     causal: bool = False
     at_end: bool = False
+    softcap: float | None = None
     turned: bool = False
     """Whether tokens come before heads in memory, as models have them: transposes stand around it."""
 
@@ -47,6 +48,7 @@ class Case:
         arguments = ", ".join(f"{n}: {t}" for n, t in zip(names, given, strict=True))
         attributes = [f"causal = {str(self.causal).lower()}", f"at_end = {str(self.at_end).lower()}"]
         attributes += [f"scale = {self.scale:e} : f64"] if self.scale is not None else []
+        attributes += [f"softcap = {self.softcap:e} : f64"] if self.softcap is not None else []
         out = tensor((*self.query[:3], self.value_size))
         if self.turned:
             made = tensor(_turned((*self.query[:3], self.value_size)))
@@ -93,7 +95,7 @@ class Case:
         mask = arrays[3] if self.mask else None
         q, k, v = (array.swapaxes(1, 2) if self.turned else array for array in arrays[:3])
         past = (k.shape[2] - q.shape[2] if self.at_end else 0) if self.causal else None
-        found = reference(q, k, v, mask, self.scale, past)
+        found = reference(q, k, v, mask, self.scale, past, self.softcap)
         return found.swapaxes(1, 2) if self.turned else found
 
 
@@ -127,12 +129,20 @@ OPEN_SIZES = (
 
 
 def reference(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, scale: float | None, past: int | None
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    mask: np.ndarray | None,
+    scale: float | None,
+    past: int | None,
+    softcap: float | None = None,
 ) -> np.ndarray:
     """softmax(q @ k^T * scale + mask) @ v, of a row without keys zero. With `past`, row s sees keys up to s + past."""
     groups = q.shape[1] // k.shape[1]
     k, v = (np.repeat(x.astype(np.float64), groups, axis=1) for x in (k, v))
     scores = q.astype(np.float64) @ k.swapaxes(2, 3) * (scale if scale is not None else q.shape[3] ** -0.5)
+    if softcap is not None:
+        scores = np.tanh(scores / softcap) * softcap
     if mask is not None:
         scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask.astype(np.float64)
     if past is not None:

@@ -207,6 +207,16 @@ def _attention_behind_cache(draw: Draw) -> OperatorCase:
     return case(query, key, value, None, causal=True, at_end=True, expected=expected)
 
 
+@operator("attention")
+def _attention_of_capped_scores(draw: Draw) -> OperatorCase:
+    query, key, value = draw.array(1, 4, 3, 8), draw.array(1, 2, 5, 8), draw.array(1, 2, 5, 6)
+    q, k, v = wide(query), wide(key).repeat(2, 1), wide(value).repeat(2, 1)
+    scores = np.tanh(q @ k.swapaxes(-1, -2) / math.sqrt(8) / 0.5) * 0.5
+    raised = np.exp(scores)
+    expected = raised / raised.sum(-1, keepdims=True) @ v
+    return case(query, key, value, None, softcap=0.5, expected=expected)
+
+
 @operator("cache_write")
 def _cache_write(draw: Draw) -> OperatorCase:
     cache, new = draw.array(2, 2, 4, 8), draw.array(2, 2, 2, 8)

@@ -144,7 +144,7 @@ def token_positions(node: Node, last: ir.Value, length: Dim) -> TokenPositions:
 def attended(
     node: Node, query: ir.Value, key: ir.Value, value: ir.Value, seen: ir.Value, bias: ir.Value | None
 ) -> tuple[ir.Value, ir.Value | None]:
-    """Attend; with capped scores, sinks or scores as output by products and a softmax over the scores."""
+    """Attend; with sinks or scores as output by products and a softmax over the scores."""
     scale, cap = node.attr.float("scale", 0.0), node.attr.float("softcap", 0.0)
     is_smooth, output = node.attr.int("smooth_softmax", 0) == 1, node.attr.int("qk_output", 0)
     if cap < 0:
@@ -155,8 +155,8 @@ def attended(
     mask = node.emit("where", seen, node.constant(0, kind), node.constant(_hidden(kind), kind))
     if bias is not None:
         mask = node.emit("add", mask, bias)
-    if not cap and not is_smooth and not node.has(SINK) and not output:
-        return node.emit("attention", query, key, value, mask, scale=scale or None), None
+    if not is_smooth and not node.has(SINK) and not output:
+        return node.emit("attention", query, key, value, mask, scale=scale or None, softcap=cap or None), None
     batch, heads, length, size = kind.shape
     _, kv_heads, keys, _ = type_of(key).shape
     if not isinstance(size, int) or not isinstance(heads, int):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
-from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, rsqrt, select
+from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, rsqrt, select, tanh
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
@@ -43,6 +43,8 @@ def attention(op: Any, b: Any) -> Any:
         def element(*axes: Expr) -> Expr:
             value = wide(scores.at(*axes))
             value = value * (factor.cast(value.dtype) if isinstance(factor, Expr) else factor)
+            if op.softcap is not None:
+                value = tanh(value * (1.0 / op.softcap)) * op.softcap
             hidden = constant(float("-inf"), value.dtype)
             if mask is not None:
                 seen = aligned(mask, axes)

@@ -127,6 +127,9 @@ def attention(g: ExportGraph, node: ExternalNode) -> Any:
     scale = node["scale"] if node["scale"] is not None else float(size) ** -0.5
     scores = g.add("MatMul", [query, g.add("Transpose", [key], perm=[0, 1, 3, 2])])
     scores = g.add("Mul", [scores, g.scalar(scale, kind)])
+    if node["softcap"] is not None:
+        cap = g.scalar(node["softcap"], kind)
+        scores = g.add("Mul", [g.add("Tanh", [g.add("Div", [scores, cap])]), cap])
     if mask is not None and mask.type.dtype.is_bool:
         scores = g.add("Where", [mask, scores, g.scalar(float("-inf"), kind)])
     elif mask is not None:

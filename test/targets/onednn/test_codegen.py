@@ -178,6 +178,18 @@ def test_attention(causal: str, tmp_path: Path) -> None:
     close(executable(q, k, v, m), shares / shares.sum(-1, keepdims=True) @ v)
 
 
+def test_attention_of_capped_scores(tmp_path: Path) -> None:
+    """The library has none: other code computes it."""
+    path = tmp_path / "attention.mlir"
+    path.write_text(ATTENTION.replace("causal = CAUSAL", "softcap = 0.5 : f64"))
+    executable = mirlo.compile(path, "onednn,llvm")
+    assert not any(kernel.symbol.startswith("onednn") for kernel in executable.artifact.kernels)
+    q, k, v, m = executable.random_inputs().values()
+    scores = np.tanh(q @ k.transpose(0, 1, 3, 2) / np.sqrt(np.float32(8)) / 0.5) * 0.5 + m
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    close(executable(q, k, v, m), shares / shares.sum(-1, keepdims=True) @ v)
+
+
 def test_saved_and_loaded(tmp_path: Path) -> None:
     executable = mirlo.compile(MODELS["residual"](), "onednn,llvm", threads=2)
     inputs = executable.random_inputs()

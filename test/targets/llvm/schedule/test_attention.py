@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from attention_cases import CASES, OPEN_CASES, OPEN_SIZES, Case, reference
@@ -101,7 +103,29 @@ def test_lengths_of_run_time(name: str, threads: int) -> None:
         np.testing.assert_allclose(found, case.expected(arrays), rtol=2e-5, atol=2e-6, err_msg=str(sizes))
 
 
+CAPPED = {
+    "plain": Case((1, 2, 33, 16), (1, 2, 40, 16), 16, softcap=0.7),
+    "grouped, causal, a mask": Case((2, 4, 30, 16), (2, 2, 30, 16), 24, (2, 1, 30, 30), causal=True, softcap=2.0),
+    "a mask of choices": Case((1, 2, 20, 16), (1, 2, 20, 16), 16, (20, 20), "i1", softcap=0.5),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", CAPPED)
+def test_capped_scores(name: str, threads: int) -> None:
+    """Scores are capped before the mask, in the same kernel."""
+    case = CAPPED[name]
+    arrays = case.arrays()
+    with make_context(), ir.Location.unknown():
+        executable = mirlo.compile(ir.Module.parse(case.text()), threads=threads, cache=False)
+    np.testing.assert_allclose(executable(*arrays), case.expected(arrays), rtol=2e-5, atol=2e-6)
+    assert len(executable.artifact.kernels) == 1
+    uncapped = replace(case, softcap=None).expected(arrays)
+    assert np.abs(uncapped - case.expected(arrays)).max() > 1e-2
+
+
 SHARED_KEYS = {
+    "capped scores": Case(("b", 4, "s", 16), ("b", 2, "t", 16), 16, ("b", 1, "s", "t"), softcap=0.8),
     "plain": Case(("b", 6, "s", 16), ("b", 2, "t", 16), 24),
     "a mask of heads": Case(("b", 4, "s", 16), ("b", 2, "t", 16), 16, ("b", 4, "s", "t")),
     "a mask of choices": Case(("b", 4, "s", 16), ("b", 1, "t", 16), 16, (1, 1, "s", "t"), "i1"),
