@@ -29,9 +29,11 @@ from mirlo.driver.request import CompileRequest
 from mirlo.passes.targets import TargetError
 from mirlo.runtime.artifact import load
 from mirlo.runtime.unloaded import UnloadedModel
+from mirlo.targets.llvm.cpus import CPUS, X86
 from mirlo.targets.llvm.library.build import link_model
 from mirlo.targets.llvm.library.description import LibraryError, describe
 from mirlo.targets.llvm.library.sources import RUN_TIME, model_header, run_time_files
+from mirlo.targets.llvm.processor import host_processor
 
 pytestmark = needs_c_compiler
 
@@ -44,12 +46,17 @@ def test_programs_compute_the_same_bits(name: str, shared: bool, tmp_path: Path)
     require_same(program, make(), inputs)
 
 
-@pytest.mark.parametrize("name", ["mobilenetv2", "bert_base"])
-def test_reduced_models(name: str, tmp_path: Path) -> None:
-    path = reduced(name, tmp_path)
-    executable = mirlo.compile(path, threads=2, cache=False, jobs=1)
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "bert_base", "gpt2", "vit_base"])
+@pytest.mark.parametrize("cpu", ["native", "x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_reduced_models(cpu: str, name: str, tmp_path: Path) -> None:
+    host = host_processor()
+    if cpu != "native" and not (host.arch == X86 and CPUS[cpu].features <= set(host.features)):
+        pytest.skip(f"this machine is no {cpu}")
+    path, target = reduced(name, tmp_path), f"llvm{{cpu={cpu}}}"
+    executable = mirlo.compile(path, target, threads=2, cache=False, jobs=1)
     inputs = executable.random_inputs(0)
-    program = make_program(path, tmp_path, compiler(), threads=2, weights="embed")
+    program = make_program(path, tmp_path, compiler(), target, threads=2, weights="embed")
     for found, wanted in zip(program.run(inputs), executable.run(inputs).values(), strict=True):
         assert found.tobytes() == wanted.tobytes()
 
@@ -65,7 +72,7 @@ def test_sanitizers_find_nothing(sanitizer: str, tmp_path: Path) -> None:
         or subprocess.run([str(tmp_path / "probe")], capture_output=True, check=False).returncode
     ):
         pytest.skip(f"the C compiler has no working -fsanitize={sanitizer}")
-    for name in ("dynamic", "late"):
+    for name in ("dynamic", "late", "int8"):
         make, inputs = MODELS[name]
         folder = tmp_path / name
         program = make_program(make(), folder, compiler(), threads=2, flags=flags)
