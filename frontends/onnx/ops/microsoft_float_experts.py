@@ -16,7 +16,7 @@ MIDDLE = 128
 
 
 @dataclass(frozen=True)
-class FloatFormat:
+class BlockFloats:
     """Floats of 4 bits with a scale for each block, and one for each expert."""
 
     block: int
@@ -24,7 +24,7 @@ class FloatFormat:
     """The type of the scales of blocks."""
 
 
-FORMATS = {"fp4": FloatFormat(32, "f8e8m0"), "nvfp4": FloatFormat(16, "f8e4m3fn")}
+FORMATS = {"fp4": BlockFloats(32, "f8e8m0"), "nvfp4": BlockFloats(16, "f8e4m3fn")}
 FP8 = "fp8"
 KINDS = (*FORMATS, FP8)
 WEIGHTS, GLOBAL_SCALES = (2, 5, 8), (15, 16)
