@@ -61,10 +61,7 @@ def supported() -> bool:
 
 def available_cores() -> int:
     """Return the number of cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def ensure(threads: int) -> None:
@@ -111,10 +108,9 @@ def _set_cores(pool: _Pool) -> None:
 
 def _cores_in_order() -> list[int]:
     """Return the cores of the process: one of each physical core, then a second one of each, and so on."""
-    try:
-        cores = sorted(os.sched_getaffinity(0))
-    except AttributeError:
+    if not hasattr(os, "sched_getaffinity"):
         return []
+    cores = sorted(os.sched_getaffinity(0))
     if cores[-1] >= MAX_CORES:
         return []  # more than the masks of the pool hold: the system places the workers
     rank = {core: _siblings(core).index(core) for core in cores}
