@@ -78,8 +78,7 @@ class GraphImport(GraphImporter):
                 op = AtenOperation(node, name, self)
                 require_arguments(convert, op, args, kwargs)
                 made = convert(op, *args, **kwargs)
-                self._require_declared(node.meta.get("val"), made)
-            return made
+                return self._as_declared(op, node.meta.get("val"), made)
         except TorchImportError:
             raise
         except (UnsupportedOperation, OpError, UndecidedDim) as problem:
@@ -121,17 +120,15 @@ class GraphImport(GraphImporter):
                 kwargs.pop(name, None)
         return args, {key: value for key, value in kwargs.items() if value is not None}
 
-    def _require_declared(self, declared: Any, made: Any) -> None:
-        """Check that results have the types that PyTorch found, and record their dims."""
+    def _as_declared(self, op: AtenOperation, declared: Any, made: Any) -> Any:
+        """Return results with the types that PyTorch found: check those, and record their dims."""
         if isinstance(declared, (list, tuple)):
             found = list(made)
             if len(found) != len(declared):
                 raise UnsupportedOperation(f"has {len(declared)} results, its conversion gives {len(found)}")
-            for one, other in zip(declared, found, strict=True):
-                self._require_declared(one, other)
-            return
+            return [self._as_declared(op, one, other) for one, other in zip(declared, found, strict=True)]
         if not hasattr(declared, "shape") or made is None:
-            return
+            return made
         assert isinstance(made, Tensor), made
         from mirlo.frontends.torch.promotion import element_type
 
@@ -142,8 +139,13 @@ class GraphImport(GraphImporter):
         )  # fmt: skip
         if not agree or made.type.dtype is not element_type(declared.dtype):
             raise UnsupportedOperation(f"gives {declared.dtype}{list(shape)}, but its conversion makes it {made.type}")
-        for size, dim in zip(shape, made.shape, strict=True):
-            self.sizes.learn(size, dim)
+        for axis, size in enumerate(shape):
+            number = self.sizes.only_value(size)
+            if number is not None:
+                made = op.with_dim(made, axis, number)
+            else:
+                self.sizes.learn(size, made.shape[axis])
+        return made
 
     def require(self, condition: torch.fx.Node | torch.SymBool | bool, message: str) -> None:
         """Check in the call a condition on sizes, a node of the trace; an error contains the message."""

@@ -132,6 +132,33 @@ class AtenOperation(OperationView):
         """Return 16-bit floats as f32, in which PyTorch computes with them."""
         return self.cast(x, "f32") if x.type.dtype.is_float and x.type.dtype.bits < 32 else x
 
+    def elementwise(self, name: str, *operands: Tensor, **attributes: Any) -> Tensor:
+        """Make an elementwise operator; dims of operands that PyTorch found equal are compared in the call."""
+        return super().elementwise(name, *self._with_equal_dims(operands), **attributes)
+
+    def _with_equal_dims(self, operands: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return operands with one expression of each dim: a guard of the trace can say more than expressions do."""
+        made = list(operands)
+        for axis in range(-max((x.type.rank for x in operands), default=0), 0):
+            found = [x.shape[axis] for x in operands if -axis <= x.type.rank and x.shape[axis] != 1]
+            wanted = next((dim for dim in found if isinstance(dim, int)), found[0] if found else 1)
+            for index, x in enumerate(made):
+                if -axis <= x.type.rank and x.shape[axis] != 1:
+                    made[index] = self.with_dim(x, x.type.rank + axis, wanted)
+        return made
+
+    def with_dim(self, x: Tensor, axis: int, wanted: Dim) -> Tensor:
+        """Return x with a dim that a guard of the trace says is equal to its own, which the call checks."""
+        dim = x.shape[axis]
+        if dim == wanted or isinstance(dim, int):
+            return x
+        self.body.require_nonnegative([wanted - dim, dim - wanted], f"a size of '{self.name}': {dim} is {wanted}")
+        shape = (*x.shape[:axis], wanted, *x.shape[axis + 1 :])
+        if x.array is not None and x.array.size == 1:
+            return self.constant(x.array.reshape(()), x.type.dtype, shape)
+        words = {"begin": [0] * x.type.rank, "strides": [1] * x.type.rank}
+        return self.tensor(self.emit("slice_dims", x, shape=shape, **words))
+
     # Common forms
 
     def reshaped(self, x: Tensor, shape: Sequence[Dim]) -> Tensor:

@@ -29,6 +29,13 @@ class SizeReader:
         """Return a size, a number or a `SymInt`, as a dim."""
         return int(size) if isinstance(size, int) else self.of_expression(size.node.expr)
 
+    def only_value(self, size: torch.SymInt | int) -> int | None:
+        """Return the value of a size that has one alone, where sizes of inputs are in the ranges of the trace."""
+        if isinstance(size, int):
+            return size
+        found = size.node.shape_env.bound_sympy(size.node.expr)
+        return int(found.lower) if found.is_int and found.lower == found.upper else None
+
     def dims(self, sizes: Sequence[torch.SymInt | int]) -> tuple[Dim, ...]:
         """Return sizes as dims."""
         return tuple(map(self.dim, sizes))

@@ -295,6 +295,34 @@ def _(input: Any, weight: Any, offs: Any) -> Any:
     return input.new_empty(input.shape[0], weight.shape[2])
 
 
+def test_dims_that_a_guard_says_are_equal() -> None:
+    def chunked(x: Any) -> Any:
+        count = x.shape[0]
+        padding = (8 - count % 8) % 8
+        y = F.pad(x, (0, 0, 0, padding)).reshape(-1, 8, 4).cumsum(1).reshape(-1, 4)
+        if padding > 0:
+            y = y[:count]
+        return y * x + x.sum(1, keepdim=True)
+
+    x = torch.randn(40, 4)
+    exe = compiled(Calls(chunked), x[:16], dynamic_shapes={"x": {0: DYNAMIC}})
+    for count in (8, 24, 40):
+        require_close(exe.torch(x[:count]), chunked(x[:count]))
+    with pytest.raises(mirlo.MirloError, match=" is "):
+        exe.torch(x[:17])
+
+
+def test_dims_that_are_one_by_a_guard() -> None:
+    def offset(x: Any) -> Any:
+        table = torch.arange(64.0).reshape(64, 1)
+        return x + table[63:][max(0, 1 - x.shape[0]) :] + table[max(0, 64 - x.shape[0]) :]
+
+    x = torch.randn(40, 4)
+    exe = compiled(Calls(offset), x[:16], dynamic_shapes={"x": {0: torch.export.Dim("rows", min=2, max=64)}})
+    for count in (2, 24, 40):
+        require_close(exe.torch(x[:count]), offset(x[:count]))
+
+
 def test_regions_without_gradients() -> None:
     def angles(x: Any) -> Any:
         with torch.no_grad():
