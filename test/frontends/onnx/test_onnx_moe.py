@@ -56,7 +56,7 @@ GATE = {"activation_alpha": 1.702, "activation_beta": 1.0}
 CASES = [("relu", 0, 1), ("gelu", 1, 2), ("silu", 0, 2), ("identity", 1, 2), ("swiglu", 1, 2), ("swiglu", 0, 3)]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("activation, normalize, count", CASES)
 def test_moe(activation: str, normalize: int, count: int) -> None:
     gated = activation == "swiglu"
@@ -137,7 +137,7 @@ TOLERANCES = {(2, 32): 5e-2}
 QUANTIZED = [(4, 16, True), (8, 0, True), (2, 32, True)]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("bits, block, has_zeros", QUANTIZED)
 def test_quantized_moe(bits: int, block: int, has_zeros: bool) -> None:
     constants = quantized(bits, block, has_zeros, INNER * 2, HIDDEN, 1) | quantized(
@@ -183,7 +183,7 @@ def of_floats(kind: str, columns: int, rows: int, number: int, block: int = 0) -
     return {f"w{number}": packed, f"s{number}": scales, f"g{number}": whole}, values
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind, block", (("fp4", 0), ("nvfp4", 0), ("fp8", 0), ("fp8", 24)))
 @pytest.mark.parametrize("normalize", (0, 1))
 def test_experts_of_floats(kind: str, block: int, normalize: int) -> None:

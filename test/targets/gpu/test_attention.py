@@ -25,7 +25,7 @@ def check(case: Case, target: str, dtype: str) -> set[str]:
     return {name.split("::")[-1] for name in executable.artifact.metadata["kernels"]}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @ON_DEVICES
 @pytest.mark.parametrize("name", CASES)
 def test_against_numpy(target: str, name: str) -> None:
@@ -65,7 +65,7 @@ def test_keys_that_nobody_sees_are_not_read(target: str) -> None:
     np.testing.assert_array_equal(executable(*arrays), expected)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @ON_DEVICES
 @pytest.mark.parametrize("name", OPEN_CASES)
 def test_lengths_of_run_time(target: str, name: str) -> None:

@@ -34,7 +34,7 @@ def check(case: Case, dtype: str) -> str:
     return schedule
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ON_UNITS)
 def test_on_the_matrix_units(name: str) -> None:
     assert '"attention on tensor cores"' in check(ON_UNITS[name], "f16")
@@ -67,7 +67,7 @@ FEW = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 @pytest.mark.parametrize("name", FEW)
 def test_few_rows(name: str, dtype: str) -> None:
@@ -112,7 +112,7 @@ def test_by_sums_without_spills() -> None:
     assert "shfl.sync.bfly" in ptx and kernel.spilled_bytes == 0 and kernel.registers <= 128
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 @pytest.mark.parametrize("name", OPEN_CASES)
 def test_lengths_of_run_time(name: str, dtype: str, driver: FakeDriver) -> None:

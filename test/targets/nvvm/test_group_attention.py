@@ -178,7 +178,7 @@ LARGE = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @needs_ptxas()
 @pytest.mark.parametrize("name", LARGE)
 def test_large_without_spills(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def run(kind: str, result: str, size: tuple[int, int, int], turned: str, options
     return found, a, b
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
 @pytest.mark.parametrize("kind", HALVES)
 def test_halves_in_any_order(kind: str, turned: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_halves_in_any_order(kind: str, turned: str, monkeypatch: pytest.MonkeyP
     assert np.abs(found.astype(np.float32) - wanted).max() <= 2.0**-7 * np.abs(wanted).max()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("tile", warpgroup.TILES, ids=lambda t: f"{t.height}x{t.width}x{t.together}")
 def test_tiles(tile: warpgroup.WarpgroupTile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: tile)

@@ -81,6 +81,7 @@ def _language_model(folder: Path) -> tuple[Path, dict[str, np.ndarray]]:
 
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("activations", [None, "i8"])
+@pytest.mark.sample(2)
 def test_language_models(activations: str | None, in_place: bool, tmp_path: Path) -> None:
     path, inputs = _language_model(tmp_path / "llm")
     model = mirlo.compile(path, cache=False, jobs=1, activations=activations)
