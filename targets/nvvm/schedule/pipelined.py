@@ -110,6 +110,17 @@ class PipelinedPlan:
         PipelinedKernel(self, memory).emit()
 
 
+def plan_pipelined(
+    roles: Roles, options: Options, tiles: tuple[WarpgroupTile, ...], consumers: type[Consumers]
+) -> PipelinedPlan | Decline:
+    """Plan a product with the best of these tiles."""
+    operands = operands_of(roles, options)
+    if isinstance(operands, Decline):
+        return operands
+    tile = best_tile(roles, tiles, options.chip.units)
+    return tile if isinstance(tile, Decline) else PipelinedPlan(roles, *operands, tile, options, consumers)
+
+
 def operands_of(roles: Roles, options: Options) -> tuple[MappedMatrix | GatheredOperand, MappedMatrix] | Decline:
     """Return the operands of a product as producers copy them."""
     formats = formats_of(roles, options)

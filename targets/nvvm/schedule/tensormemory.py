@@ -22,7 +22,7 @@ from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk
 from mirlo.targets.nvvm.schedule.fragments import WARP
 from mirlo.targets.nvvm.schedule.in_flight import registers, tied
-from mirlo.targets.nvvm.schedule.pipelined import Consumers, PipelinedPlan, Place, WarpgroupTile, best_tile, operands_of
+from mirlo.targets.nvvm.schedule.pipelined import Consumers, PipelinedPlan, Place, WarpgroupTile, plan_pipelined
 from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, only
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, descriptor
 from mirlo.targets.nvvm.schedule.units import DEPTH_BYTES, ROWS
@@ -55,16 +55,7 @@ def plan_tensor_memory(roles: Roles, options: Options) -> PipelinedPlan | Declin
     """Plan a product with accumulators in tensor memory."""
     if not options.chip.has_tensor_memory:
         return decline("the chip has no tensor memory", chip=options.chip.name)
-    operands = operands_of(roles, options)
-    if isinstance(operands, Decline):
-        return operands
-    tile = choose_tile(roles, options.chip.units)
-    return tile if isinstance(tile, Decline) else PipelinedPlan(roles, *operands, tile, options, TensorMemoryConsumers)
-
-
-def choose_tile(roles: Roles, units: int) -> WarpgroupTile | Decline:
-    """Return the tile with the best utilization of the matrix units."""
-    return best_tile(roles, TILES, units)
+    return plan_pipelined(roles, options, TILES, TensorMemoryConsumers)
 
 
 class TensorMemoryConsumers(Consumers):

@@ -20,8 +20,7 @@ from mirlo.targets.nvvm.schedule.pipelined import (
     PipelinedPlan,
     Place,
     WarpgroupTile,
-    best_tile,
-    operands_of,
+    plan_pipelined,
 )
 from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, PRODUCT_ROWS, only
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, descriptor
@@ -43,16 +42,7 @@ def plan_warpgroups(roles: Roles, options: Options) -> PipelinedPlan | Decline:
     """Plan a product by warpgroups."""
     if not options.chip.has_warpgroups:
         return decline("the chip has no products of warpgroups", chip=options.chip.name)
-    operands = operands_of(roles, options)
-    if isinstance(operands, Decline):
-        return operands
-    tile = choose_tile(roles, options.chip.units)
-    return tile if isinstance(tile, Decline) else PipelinedPlan(roles, *operands, tile, options, WarpgroupConsumers)
-
-
-def choose_tile(roles: Roles, units: int) -> WarpgroupTile | Decline:
-    """Return the tile with the best utilization of the matrix units."""
-    return best_tile(roles, TILES, units)
+    return plan_pipelined(roles, options, TILES, WarpgroupConsumers)
 
 
 class WarpgroupConsumers(Consumers):

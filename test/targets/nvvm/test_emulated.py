@@ -18,7 +18,7 @@ from emulator.driver import EmulatedDriver, emulated
 import mirlo
 from mirlo import R
 from mirlo.targets.nvvm.chips import CHIPS
-from mirlo.targets.nvvm.schedule import warpgroup
+from mirlo.targets.nvvm.schedule import pipelined, warpgroup
 from mirlo.tools.conformance.check import OK, check_target
 from mirlo.tools.conformance.matrix import markdown
 
@@ -118,7 +118,7 @@ def image(x: R.Tensor[(1, 16, 16, 64), R.f16], w: R.Tensor[(3, 3, 64, 128), R.f1
 
 def test_what_threads_copy_is_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Images that threads gather for warpgroups, with and without what shows the matrix units their copies."""
-    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.WarpgroupTile(1, 64, 1.0))
+    monkeypatch.setattr(pipelined, "best_tile", lambda *_: warpgroup.WarpgroupTile(1, 64, 1.0))
     with emulated("sm_90a", races=True) as driver:
         compiled = mirlo.compile(image, target="nvvm{chip=sm_90a}", cache=False)
         x, w = compiled.random_inputs().values()

@@ -11,7 +11,7 @@ from fake_cuda import FakeDriver
 import mirlo
 from mirlo import R
 from mirlo.targets.nvvm import maps
-from mirlo.targets.nvvm.schedule import tensorcore, warpgroup
+from mirlo.targets.nvvm.schedule import pipelined, tensorcore, warpgroup
 
 WEIGHT = np.linspace(-1, 1, 24 * 20, dtype=np.float32).reshape(24, 20)
 
@@ -73,7 +73,7 @@ def test_shared_memory_is_asked_for(driver: FakeDriver, monkeypatch: pytest.Monk
 
 
 def test_tensors_are_described_to_the_copying_engine(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.TILES[-1])
+    monkeypatch.setattr(pipelined, "best_tile", lambda *_: warpgroup.TILES[-1])
     compiled = mirlo.compile(product, target="nvvm{chip=sm_90a}", cache=False)
     for seed in range(2):
         x, y = compiled.random_inputs(seed).values()

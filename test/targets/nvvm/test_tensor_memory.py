@@ -20,7 +20,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.targets.nvvm.chips import CHIPS, find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
-from mirlo.targets.nvvm.schedule import tensormemory
+from mirlo.targets.nvvm.schedule import pipelined, tensormemory
 
 TARGET = "nvvm{chip=sm_100a tf32=true}"
 KINDS = {
@@ -50,7 +50,7 @@ def test_formats(kind: str, turned: str) -> None:
 
 @pytest.mark.parametrize("tile", tensormemory.TILES, ids=lambda tile: f"{tile.height}x{tile.width}")
 def test_tiles(tile: tensormemory.WarpgroupTile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensormemory, "choose_tile", lambda *_: tile)
+    monkeypatch.setattr(pipelined, "best_tile", lambda *_: tile)
     with emulated("sm_100a", races=True) as gpu:
         multiply("f16", (520, 328, 200), "b", TARGET)
     assert is_used(gpu.opcodes, "f16")

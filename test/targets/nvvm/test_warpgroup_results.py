@@ -13,7 +13,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
-from mirlo.targets.nvvm.schedule import results, warpgroup
+from mirlo.targets.nvvm.schedule import pipelined, results, warpgroup
 from mirlo.targets.nvvm.schedule.fragments import WARP
 
 
@@ -50,7 +50,7 @@ def expected(arrays: list[np.ndarray], model: object) -> np.ndarray:
 @pytest.mark.parametrize("tile", [0, 2, 7])
 @pytest.mark.parametrize("model", [biased, wide, summed, apart])
 def test_results(model: object, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warpgroup, "choose_tile", lambda roles, units: warpgroup.TILES[tile])
+    monkeypatch.setattr(pipelined, "best_tile", lambda *_: warpgroup.TILES[tile])
     with emulated("sm_90a") as driver:
         compiled = mirlo.compile(model, target="nvvm{chip=sm_90a}", cache=False)
         arrays = list(compiled.random_inputs().values())
@@ -68,7 +68,7 @@ def test_results(model: object, tile: int, monkeypatch: pytest.MonkeyPatch) -> N
 def test_products_are_asynchronous_whatever_follows(
     after: str, columns: int, dtype: str, tile: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(warpgroup, "choose_tile", lambda roles, units: warpgroup.TILES[tile])
+    monkeypatch.setattr(pipelined, "best_tile", lambda *_: warpgroup.TILES[tile])
     left, right, made = (f"tensor<{shape}x{dtype}>" for shape in ("4096x1024", f"1024x{columns}", f"4096x{columns}"))
     row = f"tensor<{columns}x{dtype}>"
     steps = {

@@ -30,7 +30,7 @@ from mirlo.targets.gpu.schedule.stages import LANES
 from mirlo.targets.nvvm.chips import CHIPS, find_chip
 from mirlo.targets.nvvm.options import parse_options
 from mirlo.targets.nvvm.ptxas import run_ptxas
-from mirlo.targets.nvvm.schedule import products, warpgroup
+from mirlo.targets.nvvm.schedule import pipelined, products, warpgroup
 
 HALVES: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 RESULTS: dict[str, Any] = {**HALVES, "f32": np.float32, "i32": np.int32}
@@ -75,7 +75,7 @@ def run(kind: str, result: str, size: tuple[int, int, int], turned: str, options
 @pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
 @pytest.mark.parametrize("kind", HALVES)
 def test_halves_in_any_order(kind: str, turned: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.WarpgroupTile(1, 64, 1.0))
+    monkeypatch.setattr(pipelined, "best_tile", lambda *_: warpgroup.WarpgroupTile(1, 64, 1.0))
     found, a, b = run(kind, kind, (136, 72, 152), turned)
     wanted = a.astype(np.float32) @ b.astype(np.float32)
     assert np.abs(found.astype(np.float32) - wanted).max() <= 2.0**-7 * np.abs(wanted).max()
@@ -84,7 +84,7 @@ def test_halves_in_any_order(kind: str, turned: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("tile", warpgroup.TILES, ids=lambda t: f"{t.height}x{t.width}x{t.together}")
 def test_tiles(tile: warpgroup.WarpgroupTile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: tile)
+    monkeypatch.setattr(pipelined, "best_tile", lambda *_: tile)
     found, a, b = run("f16", "f32", (130, 264, 72), "b" if tile.width == 192 else "")
     np.testing.assert_allclose(found, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-5, atol=1e-4)
 
@@ -92,7 +92,7 @@ def test_tiles(tile: warpgroup.WarpgroupTile, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("turned", ["", "b"])
 def test_clusters_go_on_to_the_next_tiles(turned: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], units=2))
-    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.WarpgroupTile(1, 128, 1.0, together=2))
+    monkeypatch.setattr(pipelined, "best_tile", lambda *_: warpgroup.WarpgroupTile(1, 128, 1.0, together=2))
     found, a, b = run("f16", "f32", (320, 200, 584), turned)
     np.testing.assert_allclose(found, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-4, atol=1e-3)
 
@@ -137,7 +137,7 @@ def test_convolutions_of_one_pixel() -> None:
 
 @pytest.mark.parametrize(("tile", "strides"), [(-1, 1), (0, 2), (3, 1)])
 def test_convolutions_are_gathered(tile: int, strides: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warpgroup, "choose_tile", lambda *_: warpgroup.TILES[tile])
+    monkeypatch.setattr(pipelined, "best_tile", lambda *_: warpgroup.TILES[tile])
     monkeypatch.setattr(products, "whole_waves_if_faster", lambda plan, *_: plan)
     high, wide = (9 - 1) // strides + 1, (10 - 1) // strides + 1
     given, made = "tensor<3x9x10x40xf16>", f"tensor<3x{high}x{wide}x72xf16>"
