@@ -95,6 +95,10 @@ class Cache:
         self.problem = _unsafe(self.folder)
         return self.problem is None
 
+    def has(self, kind: str, key: str) -> bool:
+        """Return whether there is an entry, whatever its content: this is no lookup."""
+        return bool(self._candidates(kind, key))
+
     def get(self, kind: str, key: str) -> bytes | None:
         """Return the content of an entry. A damaged one is removed and counts as missing."""
         for entry in self._candidates(kind, key):

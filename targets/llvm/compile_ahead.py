@@ -83,6 +83,6 @@ class CompileAhead(Preparation):
             return
         cache = self.options.cache
         for held in self._held:
-            if cache is None or cache.get(OBJECTS, held.key) is None:
+            if cache is None or not cache.has(OBJECTS, held.key):
                 self.compilation.add(task_of(held))
         self._held.clear()

@@ -49,7 +49,7 @@ def emulate_floats(module: ir.Module, kinds: Sequence[str]) -> None:
 
 def round_once(module: ir.Module, kinds: Sequence[str]) -> None:
     """Convert f64 to these types by way of f32, rounded as if at once: for processors without such instructions."""
-    for op in find_all(module, "arith.truncf")["arith.truncf"]:
+    for op in find_all(module, "arith.truncf")["arith.truncf"] if kinds else ():
         b, (x,) = _builder(op)
         kind = _element(op.results[0])
         if x.kind == "f64" and kind in kinds:

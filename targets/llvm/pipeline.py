@@ -81,12 +81,12 @@ def lower_pipeline() -> str:
 
 def lower_to_llvm(module: ir.Module, processor: Processor, verify: bool = True) -> None:
     """Lower a module of buffers, loops and vectors to the LLVM dialect, for a processor."""
-    used = used_floats(module)
+    # To look for types, the module is printed.
+    used = used_floats(module) if processor.emulated_floats else set()
     emulated = [kind for kind in processor.emulated_floats if kind in used]
     expand_fma(module, processor.expanded_fma)
     emulate_floats(module, emulated)
-    if used:
-        round_once(module, processor.rounds_f64_twice)
+    round_once(module, processor.rounds_f64_twice)
     if not processor.rounds_to_integers:
         expand_rounding(module)
     shift_quotients(module)
