@@ -230,12 +230,14 @@ class ResizeAt(RelaxOp, name="resize_at"):
     nearest = Str("round_prefer_floor", choices=NEAREST)
     cubic_coeff = Float(-0.75)
     exclude_outside = Bool(False)
+    antialias = Bool(False)
     extrapolation = Float(0.0)
 
     @staticmethod
     def infer(
         x: TensorType, scales: TensorType, roi: TensorType | None, *, shape: tuple[Dim, ...], mode: str,
-        coordinates: str, nearest: str, cubic_coeff: float, exclude_outside: bool, extrapolation: float,
+        coordinates: str, nearest: str, cubic_coeff: float, exclude_outside: bool, antialias: bool,
+        extrapolation: float,
     ) -> TensorType:  # fmt: skip
         if len(shape) != x.rank or scales.shape != (x.rank,) or (roi is not None and roi.shape != (2 * x.rank,)):
             raise OpError(f"shape and scales must have {x.rank} elements for {x}, and roi twice as many")

@@ -29,7 +29,8 @@ class Resize(RelaxOp, name="resize"):
 
     Coordinates are divided by `scales`, one per dim; without them, by output size / input size. `coordinates` and
     `nearest` take ONNX's names. `roi` holds the begins, then the ends of each dim as fractions; it applies to
-    "tf_crop_and_resize", which reads `extrapolation` outside of the operand.
+    "tf_crop_and_resize", which reads `extrapolation` outside of the operand. With `antialias`, the kernel of "linear"
+    and "cubic" is as wide as the range of the operand that an element of the result stands for.
     """
 
     PRECISION = Precision.REGISTERS
@@ -42,6 +43,7 @@ class Resize(RelaxOp, name="resize"):
     nearest = Str("round_prefer_floor", choices=NEAREST)
     cubic_coeff = Float(-0.75)
     exclude_outside = Bool(False)
+    antialias = Bool(False)
     extrapolation = Float(0.0)
     roi = Floats(())
 
@@ -56,6 +58,7 @@ class Resize(RelaxOp, name="resize"):
         nearest: str,
         cubic_coeff: float,
         exclude_outside: bool,
+        antialias: bool,
         extrapolation: float,
         roi: tuple[float, ...],
     ) -> TensorType:

@@ -43,6 +43,14 @@ def wide(x: Expr) -> Expr:
     return x.cast(wide_dtype(x.dtype))
 
 
+def sum_of(terms: Sequence[Expr]) -> Expr:
+    """Return the sum of at least one expression, added in order."""
+    total, *rest = terms
+    for term in rest:
+        total = total + term
+    return total
+
+
 def ordered_bits(x: Expr) -> Expr:
     """Return an unsigned integer that orders as an element does: NaN last, zeros equal."""
     kind = x.dtype

@@ -1,17 +1,26 @@
-"""Interpolation along one axis, computed at compile time: the indices and weights of each output element."""
+"""Interpolation along one axis: coordinates, kernels and weights, written once for arrays and for elements of loops.
+
+With sizes that are known, they are evaluated by numpy into the table of an axis. With others, `as_scalar_function`
+makes expressions of them, which are evaluated at run time.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from mirlo.dialects.core.budget import fits_table, require_table
+from mirlo.dialects.relax.image import CROP
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
+
+RADIUS = {"linear": 1, "cubic": 2}
+"""How far the kernels reach, in elements."""
 
 
 @dataclass(frozen=True)
@@ -47,32 +56,41 @@ class AxisTable:
         return None
 
 
-def is_affordable(op: Any, counts: Sequence[int]) -> bool:
+def is_affordable(op: ir.OpView, shape: Sequence[int], output: Sequence[int]) -> bool:
     """Return whether tables of `relax.resize` for axes of these sizes may be computed at compile time."""
-    return all(fits_table(*_table_shape(op, count)) for count in counts)
+    pairs = zip(shape, output, strict=True)
+    return all(fits_table(*_table_shape(op, i, size, count)) for i, (size, count) in enumerate(pairs) if count)
 
 
-def _table_shape(op: ir.OpView, count: int) -> tuple[int, ...]:
-    return count, {"nearest": 1, "cubic": 4}.get(op.mode, 2)
+def _table_shape(op: ir.OpView, axis: int, size: int, count: int) -> tuple[int, ...]:
+    return count, 1 if op.mode == "nearest" else 2 * _reach(op, _scale(op, axis, size, count))
 
 
-def axis_table(op: Any, axis: int, size: int, count: int) -> AxisTable:
+def _scale(op: ir.OpView, axis: int, size: int, count: int) -> float:
+    return float(op.scales[axis]) if op.scales else count / size
+
+
+def _reach(op: ir.OpView, scale: float) -> int:
+    """Return how many elements on each side of a coordinate have a weight."""
+    radius = RADIUS[op.mode]
+    return math.ceil(radius / scale) if op.antialias and scale < 1 else radius
+
+
+def axis_table(op: ir.OpView, axis: int, size: int, count: int) -> AxisTable:
     """Return the table of `relax.resize` for an axis resized from `size` to `count` elements."""
-    require_table(f"where axis {axis} is read", *_table_shape(op, count))
-    scale = op.scales[axis] if op.scales else count / size
-    at = _coordinates(op, axis, size, count, scale)
-    outside = (at < 0) | (at > size - 1) if op.coordinates == "tf_crop_and_resize" else np.zeros(count, bool)
+    require_table(f"where axis {axis} is read", *_table_shape(op, axis, size, count))
+    scale = _scale(op, axis, size, count)
+    begin, end = (op.roi[axis], op.roi[axis + len(op.roi) // 2]) if op.roi else (0.0, 1.0)
+    at = coordinate(np.arange(count, dtype=np.float64), size, count, scale, begin, end, kind=op.coordinates)
+    outside = (at < 0) | (at > size - 1) if op.coordinates == CROP else np.zeros(count, bool)
     if op.mode == "nearest":
-        indices = _nearest(at, op.nearest)[:, None]
+        indices = nearest(at, rounding=op.nearest)[:, None]
         weights = np.ones((count, 1))
     else:
-        low = np.floor(at)
-        offsets = np.arange(-1, 3) if op.mode == "cubic" else np.arange(2)
-        indices = low[:, None] + offsets
-        distance = np.abs(at[:, None] - indices)
-        weights = _cubic(distance, op.cubic_coeff) if op.mode == "cubic" else 1.0 - distance
-        if op.exclude_outside:
-            weights = np.where((indices < 0) | (indices >= size), 0.0, weights)
+        reach = _reach(op, scale)
+        indices = np.floor(at)[:, None] + np.arange(1 - reach, reach + 1)
+        weights = tap_weight(at[:, None], indices, size, scale, **tap_options(op))
+        if is_normalized(op):
             weights /= weights.sum(axis=1, keepdims=True)
     inside = np.clip(indices, 0, size - 1).astype(np.int32)
     return _single(AxisTable(inside, weights.astype(np.float32), outside))
@@ -87,39 +105,83 @@ def _single(table: AxisTable) -> AxisTable:
     return AxisTable(chosen, np.ones_like(chosen, dtype=np.float32), table.outside)
 
 
-def _coordinates(op: ir.OpView, axis: int, size: int, count: int, scale: float) -> np.ndarray:
-    """Return the coordinates of the output elements in the operand."""
-    i = np.arange(count, dtype=np.float64)
-    kind = op.coordinates
+def coordinate(
+    i: np.ndarray, size: float, count: float, scale: float, begin: float, end: float, *, kind: str
+) -> np.ndarray:
+    """Return the coordinates of output elements in the operand."""
+    middle = (i + 0.5) / scale
     if kind == "asymmetric":
         return i / scale
     if kind == "tf_half_pixel_for_nn":
-        return (i + 0.5) / scale
-    if kind == "align_corners":
-        return i * (size - 1) / (count - 1) if count > 1 else np.zeros(1)
-    if kind == "tf_crop_and_resize":
-        start, end = op.roi[axis], op.roi[axis + len(op.roi) // 2]
-        if count == 1:
-            return np.array([0.5 * (start + end) * (size - 1)])
-        return start * (size - 1) + i * (end - start) * (size - 1) / (count - 1)
-    if kind == "pytorch_half_pixel" and count == 1:
-        return np.zeros(1)
-    half = (i + 0.5) / scale - 0.5
+        return middle
     if kind == "half_pixel_symmetric":
-        return size / 2 * (1 - count / (scale * size)) + half
-    return half
+        return size * 0.5 * (1.0 - count / (scale * size)) + (middle - 0.5)
+    if kind == "half_pixel":
+        return middle - 0.5
+    is_one = np.equal(count, 1.0)
+    if kind == "pytorch_half_pixel":
+        return np.where(is_one, 0.0, middle - 0.5)
+    # As in ONNX's reference, the end follows from the scale, not from the last whole element.
+    last, steps = size - 1.0, np.where(is_one, 1.0, scale * size - 1.0)
+    if kind == "align_corners":
+        return np.where(is_one, 0.0, i * last / steps)
+    return np.where(is_one, (begin + end) * 0.5 * last, begin * last + i * (end - begin) * last / steps)
 
 
-def _nearest(at: np.ndarray, mode: str) -> np.ndarray:
-    if mode == "round_prefer_floor":
+def nearest(at: np.ndarray, *, rounding: str) -> np.ndarray:
+    """Return the indices next to coordinates."""
+    if rounding == "round_prefer_floor":
         return np.ceil(at - 0.5)
-    if mode == "round_prefer_ceil":
+    if rounding == "round_prefer_ceil":
         return np.floor(at + 0.5)
-    return np.floor(at) if mode == "floor" else np.ceil(at)
+    return np.floor(at) if rounding == "floor" else np.ceil(at)
 
 
-def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
+def tap_weight(
+    at: np.ndarray, index: np.ndarray, size: float, scale: float,
+    *, mode: str, cubic_coeff: float, antialias: bool, exclude_outside: bool,
+) -> np.ndarray:  # fmt: skip
+    """Return the weights of the operand's elements at coordinates; see `is_normalized`."""
+    distance = np.abs(at - index)
+    if antialias:  # the kernel is as wide as the range of the operand that an output element stands for
+        distance = distance * np.minimum(scale, 1.0)
+    weight = keys_kernel(distance, a=cubic_coeff) if mode == "cubic" else np.maximum(1.0 - distance, 0.0)
+    return np.where((index < 0.0) | (index >= size), 0.0, weight) if exclude_outside else weight
+
+
+class TapOptions(TypedDict):
+    """What the weights depend on besides coordinates."""
+
+    mode: str
+    cubic_coeff: float
+    antialias: bool
+    exclude_outside: bool
+
+
+def tap_options(op: ir.OpView) -> TapOptions:
+    """Return the options of `tap_weight` that an operator asks for."""
+    return {
+        "mode": op.mode, "cubic_coeff": op.cubic_coeff, "antialias": op.antialias,
+        "exclude_outside": op.exclude_outside,
+    }  # fmt: skip
+
+
+def is_normalized(op: ir.OpView) -> bool:
+    """Return whether weights must be divided by their sum, which is not 1."""
+    return bool(op.antialias or op.exclude_outside)
+
+
+def keys_kernel(distance: np.ndarray, *, a: float) -> np.ndarray:
     """Evaluate Keys' cubic kernel."""
-    near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
-    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
+    near, far = keys_near(distance, a=a), keys_far(distance, a=a)
+    return np.where(distance <= 1.0, near, np.where(distance < 2.0, far, 0.0))
+
+
+def keys_near(distance: np.ndarray, *, a: float) -> np.ndarray:
+    """Evaluate Keys' cubic kernel at distances up to 1."""
+    return ((a + 2) * distance - (a + 3)) * distance * distance + 1.0
+
+
+def keys_far(distance: np.ndarray, *, a: float) -> np.ndarray:
+    """Evaluate Keys' cubic kernel at distances from 1 to 2."""
+    return ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a

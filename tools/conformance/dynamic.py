@@ -74,3 +74,13 @@ def _resize_at(draw: Draw) -> OperatorCase:
     near, far = np.concatenate([w[:, :1], w[:, :-1]], 1), np.concatenate([w[:, 1:], w[:, -1:]], 1)
     expected = np.stack([0.75 * w + 0.25 * near, 0.75 * w + 0.25 * far], 2).reshape(2, 6)
     return case(x, np.array([1.0, 2.0]), None, shape=[2, 6], mode="linear", expected=expected)
+
+
+@operator("resize_at", kinds=("f32", "f64"))
+def _resize_at_antialiased(draw: Draw) -> OperatorCase:
+    """Half as many columns, each from four."""
+    x = draw.array(2, 6)
+    padded = np.pad(wide(x), [(0, 0), (1, 1)], "edge")
+    weights = np.array([0.125, 0.375, 0.375, 0.125])
+    expected = sum(weight * padded[:, k : k + 5 : 2] for k, weight in enumerate(weights))
+    return case(x, np.array([1.0, 0.5]), None, shape=[2, 3], mode="linear", antialias=True, expected=expected)

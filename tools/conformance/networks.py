@@ -265,6 +265,16 @@ def _resize_nearest(draw: Draw) -> OperatorCase:
     return case(x, shape=[1, 2, 8, 10], expected=wide(x).repeat(2, -1).repeat(2, -2))
 
 
+@operator("resize")
+def _resize_antialiased(draw: Draw) -> OperatorCase:
+    x = draw.array(1, 2, 4, 6)
+    # A triangle of four columns around the middle of each pair; the edges count for what is beyond them.
+    padded = np.pad(wide(x), [(0, 0)] * 3 + [(1, 1)], "edge")
+    weights = np.array([0.125, 0.375, 0.375, 0.125])
+    made = sum(weight * padded[..., k : k + 5 : 2] for k, weight in enumerate(weights))
+    return case(x, shape=[1, 2, 4, 3], mode="linear", antialias=True, tolerance=1e-6, expected=made)
+
+
 @operator("grid_sample", kinds=("f32", "f64"))
 def _grid_sample(draw: Draw) -> OperatorCase:
     x, grid = draw.array(1, 2, 5, 5), draw.array(1, 3, 4, 2, low=-0.9, high=0.9)

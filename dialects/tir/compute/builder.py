@@ -139,7 +139,7 @@ class PrimBuilder:
         self,
         kind: str,
         shape: Sequence[Any],
-        extents: Sequence[int],
+        extents: Sequence[Dim],
         element: Callable[..., ExprLike],
         *,
         dtype: str | DType | None = None,

@@ -106,7 +106,7 @@ _FUNCTIONS: dict[str, Callable[..., Expr]] = {
 def as_scalar_function(function: Callable[..., Any]) -> Callable[..., Expr]:
     """Return a function on arrays as one on scalar expressions."""
 
-    def apply(*xs: Expr, **attributes: float) -> Expr:
+    def apply(*xs: Expr, **attributes: object) -> Expr:
         made = function(*map(NumpyScalar, xs), **attributes)
         if isinstance(made, NumpyScalar):
             return made.expr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 
@@ -15,8 +16,6 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.ops.antialias import resize_antialiased
-from mirlo.frontends.onnx.ops.resize_dynamic import resize_of_run_time
 from mirlo.frontends.onnx.registry import converter, removed
 from mirlo.frontends.onnx.runtime_sizes import as_sizes, bind, i64_constant, shape_vector, unless, vector
 from mirlo.frontends.onnx.values import Converted
@@ -113,9 +112,6 @@ def _resize_of_run_time(node: Node, axes: list[int]) -> ir.Value:
     x = node.type(0)
     policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
     coordinates = node.attr.str("coordinate_transformation_mode", "half_pixel")
-    if node.attr.bool("antialias", 0):
-        mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "cubic"))]
-        return resize_of_run_time(node, axes, mode, coordinates, node.attr.str("nearest_mode", "round_prefer_floor"))
     own = node.emit("cast", shape_vector(node, x.shape), dtype="f64")
     by_scales = node.has(SCALES) and node.type(SCALES).elements != 0
     if by_scales:
@@ -140,13 +136,31 @@ def _resize_of_run_time(node: Node, axes: list[int]) -> ir.Value:
         roi = node.emit("concat", [_spread(node, part, axes, float(i)) for i, part in enumerate(parts)], axis=0)
     else:
         node.ignore(ROI)
-    return node.emit(
-        "resize_at", node[0], scales, roi, shape=shape,
-        mode=MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "cubic"))],
-        coordinates=coordinates, nearest=node.attr.str("nearest_mode", "round_prefer_floor"),
-        cubic_coeff=node.attr.float("cubic_coeff_a", -0.75), exclude_outside=node.attr.bool("exclude_outside", 0),
-        extrapolation=node.attr.float("extrapolation_value", 0.0),
-    )  # fmt: skip
+    return node.emit("resize_at", node[0], scales, roi, shape=shape, **_options(node))
+
+
+class _Options(TypedDict):
+    """The attributes that `resize` and `resize_at` share."""
+
+    mode: str
+    coordinates: str
+    nearest: str
+    cubic_coeff: float
+    exclude_outside: bool
+    antialias: bool
+    extrapolation: float
+
+
+def _options(node: Node) -> _Options:
+    return {
+        "mode": MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "cubic"))],
+        "coordinates": node.attr.str("coordinate_transformation_mode", "half_pixel"),
+        "nearest": node.attr.str("nearest_mode", "round_prefer_floor"),
+        "cubic_coeff": node.attr.float("cubic_coeff_a", -0.75),
+        "exclude_outside": node.attr.bool("exclude_outside", 0),
+        "antialias": node.attr.bool("antialias", 0),
+        "extrapolation": node.attr.float("extrapolation_value", 0.0),
+    }
 
 
 def _spread(node: Node, values: ir.Value, axes: list[int], default: float) -> ir.Value:
@@ -158,34 +172,13 @@ def _spread(node: Node, values: ir.Value, axes: list[int], default: float) -> ir
 
 
 def _resize(node: Node, axes: list[int]) -> ir.Value:
-    target = _target(node, axes)
-    mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "cubic"))]
-    coordinates = node.attr.str("coordinate_transformation_mode", "half_pixel")
-    blurs = node.attr.bool("antialias", 0) and mode != "nearest"
-    if blurs and not all(isinstance(size, int) for size in (*node.type(0).shape, *target.shape)):
-        return resize_of_run_time(node, axes, mode, coordinates, node.attr.str("nearest_mode", "round_prefer_floor"))
-    scales = list(target.scales) or _ratios(node, target)
-    if blurs and min(scales) < 1:
-        node.ignore(ROI)
-        return resize_antialiased(node, target.shape, scales, mode, coordinates)
+    target, options = _target(node, axes), _options(node)
     roi: tuple[float, ...] = ()
-    if coordinates == "tf_crop_and_resize":
+    if options["coordinates"] == "tf_crop_and_resize":
         roi = _roi(node, axes)
     else:
         node.ignore(ROI)
-    return node.emit(
-        "resize",
-        node[0],
-        shape=target.shape,
-        scales=target.scales,
-        mode=mode,
-        coordinates=coordinates,
-        nearest=node.attr.str("nearest_mode", "round_prefer_floor"),
-        cubic_coeff=node.attr.float("cubic_coeff_a", -0.75),
-        exclude_outside=node.attr.bool("exclude_outside", 0),
-        extrapolation=node.attr.float("extrapolation_value", 0.0),
-        roi=roi,
-    )
+    return node.emit("resize", node[0], shape=target.shape, scales=target.scales, roi=roi, **options)
 
 
 def _target(node: Node, axes: list[int]) -> _Target:
@@ -249,11 +242,6 @@ def _scaled_dim(dim: Dim, scale: float, x: TensorType) -> Dim:
     if 1 / scale == round(1 / scale):
         return D.apply("floordiv", dim, round(1 / scale))
     raise NodeError(f"a scale of {scale} needs a known size, but a dim of {x} is {dim}; fix the input's shape")
-
-
-def _ratios(node: Node, target: _Target) -> list[float]:
-    pairs = zip(target.shape, node.type(0).shape, strict=True)
-    return [new / old if isinstance(new, int) and isinstance(old, int) and old else 1.0 for new, old in pairs]
 
 
 def _roi(node: Node, axes: list[int]) -> tuple[float, ...]:

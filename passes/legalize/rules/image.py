@@ -25,23 +25,24 @@ from mirlo.dialects.tir.compute import (
     select,
 )
 from mirlo.dialects.tir.compute.builder import PrimBuilder
+from mirlo.dialects.tir.compute.numpy_functions import as_scalar_function
 from mirlo.passes.legalize.constants import tensor_of
-from mirlo.passes.legalize.helpers import shape_of, wide
-from mirlo.passes.legalize.interpolation import AxisTable, axis_table, is_affordable
-from mirlo.passes.rules import decline, legalize
+from mirlo.passes.legalize.helpers import shape_of, sum_of, wide
+from mirlo.passes.legalize.interpolation import AxisTable, axis_table, is_affordable, keys_far, keys_near
+from mirlo.passes.rules import Decline, decline, legalize
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
 @legalize("relax.resize")
-def resize(op: Any, b: LegalizeBuilder) -> Any:
+def resize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     shape, output = shape_of(op.x), shape_of(op.output)
     if 0 in shape:
         return decline("an empty tensor has nothing to interpolate", shape=shape)
     if not all(isinstance(dim, int) for dim in (*shape, *output)):
         return decline("the tables need sizes that are numbers", x=shape, output=output)
-    if not is_affordable(op, output):
+    if not is_affordable(op, shape, output):
         return decline("its tables are larger than what may be computed while compiling", to=output)
     tables = {i: axis_table(op, i, shape[i], output[i]) for i in range(len(shape)) if output[i] > 0}
     tables = {i: table for i, table in tables.items() if not table.is_identity}
@@ -81,6 +82,10 @@ def _constants(b: LegalizeBuilder, table: AxisTable) -> list[Any]:
     return made + ([tensor_of(b, table.outside, "bool")] if table.outside.any() else [])
 
 
+MOST_UNROLLED = 4
+"""Taps that are added without a loop."""
+
+
 class TableReader:
     """A table inside a prim function, with its constants as parameters."""
 
@@ -92,7 +97,7 @@ class TableReader:
         self.weights: Any = next(given) if table.taps > 1 else None
         self.outside = next(given) if table.outside.any() else None
 
-    def index(self, i: Expr, tap: int) -> Expr:
+    def index(self, i: Expr, tap: Expr | int) -> Expr:
         if self.affine is None:
             # The compiler computed the table: its indices are inside.
             return self.indices.at(i, tap).cast(INDEX)
@@ -105,23 +110,22 @@ class TableReader:
         shape = list(x.shape)
         shape[self.axis] = len(self.table.indices)
 
-        def element(*axes: Expr) -> Expr:
-            total: Any = None
-            for tap in range(self.table.taps):
-                at: list[Any] = list(axes)
-                at[self.axis] = self.index(axes[self.axis], tap)
-                value = x.at(*at)
-                value = wide(value) if value.dtype.is_float else value.cast("f32")
-                term = value * self.weights.at(axes[self.axis], tap).cast(value.dtype)
-                total = term if total is None else total + term
-            return total
+        def term(axes: Sequence[Expr], tap: Expr | int) -> Expr:
+            i = axes[self.axis]
+            value = x.at(*axes[: self.axis], self.index(i, tap), *axes[self.axis + 1 :])
+            value = wide(value) if value.dtype.is_float else value.cast("f32")
+            return value * self.weights.at(i, tap).cast(value.dtype)
 
-        return p.compute(shape, element, name="interpolate")
+        taps, rank = self.table.taps, x.rank
+        if taps > MOST_UNROLLED:
+            return p.reduce("add", shape, (taps,), lambda *at: term(at[:rank], at[rank]), name="interpolate")
+        return p.compute(shape, lambda *at: sum_of([term(at, tap) for tap in range(taps)]), name="interpolate")
 
 
 LIMIT = float(1 << 30)
 """Coordinates are clamped to this magnitude, so that they have an index; NaN becomes it too."""
 CUBIC = -0.75
+_near, _far = as_scalar_function(keys_near), as_scalar_function(keys_far)
 
 
 @legalize("relax.grid_sample")
@@ -163,14 +167,8 @@ def _taps(place: Expr, mode: str) -> list[tuple[Expr, Expr | None]]:
     fraction = place - low
     if mode == "linear":
         return [(first, 1.0 - fraction), (first + 1, fraction)]
-    return [(first + k, _keys(abs_(fraction - float(k)), far=k in (-1, 2))) for k in range(-1, 3)]
-
-
-def _keys(d: Expr, far: bool) -> Expr:
-    """Evaluate Keys' cubic kernel at this distance: up to 1, or from 1 to 2."""
-    if far:
-        return ((CUBIC * d - 5 * CUBIC) * d + 8 * CUBIC) * d - 4 * CUBIC
-    return ((CUBIC + 2) * d - (CUBIC + 3)) * d * d + 1.0
+    kernels = (_far, _near, _near, _far)
+    return [(first + k, kernel(abs_(fraction - float(k)), a=CUBIC)) for k, kernel in enumerate(kernels, start=-1)]
 
 
 def _read(x: TensorExpr, n: Expr, c: Expr, indices: Sequence[Expr], op: ir.OpView) -> Expr:

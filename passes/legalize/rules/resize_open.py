@@ -2,82 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.tir.compute import BOOL, INDEX, Expr, TensorExpr, abs_, ceil, clamp, constant, floor, select
+from mirlo.dialects.core.dims import Dim, ceildiv, maximum
+from mirlo.dialects.tir.compute import BOOL, INDEX, Expr, TensorExpr, clamp, constant, floor, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
-from mirlo.passes.legalize.helpers import shape_of, wide
+from mirlo.dialects.tir.compute.numpy_functions import as_scalar_function
+from mirlo.passes.legalize.helpers import shape_of, sum_of, wide
+from mirlo.passes.legalize.interpolation import RADIUS, coordinate, is_normalized, nearest, tap_options, tap_weight
 from mirlo.passes.rules import Decline, decline, legalize
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
 
 F64 = "f64"
+_coordinate, _nearest, _weight = (as_scalar_function(f) for f in (coordinate, nearest, tap_weight))
 
 
 @dataclass
 class _ResizeAxis:
     """One axis: sizes of the operand and of the result, scale and region."""
 
-    op: Any
-    size: Expr
-    count: Expr
+    op: ir.OpView
+    dims: tuple[Dim, Dim]
     scale: Expr
     begin: Expr
     end: Expr
 
+    @property
+    def size(self) -> Expr:
+        return constant(self.dims[0], F64)
+
+    @property
+    def taps(self) -> Dim:
+        """The number of elements that may have a weight: with antialiasing, those of an output element's range."""
+        radius, (size, count) = RADIUS[self.op.mode], self.dims
+        # A count that is rounded up makes the ratio a little less than the scale.
+        return 2 * (radius * ceildiv(size, maximum(count, 1)) + radius) if self.op.antialias else 2 * radius
+
     def coordinate(self, i: Expr) -> Expr:
         """Return the coordinate of an output element in the operand."""
-        at, kind, size, count = i.cast(F64), self.op.coordinates, self.size, self.count
-        last, is_one = size - 1.0, count.equals(1.0)
-        # As in ONNX's reference, the end follows from the scale, not from the last whole element.
-        steps = select(is_one, constant(1.0, F64), self.scale * size - 1.0)
-        if kind == "asymmetric":
-            return at / self.scale
-        if kind == "tf_half_pixel_for_nn":
-            return (at + 0.5) / self.scale
-        if kind == "align_corners":
-            return select(is_one, constant(0.0, F64), at * last / steps)
-        if kind == "tf_crop_and_resize":
-            inside = self.begin * last + at * (self.end - self.begin) * last / steps
-            return select(is_one, (self.begin + self.end) * 0.5 * last, inside)
-        half = (at + 0.5) / self.scale - 0.5
-        if kind == "pytorch_half_pixel":
-            return select(is_one, constant(0.0, F64), half)
-        if kind == "half_pixel_symmetric":
-            return size * 0.5 * (1.0 - count / (self.scale * size)) + half
-        return half
+        count = constant(self.dims[1], F64)
+        return _coordinate(i.cast(F64), self.size, count, self.scale, self.begin, self.end, kind=self.op.coordinates)
 
     def nearest(self, i: Expr) -> Expr:
-        at, mode = self.coordinate(i), self.op.nearest
-        if mode == "round_prefer_floor":
-            return ceil(at - 0.5)
-        if mode == "round_prefer_ceil":
-            return floor(at + 0.5)
-        return floor(at) if mode == "floor" else ceil(at)
+        return _nearest(self.coordinate(i), rounding=self.op.nearest)
 
-    def taps(self, i: Expr) -> list[tuple[Expr, Expr]]:
-        """Return the indices that are read, and their weights."""
-        at = self.coordinate(i)
-        low = floor(at)
-        offsets = range(-1, 3) if self.op.mode == "cubic" else range(2)
-        found = []
-        for offset in offsets:
-            index = low + float(offset)
-            distance = abs_(at - index)
-            weight = _keys(distance, self.op.cubic_coeff) if self.op.mode == "cubic" else 1.0 - distance
-            if self.op.exclude_outside:
-                weight = select((index < 0.0) | (index >= self.size), constant(0.0, F64), weight)
-            found.append((index, weight))
-        if self.op.exclude_outside:
-            total = found[0][1]
-            for _, weight in found[1:]:
-                total = total + weight
-            found = [(index, weight / total) for index, weight in found]
-        return found
+    def tap(self, i: Expr, k: Expr | int) -> tuple[Expr, Expr]:
+        """Return the index that a tap reads, and its weight before these are normalized."""
+        at, first = self.coordinate(i), self.taps // 2 - 1
+        offset = constant(k - first, F64) if isinstance(k, int) else k.cast(F64) - constant(first, F64)
+        index = floor(at) + offset
+        return index, _weight(at, index, self.size, self.scale, **tap_options(self.op))
 
     def is_outside(self, i: Expr) -> Expr:
         at = self.coordinate(i)
@@ -86,13 +65,6 @@ class _ResizeAxis:
     def place(self, index: Expr) -> Expr:
         """Clamp an index to the operand."""
         return clamp(index, 0.0, self.size - 1.0).cast(INDEX)
-
-
-def _keys(d: Expr, a: float) -> Expr:
-    """Evaluate Keys' cubic kernel."""
-    near = ((a + 2) * d - (a + 3)) * d * d + 1.0
-    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return select(d <= 1.0, near, select(d < 2.0, far, constant(0.0, F64)))
 
 
 @legalize("relax.resize", priority=-20)
@@ -119,7 +91,7 @@ def _resize(
             made = _interpolated(p, made, i, axis, output[i])
 
     def element(*at: Expr) -> Expr:
-        places: list[Any] = list(at)
+        places = list(at)
         if op.mode == "nearest":
             for i, axis in axes.items():
                 places[i] = axis.place(axis.nearest(at[i]))
@@ -159,26 +131,37 @@ def _axes(
         if scales is not None or is_crop or x.shape[i] != output[i] or (op.scales and op.scales[i] != 1.0)
     ]  # fmt: skip
     return {
-        i: _ResizeAxis(
-            op, constant(x.shape[i], F64), constant(output[i], F64), scale_of(i), region(i, 0.0), region(rank + i, 1.0)
-        )
-        for i in changed
+        i: _ResizeAxis(op, (x.shape[i], output[i]), scale_of(i), region(i, 0.0), region(rank + i, 1.0)) for i in changed
     }
 
 
-def _interpolated(p: PrimBuilder, x: TensorExpr, i: int, axis: _ResizeAxis, count: Any) -> TensorExpr:
+def _interpolated(p: PrimBuilder, x: TensorExpr, i: int, axis: _ResizeAxis, count: Dim) -> TensorExpr:
     """Return x with one axis resized."""
+    shape = (*x.shape[:i], count, *x.shape[i + 1 :])
 
-    def element(*at: Expr) -> Expr:
-        total: Any = None
-        for index, weight in axis.taps(at[i]):
-            places: list[Any] = list(at)
-            places[i] = axis.place(index)
-            value = x.at(*places)
-            value = wide(value) if value.dtype.is_float else value.cast("f32")
-            term = value * weight.cast(value.dtype)
-            total = term if total is None else total + term
-        return total
+    def term(at: Sequence[Expr], index: Expr, weight: Expr) -> Expr:
+        value = x.at(*at[:i], axis.place(index), *at[i + 1 :])
+        value = wide(value) if value.dtype.is_float else value.cast("f32")
+        return value * weight.cast(value.dtype)
 
-    made: TensorExpr = p.compute((*x.shape[:i], count, *x.shape[i + 1 :]), element, name="interpolate")
-    return made
+    if not axis.op.antialias:
+        return p.compute(
+            shape, lambda *at: sum_of([term(at, *tap) for tap in _few_taps(axis, at[i])]), name="interpolate"
+        )
+    rank, taps = x.rank, axis.taps
+    weights = p.compute((count, taps), lambda j, k: axis.tap(j, k)[1], name="weights")
+    totals = p.reduce("add", (count,), (taps,), lambda j, k: weights.at(j, k), name="total")
+    return p.reduce(
+        "add", shape, (taps,),
+        lambda *at: term(at[:rank], axis.tap(at[i], at[rank])[0], weights.at(at[i], at[rank]) / totals.at(at[i])),
+        name="interpolate",
+    )  # fmt: skip
+
+
+def _few_taps(axis: _ResizeAxis, i: Expr) -> list[tuple[Expr, Expr]]:
+    """Return the indices that are read, and their weights."""
+    found = [axis.tap(i, k) for k in range(2 * RADIUS[axis.op.mode])]
+    if not is_normalized(axis.op):
+        return found
+    total = sum_of([weight for _, weight in found])
+    return [(index, weight / total) for index, weight in found]

@@ -85,7 +85,7 @@ def resize(g: ExportGraph, node: ExternalNode) -> Any:
     attributes = {
         "mode": node["mode"], "coordinate_transformation_mode": node["coordinates"], "nearest_mode": node["nearest"],
         "cubic_coeff_a": node["cubic_coeff"], "exclude_outside": int(node["exclude_outside"]),
-        "extrapolation_value": node["extrapolation"],
+        "extrapolation_value": node["extrapolation"], **({"antialias": 1} if node["antialias"] else {}),
     }  # fmt: skip
     roi = g.array(np.array(node["roi"], np.float32)) if node["roi"] else None
     shape = node.output.type.shape

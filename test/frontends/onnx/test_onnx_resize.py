@@ -60,6 +60,34 @@ def test_antialiasing_and_edges() -> None:
     same(scales(0.8, 2), [], mode="cubic", exclude_outside=1, cubic_coeff_a=-0.5)
 
 
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+@pytest.mark.parametrize("excludes", [0, 1], ids=["all", "inside"])
+@pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_antialiasing(mode: str, coordinates: str, excludes: int, is_open: bool) -> None:
+    """Known scales make tables, others are computed at run time: one definition serves both."""
+    given = {
+        "mode": mode, "coordinate_transformation_mode": coordinates, "antialias": 1, "exclude_outside": excludes,
+    }  # fmt: skip
+    # No coordinate is a whole number: the reference takes the wrong neighbours of some that are nearly whole.
+    image = np.random.default_rng(2).random((1, 2, 8, 12), np.float32)
+    for factors in (scales(0.35, 0.2), scales(1.4, 0.7)):
+        made = model({"x": image, **factors}, {}, **given) if is_open else model({"x": image}, factors, **given)
+        feeds = {"x": image, **(factors if is_open else {})}
+        expected = ReferenceEvaluator(made).run(None, feeds)[0]
+        np.testing.assert_allclose(mirlo.compile(made).run(feeds)["y"], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("coordinates", COORDINATES)
+def test_known_scales_that_make_no_whole_size(mode: str, coordinates: str) -> None:
+    given = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    made = model({"x": X}, scales(1.7, 0.7), **given)
+    expected = ReferenceEvaluator(made).run(None, {"x": X})[0]
+    np.testing.assert_allclose(mirlo.compile(made)(X), expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
 def test_policies(policy: str) -> None:
     given = {"sizes": np.int64([7, 10])}

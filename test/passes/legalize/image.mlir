@@ -108,3 +108,17 @@ func.func @test_grid_sample(%arg0: tensor<1x2x4x4xf32>, %arg1: tensor<1x3x3x2xf3
   %0 = "relax.grid_sample"(%arg0, %arg1) {mode = "nearest"} : (tensor<1x2x4x4xf32>, tensor<1x3x3x2xf32>) -> tensor<1x2x3x3xf32>
   return %0 : tensor<1x2x3x3xf32>
 }
+
+// -----
+
+// With antialiasing, more elements have a weight: they are added in a loop.
+// CHECK-LABEL: func.func @antialiased
+// CHECK:       relax.constant{{.*}}tensor<2x8xi32>
+// CHECK:       relax.constant{{.*}}tensor<2x8xf32>
+// CHECK:       func.func private @resize
+// CHECK:       tensor.extract
+// CHECK:       domain = [1, 2, 4, 2, 8]{{.*}}name = "interpolate"
+func.func @antialiased(%arg0: tensor<1x2x4x8xf32>) -> tensor<1x2x4x2xf32> {
+  %0 = "relax.resize"(%arg0) {shape = [1, 2, 4, 2], mode = "linear", antialias = true} : (tensor<1x2x4x8xf32>) -> tensor<1x2x4x2xf32>
+  return %0 : tensor<1x2x4x2xf32>
+}

@@ -215,6 +215,8 @@ def resize(pool: ValuePool) -> NodeDraft | None:
         attributes |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         if any(size % dim and dim % size for size, dim in zip(sizes, x.shape, strict=True)):
             return None
+    elif pool.choice((True, False)):
+        attributes["antialias"] = 1
     return NodeDraft("Resize", (x, None, None, pool.sizes(sizes)), attributes)
 
 
