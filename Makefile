@@ -32,7 +32,7 @@ pytest: $(VENV)/ready
 
 # Front ends for other frameworks, which `make test` does not install.
 test-doors: $(VENV)/ready
-	$(BIN)/pip install --quiet --editable '.[test,torch,sklearn,jax]' flax keras expecttest
+	$(BIN)/pip install --quiet --editable '.[test,torch,sklearn,jax]' flax keras expecttest torchao
 	$(BIN)/pytest -q test/frontends/torch test/frontends/sklearn test/frontends/jax
 
 # Which lines the tests execute: .cache/coverage/index.html.

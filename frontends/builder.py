@@ -158,17 +158,42 @@ class GraphBuilder:
     def choose(
         self, flag: ir.Value, types: Sequence[TensorType], branches: Sequence[Callable[[], Sequence[Tensor]]]
     ) -> list[Tensor]:
-        """Make an scf.if of what two functions build, for a flag of rank 0."""
-        if any(not found.is_static for found in types):
-            raise UnsupportedOperation("has results with dynamic dims")
+        """Make an scf.if of what two functions build, for a flag of rank 0.
+
+        Dims of the declared types with symbols that are not bound yet may differ in the branches; they are bound here.
+        """
         condition = tensor.ExtractOp(flag, []).result
-        mlir = [found.to_mlir() for found in types]
-        made = ir.Operation.create("scf.if", operands=[condition], results=mlir, regions=2)
+        axes = [[axis for axis, dim in enumerate(found.shape) if D.symbols_of(dim) - self.taken] for found in types]
+        results = [
+            found.with_shape([UNKNOWN if axis in erased else dim for axis, dim in enumerate(found.shape)]).to_mlir()
+            for found, erased in zip(types, axes, strict=True)
+        ]
+        made = ir.Operation.create("scf.if", operands=[condition], results=results, regions=2)
         for region, fill in zip(made.regions, branches, strict=True):
             block = region.blocks.append()
             with self.inside(block):
-                scf.YieldOp([self.full(value) for value in fill()])
-        return [self.tensor(value) for value in made.results]
+                given = [self._without_dims(self.full(x), erased) for x, erased in zip(fill(), axes, strict=True)]
+                for value, wanted in zip(given, results, strict=True):
+                    if value.type != wanted:
+                        raise UnsupportedOperation(f"has a branch that gives {value.type}, where {wanted} is declared")
+                scf.YieldOp(given)
+        return [
+            self._with_dims(value, found, erased)
+            for value, found, erased in zip(made.results, types, axes, strict=True)
+        ]
+
+    def _without_dims(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
+        return OPS["erase_dims"].make(value, axes=axes) if axes else value
+
+    def _with_dims(self, value: ir.Value, declared: TensorType, axes: Sequence[int]) -> Tensor:
+        """Return a tensor whose erased dims are bound: to the symbols of the declared type where these are single."""
+        symbols = []
+        for dim in (declared.shape[axis] for axis in axes):
+            name = str(dim)
+            is_free = D.is_symbol_name(name) and name not in self.taken
+            symbols.append(name if is_free else self.new_symbol("branch"))
+            self.taken.add(symbols[-1])
+        return self.tensor(OPS["match_dims"].make(value, symbols=symbols) if axes else value)
 
     def repeat(
         self,

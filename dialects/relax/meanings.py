@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +21,43 @@ choose: Any = np.where
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
 erfc = np.vectorize(math.erfc, otypes=[np.float64])
+
+
+@partial(np.vectorize, otypes=[np.float64])
+def erfinv(x: float) -> float:
+    """Return the inverse of erf by Newton's method on the side where the function is accurate."""
+    if not -1 < x < 1:
+        return math.copysign(math.inf, x) if abs(x) == 1 else math.nan
+    size = abs(x)
+    found = size * math.sqrt(math.pi) / 2 if size < 1e-3 else -NormalDist().inv_cdf((1 - size) / 2) / math.sqrt(2)
+    for _ in range(2):
+        above = math.erf(found) - size if size < 0.5 else (1 - size) - math.erfc(found)
+        found -= above * math.sqrt(math.pi) / 2 * math.exp(found * found)
+    return math.copysign(found, x)
+
+
+@partial(np.vectorize, otypes=[np.float64])
+def lgamma(x: float) -> float:
+    """Return the logarithm of |gamma(x)|, infinite at the poles."""
+    is_pole = math.isinf(x) or (x <= 0 and x == math.floor(x))
+    return math.inf if is_pole else math.lgamma(x)
+
+
+@partial(np.vectorize, otypes=[np.float64])
+def digamma(x: float) -> float:
+    """Return the derivative of log gamma(x) by its asymptotic series, -inf at 0 and NaN at the other poles."""
+    if x == 0 or math.isinf(x) or math.isnan(x):
+        return -math.copysign(math.inf, x) if x == 0 else x if x > 0 else math.nan
+    if x < 0:
+        fraction = x - round(x)
+        return math.nan if fraction == 0 else digamma(1 - x) - math.pi / math.tan(math.pi * fraction)
+    total = 0.0
+    while x < 10:
+        total, x = total - 1 / x, x + 1
+    square = 1 / (x * x)
+    terms = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+    series = sum(term * square ** (power + 1) for power, term in enumerate(terms))
+    return total + math.log(x) - 0.5 / x - series
 
 
 def is_float(x: Array) -> bool:

@@ -47,13 +47,13 @@ def convert_program(model: Any, example: ExampleInputs) -> ConvertedModel:
 
 def _convert_exported(program: torch.export.ExportedProgram) -> ConvertedModel:
     """Convert an exported program, through ONNX where an operator has no converter."""
-    _require_inference(program)
     try:
         prepared = decomposed(program)
         wrap = _wrapper(prepared)
         return ConvertedModel(ImportedModule(*import_exported(prepared)), wrap)
     except UnsupportedAten as problem:
         reason = problem
+    _require_inference(program)
     program = functional(program)
     wrap = _wrapper(program)
     warnings.warn(f"mirlo: the program is converted through ONNX: {reason}", stacklevel=2)

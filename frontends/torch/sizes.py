@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,10 @@ from mirlo.frontends.builder import UnsupportedOperation
 
 if TYPE_CHECKING:
     import torch
+
+
+LARGEST_PART = 1 << 12
+"""Largest numerator and denominator of a factor of sizes: products with sizes are exact floats."""
 
 
 class SizeReader:
@@ -63,10 +68,22 @@ class SizeReader:
         kind = type(expression).__name__
         if kind == "Pow" and expression.exp.is_Integer and 0 < int(expression.exp) <= 8:
             return D.product([self.of_expression(expression.base)] * int(expression.exp))
+        if kind in ("TruncToInt", "FloorToInt"):
+            return self._scaled(expression)
         function = _FUNCTIONS.get(kind)
         if function is None:
             raise UnsupportedOperation(f"has a size that is '{expression}', which has no equivalent")
         return reduce(function, map(self.of_expression, expression.args))
+
+    def _scaled(self, expression: Any) -> Dim:
+        """Return a size times a float, rounded down: exact where the float is a fraction of few bits."""
+        floats = [part for part in expression.args[0].args if part.is_Float]
+        sizes = [part.args[0] for part in expression.args[0].args if type(part).__name__ == "ToFloat"]
+        if expression.args[0].is_Mul and len(floats) == len(sizes) == 1 and len(expression.args[0].args) == 2:
+            factor = Fraction(float(floats[0]))
+            if factor > 0 and max(factor.as_integer_ratio()) <= LARGEST_PART:
+                return self.of_expression(sizes[0]) * factor.numerator // factor.denominator
+        raise UnsupportedOperation(f"has a size that is '{expression}', which has no equivalent in integers")
 
 
 def _floor(left: Dim, right: Dim) -> Dim:

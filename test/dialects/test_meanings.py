@@ -13,6 +13,17 @@ from onnx.reference import ReferenceEvaluator
 
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.relax import OPS
+from mirlo.tools.conformance import special
+from mirlo.tools.conformance.errors import WIDE
+
+
+def _solved(function: Callable[[float], float], y: float, low: float, high: float) -> float:
+    """Return where a function that grows has a value, by bisection."""
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if function(middle) < y else (low, middle)
+    return low
+
 
 BY_NUMBERS: dict[str, Callable[..., float]] = {
     "exp2": lambda x: 2.0**x,
@@ -23,6 +34,9 @@ BY_NUMBERS: dict[str, Callable[..., float]] = {
     "rsqrt": lambda x: x**-0.5,
     "cbrt": lambda x: math.copysign(abs(x) ** (1 / 3), x),
     "erfc": math.erfc,
+    "erfinv": lambda x: _solved(math.erf, x, -4.0, 4.0),
+    "lgamma": math.lgamma,
+    "digamma": lambda x: float(special.digamma(np.array([x], WIDE))[0]),
     "trunc": math.trunc,
     "square": lambda x: x * x,
     "isfinite": math.isfinite,

@@ -29,6 +29,12 @@ def mm(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
     return product(op, x, y)
 
 
+@converter("aten._int_mm.default")
+def int_mm(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
+    """Convert the product of int8 matrices, whose sums are i32."""
+    return op.tensor(op.emit("matmul", x, y, out_dtype=op.dtype))
+
+
 @converter("aten.matmul.default", "aten.linalg_matmul.default")
 def matmul(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
     return product(op, x, y)

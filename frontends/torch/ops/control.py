@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
@@ -29,9 +30,20 @@ def cond(
     condition = op.body.full(op.reshaped(op.cast(flag, "bool"), ()))
 
     def branch(graph: GraphModule) -> Any:
-        return lambda: [_as_tensor(op, value) for value in op.body.graph(graph, operands)]
+        return lambda: [
+            _with_bound_dims(op, _as_tensor(op, value), found)
+            for value, found in zip(op.body.graph(graph, operands), types, strict=True)
+        ]
 
     return op.body.choose(condition, types, (branch(then), branch(otherwise)))
+
+
+def _with_bound_dims(op: AtenOperation, x: Tensor, declared: TensorType) -> Tensor:
+    """Return x with the dims that are declared, as far as the trace has bound their symbols."""
+    for axis, dim in enumerate(declared.shape):
+        if not D.symbols_of(dim) - op.body.taken:
+            x = op.with_dim(x, axis, dim)
+    return x
 
 
 @converter("higher_order.wrap_with_set_grad_enabled")
@@ -72,21 +84,31 @@ def scan(
     rows = [op.type_of(value) for value in op.node.meta["val"][count:]]
 
     def step(at: Any, carried: Sequence[Tensor]) -> list[Tensor]:
-        slices = [_row(op, x, at) for x in xs]
+        slices = [row_at(op, x, at) for x in xs]
         return [_as_tensor(op, value) for value in op.body.graph(combine, [*carried, *slices, *additional])]
 
-    if isinstance(length, int) and 0 < length <= MAX_UNROLLED_STEPS:
-        carried, collected = list(init), []
-        for at in range(length):
-            made = step(at, carried)
-            carried, outputs = made[:count], made[count:]
-            collected.append(outputs)
-        stacked = [op.tensor(op.emit("stack", list(column), axis=0)) for column in zip(*collected, strict=True)]
-        return [*carried, *stacked]
-    return _looped(op, step, list(init), rows, length)
+    return scanned(op, step, list(init), rows, length)
 
 
-def _looped(op: AtenOperation, step: Any, init: list[Tensor], rows: Sequence[TensorType], length: Dim) -> list[Tensor]:
+Step = Callable[[Any, Sequence[Tensor]], list[Tensor]]
+"""Takes the position of a step and what is carried; returns what is carried on, then the rows of the step."""
+
+
+def scanned(op: AtenOperation, step: Step, init: list[Tensor], rows: Sequence[TensorType], length: Dim) -> list[Tensor]:
+    """Return what is carried at the end, and the rows of all steps; few steps are unrolled."""
+    count = len(init)
+    if not isinstance(length, int) or not 0 < length <= MAX_UNROLLED_STEPS:
+        return _looped(op, step, init, rows, length)
+    carried, collected = list(init), []
+    for at in range(length):
+        made = step(at, carried)
+        carried, outputs = made[:count], made[count:]
+        collected.append(outputs)
+    stacked = [op.tensor(op.emit("stack", list(column), axis=0)) for column in zip(*collected, strict=True)]
+    return [*carried, *stacked]
+
+
+def _looped(op: AtenOperation, step: Step, init: list[Tensor], rows: Sequence[TensorType], length: Dim) -> list[Tensor]:
     """Return the results of a scan with a loop over its steps."""
     count = len(init)
     room = [op.expanded(op.constant(0, row.dtype), row.shape) for row in rows]
@@ -109,7 +131,8 @@ def _looped(op: AtenOperation, step: Any, init: list[Tensor], rows: Sequence[Ten
     return results
 
 
-def _row(op: AtenOperation, x: Tensor, at: Any) -> Tensor:
+def row_at(op: AtenOperation, x: Tensor, at: Any) -> Tensor:
+    """Return a row, at a position that is a number or a tensor."""
     if isinstance(at, int):
         return op.reshaped(op.sliced(x, 0, at, 1), x.shape[1:])
     return op.tensor(op.emit("gather", x, at, axis=0))

@@ -14,11 +14,13 @@ from mirlo.frontends.torch.registry import CONVERTERS, converter
 
 FLOATS = {
     "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan", "atanh": "atanh", "cos": "cos",
-    "cosh": "cosh", "erf": "erf", "erfc": "erfc", "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log",
-    "log10": "log10", "log1p": "log1p", "log2": "log2", "reciprocal": "reciprocal", "rsqrt": "rsqrt",
-    "sigmoid": "sigmoid", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
+    "cosh": "cosh", "digamma": "digamma", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "exp": "exp",
+    "exp2": "exp2", "expm1": "expm1", "lgamma": "lgamma", "log": "log", "log10": "log10", "log1p": "log1p",
+    "log2": "log2", "reciprocal": "reciprocal", "rsqrt": "rsqrt", "sigmoid": "sigmoid", "sin": "sin", "sinh": "sinh",
+    "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
     "special_erf": "erf", "special_erfc": "erfc", "special_exp2": "exp2", "special_expm1": "expm1",
-    "special_expit": "sigmoid", "special_log1p": "log1p",
+    "special_expit": "sigmoid", "special_log1p": "log1p", "special_digamma": "digamma", "special_psi": "digamma",
+    "special_erfinv": "erfinv", "special_gammaln": "lgamma",
 }  # fmt: skip
 """Operators of one operand that compute with floats."""
 ROUNDING = {"ceil": "ceil", "floor": "floor", "trunc": "trunc", "round": "round", "fix": "trunc",

@@ -251,7 +251,8 @@ def index_put(
 @converter("aten.nonzero.default", "aten.argwhere.default")
 def nonzero(op: AtenOperation, x: Tensor) -> Tensor:
     if not x.type.rank:
-        raise UnsupportedOperation("of a tensor without dims")
+        count = op.body.bind_result(op, op.reshaped(op.cast(op.cast(x, "bool"), "i64"), (1,)))
+        return op.expanded(op.constant(0, op.dtype), (count, 0))
     rows = nonzero_rows(op, op.cast(x, "bool"))
     return op.permuted(rows, [1, 0])
 

@@ -98,9 +98,63 @@ def batch_norm(
     op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor | None,
     variance: Tensor | None, training: bool, momentum: float, epsilon: float, *_: object,
 ) -> Tensor:  # fmt: skip
+    if mean is None and variance is None:
+        return _by_own_statistics(op, x, weight, bias, epsilon)[0]
     if training or mean is None or variance is None:
         raise UnsupportedOperation(TRAINING)
     return _batch_norm(op, x, weight, bias, mean, variance, epsilon)
+
+
+def _by_own_statistics(
+    op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, epsilon: float
+) -> list[Tensor]:
+    """Return x normalized by the mean and the variance of each channel, these, and the reciprocal deviation."""
+    y = op.wide(x)
+    axes = [axis for axis in range(x.type.rank) if axis != 1]
+    center = op.tensor(op.emit("reduce_mean", y, axes=axes, keepdims=True))
+    apart = op.apply("subtract", y, center)
+    spread = op.tensor(op.emit("reduce_mean", op.apply("multiply", apart, apart), axes=axes, keepdims=True))
+    scale = op.apply("rsqrt", op.apply("add", spread, epsilon))
+    made = op.apply("multiply", apart, scale)
+    for name, given in (("multiply", weight), ("add", bias)):
+        if given is not None:
+            column = op.reshaped(op.cast(given, y.type.dtype), (given.shape[0], *[1] * (x.type.rank - 2)))
+            made = op.apply(name, made, column)
+    vectors = [op.reshaped(each, (x.shape[1],)) for each in (center, spread, scale)]
+    return [op.cast(made, x.type.dtype), *vectors]
+
+
+@converter("aten._native_batch_norm_legit.no_stats")
+def batch_norm_without_statistics(
+    op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float,
+    epsilon: float,
+) -> list[Tensor]:  # fmt: skip
+    made, center, _, scale = _by_own_statistics(op, x, weight, bias, epsilon)
+    return [made, op.cast(center, op.result(1).dtype), op.cast(scale, op.result(2).dtype)]
+
+
+@converter("aten._native_batch_norm_legit_functional.default")
+def functional_batch_norm(
+    op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor,
+    training: bool, momentum: float, epsilon: float,
+) -> list[Tensor]:  # fmt: skip
+    """Convert the norm that also returns the running statistics, of which the batch is a part in training."""
+    if not training:
+        made = _batch_norm(op, x, weight, bias, mean, variance, epsilon)
+        rest = [op.expanded(op.constant(0, op.result(i).dtype), op.result(i).shape) for i in (1, 2)]
+        return [made, *rest, mean, variance]
+    made, center, spread, scale = _by_own_statistics(op, x, weight, bias, epsilon)
+    count = D.product([dim for axis, dim in enumerate(x.shape) if axis != 1])
+    size = op.operand(count, spread.type.dtype)
+    unbiased = op.apply("divide", op.apply("multiply", spread, size), op.apply("subtract", size, 1))
+    moved = [
+        op.cast(
+            op.apply("add", op.apply("multiply", op.wide(old), 1 - momentum), op.apply("multiply", new, momentum)),
+            old.type.dtype,
+        )
+        for old, new in ((mean, center), (variance, unbiased))
+    ]
+    return [made, op.cast(center, op.result(1).dtype), op.cast(scale, op.result(2).dtype), *moved]
 
 
 def _batch_norm(
@@ -174,5 +228,5 @@ def instance_norm(
         assert mean is not None and variance is not None
         return _batch_norm(op, x, weight, bias, mean, variance, epsilon)
     if mean is not None or variance is not None:
-        raise UnsupportedOperation("updates running statistics, as in training: call eval() of its module")
+        raise UnsupportedOperation(TRAINING)
     return _group_norm(op, x, op.fixed(x.shape[1], "a number of channels"), weight, bias, epsilon)

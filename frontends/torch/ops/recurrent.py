@@ -10,6 +10,8 @@ from mirlo.frontends.onnx.ops import recurrent as onnx
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.onnx_node import onnx_layer
 from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.ops.contract import product
+from mirlo.frontends.torch.ops.control import Step, row_at, scanned
 from mirlo.frontends.torch.registry import converter
 
 GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_relu": (0,)}
@@ -25,9 +27,10 @@ def recurrent(
     if train and dropout:
         raise UnsupportedOperation("drops elements, as in training: call eval() of its module")
     directions, parts = 2 if bidirectional else 1, 4 if has_biases else 2
-    if len(params) != layers * directions * parts:
-        raise UnsupportedOperation("projects its states (proj_size)")
     kind = op.name.split(".")[1]
+    is_projected = len(params) != layers * directions * parts
+    if is_projected:
+        parts += 1
     starts = list(states) if isinstance(states, (list, tuple)) else [states]
     sequence = op.permuted(x, [1, 0, 2]) if batch_first else x
     last: list[list[Tensor]] = [[] for _ in starts]
@@ -35,7 +38,10 @@ def recurrent(
         first = layer * directions
         rows = [params[(first + at) * parts : (first + at + 1) * parts] for at in range(directions)]
         begin = [op.sliced(start, 0, first, directions) for start in starts]
-        sequence, finals = _layer(op, kind, sequence, begin, rows, has_biases)
+        if is_projected:
+            sequence, finals = _projected_layer(op, sequence, begin, rows)
+        else:
+            sequence, finals = _layer(op, kind, sequence, begin, rows, has_biases)
         for found, final in zip(last, finals, strict=True):
             found.append(final)
     ends = [made[0] if layers == 1 else op.tensor(op.emit("concat", made, axis=0)) for made in last]
@@ -70,6 +76,45 @@ def _layer(
     made, *finals = onnx_layer(op, convert, [x, *given, bias, None, *states], **words)
     joined = op.permuted(made, [0, 2, 1, 3])  # [length, batch, directions, hidden]
     return op.reshaped(joined, (*joined.shape[:2], hidden * len(rows))), finals
+
+
+def _projected_layer(
+    op: AtenOperation, x: Tensor, states: Sequence[Tensor], rows: Sequence[Sequence[Tensor]]
+) -> tuple[Tensor, list[Tensor]]:
+    """Return the outputs and the last states of an LSTM whose outputs go through a matrix, which ONNX has not."""
+    sequences: list[Tensor] = []
+    finals: list[list[Tensor]] = [[], []]
+    length = x.shape[0]
+    for at, params in enumerate(rows):
+        begin = [op.reshaped(op.sliced(state, 0, at, 1), state.shape[1:]) for state in states]
+        projected = product(op, x, params[0], transposed=True)
+        for bias in params[2:-1]:
+            projected = op.apply("add", projected, bias)
+        given = op.tensor(op.emit("reverse", projected, axes=[0])) if at else projected
+        step = _projected_step(op, given, params[1], params[-1])
+        *last, made = scanned(op, step, begin, [x.type.with_shape((length, *begin[0].shape))], length)
+        sequences.append(op.tensor(op.emit("reverse", made, axes=[0])) if at else made)
+        for found, state in zip(finals, last, strict=True):
+            found.append(state)
+    joined = sequences[0] if len(sequences) == 1 else op.tensor(op.emit("concat", sequences, axis=2))
+    return joined, [op.tensor(op.emit("stack", each, axis=0)) for each in finals]
+
+
+def _projected_step(op: AtenOperation, projected: Tensor, recurrent: Tensor, matrix: Tensor) -> Step:
+    size = op.fixed(recurrent.shape[0], "a number of gates") // 4
+
+    def step(at: Any, carried: Sequence[Tensor]) -> list[Tensor]:
+        hidden, cell = carried
+        gates = op.apply("add", row_at(op, projected, at), product(op, hidden, recurrent, transposed=True))
+        parts = [op.sliced(gates, 1, size * gate, size) for gate in range(4)]
+        enter, forget, leave = (op.apply("sigmoid", parts[gate]) for gate in (0, 1, 3))
+        cell = op.apply(
+            "add", op.apply("multiply", forget, cell), op.apply("multiply", enter, op.apply("tanh", parts[2]))
+        )
+        hidden = product(op, op.apply("multiply", leave, op.apply("tanh", cell)), matrix, transposed=True)
+        return [hidden, cell, hidden]
+
+    return step
 
 
 def _reordered(op: AtenOperation, kind: str, weight: Tensor) -> Tensor:

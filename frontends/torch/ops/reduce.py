@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
@@ -178,7 +180,24 @@ def count_nonzero(op: AtenOperation, x: Tensor, axes: Axes = None) -> Tensor:
 def vector_norm(
     op: AtenOperation, x: Tensor, order: Any = 2, axes: Axes = None, keepdim: bool = False, **ignored: object
 ) -> Tensor:
-    y = op.wide(op.cast(x, op.dtype))
+    return op.cast(_norm(op, op.wide(op.cast(x, op.dtype)), order, axes, keepdim), op.dtype)
+
+
+@converter("aten._pdist_forward.default")
+def pdist(op: AtenOperation, x: Tensor, order: float = 2.0) -> Tensor:
+    """Convert the distances of all pairs of rows."""
+    count = op.fixed(x.shape[0], "a number of rows")
+    if op.shape[0] == 0:
+        return op.expanded(op.constant(0, op.dtype), op.shape)
+    index = TensorType.of((), "i64").dtype
+    one, other = (
+        op.tensor(op.emit("gather", op.wide(x), op.constant(rows, index, rows.shape), axis=0))
+        for rows in np.triu_indices(count, 1)
+    )
+    return op.cast(_norm(op, op.apply("subtract", one, other), order, [1], False), op.dtype)
+
+
+def _norm(op: AtenOperation, y: Tensor, order: Any, axes: Axes, keepdim: bool) -> Tensor:
     kind = y.type.dtype
     size = op.apply("abs", y)
     if order == 0:
@@ -192,4 +211,4 @@ def vector_norm(
     else:
         total = reduced(op, "reduce_sum", op.apply("power", size, float(order)), axes, keepdim)
         made = op.apply("power", total, 1.0 / order)
-    return op.cast(made, op.dtype)
+    return made

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.operation import AtenOperation
@@ -16,21 +17,37 @@ def _resized(op: AtenOperation, x: Tensor, mode: str, align: bool, factors: Sequ
     """Return x of the declared size; coordinates are divided by the factors that are given."""
     shape = op.shape
     count = x.type.rank - 2
-    if not all(isinstance(dim, int) for dim in (*x.shape[2:], *shape[2:])):
-        raise UnsupportedOperation("resizes images whose size is dynamic")
-    scales: list[float] = []
-    if not align:
-        given = [factor if factor else 0.0 for factor in (*factors, *[0.0] * (count - len(factors)))]
-        pairs = zip(given, x.shape[2:], shape[2:], strict=True)
-        scales = [1.0, 1.0, *(factor or after / before for factor, before, after in pairs)]  # type: ignore[operator]
-    coordinates = "align_corners" if align else "asymmetric" if mode == "nearest" else "half_pixel"
-    y = x if mode == "nearest" else op.wide(x)
     if mode != "nearest" and not x.type.dtype.is_float:
         raise UnsupportedOperation("interpolates integers")
-    made = op.emit(
-        "resize", y, shape=shape, scales=scales, mode=mode, coordinates=coordinates, nearest="floor", cubic_coeff=-0.75
-    )
+    y = x if mode == "nearest" else op.wide(x)
+    words = {
+        "shape": shape, "mode": mode, "nearest": "floor", "cubic_coeff": -0.75,
+        "coordinates": "align_corners" if align else "asymmetric" if mode == "nearest" else "half_pixel",
+    }  # fmt: skip
+    given = [factor if factor and not align else 0.0 for factor in (*factors, *[0.0] * (count - len(factors)))]
+    pairs = [(factor, x.shape[2 + axis], shape[2 + axis]) for axis, factor in enumerate(given)]
+    if all(isinstance(before, int) and isinstance(after, int) for _, before, after in pairs):
+        quotients = [
+            factor or op.fixed(after, "a size") / op.fixed(before, "a size") for factor, before, after in pairs
+        ]
+        made = op.emit("resize", y, scales=[] if align else [1.0, 1.0, *quotients], **words)
+    else:
+        made = op.emit("resize_at", y, _run_time_scales(op, pairs), **words)
     return op.cast(op.tensor(made), op.dtype)
+
+
+def _run_time_scales(op: AtenOperation, pairs: Sequence[tuple[float, Dim, Dim]]) -> Tensor:
+    """Return the factors of all dims, of batch and channels too: those that are given, or quotients of the sizes."""
+    kind = TensorType.of((), "f64").dtype
+    made = [op.constant(1, kind, (2,))]
+    for factor, before, after in pairs:
+        scale = (
+            op.constant(factor, kind)
+            if factor
+            else op.apply("divide", op.operand(after, kind), op.operand(before, kind))
+        )
+        made.append(op.reshaped(scale, (1,)))
+    return op.tensor(op.emit("concat", made, axis=0))
 
 
 @converter("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
+
+import module_cases  # noqa: E402
+from module_cases import DYNAMIC, Calls, F, compiled, require_close  # noqa: E402
 
 import mirlo  # noqa: E402
 from mirlo.dialects.core.locations import find_source_position, node_of  # noqa: E402
@@ -16,33 +17,6 @@ from mirlo.frontends.foreign import FrontendError  # noqa: E402
 from mirlo.frontends.torch.decompose import decomposed  # noqa: E402
 from mirlo.frontends.torch.importer import import_exported  # noqa: E402
 from mirlo.frontends.torch.registry import CONVERTERS  # noqa: E402
-
-F = torch.nn.functional
-DYNAMIC = torch.export.Dim.DYNAMIC
-
-
-class Calls(torch.nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Any) -> Any:
-        return self.function(x)
-
-
-def compiled(module: Any, *args: Any, dynamic_shapes: Any = None) -> Any:
-    """Compile a module without ONNX."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=".*through ONNX")
-        return mirlo.compile(module.eval(), args=args, dynamic_shapes=dynamic_shapes, cache=False)
-
-
-def require_close(found: Any, expected: Any) -> None:
-    """Require equal structure and close elements."""
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-
 
 DYNAMIC_FUNCTIONS = {
     "reshape": lambda x: x.reshape(x.shape[0] * 2, -1) * x.shape[0],
@@ -149,7 +123,7 @@ def test_operations_have_the_names_and_lines_of_the_module() -> None:
     (op,) = [op for op in module.body.operations[0].body.blocks[0].operations if op.operation.name == "relax.gelu"]
     assert node_of(op.location) == "gelu"
     position = find_source_position(op.location)
-    assert position is not None and position.file == __file__ and position.line > 0
+    assert position is not None and position.file == module_cases.__file__ and position.line > 0
 
 
 def test_what_has_no_converter_goes_through_onnx_aloud(monkeypatch: pytest.MonkeyPatch) -> None:

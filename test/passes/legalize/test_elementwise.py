@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +15,18 @@ X = f32(3, 21, scale=2.0)
 POSITIVE = np.abs(X) + 0.1
 UNIT = np.tanh(X) * np.float32(0.99)
 erf = np.vectorize(math.erf)
+
+
+def _quantile(x: float) -> float:
+    return NormalDist().inv_cdf((1 + x) / 2) / math.sqrt(2)
+
+
+def _slope(x: np.ndarray) -> np.ndarray:
+    """Return the derivative of log gamma, by a difference of fourth order."""
+    at, step = np.vectorize(math.lgamma), 1e-3 * x
+    return (8 * (at(x + step) - at(x - step)) - at(x + 2 * step) + at(x - 2 * step)) / (12 * step)
+
+
 SPECIAL = np.float32([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -2.5])
 
 UNARY: dict[str, tuple[np.ndarray, Any]] = {
@@ -25,7 +38,9 @@ UNARY: dict[str, tuple[np.ndarray, Any]] = {
     "tanh": (X, np.tanh), "asinh": (X, np.arcsinh), "acosh": (POSITIVE + 1, np.arccosh), "atanh": (UNIT, np.arctanh),
     "erf": (X, erf), "erfc": (X, lambda x: 1 - erf(x.astype(np.float64))), "floor": (X, np.floor), "ceil": (X, np.ceil),
     "trunc": (X, np.trunc), "round": (np.round(X * 2) / 2, np.rint), "reciprocal": (X, np.reciprocal),
-    "square": (X, np.square),
+    "square": (X, np.square), "erfinv": (UNIT, lambda x: np.vectorize(_quantile)(x.astype(np.float64))),
+    "lgamma": (POSITIVE + 2.5, np.vectorize(math.lgamma)),
+    "digamma": (POSITIVE + 2, lambda x: _slope(x.astype(np.float64))),
 }  # fmt: skip
 BINARY: dict[str, Any] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "maximum": np.maximum,

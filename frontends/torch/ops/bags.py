@@ -1,0 +1,54 @@
+"""Bags of embeddings: rows of a table, combined by bag."""
+
+from __future__ import annotations
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.registry import converter
+
+SUM, MEAN, MAX = range(3)
+"""The modes of ATen's operator."""
+
+
+@converter("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default")
+def embedding_bag(
+    op: AtenOperation, table: Tensor, indices: Tensor, offsets: Tensor, _: object = False, mode: int = SUM,
+    sparse: bool = False, weights: Tensor | None = None, include_last_offset: bool = False, padding_index: int = -1,
+) -> list[Tensor | None]:  # fmt: skip
+    """Convert the sum, the mean or the maximum of the rows of each bag; an empty bag gives zeros."""
+    if any(op.is_used(index) for index in (1, 2, 3)):
+        raise UnsupportedOperation("gives the bags of its rows, which only gradients need")
+    bags, kind = op.result(0).shape[0], op.result(0).dtype
+    count = indices.shape[0]
+    if count == 0 or bags == 0:
+        return [op.expanded(op.constant(0, kind), op.result(0).shape), None, None, None]
+    begins = op.sliced(op.cast(offsets, "i64"), 0, 0, bags)
+    places = op.positions(begins.type.with_shape((count, 1)), 0)
+    begun = op.apply("less_equal", op.reshaped(begins, (1, bags)), places)
+    numbers = op.tensor(op.emit("reduce_sum", op.cast(begun, "i64"), axes=[1]))
+    bag = op.reshaped(op.apply("subtract", numbers, 1), (count, 1))
+    rows = op.wide(op.tensor(op.emit("gather", table, indices, axis=0)))
+    wide = rows.type.dtype
+    if weights is not None:
+        rows = op.apply("multiply", rows, op.reshaped(op.cast(weights, wide), (count, 1)))
+    kept = op.expanded(op.constant(1, wide), (count, 1))
+    if padding_index >= 0:
+        is_kept = op.reshaped(op.apply("not_equal", indices, padding_index), (count, 1))
+        rows = op.choose(is_kept, rows, float("-inf") if mode == MAX else 0, wide)
+        kept = op.cast(is_kept, wide)
+    total = _combined(op, rows, bag, (bags, rows.shape[1]), "max" if mode == MAX else "add")
+    counts = _combined(op, kept, bag, (bags, 1), "add")
+    if mode == MEAN:
+        total = op.apply("divide", total, op.apply("maximum", counts, 1))
+    elif mode == MAX:
+        total = op.choose(op.apply("equal", counts, 0), 0, total, wide)
+    return [op.cast(total, kind), None, None, None]
+
+
+def _combined(op: AtenOperation, rows: Tensor, bag: Tensor, shape: tuple[Dim, ...], reduction: str) -> Tensor:
+    """Return rows combined by the number of their bag."""
+    start = op.constant(float("-inf") if reduction == "max" else 0, rows.type.dtype)
+    room = op.expanded(start, shape)
+    return op.tensor(op.emit("scatter_nd", room, bag, rows, reduction=reduction))

@@ -1,0 +1,66 @@
+"""Running maxima, minima and logarithms of sums: prefixes of an axis, combined in steps of doubled length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.operation import AtenOperation, axis_of
+from mirlo.frontends.torch.registry import converter
+
+Combine = Callable[[Sequence[Tensor], Sequence[Tensor]], list[Tensor]]
+"""Takes the values of two neighbouring ranges, the earlier first, and returns those of both together."""
+
+
+def scanned(op: AtenOperation, values: Sequence[Tensor], axis: int, combine: Combine) -> list[Tensor]:
+    """Return what an associative function makes of all prefixes along an axis."""
+    made = list(values)
+    size = op.fixed(made[0].shape[axis], "an axis whose size")
+    step = 1
+    while step < size:
+        before = [op.sliced(x, axis, 0, size - step) for x in made]
+        after = [op.sliced(x, axis, step, size - step) for x in made]
+        heads = [op.sliced(x, axis, 0, step) for x in made]
+        made = [
+            op.tensor(op.emit("concat", [head, tail], axis=axis))
+            for head, tail in zip(heads, combine(before, after), strict=True)
+        ]
+        step *= 2
+    return made
+
+
+@converter("aten.cummax.default", "aten.cummin.default")
+def running_extreme(op: AtenOperation, x: Tensor, axis: int) -> list[Tensor]:
+    """Convert `cummax` and `cummin`: the last of equal elements has the position, and NaN wins."""
+    kind = op.result(1).dtype
+    if not x.type.rank:
+        return [x, op.constant(0, kind)]
+    axis = axis_of(axis, x.type.rank)
+    wins = "greater_equal" if "max" in op.name else "less_equal"
+
+    def combine(before: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
+        later = op.apply(wins, after[0], before[0])
+        if x.type.dtype.is_float:
+            later = op.apply("logical_or", later, op.apply("isnan", after[0]))
+        return [op.choose(later, new, old, new.type.dtype) for old, new in zip(before, after, strict=True)]
+
+    wide = op.cast(x, "i8") if x.type.dtype.is_bool else x
+    places = op.tensor(op.body.full(op.positions(x.type.with_dtype(kind), axis)))
+    value, place = scanned(op, [wide, places], axis, combine)
+    return [op.cast(value, x.type.dtype), place]
+
+
+@converter("aten.logcumsumexp.default")
+def logcumsumexp(op: AtenOperation, x: Tensor, axis: int) -> Tensor:
+    if not x.type.rank:
+        return x
+    y = op.wide(op.cast(x, op.dtype))
+
+    def combine(before: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
+        high, low = (op.apply(name, before[0], after[0]) for name in ("maximum", "minimum"))
+        apart = op.apply("exp", op.apply("subtract", low, high))
+        total = op.apply("add", high, op.apply("log1p", apart))
+        return [op.choose(op.apply("isinf", high), high, total, y.type.dtype)]
+
+    (made,) = scanned(op, [y], axis_of(axis, x.type.rank), combine)
+    return op.cast(made, op.dtype)
