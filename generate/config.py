@@ -52,6 +52,8 @@ class NodeNames:
     logits: str = "logits"
     caches: dict[str, str] | None = None
     """The outputs that are the next values of caches, by inputs; None: by the names that exporters give them."""
+    states: dict[str, str] | None = None
+    """Pairs of states of a fixed size, of layers that have such; None: by the names that exporters give them."""
     pads_left: bool = False
     """Whether the prompts of a batch are padded before their first tokens; else after the last ones."""
 
@@ -85,6 +87,11 @@ def _read_genai(folder: Path) -> ModelConfig:
         before = _pattern(inputs, f"past_{kind}_names", f"past_key_values.%d.{kind}")
         after = _pattern(outputs, f"present_{kind}_names", f"present.%d.{kind}")
         caches |= {before.replace("%d", str(i)): after.replace("%d", str(i)) for i in range(layers)}
+    states: dict[str, str] = {}
+    for kind in ("conv", "recurrent"):
+        before = _pattern(inputs, f"past_{kind}_names", f"past_key_values.%d.{kind}_state")
+        after = _pattern(outputs, f"present_{kind}_names", f"present.%d.{kind}_state")
+        states |= {before.replace("%d", str(i)): after.replace("%d", str(i)) for i in range(layers)}
     default = NodeNames()
     names = NodeNames(
         tokens=inputs.text("input_ids", default.tokens),
@@ -94,6 +101,7 @@ def _read_genai(folder: Path) -> ModelConfig:
         total_length=inputs.text("total_sequence_length", default.total_length),
         logits=outputs.text("logits", default.logits),
         caches=caches,
+        states=states,
     )
     ends = model.tokens("eos_token_id")
     return ModelConfig(

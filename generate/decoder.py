@@ -21,6 +21,8 @@ from mirlo.runtime.state import CacheState
 
 LAST_ONLY = ("num_logits_to_keep", "logits_to_keep")
 """Inputs that say for how many last positions logits are computed; 0 stands for all."""
+STATE = r"(^|[._])past(_key_values)?([._]\d+)?[._](conv|recurrent|ssm)(_state)?([._]\d+)?$"
+"""Names of inputs that are states of a fixed size: `past_key_values.0.conv_state`, `past_conv.0`."""
 USES_CACHE = "use_cache_branch"
 """Input of merged decoders of Optimum: whether there is a past."""
 
@@ -57,7 +59,9 @@ class CompiledDecoder:
         self.inputs = {spec.name: spec for spec in executable.inputs}
         outputs = {spec.name: spec for spec in executable.outputs}
         names = config.names
-        self.caches = find_caches(names, self.inputs, outputs, config)
+        self.states = find_states(names, self.inputs, outputs, config)
+        """The outputs that are the next values of states of a fixed size, by inputs."""
+        self.caches = find_caches(names, self.inputs, outputs, config, self.states)
         for what, name, specs in (("input", names.tokens, self.inputs), ("output", names.logits, outputs)):
             if name not in specs:
                 known = ", ".join(map(str, specs.values()))
@@ -74,7 +78,12 @@ class CompiledDecoder:
         self._adapters = Adapters({}) if adapters is None else adapters.fitted(self.inputs)
         self.constants: dict[str, np.ndarray] = {}
         """The inputs of the adapter."""
-        others = self.inputs.keys() - self.caches.keys() - (set() if adapters is None else adapters.names)
+        others = (
+            self.inputs.keys()
+            - self.caches.keys()
+            - self.states.keys()
+            - (set() if adapters is None else adapters.names)
+        )
         self._makers = {name: self._maker(spec) for name, spec in self.inputs.items() if name in others}
 
     def with_adapter(self, name: str | None) -> CompiledDecoder:
@@ -86,10 +95,17 @@ class CompiledDecoder:
     def new_state(self, capacity: int, batch: int) -> CacheState:
         """Return empty caches."""
         limit = self.config.context or None
-        return self.executable.state(capacity, batch, limit=limit, pairs=self.caches, constants=self.constants)
+        return self.executable.state(
+            capacity, batch, limit=limit, pairs=self.caches, constants=self.constants, states=self.states
+        )
 
     def new_pool(self, capacity: int, count: int) -> CachePool:
         """Return empty caches of a number of sequences that are of different lengths."""
+        if self.states:
+            what = (
+                f"has recurrent states, such as '{next(iter(self.states))}': continuous batching cannot use the model"
+            )
+            raise ModelFolderError(f"{self.config.model}: it {what} yet, use a generator for each sequence")
         pool = self.executable.pool(count, capacity, limit=self.config.context or None, pairs=self.caches)
         for name in (self.config.names.past_length, USES_CACHE):
             if isinstance(pool, InPlacePool) and name in self.inputs and count > 1:
@@ -123,29 +139,53 @@ class CompiledDecoder:
         return makers[spec.name]
 
 
-def find_caches(
+def find_states(
     names: NodeNames, inputs: dict[str, TensorSpec], outputs: dict[str, TensorSpec], config: ModelConfig
 ) -> dict[str, str]:
-    """Return the outputs that are the next values of caches, by inputs."""
+    """Return the outputs that are the next values of states of a fixed size, by inputs."""
+    if names.states is not None:
+        found = {source: output for source, output in names.states.items() if source in inputs}
+    else:
+        found = {name: _after(name, outputs) for name in inputs if re.search(STATE, name)}
+    for source, output in found.items():
+        if output not in outputs:
+            raise ModelFolderError(f"{config.model}: no output is the next value of the state '{source}'")
+    return found
+
+
+def _after(name: str, outputs: dict[str, TensorSpec]) -> str:
+    """Return the output that is the next value of an input; an empty name if there is none."""
+    candidates = [re.sub(r"past(_key_values|_kv)?", new, name) for new in ("present", r"present\1")]
+    return next((each for each in candidates if each in outputs), "")
+
+
+def find_caches(
+    names: NodeNames,
+    inputs: dict[str, TensorSpec],
+    outputs: dict[str, TensorSpec],
+    config: ModelConfig,
+    states: dict[str, str],
+) -> dict[str, str]:
+    """Return the outputs that are the next values of caches, by inputs; some layers may have `states` instead."""
     if names.caches is not None:
-        for source, output in names.caches.items():
+        caches = {source: output for source, output in names.caches.items() if source in inputs or not states}
+        for source, output in caches.items():
             for what, name, specs in (("input", source, inputs), ("output", output, outputs)):
                 if name not in specs:
                     raise ModelFolderError(
                         f"{config.model}: no {what} is named '{name}', as {config.source} says: check "
                         "'num_hidden_layers' and the names of caches"
                     )
-        return names.caches
+        return caches
     found = {}
     for name in inputs:
-        if not re.search(r"(^|[._])past", name) or len(inputs[name].shape) != 4:
+        if not re.search(r"(^|[._])past", name) or len(inputs[name].shape) != 4 or name in states:
             continue
-        candidates = [re.sub(r"past(_key_values|_kv)?", new, name) for new in ("present", r"present\1")]
-        after = next((each for each in candidates if each in outputs), None)
-        if after is None:
+        after = _after(name, outputs)
+        if not after:
             raise ModelFolderError(f"{config.model}: no output is the next value of the cache '{name}'")
         found[name] = after
-    if not found:
+    if not found and not states:
         raise ModelFolderError(
             f"{config.model}: no input is a cache, such as past_key_values.0.key: export the model with a past"
         )

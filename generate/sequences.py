@@ -56,8 +56,7 @@ class Sequences:
         if agreed == len(tokens) and agreed > first:
             return self._rows[agreed - first - 1 : agreed - first]
         # The logits of the last token are needed, so it is computed again if the caches hold it.
-        kept = min(agreed, len(tokens) - 1)
-        self._forget(kept)
+        kept = self._forget(min(agreed, len(tokens) - 1))
         guessed = [] if guess is None else guess()
         pending, last = [*tokens[kept:], *guessed], len(tokens) - kept - 1
         while True:
@@ -102,14 +101,15 @@ class Sequences:
         self._agreed[sequence] = count
         return count
 
-    def _forget(self, length: int) -> None:
-        """Let the caches hold so many tokens."""
+    def _forget(self, length: int) -> int:
+        """Let the caches hold so many tokens, or fewer if the model cannot go back to these; return how many."""
         (held,) = self._held
         self._rows = self._rows[:0]
+        if length < self._state.length:  # also what an interrupted call added
+            length = self._state.rewind(length)
         del held[length:]
         self._agreed[0] = min(self._agreed[0], length)
-        if length < self._state.length:  # also what an interrupted call added
-            self._state.rewind(length)
+        return length
 
     def _run(self, new: Sequence[int]) -> np.ndarray:
         """Return the logits of new tokens of the only sequence, [length, vocabulary]."""
@@ -136,6 +136,12 @@ class Sequences:
 
     def _start_batch(self) -> np.ndarray:
         """Compute all sequences anew."""
+        if self._state.is_recurrent and len(set(map(len, self.tokens))) > 1:
+            lengths = ", ".join(str(len(row)) for row in self.tokens)
+            raise GenerationError(
+                f"prompts of one length are expected, found {lengths} tokens: padding would change the model's "
+                "recurrent states; use a generator for each"
+            )
         self._state.rewind(0)
         left = self.decoder.config.names.pads_left
         tokens, self._mask = pad(self.tokens, self.decoder.config.pad, left)

@@ -217,14 +217,16 @@ class Executable(KernelCodeOwner):
         limit: int | None = None,
         pairs: Mapping[str, str] | None = None,
         constants: Mapping[str, np.ndarray] | None = None,
+        states: Mapping[str, str] | None = None,
     ) -> CacheState:
         """Return caches for a sequence of calls, such as those of a language model, with no valid rows.
 
         They have room for `capacity` rows of `batch` sequences, and grow up to `limit`. `pairs` are the outputs that
         are the next values of the caches, by the names of inputs; without it, those that update inputs in place.
-        `constants` are inputs that stay the same in all calls.
+        `constants` are inputs that stay the same in all calls. `states` are further pairs, of arrays of a fixed size
+        that a call replaces, such as those of linear attention.
         """
-        return new_state(self, capacity, batch, limit, pairs, constants)
+        return new_state(self, capacity, batch, limit, pairs, constants, states)
 
     def pool(
         self, count: int, capacity: int = 256, *, limit: int | None = None, pairs: Mapping[str, str] | None = None

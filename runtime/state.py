@@ -11,6 +11,7 @@ from mirlo.runtime.artifact import TensorSpec
 from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import InputError, OutOfMemoryError
+from mirlo.runtime.recurrent import RecurrentStates, require_states
 from mirlo.runtime.update import UpdatingCall
 
 AXIS = 2
@@ -47,7 +48,7 @@ class CacheState:
 
     `Executable.state` makes one. A call of `run` reads the caches and adds the rows of its tokens. The caches of
     models that can work in place keep their arrays: they have room for `capacity` rows, which doubles when it is
-    used up. Caches of other models grow with each call.
+    used up. Caches of other models grow with each call. `states` are of a fixed size: a call replaces them.
 
     A state belongs to one call at a time; the executable may have any number of states.
     """
@@ -60,6 +61,7 @@ class CacheState:
         batch: int,
         limit: int | None = None,
         constants: Mapping[str, np.ndarray] | None = None,
+        states: Mapping[str, str] | None = None,
     ) -> None:
         if capacity < 1 or batch < 1:
             raise InputError(f"state: expected a capacity and a batch of 1 or more, found {capacity} and {batch}")
@@ -68,12 +70,17 @@ class CacheState:
         """The outputs that are the next values of the caches, by inputs."""
         self._specs = {spec.name: spec for spec in model.inputs if spec.name in self._pairs}
         self._constants = dict(constants or {})
+        self._states = dict(states or {})
+        """The outputs that are the next values of states of a fixed size, by inputs."""
+        known = {spec.name: spec for spec in model.inputs}
+        self._recurrent = RecurrentStates([known[name] for name in self._states], self._states, batch)
         self._batch = batch
         self._length = 0
         self._is_in_place = is_in_place(model, self._pairs)
         self._fixed = fixed_rows(self._specs.values())
         self._limit = self._fixed if limit is None else limit if self._fixed is None else min(limit, self._fixed)
-        self._others = [spec.name for spec in model.outputs if spec.name not in self._pairs.values()]
+        cached = {*self._pairs.values(), *self._states.values()}
+        self._others = [spec.name for spec in model.outputs if spec.name not in cached]
         rows = self._fixed or (capacity if self._limit is None else min(capacity, self._limit))
         self._rows = rows if self._is_in_place else 0
         self._arrays = new_arrays(self._specs.values(), self._rows, self._batch)
@@ -96,6 +103,11 @@ class CacheState:
         return self._is_in_place
 
     @property
+    def is_recurrent(self) -> bool:
+        """Return whether there are states of a fixed size, which cannot go back to any length."""
+        return bool(self._states)
+
+    @property
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the valid rows of the caches, by the names of the inputs; these are views."""
         return {name: array[:, :, : self._length] for name, array in self._arrays.items()}
@@ -107,10 +119,18 @@ class CacheState:
         self._reserve(self._length + tokens)
         if self._is_in_place and self._call is None:
             self._call = self._model.updating(self._arrays, self._pairs, self._constants)
+        results = self._run(inputs)
+        if self._states:
+            self._recurrent.replace(results, self._length)
+        self._length += tokens
+        return results
+
+    def _run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Run the model; return its outputs but the caches."""
+        if self._states:
+            inputs = {**inputs, **self._recurrent.arrays}
         if self._call is not None:
-            results = self._call.run(inputs)
-            self._length += tokens
-            return results
+            return self._call.run(inputs)
         given = {**inputs, **self._constants, **self._arrays}
         if self._is_in_place:
             out = {output: self._arrays[name] for name, output in self._pairs.items()}
@@ -118,21 +138,27 @@ class CacheState:
         else:
             results = self._model.run(given)
             self._arrays = {name: results[output] for name, output in self._pairs.items()}
-        self._length += tokens
-        return {name: results[name] for name in self._others}
+        return {name: results[name] for name in (*self._others, *self._states.values())}
 
-    def rewind(self, length: int) -> None:
-        """Forget all tokens but the first `length`; a negative number forgets that many of the last ones."""
+    def rewind(self, length: int) -> int:
+        """Forget all tokens but the first `length`; a negative number forgets that many of the last ones.
+
+        Return how many tokens are left: fewer if states of a fixed size are known for fewer only.
+        """
         kept = length + self._length if length < 0 else length
         if not 0 <= kept <= self._length:
             raise InputError(f"state: cannot go back to {length} tokens: there are {self._length}")
+        if self._states and kept < self._length:
+            kept = self._recurrent.rewind(kept)
         self._length = kept
         if not self._is_in_place:
             self._arrays = {name: np.ascontiguousarray(array[:, :, :kept]) for name, array in self._arrays.items()}
+        return kept
 
     def fork(self) -> CacheState:
         """Return a copy that continues on its own."""
         made = CacheState(self._model, self._pairs, max(1, self._rows), self._batch, self._limit, self._constants)
+        made._states, made._others, made._recurrent = self._states, self._others, self._recurrent.fork()
         made._length = self._length
         made._take(self._arrays, self._length)
         return made
@@ -144,6 +170,7 @@ class CacheState:
             raise InputError(f"state: expected {self._batch} numbers of sequences, found {chosen}")
         for array in self._arrays.values():
             array[:, :, : self._length] = array[chosen, :, : self._length]
+        self._recurrent.select(chosen)
 
     def _reserve(self, length: int) -> None:
         """Make room for so many rows."""
@@ -187,9 +214,14 @@ def new_state(
     limit: int | None,
     pairs: Mapping[str, str] | None,
     constants: Mapping[str, np.ndarray] | None = None,
+    states: Mapping[str, str] | None = None,
 ) -> CacheState:
     """Return the state of a model; `pairs` are its caches, outputs by inputs, if they are not those of `aliases`."""
-    return CacheState(model, find_pairs(model, batch, pairs), capacity, batch, limit, constants)
+    if states:
+        inputs = {spec.name: spec for spec in model.inputs}
+        require_states(states, inputs, {spec.name: spec for spec in model.outputs})
+    found = {} if states and pairs is not None and not pairs else find_pairs(model, batch, pairs)
+    return CacheState(model, found, capacity, batch, limit, constants, states)
 
 
 def find_pairs(model: UpdatingModel, batch: int, pairs: Mapping[str, str] | None) -> dict[str, str]:

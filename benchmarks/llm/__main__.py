@@ -1,10 +1,12 @@
-"""Decoding and prompts: `python -m benchmarks.llm [--model NAME] [--threads T] [--repeat N] [--folder DIR]`.
+"""Decoding and prompts: `python -m benchmarks.llm [--model NAME] [--threads T] [--peers NAMES] [--folder DIR]`.
 
-Builds a decoder with random weights, runs it with Mirlo and ONNX Runtime in turns in one process, and prints the least
-and the median time of each, the ratio of the medians of turns, and the largest difference of the logits. Both update
-their caches in place. With one thread times are CPU time of the thread, which other processes hardly change; with
-several they are wall time. Then come the cost of the loop of generation around the model, and what requests that run
-together get in all.
+Builds a decoder with random weights and runs it with Mirlo and its peers in turns in one process. Peers are those of
+`onnxruntime`, `genai` (onnxruntime-genai), `openvino` and `llama.cpp` (llama-cpp-python, and `gguf` to write its model)
+that are installed: `pip install onnxruntime-genai openvino gguf llama-cpp-python`; the last one builds llama.cpp, which
+takes some minutes and a C++ compiler. Each row is a step: the least CPU time of all threads of the process, which other
+processes hardly change, the median wall time, and the ratio of Mirlo to each peer: the median over turns, of CPU time
+with one thread, else of wall time. `reading` is the time in which one core reads the same weights and does nothing with
+them. Then come the cost of the loop of generation around the model, and what requests that run together get in all.
 """
 
 from __future__ import annotations
@@ -13,106 +15,93 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-import mirlo
+from mirlo.benchmarks.llm.engines import PEERS, Engine, Mirlo, Step, load_peers
 from mirlo.benchmarks.llm.loop import report_loop
-from mirlo.benchmarks.llm.model import LLAMA, TINY, DecoderConfig, feed, save
+from mirlo.benchmarks.llm.memory import report_memory
+from mirlo.benchmarks.llm.model import MODELS, DecoderConfig, save
+from mirlo.benchmarks.llm.reading import reader, weights_of_a_token
 from mirlo.benchmarks.llm.serving import report_serving
-from mirlo.benchmarks.turns import onnxruntime_session
 
-MODELS = {
-    "llama": LLAMA,
-    "tiny": TINY,
-    "asymmetric": replace(LLAMA, is_symmetric=False),
-    "head8": replace(LLAMA, head_bits=8),
-    "block128": replace(LLAMA, block=128),
-}
 CASES = ((1, 128, 1), (1, 2046, 1), (1, 8190, 1), (1, 128, 8), (64, 0, 1), (512, 0, 1))
 """New tokens, tokens before them, sequences."""
 
 
-def with_room(arrays: dict[str, np.ndarray], tokens: int) -> dict[str, np.ndarray]:
-    """Return copies of caches that have room for new tokens."""
-    return {
-        name: np.concatenate([array, np.zeros_like(array, shape=(*array.shape[:2], tokens, array.shape[3]))], 2)
-        for name, array in arrays.items()
-        if name.startswith("past")
-    }
+@dataclass
+class Times:
+    """The milliseconds of the turns of one step."""
+
+    cpu: list[float]
+    wall: list[float]
 
 
-def ours(executable: Any, arrays: dict[str, np.ndarray], tokens: int) -> Callable[[], Any]:
-    """Return a call of Mirlo that updates its caches in place."""
-    outputs = {name: output for output, name in executable.aliases.items()}
-    call = executable.updating(with_room(arrays, tokens), outputs)
-    others = {name: array for name, array in arrays.items() if name not in outputs}
-    return lambda: call.run(others)["logits"]
-
-
-def theirs(session: Any, arrays: dict[str, np.ndarray], tokens: int) -> Callable[[], Any]:
-    """Return a call of ONNX Runtime on arrays that are bound once, with shared caches."""
-    import onnxruntime
-
-    binding = session.io_binding()
-    values = {
-        name: onnxruntime.OrtValue.ortvalue_from_numpy(array)
-        for name, array in {**arrays, **with_room(arrays, tokens)}.items()
-    }
-    for name, value in values.items():
-        binding.bind_ortvalue_input(name, value)
-    for output in session.get_outputs():
-        source = output.name.replace("present", "past_key_values")
-        if source in values:
-            binding.bind_ortvalue_output(output.name, values[source])
-        else:
-            binding.bind_output(output.name, "cpu")
-    return lambda: (session.run_with_iobinding(binding), binding.get_outputs(), values)[1]
-
-
-def measure(calls: list[Callable[[], Any]], repeat: int, clock: Callable[[], float]) -> list[list[float]]:
-    """Return the milliseconds of each call, in turns."""
-    found: list[list[float]] = [[] for _ in calls]
-    for _ in range(repeat):
-        for times, call in zip(found, calls, strict=True):
-            start = clock()
-            call()
-            times.append(1000 * (clock() - start))
+def measure(steps: Sequence[Step], repeat: int) -> list[Times]:
+    """Run the steps in turns."""
+    found = [Times([], []) for _ in steps]
+    for turn in range(repeat):
+        order = range(len(steps)) if turn % 2 == 0 else reversed(range(len(steps)))
+        for i in order:
+            cpu, wall = time.process_time(), time.perf_counter()
+            steps[i]()
+            found[i].cpu.append(1000 * (time.process_time() - cpu))
+            found[i].wall.append(1000 * (time.perf_counter() - wall))
     return found
 
 
-def report(config: DecoderConfig, path: Path, threads: int, repeat: int, activations: str | None, longest: int) -> None:
-    """Measure a model and print the table."""
-    executable = mirlo.compile(str(path), threads=threads, activations=activations)
-    session = onnxruntime_session(str(path), threads)
-    print(executable.memory)
-    clock = time.thread_time if threads == 1 else time.perf_counter
-    print(f"{'tokens':>6} {'past':>6} {'batch':>6} {'mirlo ms':>18} {'onnxruntime ms':>18} {'ratio':>7} {'error':>9}")
-    for tokens, past, batch in CASES:
-        if tokens + past > min(config.positions, longest):
-            continue
-        arrays = feed(config, tokens, past, batch)
-        call, other = ours(executable, arrays, tokens), theirs(session, arrays, tokens)
-        found, wanted = np.asarray(call()), other()[0].numpy()
-        error = np.abs(found - wanted).max() / np.abs(wanted).max()
-        mine, peer = measure([call, other], max(3, repeat // (1 + tokens * batch // 16)), clock)
-        ratio = statistics.median(a / b for a, b in zip(mine, peer, strict=True))
-        columns = "  ".join(f"{min(t):8.2f} {statistics.median(t):8.2f}" for t in (mine, peer))
-        print(f"{tokens:6} {past:6} {batch:6} {columns} {ratio:8.2f} {error:9.1e}", flush=True)
+def report(engines: dict[str, Engine], cases: Sequence[tuple[int, int, int]], threads: int, repeat: int) -> None:
+    """Measure steps of all engines, of which the first is ours, and print the table."""
+    print(
+        f"{'tokens':>6} {'past':>6} {'batch':>6} {'engine':>14} {'cpu ms':>9} {'wall ms':>9} {'ratio':>7} {'error':>9}"
+    )
+    for tokens, past, batch in cases:
+        steps: dict[str, Step] = {}
+        for name, engine in engines.items():
+            step = engine.call(tokens, past, batch)
+            if step is not None:
+                steps[name] = step
+        results = {name: step() for name, step in steps.items()}
+        count = max(3, repeat // (1 + tokens * batch // 16))
+        times = dict(zip(steps, measure(list(steps.values()), count), strict=True))
+        ours = next(iter(times))
+        for name, found in times.items():
+            pairs = (times[ours].cpu, found.cpu) if threads == 1 else (times[ours].wall, found.wall)
+            ratio = statistics.median(a / b for a, b in zip(*pairs, strict=True))
+            line = (
+                f"{tokens:6} {past:6} {batch:6} {name:>14} {min(found.cpu):9.2f} {statistics.median(found.wall):9.2f}"
+            )
+            print(f"{line} {ratio:7.2f} {_error(results[name], results[ours])}", flush=True)
+
+
+def _error(found: object, ours: np.ndarray) -> str:
+    """Return the largest difference of logits, by the largest one; nothing for other results."""
+    if not isinstance(found, np.ndarray) or found is ours:
+        return ""
+    if found.shape != ours.shape:
+        return f"{found.shape} in place of {ours.shape}"
+    wanted, mine = found.astype(np.float32), ours.astype(np.float32)
+    return f"{np.abs(mine - wanted).max() / np.abs(wanted).max():9.1e}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.llm", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.llm", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", choices=MODELS, default="llama", help="what to build (default: llama)")
-    parser.add_argument("--threads", type=int, default=1, help="threads of both (default: 1)")
-    parser.add_argument("--repeat", type=int, default=40, help="calls of a decoding step (default: 40)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of all (default: 1)")
+    parser.add_argument("--repeat", type=int, default=40, help="turns of a decoding step (default: 40)")
     parser.add_argument("--longest", type=int, default=16384, help="skip cases of more tokens than this")
+    parser.add_argument(
+        "--peers", nargs="*", choices=PEERS, default=list(PEERS), help="default: all that are installed"
+    )
     parser.add_argument("--activations", help="how activations are represented (default: as the model says)")
+    parser.add_argument("--steps", action="store_true", help="leave the loop and requests that run together out")
     parser.add_argument("--serving", action="store_true", help="measure only requests that run together")
+    parser.add_argument("--memory", type=int, metavar="TOKENS", help="measure only memory, over so many tokens")
     parser.add_argument("--folder", type=Path, help="where the model is kept; default: a temporary folder")
     arguments = parser.parse_args()
     config = MODELS[arguments.model]
@@ -122,10 +111,35 @@ def main() -> None:
         path = folder / "model.onnx"
         if not path.exists():
             save(config, folder)
+        if arguments.memory is not None:
+            report_memory(folder, arguments.threads, arguments.memory)
+            return
         if not arguments.serving:
-            report(config, path, arguments.threads, arguments.repeat, arguments.activations, arguments.longest)
+            _report_steps(arguments, config, path)
+        if not arguments.serving and not arguments.steps:
             report_loop(folder / "loop")
-        report_serving(folder, arguments.threads, arguments.activations)
+        if not arguments.steps:
+            report_serving(folder, arguments.threads, arguments.activations)
+
+
+def _report_steps(arguments: argparse.Namespace, config: DecoderConfig, path: Path) -> None:
+    """Measure the steps of a model with all engines."""
+    ours = Mirlo(config, path, arguments.threads, activations=arguments.activations)
+    print(ours.executable.memory)
+    peers = load_peers(arguments.peers, config, path, arguments.threads)
+    read = reader(weights_of_a_token(ours.executable))
+    cases = [case for case in CASES if case[0] + case[1] <= min(config.positions, arguments.longest)]
+    report({"mirlo": ours, "reading": _Reading(read), **peers}, cases, arguments.threads, arguments.repeat)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """The probe, beside steps of one token."""
+
+    read: Step
+
+    def call(self, tokens: int, past: int, batch: int) -> Step | None:
+        return self.read if tokens == 1 else None
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from mirlo.dialects.core.attributes import Bool, Dims, Float
 from mirlo.dialects.core.dims import Dim
@@ -82,6 +83,45 @@ class Attention(RelaxOp, name="attention"):
         batch, heads, length, size = operands[0].static_shape
         keys, values = operands[1].static_shape[2], operands[2].static_shape[3]
         return batch * heads * length * keys * (2 * size + 2 * values + 5)
+
+
+class AttentionWithSinks(RelaxOp, name="attention_with_sinks"):
+    """Attention where each head has one more key, which all queries see and whose value is zero.
+
+    `sinks` [H] are the scores of these keys: they are part of the sums of the weights. A query that sees no other key
+    gets zeros. All else is as in `attention`.
+    """
+
+    TRAITS = (Trait.CONTRACTION,)
+    PRECISION = Precision.NARROW
+    query = operand()
+    key = operand()
+    value = operand()
+    sinks = operand()
+    mask = optional()
+    scale = Float(None)
+    causal = Bool(False)
+    at_end = Bool(False)
+    softcap = Float(None)
+
+    @staticmethod
+    def infer(
+        query: TensorType,
+        key: TensorType,
+        value: TensorType,
+        sinks: TensorType,
+        mask: TensorType | None,
+        **attributes: Any,
+    ) -> TensorType:
+        found = Attention.infer(query, key, value, mask, **attributes)
+        same_dtype("query and sinks", query, sinks)
+        require_rank(sinks, 1, "sinks [heads]")
+        require_equal_dims(query.shape[1], sinks.shape[0], f"the heads of query {query} and sinks {sinks}")
+        return found
+
+    @classmethod
+    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: float | None) -> int:
+        return Attention.flops(operands, results, **attributes)
 
 
 class CacheWrite(RelaxOp, name="cache_write"):

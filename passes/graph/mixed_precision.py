@@ -130,7 +130,7 @@ class _Converter:
         self._remember(op, [_PrecisionVersions(value, None, True) for value in made])
 
     def _narrow(self, op: ir.Operation) -> None:
-        mask = op.opview.mask if op.name == "relax.attention" else None
+        mask = op.opview.mask if op.name in ("relax.attention", "relax.attention_with_sinks") else None
         values = [self._bounded(v) if mask is not None and v == mask else v for v in op.operands]
         made = self._remake(op, [self._narrowed(value) for value in values])
         self._remember(op, [_PrecisionVersions(None, value, True) for value in made])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def fused_attention(op: ir.OpView, b: LegalizeBuilder) -> Any:
-    """Emit scores, softmax and the product with the values in one prim function."""
+    """Emit scores, softmax and the product with the values in one prim function, of attention with or without sinks."""
     sizes = _heads_of(op)
     if isinstance(sizes, Decline):
         return sizes
@@ -44,7 +44,8 @@ def fused_attention(op: ir.OpView, b: LegalizeBuilder) -> Any:
     query = op.query
     if groups > 1:
         query = b.emit(Reshape, op.query, shape=(*leading, size))
-    made = b.call_prim(attention.build, query, op.key, op.value, op.mask, name="attention")
+    sinks = _sinks(op, b, leading)
+    made = b.call_prim(attention.build, query, op.key, op.value, op.mask, sinks, name="attention")
     return b.emit(Reshape, made, shape=(batch, heads, length, value_size)) if groups > 1 else made
 
 
@@ -66,7 +67,15 @@ class _Attention:
     may_see_nothing: bool
     """Whether a mask, or the number of keys, may hide all keys of a query: its row is zero."""
 
-    def build(self, p: Any, q: TensorExpr, k: TensorExpr, v: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
+    def build(
+        self,
+        p: Any,
+        q: TensorExpr,
+        k: TensorExpr,
+        v: TensorExpr,
+        mask: TensorExpr | None,
+        sinks: TensorExpr | None,
+    ) -> TensorExpr:
         """Return the results, in the body of a prim function."""
         scaled = self._scores(p, q, k, mask)
         leading, context, rank = self.leading, self.context, len(self.leading)
@@ -85,7 +94,10 @@ class _Attention:
         made = p.reduce("add", (*leading, self.value_size), (context,), weighted, name="weighted")
 
         def divided(*axes: Expr) -> Expr:
-            divisor = total.at(*axes[:rank])
+            row = axes[:rank]
+            divisor = total.at(*row)
+            if sinks is not None:  # here and not between the contractions, where schedules read no other tensors
+                divisor = divisor + exp(wide(sinks.at(*row[1:-1])) - peak.at(*row))
             if self.may_see_nothing:
                 divisor = select(divisor.equals(0.0), 1.0, divisor)
             return (made.at(*axes) / divisor).cast(q.dtype)
@@ -114,6 +126,12 @@ class _Attention:
             return select(t <= row[-1] + self.past, value, hidden) if self.is_causal else value
 
         return p.compute((*self.leading, self.context), masked, name="mask")
+
+
+def _sinks(op: ir.OpView, b: LegalizeBuilder, leading: tuple[Dim, ...]) -> ir.Value | None:
+    """Return the sinks by the axes of heads, without those of batches and queries; None without sinks."""
+    sinks = getattr(op, "sinks", None)
+    return sinks if sinks is None or len(leading) == 3 else b.emit(Reshape, sinks, shape=leading[1:-1])
 
 
 def _heads_of(op: ir.OpView) -> tuple[int, int, int, int] | Decline:

@@ -35,6 +35,62 @@ def write_genai(folder: Path, bits: int = 0, seed: int = 0) -> Path:
     return folder
 
 
+def hybrid_model(seed: int = 0) -> Any:
+    """Return the example's model whose first layer has linear attention behind a convolution, in place of keys."""
+    module = example()
+    model, c = module.TinyModel(VOCABULARY, 0, seed), module.CONFIG
+    width, window = 3 * c["kv_heads"] * c["size"], 4
+    attend = model.layer
+
+    def layer(i: int, x: str) -> str:
+        if i:
+            return str(attend(i, x))
+        names = {kind: (f"past_key_values.0.{kind}_state", f"present.0.{kind}_state") for kind in ("conv", "recurrent")}
+        mixed = model.product("0.qkv", model.norm("0.norm", x), c["hidden"], width)
+        turned = model.node("Transpose", [mixed], ["0.turned"], perm=[0, 2, 1])
+        weight = model.constant("0.conv", model.random.standard_normal((width, 1, window)).astype(np.float32) / 2)
+        past, after = names["conv"]
+        convolved = model.node(
+            "CausalConvWithState",
+            [turned, weight, "", past],
+            ["0.convolved", after],
+            "com.microsoft",
+            activation="silu",
+        )
+        rows = model.node("Transpose", [convolved], ["0.rows"], perm=[0, 2, 1])
+        sizes = model.constant("0.sizes", np.full(3, width // 3, np.int64))
+        parts = [f"0.{part}" for part in "qkv"]
+        model.nodes.append(helper.make_node("Split", [rows, sizes], parts, axis=2))
+        decay = model.product("0.decay", mixed, width, c["kv_heads"])
+        decay = model.node("Neg", [model.node("Softplus", [decay], ["0.soft"])], ["0.rate"])
+        past, after = names["recurrent"]
+        attended = model.node(
+            "LinearAttention", [*parts, past, decay], ["0.attended", after], "com.microsoft",
+            q_num_heads=c["kv_heads"], kv_num_heads=c["kv_heads"], update_rule="gated",
+        )  # fmt: skip
+        return str(model.node("Add", [x, model.product("0.o", attended, width // 3, c["hidden"])], ["0.out"]))
+
+    model.layer = layer
+    proto = model.build()
+    graph, info = proto.graph, helper.make_tensor_value_info
+    shapes = {"conv": [width, window - 1], "recurrent": [c["kv_heads"], c["size"], c["size"]]}
+    for values, prefix in ((graph.input, "past_key_values"), (graph.output, "present")):
+        others = [value for value in values if not value.name.startswith(f"{prefix}.0.")]
+        del values[:]
+        values.extend(others)
+        for kind, shape in shapes.items():
+            values.append(info(f"{prefix}.0.{kind}_state", TensorProto.FLOAT, ["batch", *shape]))
+    return proto
+
+
+def write_hybrid(folder: Path, seed: int = 0) -> Path:
+    """Write the model with a layer of linear attention, without a tokenizer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(hybrid_model(seed), folder / "model.onnx")
+    example().write_config(folder, VOCABULARY)
+    return folder
+
+
 MODULES = {"q": "q_proj", "v": "v_proj"}
 
 
@@ -212,8 +268,8 @@ class Reference:
         feeds |= self.constants
         for name, each in self.inputs.items():
             if name.startswith("past"):
-                _, heads, _, size = each.shape
-                feeds[name] = self.past.get(name, np.zeros((1, heads, 0, size), np.float32))
+                shape = [dim if isinstance(dim, int) else 0 for dim in each.shape]
+                feeds[name] = self.past.get(name, np.zeros((1, *shape[1:]), np.float32))
         found = self.session.run(None, {name: feeds[name] for name in (*self.inputs, *self.constants)})
         made = dict(zip(self.outputs, found, strict=True))
         self.past = {

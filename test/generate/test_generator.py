@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import VOCABULARY, continued, write_genai, write_plain
+from folders import VOCABULARY, continued, write_genai, write_hybrid, write_plain
 
 from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel
 
-KINDS = ("f32", "u4", "plain")
+KINDS = ("f32", "u4", "plain", "hybrid")
+"""`hybrid` has a layer with states of a fixed size in place of keys and values."""
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]:
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_genai(folder / "u4", bits=4), write_plain(folder / "plain")
+    write_hybrid(folder / "hybrid")
     return {kind: generate.load(folder / kind, activations="exact") for kind in KINDS}
 
 
@@ -74,6 +76,10 @@ def test_rewound_is_fresh(models: dict[str, LanguageModel], kind: str) -> None:
 def test_batch_is_single(models: dict[str, LanguageModel], kind: str, lengths: tuple[int, ...]) -> None:
     model = models[kind]
     prompts = [prompt_of(length, seed=10 + i) for i, length in enumerate(lengths)]
+    if kind == "hybrid" and len(set(lengths)) > 1:
+        with pytest.raises(GenerationError, match="prompts of one length are expected, found 9, 3, 5|found 1, 12"):
+            model.generator(batch=len(prompts)).generate(*prompts)
+        return
     generator = model.generator(batch=len(prompts), min_length=1000, max_new_tokens=12)
     found = generator.generate(*prompts)
     assert found == [without_end(model, prompt, 12) for prompt in prompts]
@@ -167,7 +173,7 @@ def test_conversation_goes_on(models: dict[str, LanguageModel]) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("batch", (1, 2))
 def test_forks_continue_on_their_own(models: dict[str, LanguageModel], kind: str, batch: int) -> None:
-    model, prompts = models[kind], [prompt_of(6 + i, seed=i) for i in range(batch)]
+    model, prompts = models[kind], [prompt_of(6 + i * (kind != "hybrid"), seed=i) for i in range(batch)]
     search = {"do_sample": True, "temperature": 1.5, "min_length": 1000, "max_new_tokens": 8}
     start = model.generator(batch, seed=0, **search)
     start.append(*prompts)
@@ -270,6 +276,28 @@ def test_narrow_caches(tmp_path: Path, models: dict[str, LanguageModel], dtype: 
     )
     requests = [model.engine(slots=2).add(prompt, min_length=1000, max_new_tokens=12) for _ in range(2)]
     assert [request.result() for request in requests] == [found, found]
+
+
+def test_states_of_a_fixed_size(models: dict[str, LanguageModel]) -> None:
+    """Going back ends at a length of which the states are known; what follows is computed again."""
+    model = models["hybrid"]
+    decoder = model._decoder
+    assert sorted(decoder.states) == [f"past_key_values.0.{kind}_state" for kind in ("conv", "recurrent")]
+    assert sorted(decoder.caches) == ["past_key_values.1.key", "past_key_values.1.value"]
+    state = decoder.new_state(16, 1)
+    inputs = {"input_ids": np.array([[5, 6, 7, 8]]), "attention_mask": np.ones((1, 4), np.int64)}
+    first = state.run(inputs, 4)["logits"]
+    assert state.is_recurrent and state.rewind(4) == 4 and state.rewind(2) == 0
+    np.testing.assert_array_equal(state.run(inputs, 4)["logits"], first)
+    one = {"input_ids": np.array([[9]]), "attention_mask": np.ones((1, 5), np.int64)}
+    after = state.run(one, 1)["logits"]
+    fork = state.fork()
+    for each in (state, fork):
+        assert each.rewind(4) == 4 and each.length == 4
+        np.testing.assert_array_equal(each.run(one, 1)["logits"], after)
+    assert state.rewind(3) == 0
+    with pytest.raises(Exception, match="has recurrent states, such as .*: continuous batching cannot use the model"):
+        model.engine(slots=2)
 
 
 def test_narrow_caches_need_caches_in_place(tmp_path: Path) -> None:

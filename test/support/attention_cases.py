@@ -27,6 +27,7 @@ class Case:
     causal: bool = False
     at_end: bool = False
     softcap: float | None = None
+    sinks: bool = False
     turned: bool = False
     """Whether tokens come before heads in memory, as models have them: transposes stand around it."""
 
@@ -40,7 +41,10 @@ class Case:
 
         kind = dtype if self.kind == "f32" else self.kind
         value = (*self.key[:3], self.value_size)
-        types = [tensor(self.query), tensor(self.key), tensor(value), *([tensor(self.mask, kind)] if self.mask else [])]
+        types = [tensor(self.query), tensor(self.key), tensor(value)]
+        types += [tensor((self.query[1],))] if self.sinks else []
+        types += [tensor(self.mask, kind)] if self.mask else []
+        operator = "relax.attention_with_sinks" if self.sinks else "relax.attention"
         names = [f"%a{i}" for i in range(len(types))]
         given = types
         if self.turned:
@@ -58,13 +62,13 @@ class Case:
             )
             return f"""func.func @main({arguments}) -> {made} {{
               {turns}
-              %0 = "relax.attention"({", ".join(["%t0", "%t1", "%t2", *names[3:]])}) {{{", ".join(attributes)}}}
+              %0 = "{operator}"({", ".join(["%t0", "%t1", "%t2", *names[3:]])}) {{{", ".join(attributes)}}}
                 : ({", ".join(types)}) -> {out}
               %1 = "relax.permute"(%0) {axes} : ({out}) -> {made}
               return %1 : {made}
             }}"""
         return f"""func.func @main({arguments}) -> {out} {{
-          %0 = "relax.attention"({", ".join(names)}) {{{", ".join(attributes)}}} : ({", ".join(types)}) -> {out}
+          %0 = "{operator}"({", ".join(names)}) {{{", ".join(attributes)}}} : ({", ".join(types)}) -> {out}
           return %0 : {out}
         }}"""
 
@@ -83,6 +87,8 @@ class Case:
         made = [rng.standard_normal(shape, dtype=np.float32).astype(DTYPES[dtype]) for shape in shapes]
         if self.turned:
             made = [np.ascontiguousarray(array.swapaxes(1, 2)) for array in made]
+        if self.sinks:
+            made.append(rng.standard_normal(self.query[1], dtype=np.float32).astype(DTYPES[dtype]))
         if self.mask:
             seen = rng.random(self.mask) < 0.7
             seen[..., :1, :] &= seen.shape[-2] == 1
@@ -92,10 +98,10 @@ class Case:
 
     def expected(self, arrays: list[np.ndarray]) -> np.ndarray:
         """In f64."""
-        mask = arrays[3] if self.mask else None
+        mask = arrays[-1] if self.mask else None
         q, k, v = (array.swapaxes(1, 2) if self.turned else array for array in arrays[:3])
         past = (k.shape[2] - q.shape[2] if self.at_end else 0) if self.causal else None
-        found = reference(q, k, v, mask, self.scale, past, self.softcap)
+        found = reference(q, k, v, mask, self.scale, past, self.softcap, arrays[3] if self.sinks else None)
         return found.swapaxes(1, 2) if self.turned else found
 
 
@@ -136,6 +142,7 @@ def reference(
     scale: float | None,
     past: int | None,
     softcap: float | None = None,
+    sinks: np.ndarray | None = None,
 ) -> np.ndarray:
     """softmax(q @ k^T * scale + mask) @ v, of a row without keys zero. With `past`, row s sees keys up to s + past."""
     groups = q.shape[1] // k.shape[1]
@@ -150,6 +157,8 @@ def reference(
     peak = scores.max(-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
     total = weights.sum(-1, keepdims=True)
+    if sinks is not None:
+        total = total + np.exp(sinks.astype(np.float64)[:, None, None] - np.where(np.isfinite(peak), peak, 0))
     return weights @ v / np.where(total == 0, 1, total)
 
 

@@ -217,6 +217,16 @@ def _attention_of_capped_scores(draw: Draw) -> OperatorCase:
     return case(query, key, value, None, softcap=0.5, expected=expected)
 
 
+@operator("attention_with_sinks")
+def _attention_with_sinks(draw: Draw) -> OperatorCase:
+    query, key, value = draw.array(1, 4, 3, 8), draw.array(1, 2, 5, 8), draw.array(1, 2, 5, 6)
+    sinks = draw.array(4)
+    q, k, v = wide(query), wide(key).repeat(2, 1), wide(value).repeat(2, 1)
+    raised = np.exp(q @ k.swapaxes(-1, -2) / math.sqrt(8))
+    total = raised.sum(-1, keepdims=True) + np.exp(wide(sinks))[:, None, None]
+    return case(query, key, value, sinks, None, expected=raised / total @ v)
+
+
 @operator("cache_write")
 def _cache_write(draw: Draw) -> OperatorCase:
     cache, new = draw.array(2, 2, 4, 8), draw.array(2, 2, 2, 8)

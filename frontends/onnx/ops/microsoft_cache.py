@@ -144,7 +144,7 @@ def token_positions(node: Node, last: ir.Value, length: Dim) -> TokenPositions:
 def attended(
     node: Node, query: ir.Value, key: ir.Value, value: ir.Value, seen: ir.Value, bias: ir.Value | None
 ) -> tuple[ir.Value, ir.Value | None]:
-    """Attend; with sinks or scores as output by products and a softmax over the scores."""
+    """Attend; with scores as output by products and a softmax over the scores."""
     scale, cap = node.attr.float("scale", 0.0), node.attr.float("softcap", 0.0)
     is_smooth, output = node.attr.int("smooth_softmax", 0) == 1, node.attr.int("qk_output", 0)
     if cap < 0:
@@ -152,15 +152,39 @@ def attended(
     if output not in (0, 1, 2) or node.has_output(QK_OUTPUT) != (output != 0):
         raise NodeError(f"attribute 'qk_output' = {output}: 1 or 2 with output 'output_qk', 0 without it is expected")
     kind = type_of(query)
+    heads = kind.shape[1]
     mask = node.emit("where", seen, node.constant(0, kind), node.constant(_hidden(kind), kind))
     if bias is not None:
         mask = node.emit("add", mask, bias)
-    if not is_smooth and not node.has(SINK) and not output:
-        return node.emit("attention", query, key, value, mask, scale=scale or None, softcap=cap or None), None
+    sinks = None
+    if node.has(SINK):
+        sinks = node.emit("reshape", node[SINK], shape=(heads,))
+    elif is_smooth:
+        sinks = node.emit("full", shape=(heads,), value=0.0, dtype=kind.dtype)
+    if output:
+        return _with_scores(node, query, key, value, (seen, mask, bias), sinks)
+    options = {"scale": scale or None, "softcap": cap or None}
+    if sinks is None:
+        return node.emit("attention", query, key, value, mask, **options), None
+    return node.emit("attention_with_sinks", query, key, value, sinks, mask, **options), None
+
+
+def _with_scores(
+    node: Node,
+    query: ir.Value,
+    key: ir.Value,
+    value: ir.Value,
+    masks: tuple[ir.Value, ir.Value, ir.Value | None],
+    sinks: ir.Value | None,
+) -> tuple[ir.Value, ir.Value]:
+    """Attend; return the result and output 'output_qk': scores with the bias, 0 where hidden, or their softmax."""
+    seen, mask, bias = masks
+    kind = type_of(query)
     batch, heads, length, size = kind.shape
     _, kv_heads, keys, _ = type_of(key).shape
     if not isinstance(size, int) or not isinstance(heads, int):
         raise NodeError(f"the heads and their size must be known, got {kind}")
+    scale, cap = node.attr.float("scale", 0.0), node.attr.float("softcap", 0.0)
     scaled = node.emit("multiply", query, node.constant(scale or size**-0.5, kind))
     group = heads // kv_heads
     rows = node.emit("reshape", scaled, shape=(batch, kv_heads, group * length, size))
@@ -169,24 +193,21 @@ def attended(
     if cap:
         bound = node.constant(cap, kind)
         scores = node.emit("multiply", node.emit("tanh", node.emit("divide", scores, bound)), bound)
-    masked = node.emit("add", scores, mask)
-    if is_smooth or node.has(SINK):
-        sink = node.constant(np.zeros((1, 1, 1, 1)), kind)
-        if node.has(SINK):
-            sink = node.emit("reshape", node[SINK], shape=(1, heads, 1, 1))
-        column = node.emit("expand", sink, shape=(batch, heads, length, 1))
-        weights = node.emit("softmax", node.emit("concat", [column, masked], axis=3), axis=3)
-        weights = node.emit("split", weights, axis=3, sizes=[1, keys])[1]
+    weights = node.emit("add", scores, mask)
+    if sinks is None:
+        weights = node.emit("softmax", weights, axis=3)
     else:
-        weights = node.emit("softmax", masked, axis=3)
+        column = node.emit("reshape", sinks, shape=(1, heads, 1, 1))
+        column = node.emit("expand", column, shape=(batch, heads, length, 1))
+        weights = node.emit("softmax", node.emit("concat", [column, weights], axis=3), axis=3)
+        weights = node.emit("split", weights, axis=3, sizes=[1, keys])[1]
     shown = weights
-    if output == 1:
+    if node.attr.int("qk_output", 0) == 1:
         biased = scores if bias is None else node.emit("add", scores, bias)
         shown = node.emit("where", seen, biased, node.constant(0, kind))
     weights = node.emit("reshape", weights, shape=(batch, kv_heads, group * length, keys))
     made = node.emit("matmul", weights, value)
-    result = node.emit("reshape", made, shape=(batch, heads, length, type_of(value).shape[3]))
-    return result, shown if output else None
+    return node.emit("reshape", made, shape=(batch, heads, length, type_of(value).shape[3])), shown
 
 
 def rotated(node: Node, x: ir.Value, at: ir.Value, tables: tuple[int, int]) -> ir.Value:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
-@legalize("relax.attention")
+@legalize("relax.attention", "relax.attention_with_sinks")
 def attention(op: Any, b: Any) -> Any:
     batch, heads, length, size = shape_of(op.query)
     _, shared, context, _ = shape_of(op.key)
@@ -37,7 +37,7 @@ def attention(op: Any, b: Any) -> Any:
 
     past = context - length if op.at_end else 0
 
-    def weights_of(p: PrimBuilder, scores: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
+    def weights_of(p: PrimBuilder, scores: TensorExpr, mask: TensorExpr | None, sinks: TensorExpr | None) -> TensorExpr:
         factor = scale()
 
         def element(*axes: Expr) -> Expr:
@@ -55,9 +55,11 @@ def attention(op: Any, b: Any) -> Any:
 
         scaled = p.compute(scores.shape, element, name="mask")
         # A mask may hide all keys of a query, which then attends to nothing.
-        return softmax_blocks(p, scaled, 3, scores.dtype, guarded=mask is not None or op.at_end)
+        sink = None if sinks is None else lambda *row: sinks.at(row[1])
+        return softmax_blocks(p, scaled, 3, scores.dtype, mask is not None or op.at_end, sink)
 
-    weights = b.call_prim(weights_of, scores, op.mask, name="attention_weights")
+    sinks = getattr(op, "sinks", None)
+    weights = b.call_prim(weights_of, scores, op.mask, sinks, name="attention_weights")
     weights = _reshape(b, weights, (*rows, context))
     return _reshape(b, b.emit(Matmul, weights, op.value), (batch, heads, length, value_size))
 

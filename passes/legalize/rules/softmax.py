@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
@@ -54,14 +54,27 @@ def softmax(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     return b.call_prim(lambda p, x: softmax_blocks(p, x, axis, x.dtype), op.x)
 
 
-def softmax_blocks(p: PrimBuilder, x: TensorExpr, axis: int, result: DType, guarded: bool = False) -> TensorExpr:
-    """Emit the softmax along an axis. With `guarded`, a row of only -inf results in zeros instead of NaN."""
+def softmax_blocks(
+    p: PrimBuilder,
+    x: TensorExpr,
+    axis: int,
+    result: DType,
+    guarded: bool = False,
+    extra: Callable[..., Expr] | None = None,
+) -> TensorExpr:
+    """Emit the softmax along an axis. With `guarded`, a row of only -inf results in zeros instead of NaN.
+
+    `extra` returns, for the indices of a row, one more element that is part of the sum only.
+    """
     rows = SoftmaxRows(p, x, axis)
     peak = rows.reduce("max", lambda at: wide(x.at(*at)), "softmax_max")
     if guarded:
         peak = rows.per_row(lambda *row: select(peak.at(*row) > float("-inf"), peak.at(*row), 0.0), "softmax_shift")
     raised = rows.compute(lambda at: exp(wide(x.at(*at)) - rows.of(peak, at)), "softmax_exp")
     total = rows.reduce("add", lambda at: raised.at(*at), "softmax_sum")
+    if extra is not None:
+        own, largest = total, peak
+        total = rows.per_row(lambda *row: own.at(*row) + exp(wide(extra(*row)) - largest.at(*row)), "softmax_extra")
     if guarded:
         total = rows.per_row(lambda *row: select(total.at(*row) > 0.0, total.at(*row), 1.0), "softmax_total")
     return rows.compute(lambda at: (raised.at(*at) / rows.of(total, at)).cast(result), "softmax")

@@ -11,7 +11,7 @@ from mirlo.targets.llvm.legalize import joins, sorting, trees
 __all__ = ["attention", "joins", "sorting", "trees"]
 
 
-@legalize("relax.attention", target="llvm", name="fused")
+@legalize("relax.attention", "relax.attention_with_sinks", target="llvm", name="fused")
 def attention(op: Any, b: Any) -> Any:
     """Legalize to one prim function, which the schedule `blocked` computes a block of rows at a time."""
     return fused_attention(op, b)

@@ -11,6 +11,7 @@ from attention_cases import CASES, OPEN_CASES, OPEN_SIZES, Case, reference
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.passes.legalize.rules.attention import attention as decomposed_attention
 from mirlo.passes.pipeline import Pipeline
 
 
@@ -124,7 +125,37 @@ def test_capped_scores(name: str, threads: int) -> None:
     assert np.abs(uncapped - case.expected(arrays)).max() > 1e-2
 
 
+SCHEDULED = "legalize{target=llvm},annotate-kinds,fuse-ops,fuse-tir,canonicalize,cse,schedule{target=llvm}"
+WITH_SINKS = {
+    "plain": Case((1, 2, 33, 16), (1, 2, 40, 16), 16, sinks=True),
+    "grouped, causal, a mask": Case((2, 4, 30, 16), (2, 2, 30, 16), 24, (2, 1, 30, 30), causal=True, sinks=True),
+    "capped, a mask of choices": Case((1, 2, 20, 16), (1, 2, 20, 16), 16, (20, 20), "i1", softcap=0.5, sinks=True),
+    "behind a cache": Case((2, 4, 1, 32), (2, 2, 75, 32), 32, causal=True, at_end=True, sinks=True),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", WITH_SINKS)
+def test_sinks(name: str, threads: int) -> None:
+    """Sinks are part of the sums of the weights, in the same kernel; a target without a rule of its own agrees."""
+    case = WITH_SINKS[name]
+    arrays = case.arrays()
+    with make_context(), ir.Location.unknown():
+        executable = mirlo.compile(ir.Module.parse(case.text()), threads=threads, cache=False)
+        options = {"legalize": {"relax.attention_with_sinks": decomposed_attention}}
+        decomposed = mirlo.compile(ir.Module.parse(case.text()), threads=threads, cache=False, **options)
+        module = ir.Module.parse(case.text())
+        Pipeline(f"builtin.module({SCHEDULED})").run(module)
+        assert str(module).count('rule = "blocked"') == 1
+    np.testing.assert_allclose(executable(*arrays), case.expected(arrays), rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(decomposed(*arrays), case.expected(arrays), rtol=2e-5, atol=2e-6)
+    assert len(executable.artifact.kernels) == 1 < len(decomposed.artifact.kernels)
+    without = replace(case, sinks=False).expected([*arrays[:3], *arrays[4:]])
+    assert np.abs(without - case.expected(arrays)).max() > 1e-2
+
+
 SHARED_KEYS = {
+    "sinks": Case(("b", 4, "s", 16), ("b", 2, "t", 16), 16, ("b", 1, "s", "t"), softcap=0.8, sinks=True),
     "capped scores": Case(("b", 4, "s", 16), ("b", 2, "t", 16), 16, ("b", 1, "s", "t"), softcap=0.8),
     "plain": Case(("b", 6, "s", 16), ("b", 2, "t", 16), 24),
     "a mask of heads": Case(("b", 4, "s", 16), ("b", 2, "t", 16), 16, ("b", 4, "s", "t")),
@@ -143,9 +174,8 @@ def test_one_query_of_heads_that_share_keys(name: str, threads: int) -> None:
     case = SHARED_KEYS[name]
     with make_context(), ir.Location.unknown():
         executable = mirlo.compile(ir.Module.parse(case.text()), threads=threads, cache=False)
-        pipeline = "legalize{target=llvm},annotate-kinds,fuse-ops,fuse-tir,canonicalize,cse,schedule{target=llvm}"
         module = ir.Module.parse(case.text())
-        Pipeline(f"builtin.module({pipeline})").run(module)
+        Pipeline(f"builtin.module({SCHEDULED})").run(module)
         assert str(module).count("one_row") == 1
     for size, keys, batch in ((1, 1, 1), (1, 37, 2), (1, 300, 1), (2, 40, 1), (9, 65, 2), (1, 0, 1), (1, 5, 0)):
         arrays = case.at(b=batch, s=size, t=keys).arrays()
