@@ -26,7 +26,7 @@ class RecurrentStates:
         self._start = {spec.name: _zeros(spec, batch) for spec in specs}
         self.arrays: Mapping[str, np.ndarray] = self._start
         """The states, by inputs; arrays are never written again."""
-        self._before = 0, self.arrays
+        self._before: tuple[int, Mapping[str, np.ndarray]] = (0, self._start)
 
     def replace(self, results: dict[str, np.ndarray], length: int) -> None:
         """Take the next states out of the results of a call that began behind `length` tokens."""
