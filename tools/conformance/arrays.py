@@ -89,6 +89,23 @@ def _arange(draw: Draw) -> OperatorCase:
     return case(start=2.0, stop=11.0, step=3.0, dtype=draw.kind, expected=np.arange(2, 11, 3))
 
 
+@operator("dft_matrix", kinds=("f32", "f64"))
+def _dft_matrix(draw: Draw) -> OperatorCase:
+    spectra = np.fft.fft(np.eye(5), 7)
+    expected = np.stack([spectra.real, spectra.imag], 2)[:, None]
+    return case(shape=[5, 1, 7, 2], length=[7], dtype=draw.kind, expected=expected)
+
+
+@operator("dft_matrix", kinds=("f32", "f64"))
+def _inverse_dft_matrix(draw: Draw) -> OperatorCase:
+    """From half a spectrum to its real signal."""
+    parts = np.eye(4)
+    signals = np.stack([np.fft.irfft(parts, 6), np.fft.irfft(parts * 1j, 6)], 1)[..., None]
+    return case(
+        shape=[4, 2, 6, 1], length=[6], inverse=True, mirrored=True, dtype=draw.kind, expected=signals
+    )  # fmt: skip
+
+
 @operator("eye", kinds=ANY)
 def _eye(draw: Draw) -> OperatorCase:
     return case(shape=(4, 6), k=1, dtype=draw.kind, expected=np.eye(4, 6, 1))

@@ -79,7 +79,10 @@ def _select(condition: Any, yes: Any, no: ExprLike) -> Expr:
     if not isinstance(condition, Expr):
         raise TypeError("np.where on the elements of a kernel needs a condition that depends on them")
     if not isinstance(yes, Expr) and not isinstance(no, Expr):
-        yes = constant(yes, condition.args[0].dtype if condition.args else condition.dtype)
+        compared = condition
+        while compared.args and compared.dtype.is_bool:
+            compared = compared.args[0]
+        yes = constant(yes, compared.dtype)
     return select(condition, yes, no)
 
 

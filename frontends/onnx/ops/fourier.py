@@ -1,4 +1,7 @@
-"""Fourier transforms as products with a constant matrix, which is fast for the lengths of audio models."""
+"""Fourier transforms as products with a matrix, which is fast for the lengths of audio models.
+
+The matrix is a constant where sizes are known, and computed at run time where they are not.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,16 @@ from contextlib import suppress
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.fourier import dft_matrix
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.ops.fourier_open import open_dft, open_inverse_real, open_length, open_stft
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_value, scalar
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, bind, i64_constant, positions, scalar, unless
 from mirlo.frontends.onnx.values import Converted
 
 LONGEST = 8192
@@ -82,16 +86,10 @@ def _dft(node: Node, axis: int) -> ir.Value:
     inverse, onesided = node.attr.bool("inverse", 0), node.attr.bool("onesided", 0)
     length: Dim = 2 * (size - 1) if inverse and onesided else size
     if node.has(1):
-        length = int(node.scalar(1)) if node.value(1).is_constant else open_length(node, 1)
+        length = int(node.scalar(1)) if node.value(1).is_constant else _open_length(node, 1)
     order = [*(i for i in range(x.rank) if i not in (axis, x.rank - 1)), axis, x.rank - 1]
     rows = node.emit("permute", node[0], axes=order)
-    if not isinstance(size, int) or not isinstance(length, int):
-        real = inverse and onesided
-        result = open_inverse_real(node, rows, length) if real else open_dft(node, rows, length, inverse, onesided)
-    elif inverse and onesided:
-        result = _transformed(node, rows, _inverse_real(size, length), 1)
-    else:
-        result = _transformed(node, rows, _matrix(size, _number(parts), length, inverse, onesided), 2)
+    result = _transformed(node, rows, length, inverse, onesided)
     return node.emit("permute", result, axes=[order.index(i) for i in range(x.rank)])
 
 
@@ -111,25 +109,23 @@ def stft(node: Node) -> Converted:
     if node.has(2) and node.type(2).rank != 1:
         raise NodeError(f"input 'window' must have one dim, got {node.type(2)}")
     onesided = node.attr.bool("onesided", 1)
-    if not isinstance(x.shape[1], int) or (node.has(2) and not isinstance(node.type(2).shape[0], int)):
-        return open_stft(node, onesided)
-    window = node.type(2).shape[0] if node.has(2) else 0
-    assert isinstance(window, int)
-    if node.value(1).is_constant and (not node.has(3) or node.value(3).is_constant):
-        step, length = int(node.scalar(1)), int(node.scalar(3, 0)) or window
-        if not isinstance(length, int) or not 0 < length <= x.shape[1] or step < 1:
-            raise NodeError(f"frames of {length} elements every {step} do not fit a signal of {x.shape[1]}")
-        require_table("where the frames begin", (x.shape[1] - length) // step + 1)
-        starts = np.arange(0, x.shape[1] - length + 1, step)
-        return _frames(node, node.constant(starts), len(starts), length, onesided)
-    return _stft_of_run_time(node, x.shape[1], window, onesided)
+    size, window = x.shape[1], node.type(2).shape[0] if node.has(2) else 0
+    is_known = node.value(1).is_constant and (not node.has(3) or node.value(3).is_constant)
+    if not isinstance(size, int) or not isinstance(window, int):
+        return _open_stft(node, onesided)
+    if not is_known:
+        return _stft_of_run_time(node, size, window, onesided)
+    step, length = int(node.scalar(1)), int(node.scalar(3, 0)) or window
+    if not 0 < length <= size or step < 1:
+        raise NodeError(f"frames of {length} elements every {step} do not fit a signal of {size}")
+    return _frames(node, _starts(node, (size - length) // step + 1, step), length, onesided)
 
 
 def _stft_of_run_time(node: Node, size: int, window: int, onesided: bool) -> ir.Value:
     """Convert STFT with a run-time step or length: compute what makes the declared shape."""
     declared = node.declared(0)
     if declared is None or len(declared) != 4:
-        return open_stft(node, onesided)
+        return _open_stft(node, onesided)
     count, bins = declared[1], declared[2]
     lengths = [2 * bins - 2, 2 * bins - 1] if onesided else [bins]
     if node.has(3) and node.value(3).is_constant:
@@ -137,14 +133,13 @@ def _stft_of_run_time(node: Node, size: int, window: int, onesided: bool) -> ir.
     elif not node.has(3):
         lengths = [window]
     step = node.emit("cast", scalar(node, 1), dtype="i64")
-    require_table("where the frames begin", count)
-    starts = node.emit("multiply", node.constant(np.arange(count)), step)
+    starts = node.emit("multiply", positions(node, count), step)
     given = node.emit("cast", scalar(node, 3), dtype="i64") if node.has(3) else node.constant(np.int64(lengths[0]))
     result = fits = None
     for length in lengths:
         if not 0 < length <= size or (node.has(2) and window != length):
             continue
-        made = _frames(node, starts, count, length, onesided)
+        made = _frames(node, starts, length, onesided)
         room = node.emit(
             "subtract", node.constant(np.int64(size - length)), node.emit("multiply", step, _whole(node, count - 1))
         )
@@ -165,71 +160,86 @@ def _between(node: Node, room: ir.Value, step: ir.Value) -> ir.Value:
     return node.emit("logical_and", node.emit("greater_equal", room, _whole(node, 0)), node.emit("less", room, step))
 
 
-def _frames(node: Node, starts: ir.Value, count: int, length: int, onesided: bool) -> ir.Value:
+def _open_stft(node: Node, onesided: bool) -> ir.Value:
+    """Convert STFT of a signal of any length, with a size and step that may be run-time values."""
+    size = node.type(0).shape[1]
+    step, length = _frame_sizes(node, size)
+    return _frames(node, _starts(node, (size - length) // step + 1, step), length, onesided)
+
+
+def _starts(node: Node, count: Dim, step: Dim) -> ir.Value:
+    """Return where frames begin."""
+    return node.emit("multiply", positions(node, count), as_scalar(node, step))
+
+
+def _frames(node: Node, starts: ir.Value, length: Dim, onesided: bool) -> ir.Value:
     """Return the transforms of frames that start at these positions."""
-    if count * length > MAX_POSITIONS:
+    (count,) = type_of(starts).shape
+    if isinstance(count, int) and isinstance(length, int) and count * length > MAX_POSITIONS:
         raise NodeError(f"{count} frames of {length} elements are too many")
-    column = node.emit("reshape", starts, shape=(count, 1))
-    positions = node.emit("add", column, node.constant(np.arange(length)[None]))
-    frames = node.emit("gather", node[0], positions, axis=1)
+    places = node.emit("add", node.emit("reshape", starts, shape=(count, 1)), positions(node, length))
+    frames = node.emit("gather", node[0], places, axis=1)
     if node.has(2):
-        window = node.emit("reshape", node[2], shape=(length, 1))
-        frames = node.emit("multiply", frames, window)
-    parts = node.type(0).shape[-1]
-    assert isinstance(parts, int)
-    return _transformed(node, frames, _matrix(length, parts, length, False, onesided), 2)
+        window = node[2]
+        if node.type(2).shape[0] != length:
+            window = node.emit("slice_dims", window, begin=[0], shape=(length,), strides=[1])
+        frames = node.emit("multiply", frames, node.emit("reshape", window, shape=(length, 1)))
+    return _transformed(node, frames, length, False, onesided)
 
 
-def _transformed(node: Node, rows: ir.Value, matrix: np.ndarray, parts: int) -> ir.Value:
-    """Multiply [..., size, parts] with a matrix [size * parts, length * parts]; return [..., length, parts]."""
-    *outer, size, given = type_of(rows).shape
-    flat = node.emit("reshape", rows, shape=(*outer, size * given))
-    product = node.emit("matmul", flat, node.constant(matrix, type_of(rows)))
-    return node.emit("reshape", product, shape=(*outer, matrix.shape[1] // parts, parts))
+def _frame_sizes(node: Node, size: Dim) -> tuple[Dim, Dim]:
+    """Return the step and the length of frames, checked at run time."""
+    step = node.emit("cast", scalar(node, 1), dtype="i64")
+    window = as_scalar(node, node.type(2).shape[0]) if node.has(2) else None
+    length = node.emit("cast", scalar(node, 3), dtype="i64") if node.has(3) else window
+    one = i64_constant(node, 1)
+    fits = [
+        node.emit("greater_equal", step, one),
+        node.emit("greater_equal", length, one),
+        node.emit("less_equal", length, as_scalar(node, size)),
+    ]
+    if window is not None:
+        fits.append(node.emit("equal", length, window))
+    made = unless(node, node.emit("stack", fits, axis=0), node.emit("stack", (step, length), axis=0))
+    found = bind(node, made, f"frames of input 'frame_length' every 'frame_step' do not fit {node.type(0)}")
+    return found[0], found[1]
+
+
+def _open_length(node: Node, index: int) -> Dim:
+    """Return a length given by a run-time input."""
+    given = node.emit("reshape", node.emit("cast", scalar(node, index), dtype="i64"), shape=(1,))
+    wrong = node.emit("greater_equal", given, i64_constant(node, 1))
+    (length,) = bind(node, unless(node, wrong, given), f"input '{node.input_name(index)}' must be at least 1")
+    return length
+
+
+def _transformed(node: Node, rows: ir.Value, length: Dim, inverse: bool, onesided: bool) -> ir.Value:
+    """Transform rows [..., size, 1 or 2] to [..., bins, 1 or 2]; elements beyond `length` are cut off."""
+    *outer, size, parts = type_of(rows).shape
+    mirrored = inverse and onesided
+    bins, made = length // 2 + 1 if onesided and not inverse else length, 1 if mirrored else 2
+    matrix = _matrix(node, (size, parts, bins, made), length, inverse, mirrored, type_of(rows).dtype)
+    matrix = node.emit("reshape", matrix, shape=(size * parts, bins * made))
+    flat = node.emit("reshape", rows, shape=(*outer, size * parts))
+    return node.emit("reshape", node.emit("matmul", flat, matrix), shape=(*outer, bins, made))
+
+
+def _matrix(node: Node, shape: tuple[Dim, ...], length: Dim, inverse: bool, mirrored: bool, dtype: DType) -> ir.Value:
+    """Return the factors [size, parts, bins, parts]: a constant if the sizes are known."""
+    known = [dim for dim in (*shape, length) if isinstance(dim, int)]
+    if len(known) <= len(shape):
+        return node.emit("dft_matrix", shape=shape, length=(length,), inverse=inverse, mirrored=mirrored, dtype=dtype)
+    *sizes, count = known
+    if not 0 < count <= LONGEST:
+        raise NodeError(f"a transform of length {count} is not supported: from 1 to {LONGEST} are")
+    if sizes[0] > LONGEST:
+        raise NodeError(f"a transform of {sizes[0]} elements is not supported: at most {LONGEST} are")
+    exact = dft_matrix(
+        shape=tuple(sizes), length=(count,), inverse=inverse, mirrored=mirrored, dtype=DTYPES["f64"]
+    )  # fmt: skip
+    return node.constant(exact, TensorType(tuple(sizes), dtype))
 
 
 def _open(dim: Dim) -> tuple[Dim, ...]:
     """Return the dim itself if it is dynamic."""
     return () if isinstance(dim, int) else (dim,)
-
-
-def _number(dim: Dim) -> int:
-    assert isinstance(dim, int)
-    return dim
-
-
-def _angles(size: int, count: int, length: int) -> np.ndarray:
-    """Return 2 pi n k / length, [size, count]; the product is reduced first, to keep precision."""
-    if not 0 < length <= LONGEST:
-        raise NodeError(f"a transform of length {length} is not supported: from 1 to {LONGEST} are")
-    if size > LONGEST:
-        raise NodeError(f"a transform of {size} elements is not supported: at most {LONGEST} are")
-    return 2 * np.pi / length * (np.outer(np.arange(size), np.arange(count)) % length)
-
-
-def _matrix(size: int, parts: int, length: int, inverse: bool, onesided: bool) -> np.ndarray:
-    """Return [size * parts, count * 2], which maps values to their complex transform.
-
-    Elements beyond `length` are cut off.
-    """
-    count = length // 2 + 1 if onesided else length
-    angles = _angles(size, count, length)
-    real, imaginary = np.cos(angles), (1 if inverse else -1) * np.sin(angles)
-    matrix = np.zeros((size, parts, count, 2))
-    matrix[:, 0, :, 0], matrix[:, 0, :, 1] = real, imaginary
-    if parts == 2:
-        matrix[:, 1, :, 0], matrix[:, 1, :, 1] = -imaginary, real
-    matrix[length:] = 0
-    return matrix.reshape(size * parts, count * 2) / (length if inverse else 1)
-
-
-def _inverse_real(size: int, length: int) -> np.ndarray:
-    """Return the matrix from half a spectrum to its real signal: the other half is its mirror image."""
-    angles = _angles(size, length, length)
-    weights = np.full((size, 1), 2.0)
-    weights[0] = 1
-    if length % 2 == 0 and length // 2 < size:
-        weights[length // 2] = 1
-    weights[length // 2 + 1 :] = 0
-    matrix = np.stack([np.cos(angles) * weights, -np.sin(angles) * weights], axis=1)
-    return matrix.reshape(size * 2, length) / length

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.relax.fourier import dft_element
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
+from mirlo.dialects.tir.compute.numpy_functions import as_scalar_function
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.rules import legalize
 
@@ -54,3 +56,19 @@ def tri(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         return p.compute(x.shape, element, name="tri")
 
     return b.call_prim(body, op.x)
+
+
+_dft_element = as_scalar_function(dft_element)
+
+
+@legalize("relax.dft_matrix")
+def dft_matrix(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
+    shape = shape_of(op.output)
+
+    def element(n: Expr, part: Expr, k: Expr, made: Expr) -> Expr:
+        length = constant(op.length[0], "i64")
+        turns = n.cast("i64") * k.cast("i64") % length
+        numbers = (each.cast("f64") for each in (turns, n, part, made, length))
+        return _dft_element(*numbers, inverse=op.inverse, mirrored=op.mirrored).cast(op.dtype)
+
+    return b.call_prim(lambda p: p.compute(shape, element, name="dft_matrix"))

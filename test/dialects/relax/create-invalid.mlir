@@ -109,3 +109,19 @@ func.func @tri_2(%x: tensor<2x2xf32>) {
   %0 = "relax.tri"(%x) {upper = "yes"} : (tensor<2x2xf32>) -> tensor<2x2xf32>
   return
 }
+
+// -----
+
+func.func @dft_matrix_1() {
+  // expected-error@+1 {{'relax.dft_matrix' op shape must be [elements, 1 or 2, results, 1 or 2], got [4, 3, 4, 2]}}
+  %0 = "relax.dft_matrix"() {dtype = f32, length = [4], shape = [4, 3, 4, 2]} : () -> tensor<4x3x4x2xf32>
+  return
+}
+
+// -----
+
+func.func @dft_matrix_2() {
+  // expected-error@+1 {{'relax.dft_matrix' op dtype must be a float type, got i32}}
+  %0 = "relax.dft_matrix"() {dtype = i32, length = [4], shape = [4, 1, 4, 2]} : () -> tensor<4x1x4x2xi32>
+  return
+}

@@ -64,3 +64,10 @@ func.func @tri_upper(%x: tensor<3x4xi1>) -> tensor<3x4xi1> {
   %0 = "relax.tri"(%x) {k = 1 : i64, upper = true} : (tensor<3x4xi1>) -> tensor<3x4xi1>
   return %0 : tensor<3x4xi1>
 }
+
+// CHECK-LABEL: func.func @dft_matrix(
+func.func @dft_matrix() -> tensor<?x1x?x2xf32, #relax.dims<["n", 1, "n", 2]>> {
+  // CHECK: "relax.dft_matrix"() {dtype = f32, length = ["n"], shape = ["n", 1, "n", 2]} :
+  %0 = "relax.dft_matrix"() {dtype = f32, length = ["n"], shape = ["n", 1, "n", 2]} : () -> tensor<?x1x?x2xf32, #relax.dims<["n", 1, "n", 2]>>
+  return %0 : tensor<?x1x?x2xf32, #relax.dims<["n", 1, "n", 2]>>
+}

@@ -67,3 +67,17 @@ func.func @test_tri(%arg0: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %0 = "relax.tri"(%arg0) : (tensor<4x4xf32>) -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
 }
+
+// -----
+
+// CHECK-LABEL: func.func @test_dft_matrix
+// CHECK:       relax.call_tir{{.*}}callee = @dft_matrix
+// CHECK:       func.func private @dft_matrix
+// CHECK:       arith.floordivsi
+// CHECK:       "tir.cos"
+// CHECK:       "tir.sin"
+// CHECK:       domain = ["n", 1, "n", 2]{{.*}}name = "dft_matrix"
+func.func @test_dft_matrix() -> tensor<?x1x?x2xf32, #relax.dims<["n", 1, "n", 2]>> {
+  %0 = "relax.dft_matrix"() {dtype = f32, length = ["n"], shape = ["n", 1, "n", 2]} : () -> tensor<?x1x?x2xf32, #relax.dims<["n", 1, "n", 2]>>
+  return %0 : tensor<?x1x?x2xf32, #relax.dims<["n", 1, "n", 2]>>
+}

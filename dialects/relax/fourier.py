@@ -1,0 +1,70 @@
+"""Matrices of discrete Fourier transforms."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mirlo.dialects.core.attributes import Bool, Dims, ElementType
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.op import OpError
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.base import RelaxOp
+from mirlo.dialects.relax.infer import shape_text
+
+
+def dft_element(
+    turns: np.ndarray, n: np.ndarray, part: np.ndarray, made: np.ndarray, length: float,
+    *, inverse: bool, mirrored: bool,
+) -> np.ndarray:  # fmt: skip
+    """Return the factor of element n's real (0) or imaginary (1) part in a result's part `made`.
+
+    `turns` is n times the result's index, modulo `length`, so that angles of long transforms keep their precision.
+    """
+    angle = turns * (2 * np.pi) / length
+    sine = np.sin(angle) if inverse else -np.sin(angle)
+    factor = np.where(part == made, np.cos(angle), np.where(part < made, sine, -sine))
+    if mirrored:  # each element stands for its mirror image too, but for the first and the middle one
+        once = np.where((n == 0.0) | (2.0 * n == length), 1.0, 2.0)
+        factor = np.where(2.0 * n > length, 0.0, once) * factor
+    else:
+        factor = np.where(n < length, factor, 0.0)
+    return factor / length if inverse else factor
+
+
+def dft_matrix(
+    *, shape: tuple[int, ...], length: tuple[int, ...], inverse: bool, mirrored: bool, dtype: DType
+) -> np.ndarray:
+    """Return the matrix as an array."""
+    n, part, k, made = np.ogrid[tuple(slice(size) for size in shape)]
+    turns = (n * k % length[0]).astype(np.float64)
+    factors = dft_element(turns, n, part, made, float(length[0]), inverse=inverse, mirrored=mirrored)
+    return np.broadcast_to(factors, shape).astype(dtype.to_numpy())
+
+
+class DftMatrix(RelaxOp, name="dft_matrix"):
+    """The factors of a discrete Fourier transform: [elements, parts of each, results, parts of each].
+
+    A part is the real or the imaginary one. Elements beyond `length` have no influence. With `mirrored`, the elements
+    are half a spectrum, of which the other half is the mirror image.
+    """
+
+    FLOPS_PER_ELEMENT = 40
+    meaning = staticmethod(dft_matrix)
+    shape = Dims()
+    length = Dims()
+    inverse = Bool(False)
+    mirrored = Bool(False)
+    dtype = ElementType()
+
+    @staticmethod
+    def infer(
+        *, shape: tuple[Dim, ...], length: tuple[Dim, ...], inverse: bool, mirrored: bool, dtype: DType
+    ) -> TensorType:
+        if len(shape) != 4 or any(isinstance(parts, int) and parts not in (1, 2) for parts in shape[1::2]):
+            raise OpError(f"shape must be [elements, 1 or 2, results, 1 or 2], got {shape_text(shape)}")
+        if len(length) != 1:
+            raise OpError(f"length must be one dim, got {shape_text(length)}")
+        if not dtype.is_float:
+            raise OpError(f"dtype must be a float type, got {dtype}")
+        return TensorType(shape, dtype)
