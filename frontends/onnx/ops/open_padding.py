@@ -11,7 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.ops.windows import per_dim
+from mirlo.frontends.onnx.ops.windows import per_dim, same_padding
 from mirlo.frontends.onnx.runtime_sizes import shape_vector
 
 
@@ -30,14 +30,13 @@ def padded_for_same(node: Node, x: ir.Value, kernel: Sequence[Dim], value: float
     kind = type_of(x)
     spatial = kind.shape[2:]
     strides, dilations = per_dim(node, "strides", len(spatial)), per_dim(node, "dilations", len(spatial))
-    totals = [
-        D.maximum((D.ceildiv(size, stride) - 1) * stride + (window - 1) * dilation + 1 - size, 0)
+    upper = node.attr.str("auto_pad") == "SAME_UPPER"
+    pads = [
+        same_padding(size, window, stride, dilation, upper)
         for size, window, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True)
     ]
-    upper = node.attr.str("auto_pad") == "SAME_UPPER"
-    begins = [total // 2 if upper else total - total // 2 for total in totals]
-    shape = (*kind.shape[:2], *(size + total for size, total in zip(spatial, totals, strict=True)))
-    return _padded(node, x, begins, shape, value)
+    shape = (*kind.shape[:2], *(size + begin + end for size, (begin, end) in zip(spatial, pads, strict=True)))
+    return _padded(node, x, [begin for begin, _ in pads], shape, value)
 
 
 def windows_inside(node: Node) -> dict[str, tuple[int, ...]]:

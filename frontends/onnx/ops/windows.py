@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
@@ -72,23 +73,23 @@ def padding(
         raise NodeError(f"attributes 'pads' and 'auto_pad' = '{auto_pad}' exclude each other")
     if auto_pad == "VALID":
         return (0,) * (2 * count)
-    begins, ends = [], []
-    for size, window, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True):
-        total = _same_total(size, window, stride, dilation, auto_pad)
-        small, large = total // 2, total - total // 2
-        begins.append(small if auto_pad == "SAME_UPPER" else large)
-        ends.append(large if auto_pad == "SAME_UPPER" else small)
-    return (*begins, *ends)
-
-
-def _same_total(size: Dim, window: int, stride: int, dilation: int, auto_pad: str) -> int:
-    """Return the total padding with which ceil(size / stride) windows fit."""
-    extent = (window - 1) * dilation + 1
-    if stride == 1:
-        return extent - 1
-    if not isinstance(size, int):
+    upper = auto_pad == "SAME_UPPER"
+    pads = [
+        same_padding(size, window, stride, dilation, upper)
+        for size, window, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True)
+    ]
+    known = [pad for i in range(2) for pad in (each[i] for each in pads) if isinstance(pad, int)]
+    if len(known) < 2 * count:
         raise NodeError(
-            f"attribute 'auto_pad' = '{auto_pad}' with stride {stride} needs known sizes, but a spatial dim is {size}; "
-            "fix the input's shape"
+            f"attribute 'auto_pad' = '{auto_pad}' with strides {list(strides)} needs known sizes, but the spatial dims "
+            f"are {list(spatial)}; fix the input's shape"
         )
-    return max((-(-size // stride) - 1) * stride + extent - size, 0)
+    return tuple(known)
+
+
+def same_padding(size: Dim, window: Dim, stride: int, dilation: int, upper: bool) -> tuple[Dim, Dim]:
+    """Return the padding at both ends with which ceil(size / stride) windows fit, its larger half last if `upper`."""
+    extent = (window - 1) * dilation + 1
+    total = extent - 1 if stride == 1 else D.maximum((D.ceildiv(size, stride) - 1) * stride + extent - size, 0)
+    small, large = total // 2, total - total // 2
+    return (small, large) if upper else (large, small)
