@@ -48,6 +48,7 @@ __all__ = [
     "parse",
     "product",
     "same_product",
+    "static_dim",
     "substitute",
     "symbol",
     "symbols_of",
@@ -113,3 +114,9 @@ def symbols_of(dim: Dim) -> set[str]:
 
 def is_static(dim: Dim) -> bool:
     return isinstance(dim, int)
+
+
+def static_dim(dim: Dim) -> int:
+    """Return a dim as an integer, where only static dims come."""
+    assert isinstance(dim, int)
+    return dim

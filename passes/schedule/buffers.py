@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -31,6 +31,8 @@ from mirlo.passes.schedule.loops import for_loop, index, load, store
 
 SCHEDULE = "tir.schedule"
 """Attribute: the rule that scheduled the function, and its parameters."""
+ScheduleFacts = Mapping[str, str | Dim | Sequence[Dim]]
+"""What a schedule did, which `mirlo explain` prints."""
 
 
 def memref_of(tensor_type: ir.Type) -> ir.Type:
@@ -97,8 +99,8 @@ class BufferFunction:
         self.workspace = self.entry.add_argument(dynamic, self.location)
 
     def build(
-        self, body: Callable[[], None], schedule: dict[str, int | list[int] | str], choices: ChoiceValues | None = None
-    ) -> Any:
+        self, body: Callable[[], None], schedule: ScheduleFacts, choices: ChoiceValues | None = None
+    ) -> ir.OpView:
         """Run `body` at the insertion point of the function, finish it, and replace the tensor form by it.
 
         `schedule` describes what was done; `choices` are the values with which the rule does it again.
@@ -180,10 +182,10 @@ def _is_constant(value: ir.Value) -> bool:
     return isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
 
 
-def schedule_attribute(schedule: dict[str, int | list[int] | str]) -> ir.Attribute:
+def schedule_attribute(schedule: ScheduleFacts) -> ir.Attribute:
     """Return a dictionary attribute of strings, integers and lists of integers."""
 
-    def encode(value: Any) -> ir.Attribute:
+    def encode(value: str | Dim | Sequence[Dim]) -> ir.Attribute:
         if isinstance(value, str):
             return ir.StringAttr.get(value)
         if isinstance(value, bool):
@@ -191,7 +193,7 @@ def schedule_attribute(schedule: dict[str, int | list[int] | str]) -> ir.Attribu
         if isinstance(value, (int, SymbolicDim)):
             return dim_attributes((value,))[0]
         if all(isinstance(item, int) for item in value):
-            return ir.DenseI64ArrayAttr.get(list(value))
+            return ir.DenseI64ArrayAttr.get([item for item in value if isinstance(item, int)])
         return dim_attributes(tuple(value))
 
     return ir.DictAttr.get({name: encode(value) for name, value in schedule.items()})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute import Expr, LoopBuilder, constant, select
+from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import shape_of, short_name
 from mirlo.passes.legalize.rules.sort import order
 from mirlo.passes.rules import Decline, decline, legalize
@@ -27,7 +29,7 @@ def sort(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
         return decline("rows are too long to compare each with each", elements=shape[axis])
     wants_places = short_name(op) == "argsort"
 
-    def body(loops: LoopBuilder, x: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, x: Buffer, output: Buffer) -> None:
         def put(at: list[Expr], rank: Expr) -> None:
             output[[*at[:axis], rank, *at[axis + 1 :]]] = at[axis].cast("i64") if wants_places else x[at]
 
@@ -37,14 +39,14 @@ def sort(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
 
 
 @legalize("relax.topk", target="gpu")
-def topk(op: ir.OpView, b: Any) -> Decline | tuple[ir.Value, ir.Value]:
+def topk(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
     """Select the first elements with a thread per element; threads with a rank below k write."""
     shape = shape_of(op.x)
     axis = op.axis % len(shape)
     if shape[axis] > LONGEST:
         return decline("rows are too long to compare each with each", elements=shape[axis])
 
-    def body(loops: LoopBuilder, x: Any, values: Any, places: Any) -> None:
+    def body(loops: LoopBuilder, x: Buffer, values: Buffer, places: Buffer) -> None:
         def put(at: list[Expr], rank: Expr) -> None:
             with loops.if_(rank < op.k):
                 target = [*at[:axis], rank, *at[axis + 1 :]]
@@ -56,7 +58,12 @@ def topk(op: ir.OpView, b: Any) -> Decline | tuple[ir.Value, ir.Value]:
 
 
 def _by_rank(
-    loops: LoopBuilder, x: Any, shape: Any, axis: int, before: Any, put: Callable[[list[Expr], Expr], None]
+    loops: LoopBuilder,
+    x: Buffer,
+    shape: Sequence[Dim],
+    axis: int,
+    before: Callable[[Expr, Expr], Expr],
+    put: Callable[[list[Expr], Expr], None],
 ) -> None:
     """Call `put` for each element with its rank in the row."""
     one, zero = constant(1, "index"), constant(0, "index")

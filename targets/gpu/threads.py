@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import gpu, ir, memref, scf
 from mirlo.dialects.core.surgery import erase_op
@@ -87,13 +87,13 @@ class _Mapping:
         alloca.results[0].replace_all_uses_with(made.result)
         alloca.erase()
 
-    def _map(self, loop: Any) -> None:
+    def _map(self, loop: ir.Operation) -> None:
         kind, dim = AXES[loop.opview.thread]
         extent, body = _extent(loop), loop.regions[0].blocks[0]
         waits = kind == "thread" and bool(self.shared) and not _in_threads(loop)
         with ir.InsertionPoint(loop), loop.location:
             body.arguments[0].replace_all_uses_with(self.ids[kind][dim])
-            place: Any = loop
+            place: ir.Operation = loop
             if extent < self.extents[kind][dim]:
                 branch = scf.IfOp(less(self.ids[kind][dim], extent))
                 with ir.InsertionPoint(branch.then_block):
@@ -108,7 +108,7 @@ class _Mapping:
         erase_op(loop)
 
 
-def _in_threads(loop: ir.OpView) -> bool:
+def _in_threads(loop: ir.Operation) -> bool:
     """Return whether a loop is nested in a loop over threads."""
     parent = loop.parent
     while parent is not None:
@@ -119,7 +119,7 @@ def _in_threads(loop: ir.OpView) -> bool:
     return False
 
 
-def _extent(loop: Any) -> int:
+def _extent(loop: ir.Operation) -> int:
     low, high = (_constant_int(value) for value in list(loop.operands)[:2])
     if low != 0 or high is None:
         raise PassError("a loop bound to a hardware axis runs from 0 to a number", loop.location)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
+from mirlo.dialects.core.dims import static_dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.gpu.schedule.split_k import SplitK, SplitKPlan, divisions
+from mirlo.targets.gpu.schedule.stage import PlannedBlocks
 from mirlo.targets.gpu.schedule.stream_k import StreamKPlan, cuts
 
 SUMS, MATRIX_UNITS = 1.8e11, 1.4e12
@@ -38,11 +40,20 @@ class Shape:
     rate: float = SUMS
 
 
+class TilePlan(PlannedBlocks, Protocol):
+    """A plan whose time is estimated."""
+
+    @property
+    def shape(self) -> Shape:
+        """Return what a thread block computes, and how fast."""
+
+
 def seconds(roles: Roles, shape: Shape, units: int) -> float:
     """Return the time of a product on this many multiprocessors."""
     rows, columns = roles.rows, roles.columns
     sizes = (element_bytes(rows.access.element_type), element_bytes(columns.access.element_type))
-    return tiled_seconds((roles.batches, rows.extent, columns.extent, roles.depth), sizes, shape, units)
+    batches, high, wide, depth = map(static_dim, (roles.batches, rows.extent, columns.extent, roles.depth))
+    return tiled_seconds((batches, high, wide, depth), sizes, shape, units)
 
 
 def tiled_seconds(
@@ -68,33 +79,34 @@ def combining_seconds(divided: SplitK, units: int) -> float:
     return LAUNCH + 2 * math.prod(kind.shape) * element_bytes(kind.element_type) / (units * UNIT_BYTES)
 
 
-Planner = Callable[[Roles], Any]
+Planner = Callable[[Roles], TilePlan | Decline]
 
 
-def split_k_if_faster(plan: Any, roles: Roles, units: int, plan_parts: Planner) -> Any:
+def split_k_if_faster(plan: TilePlan, roles: Roles, units: int, plan_parts: Planner) -> PlannedBlocks:
     """Return the plan of a product, or a split-K plan if that takes less time."""
     return _divided(plan, roles, units, plan_parts)[0]
 
 
-def whole_waves_if_faster(plan: Any, roles: Roles, units: int, plan_parts: Planner) -> Any:
+def whole_waves_if_faster(plan: TilePlan, roles: Roles, units: int, plan_parts: Planner) -> PlannedBlocks:
     """Return the same, or a plan of whole waves of tiles together with a split-K plan of the rest."""
     best, least = _divided(plan, roles, units, plan_parts)
     shape = plan.shape
     for whole, rest in cuts(roles, shape.height, shape.width, units):
-        plans = [plan_parts(part) for part in (whole, rest)]
-        if any(isinstance(made, Decline) for made in plans):
+        waves, others = plan_parts(whole), plan_parts(rest)
+        if isinstance(waves, Decline) or isinstance(others, Decline):
             continue
-        last, cost = _divided(plans[1], rest, units, plan_parts)
-        cost += seconds(whole, plans[0].shape, units) + LAUNCH
+        last, cost = _divided(others, rest, units, plan_parts)
+        cost += seconds(whole, waves.shape, units) + LAUNCH
         if cost < MAX_SPLIT_TIME * least:
-            best, least = StreamKPlan(plans[0], last), cost
+            best, least = StreamKPlan(waves, last), cost
     return best
 
 
-def _divided(plan: Any, roles: Roles, units: int, plan_parts: Planner) -> tuple[Any, float]:
+def _divided(plan: TilePlan, roles: Roles, units: int, plan_parts: Planner) -> tuple[PlannedBlocks, float]:
     """Return the plan, or a split-K plan, and its time."""
     own = seconds(roles, plan.shape, units)
-    best, least = plan, MAX_SPLIT_TIME * own
+    best: PlannedBlocks = plan
+    least = MAX_SPLIT_TIME * own
     if least <= LAUNCH:
         return plan, own
     for divided in divisions(roles, MIN_SPLIT_STEPS):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.index_expr import IndexExpr
@@ -23,7 +23,7 @@ from mirlo.targets.gpu.schedule.vectors import all_of
 class Unfinished:
     """Stands for a tensor of partial sums that another kernel finishes; kernels store accumulators unchanged."""
 
-    type: Any
+    type: ir.RankedTensorType
 
 
 def touch(contraction: Contraction, memory: TensorBuffers) -> None:
@@ -59,13 +59,13 @@ class Reader:
         """Return the known part of the position, and of each index that may be out of bounds."""
         return evaluate(self.side.position, values), [evaluate(dim, values) for dim, _ in self._tested()]
 
-    def read(self, base: tuple[ir.Value, list[ir.Value]], values: Indices) -> Any:
+    def read(self, base: tuple[ir.Value, list[ir.Value]], values: Indices) -> ir.Value:
         """Return the operand at a base and values of the other axes, in the accumulator type."""
         factor = self.side.factor.emit(self.element(base, values), 1)
         kind = self.roles.contraction.product.accumulate_type
         return widened(factor, kind) if isinstance(kind, ir.FloatType) else factor
 
-    def element(self, base: tuple[ir.Value, list[ir.Value]], values: Indices) -> Any:
+    def element(self, base: tuple[ir.Value, list[ir.Value]], values: Indices) -> ir.Value:
         """Return the element there, in its storage type."""
         access = self.side.access
         position = evaluate(self.side.position, values, base[0])
@@ -97,7 +97,7 @@ def multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
     return create("arith.addi", c.type, create("arith.muli", c.type, a, b), c)
 
 
-def store_epilogue(contraction: Contraction, memory: TensorBuffers, values: Indices, total: Any) -> None:
+def store_epilogue(contraction: Contraction, memory: TensorBuffers, values: Indices, total: ir.Value) -> None:
     """Apply the epilogue to one accumulator and store the results."""
     made = epilogue_results(contraction, memory, values, total)
     for value, access in contraction.writes:
@@ -110,11 +110,11 @@ def epilogue_results(
     memory: TensorBuffers,
     values: Indices,
     total: ir.Value,
-    read: tuple[TensorAccess, Any] | None = None,
-) -> dict[ir.Value, ir.Value]:
+    read: tuple[TensorAccess, ir.Value] | None = None,
+) -> Mapping[ir.Value | Unfinished, ir.Value]:
     """Return the epilogue's results for one accumulator, by tensor; `read` are operands loaded before."""
     result = contraction.block.outputs[0]
-    made: dict[Any, Any] = {result.value: convert_accumulator(total, result.element_type)}
+    made: dict[ir.Value | Unfinished, ir.Value] = {result.value: convert_accumulator(total, result.element_type)}
     for stage in contraction.stages:
         env: dict[ir.Value, ir.Value] = {}
         for axis, (argument, form) in enumerate(zip(stage.block.index_arguments, stage.indices, strict=True)):
@@ -146,7 +146,7 @@ class EpilogueEmitter:
     height: int
     width: int
 
-    def store(self, row: Any, column: ir.Value, total: Any) -> None:
+    def store(self, row: ir.Value, column: ir.Value, total: ir.Value) -> None:
         """Apply the epilogue to one accumulator and store it, if the row and column exist."""
         roles = self.roles
         tests = [

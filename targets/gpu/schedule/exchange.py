@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.targets.gpu.schedule.launch import add, barrier, equal, multiply, shared, split, when
 
-Combine = Callable[[Any, Any], Any]
+Combine = Callable[[ir.Value, ir.Value], ir.Value]
 
 
 class Exchange(Protocol):
@@ -30,7 +30,7 @@ class SharedExchange:
     def __init__(
         self,
         team: ir.Value,
-        member: Any,
+        member: ir.Value,
         teams: int,
         members: int,
         values: int,

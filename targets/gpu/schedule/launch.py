@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import gpu, ir, memref, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.loops import index
@@ -26,7 +26,7 @@ SHARED = 3
 class Ids:
     """The indices of a thread: of its block, and within its block."""
 
-    block: Any
+    block: ir.Value
     thread: ir.Value
 
 
@@ -61,7 +61,7 @@ def _launch_open(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None
         gpu.TerminatorOp()
 
 
-def launch_points(extents: Sequence[Dim], body: Callable[[list[Any]], None], threads: int = THREADS) -> None:
+def launch_points(extents: Sequence[Dim], body: Callable[[list[ir.Value]], None], threads: int = THREADS) -> None:
     """Run `body` in one thread per point of a space; adjacent threads differ in the last index."""
     total = D.product(list(extents))
     if isinstance(total, int):
@@ -74,7 +74,7 @@ def launch_points(extents: Sequence[Dim], body: Callable[[list[Any]], None], thr
     launch(D.ceildiv(total, threads), threads, thread)
 
 
-def launch_runs(extents: Sequence[Dim], count: int, body: Callable[[list[list[Any]]], None]) -> None:
+def launch_runs(extents: Sequence[Dim], count: int, body: Callable[[list[list[ir.Value]]], None]) -> None:
     """Run `body` for `count` points per thread, a block of threads apart, which all exist in whole blocks."""
     total = D.product(list(extents))
 
@@ -85,7 +85,7 @@ def launch_runs(extents: Sequence[Dim], count: int, body: Callable[[list[list[An
     launch(total // (count * THREADS), THREADS, thread)
 
 
-def split(number: ir.Value, extents: Sequence[Dim]) -> list[Any]:
+def split(number: ir.Value, extents: Sequence[Dim]) -> list[ir.Value]:
     """Delinearize the index of a point, last dimension fastest."""
     found: list[ir.Value] = []
     rest = number
@@ -102,15 +102,15 @@ def split(number: ir.Value, extents: Sequence[Dim]) -> list[Any]:
     return found[::-1]
 
 
-def add(a: ir.Value, b: Any) -> Any:
+def add(a: ir.Value, b: ir.Value | Dim) -> Value:
     return create("arith.addi", a.type, a, index(b) if isinstance(b, (int, SymbolicDim)) else b)
 
 
-def multiply(a: ir.Value, factor: Dim) -> Any:
+def multiply(a: ir.Value, factor: Dim) -> ir.Value:
     return a if factor == 1 else create("arith.muli", a.type, a, index(factor))
 
 
-def less(a: Any, limit: Dim) -> ir.Value:
+def less(a: ir.Value, limit: Dim) -> ir.Value:
     """Return whether a non-negative index is below a limit."""
     return compare("ult", a, index(limit))
 
@@ -127,7 +127,7 @@ def clamp_index(value: ir.Value, extent: Dim, step: int, width: int = 1) -> ir.V
     return create("arith.minui", value.type, value, index(extent - width))
 
 
-def when(condition: ir.Value | None, body: Callable[[], Any]) -> None:
+def when(condition: ir.Value | None, body: Callable[[], object]) -> None:
     """Emit `body` under a condition; None is always true."""
     if condition is None:
         body()
@@ -138,7 +138,7 @@ def when(condition: ir.Value | None, body: Callable[[], Any]) -> None:
         scf.YieldOp([])
 
 
-def either(condition: ir.Value, then: Callable[[], Any], otherwise: Callable[[], Any]) -> None:
+def either(condition: ir.Value, then: Callable[[], object], otherwise: Callable[[], object]) -> None:
     """Emit one body if a condition holds, the other one if not."""
     branch = scf.IfOp(condition, has_else=True)
     for block, body in ((branch.then_block, then), (branch.else_block, otherwise)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -35,7 +34,7 @@ class PointsPlan:
     """How many such runs a thread computes, a block of threads apart, with all loads in flight together."""
 
     @property
-    def made(self) -> dict[Any, tuple[BlockInstance, Any]]:
+    def made(self) -> dict[ir.Value, tuple[BlockInstance, ir.Value]]:
         """Return the tensors computed here, with the block and the body's value."""
         return {
             output.value: (place, value)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess, analyze
@@ -19,7 +19,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import add, multiply, split
 
-Indices = Mapping[int, Any]
+Indices = Mapping[int, ir.Value]
 """Values of axes, by id."""
 
 
@@ -32,14 +32,14 @@ class ProductOperand:
     axes: tuple[LoopAxis, ...]
 
     @property
-    def extent(self) -> Any:
+    def extent(self) -> Dim:
         return D.product([axis.extent for axis in self.axes])
 
     @property
     def position(self) -> IndexExpr:
         return row_major(self.access.dims, self.access.shape)
 
-    def stride(self, axes: Sequence[LoopAxis]) -> Any:
+    def stride(self, axes: Sequence[LoopAxis]) -> Dim:
         """Return the stride along the last of these axes; 0 if there is none."""
         return _size(self.position.stride(axes[-1])) if axes else 0
 
@@ -59,16 +59,16 @@ class Roles:
     extents: dict[int, Dim] = field(default_factory=dict)
 
     @property
-    def depth(self) -> Any:
+    def depth(self) -> Dim:
         return D.product([axis.extent for axis in self.sums])
 
     @property
-    def outputs(self) -> Any:
+    def outputs(self) -> Dim:
         """Return the number of output elements."""
         return self.batches * self.rows.extent * self.columns.extent
 
     @property
-    def batches(self) -> Any:
+    def batches(self) -> Dim:
         return D.product([axis.extent for axis in self.batch])
 
 
@@ -136,6 +136,6 @@ def always_inside(form: IndexExpr, size: Dim, extents: Mapping[int, Dim]) -> boo
     return D.is_certain(fits)
 
 
-def inside(value: ir.Value, size: Dim) -> Any:
+def inside(value: ir.Value, size: Dim) -> Value:
     """Return 0 <= value < size as one unsigned comparison."""
     return compare("ult", value, index(size))

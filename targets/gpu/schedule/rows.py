@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core import dims as D
@@ -61,7 +60,7 @@ class Team:
     thread: ir.Value
 
 
-RowReduction = Callable[[Team, Reducer, Sequence[Any]], list[Any]]
+RowReduction = Callable[[Team, Reducer, Sequence[ir.Value]], list[ir.Value]]
 """Reduces the values of all threads of a row, and returns the result to each."""
 
 
@@ -93,7 +92,7 @@ class RowRegisters:
     loaded: dict[tuple[ir.Value, IndexExpr], ir.Value] = field(default_factory=dict)
     """Loaded values by tensor and position."""
 
-    def given(self, walk: Walk) -> dict[Any, Any]:
+    def given(self, walk: Walk) -> dict[ir.Value, ir.Value]:
         """Return the values that a loop need not compute again."""
         found = dict(self.elements)
         for place in walk.space.places:
@@ -186,7 +185,7 @@ class _Emitter:
         own = _row_loops(walk, len(self.plan.rows))
         if not own:
             return self._single(walk, indices, held)
-        steps: Any = D.product(own) // self.width
+        steps = D.static_dim(D.product(own) // self.width)
         carried = [value for reducer in walk.reductions.values() for value in reducer.identity()]
         if not self.held:
             carried = for_loop(

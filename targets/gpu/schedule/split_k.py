@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
@@ -61,16 +60,17 @@ class SplitKPlan:
         axes = [*whole.batch, *whole.rows.axes, *whole.columns.axes]
         part = divided.roles.batch[0]
 
-        def element(indices: list[Value]) -> None:
+        def element(indices: list[ir.Value]) -> None:
             values = dict(zip((axis.id for axis in axes), indices, strict=True))
             first = evaluate(position, values)
             buffer = memory.slot(divided.unfinished).buffer
-            total = None
+            total: ir.Value | None = None
             for number in range(divided.parts):
                 place = evaluate(IndexExpr({}, number * position.stride(part)), {})
                 value = memref.LoadOp(buffer, [create("arith.addi", first.type, first, place)]).result
                 name = "arith.addf" if isinstance(value.type, ir.FloatType) else "arith.addi"
                 total = value if total is None else create(name, value.type, total, value)
+            assert total is not None
             store_epilogue(whole.contraction, memory, values, total)
 
         launch_points([axis.extent for axis in axes], element)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
-from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.contraction import ThreadPerElementPlan, plan_contraction
 from mirlo.targets.gpu.schedule.contraction.fma import MIN_BLOCKS
@@ -113,9 +114,9 @@ def _subgroup(view: PrimView, start: int, end: int) -> BlockGroup:
 def build(
     kernel: Kernel,
     stages: Sequence[PlannedBlocks],
-    about: Mapping[str, int] | None = None,
+    about: ScheduleFacts | None = None,
     choices: ChoiceValues | None = None,
-) -> Any:
+) -> ir.OpView:
     """Build the buffer form of a prim function from its stages; `mirlo explain` prints `about` and `choices`."""
     buffers = BufferFunction(kernel.view, stack_limit=0)
 
@@ -138,12 +139,12 @@ def stages(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
 
 
 @schedule("any", target="gpu")
-def threads(kernel: Kernel, context: ScheduleContext) -> Any:
+def threads(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule any blocks, one launch per block and one thread per element."""
     if kernel.view.others:
         return decline("has operations beside blocks", first=kernel.view.others[0].operation.name)
     return build(kernel, [BlockPlan(block) for block in kernel.view.blocks if 0 not in _outputs(block)])
 
 
-def _outputs(block: Any) -> list[int]:
+def _outputs(block: BlockView) -> list[Dim]:
     return [block.domain[axis] for axis in block.spatial]

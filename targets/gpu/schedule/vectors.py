@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -13,7 +11,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 
 
-def is_aligned(form: IndexExpr, axis: Any, count: int, *others: Dim) -> bool:
+def is_aligned(form: IndexExpr, axis: int, count: int, *others: Dim) -> bool:
     """Return whether `count` indices along an axis are adjacent and start at a multiple; `others` are multiples too."""
     rest = [factor for variable, factor in form.terms.items() if variable != axis]
     if form.divisions:
@@ -23,7 +21,7 @@ def is_aligned(form: IndexExpr, axis: Any, count: int, *others: Dim) -> bool:
     )
 
 
-def load_vector(memory: Any, place: ir.Value, count: int) -> Any:
+def load_vector(memory: ir.Value, place: ir.Value, count: int) -> Value:
     """Load adjacent elements from a multiple of their number."""
     element = memory.type.element_type
     return create("vector.load", ir.VectorType.get([count], element), memory, place, alignment=_bytes(element, count))
@@ -35,14 +33,14 @@ def store_vector(vector: ir.Value, memory: ir.Value, place: ir.Value) -> None:
     ir.Operation.create("vector.store", operands=[vector, memory, place], attributes=attributes)
 
 
-def element_at(vector: ir.Value, *position: int) -> Any:
+def element_at(vector: ir.Value, *position: int) -> Value:
     """Return an element of a vector, or a part with fewer dims."""
     kind, rest = vector.type.element_type, vector.type.shape[len(position) :]
     made = ir.VectorType.get(rest, kind) if rest else kind
     return create("vector.extract", made, vector, static_position=ir.DenseI64ArrayAttr.get(list(position)))
 
 
-def elements_of(vector: ir.Value) -> list[Any]:
+def elements_of(vector: ir.Value) -> list[Value]:
     """Return the elements of a vector."""
     return [element_at(vector, i) for i in range(vector.type.shape[0])]
 
@@ -52,7 +50,7 @@ def spread(value: ir.Value, *shape: int) -> Value:
     return create("vector.broadcast", ir.VectorType.get(shape, value.type), value)
 
 
-def all_of(*conditions: ir.Value | None) -> Any:
+def all_of(*conditions: ir.Value | None) -> ir.Value | None:
     """Return the conjunction of conditions; None stands for one that is certain."""
     found = None
     for condition in conditions:

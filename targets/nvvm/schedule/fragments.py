@@ -63,7 +63,7 @@ class Lane:
         """Load 8 x 16-byte squares; each of 8 threads passes the address of one contiguous row."""
         line, step = add(line, down), add(step, multiply(along, matrix.form.vector))
         place = matrix.place(add(line, own), step) if matrix.along_k else matrix.place(line, add(step, own))
-        kind = ir.VectorType.get([tiles, matrix.form.pair], matrix.memory.type.element_type)
+        kind = ir.VectorType.get([tiles, format_of_matrix(matrix).pair], matrix.memory.type.element_type)
         count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), tiles)
         turned = ir.BoolAttr.get(not matrix.along_k)
         return create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=turned)
@@ -125,3 +125,9 @@ def product(left: Any, right: Any, total: Any) -> Any:
     """Compute lhs * rhs + total of f16 or bf16 fragments."""
     form = F16 if isinstance(left.type.element_type, ir.F16Type) else BF16
     return multiply_add(registers(form, left), registers(form, right), total)
+
+
+def format_of_matrix(matrix: SharedMatrix) -> Format:
+    """Return the format of a matrix unit in which an operand is kept."""
+    assert isinstance(matrix.form, Format)
+    return matrix.form

@@ -53,11 +53,12 @@ class SwizzledMatrix(SharedMatrix):
     apart: int = 0
     """Elements from one pipeline stage to the next."""
 
-    def place(self, line: Any, step: ir.Value) -> Any:
+    def place(self, line: ir.Value, step: ir.Value) -> Any:
         """Return the position of the first element of a vector."""
         width = self.form.vector
         number = create("arith.remui", line.type, line, index(VECTORS_PER_ROW))
         piece = create("arith.xori", line.type, create("arith.divui", step.type, step, index(width)), number)
+        assert self.start is not None
         return add(self.start, add(multiply(line, width * VECTORS_PER_ROW), multiply(piece, width)))
 
     def stage(self, number: ir.Value | None) -> SharedMatrix:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline, decline
@@ -71,7 +71,7 @@ class GemvPlan:
     @property
     def shape(self) -> Shape:
         """Return what a thread block computes."""
-        few = self.few.extent
+        few = D.static_dim(self.few.extent)
         return Shape(few, self.lines) if self.few is self.roles.rows else Shape(self.lines, few)
 
     @property
@@ -79,7 +79,7 @@ class GemvPlan:
         """Return the lines of the matrix per thread block."""
         if not self.along_k:
             return COLUMN_THREADS * self.vector
-        return WARPS * max(1, ACCUMULATED_LINES // self.few.extent)
+        return WARPS * max(1, ACCUMULATED_LINES // D.static_dim(self.few.extent))
 
     @property
     def warps(self) -> int:
@@ -88,7 +88,7 @@ class GemvPlan:
 
     @property
     def blocks(self) -> int:
-        return self.roles.batches * -(-self.many.extent // self.lines)
+        return D.static_dim(self.roles.batches * -(-self.many.extent // self.lines))
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
@@ -122,11 +122,12 @@ class _Kernel:
         self.plan = plan
         self.roles = plan.roles
         self.memory = memory
-        self.rows = plan.few.extent
+        self.rows = D.static_dim(plan.few.extent)
+        self.depth = D.static_dim(self.roles.depth)
         self.kind = plan.roles.contraction.product.accumulate_type
         self.wide = -(-plan.many.extent // plan.lines)
         self.start = emit_init(plan.roles.contraction.block, self.kind)
-        self.batch: dict[int, Any] = {}
+        self.batch: dict[int, ir.Value] = {}
 
     def emit(self) -> None:
         launch(self.plan.blocks, self.plan.warps * WARP, self._block)
@@ -147,13 +148,13 @@ class _Kernel:
     def _base(self, side: ProductOperand, line: ir.Value) -> ir.Value:
         return evaluate(side.position, {**self.batch, **values_of(side.axes, line)})
 
-    def _finish(self, row: int, line: Any, total: Any) -> None:
+    def _finish(self, row: int, line: ir.Value, total: ir.Value) -> None:
         plan = self.plan
         values = {**self.batch, **values_of(plan.few.axes, index(row)), **values_of(plan.many.axes, line)}
         store_epilogue(self.roles.contraction, self.memory, values, self._plus(attribute_constant(self.start), total))
 
     @staticmethod
-    def _plus(a: ir.Value, b: Any) -> ir.Value:
+    def _plus(a: ir.Value, b: ir.Value) -> ir.Value:
         return create("arith.addf" if isinstance(a.type, ir.FloatType) else "arith.addi", a.type, a, b)
 
     def _over(self, value: ir.Value, distances: list[int]) -> ir.Value:
@@ -176,9 +177,9 @@ class _WarpPerLine(_Kernel):
         bases = [self._base(plan.many, line) for line in held]
         rows = [self._base(plan.few, index(row)) for row in range(self.rows)]
         step = plan.vector * WARP
-        unrolled = math.gcd(self.roles.depth // step, UNROLLED) if self.roles.depth % step == 0 else 1
+        unrolled = math.gcd(self.depth // step, UNROLLED) if self.depth % step == 0 else 1
 
-        def round_(first: ir.Value, *sums: Any) -> list[ir.Value]:
+        def round_(first: ir.Value, *sums: ir.Value) -> list[ir.Value]:
             reads = []
             for part in range(unrolled):
                 at = values_of(self.roles.sums, add(first, part * step))
@@ -199,9 +200,9 @@ class _WarpPerLine(_Kernel):
             exists = less(line, plan.many.extent) if plan.many.extent % plan.lines else None
             when(all_of(equal(lane, number % WARP), exists), partial(self._finish, number % self.rows, line, total))
 
-    def _across(self, vector: ir.Value) -> Any:
+    def _across(self, vector: ir.Value) -> ir.Value:
         """Sum a vector pairwise."""
-        values = elements_of(vector)
+        values: list[ir.Value] = [*elements_of(vector)]
         while len(values) > 1:
             values = [self._plus(a, b) for a, b in zip(values[::2], values[1::2], strict=True)]
         return values[0]
@@ -223,7 +224,7 @@ class _ThreadPerColumns(_Kernel):
         base = self._base(plan.many, own)
         reader = Reader(self.roles, plan.few, self.memory)
         rows = [reader.base({**self.batch, **values_of(plan.few.axes, index(row))}) for row in range(self.rows)]
-        depth = self.roles.depth
+        depth = self.depth
         most = DEEP_UNROLLED if self.rows <= REGISTER_ROWS else UNROLLED
         unrolled = math.gcd(depth // together, most) if depth % together == 0 else 1
 
@@ -269,20 +270,19 @@ class _ThreadPerColumns(_Kernel):
 
     def _add_up(self, memory: ir.Value, number: ir.Value, first_line: ir.Value) -> None:
         plan, lines = self.plan, self.plan.lines
-        total = None
+        total: ir.Value | None = None
         for warp in range(DEEP_WARPS):
             value = memref.LoadOp(memory, [add(number, warp * self.rows * lines)]).result
             total = value if total is None else self._plus(total, value)
         row, own = split(number, [self.rows, lines])
         line = add(first_line, own)
+        assert total is not None
+        keep = partial(self._store, row, line, total)
+        when(less(line, plan.many.extent) if plan.many.extent % lines else None, keep)
 
-        def store() -> None:
-            values = {**self.batch, **values_of(plan.few.axes, row), **values_of(plan.many.axes, line)}
-            store_epilogue(
-                self.roles.contraction, self.memory, values, self._plus(attribute_constant(self.start), total)
-            )
-
-        when(less(line, plan.many.extent) if plan.many.extent % lines else None, store)
+    def _store(self, row: ir.Value, line: ir.Value, total: ir.Value) -> None:
+        values = {**self.batch, **values_of(self.plan.few.axes, row), **values_of(self.plan.many.axes, line)}
+        store_epilogue(self.roles.contraction, self.memory, values, self._plus(attribute_constant(self.start), total))
 
 
 def _multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import static_dim
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
@@ -23,6 +24,7 @@ from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.contraction.staging import Stager
+from mirlo.targets.gpu.schedule.contraction.tiled import ProductTile
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape
 from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
 from mirlo.targets.gpu.schedule.launch import Ids, add, either, launch, less, multiply, shared, split, when
@@ -73,7 +75,7 @@ class WarpgroupTile:
 
     def high(self, roles: Roles) -> int:
         """Return the tiles along the rows."""
-        return -(-roles.rows.extent // (self.height * self.together)) * self.together
+        return -(-static_dim(roles.rows.extent) // (self.height * self.together)) * self.together
 
     @property
     def threads(self) -> int:
@@ -100,8 +102,9 @@ class PipelinedPlan:
         """Return what a thread block computes, and how fast."""
         return Shape(self.tile.height, self.tile.width, MATRIX_UNITS)
 
-    def with_tile(self, tile: WarpgroupTile) -> PipelinedPlan:
+    def with_tile(self, tile: ProductTile) -> PipelinedPlan:
         """Return the plan with another tile."""
+        assert isinstance(tile, WarpgroupTile)
         return replace(self, tile=tile)
 
     def emit(self, memory: TensorBuffers) -> None:
@@ -144,11 +147,11 @@ def best_tile(roles: Roles, tiles: tuple[WarpgroupTile, ...], units: int) -> War
     heavy = count_operations([stage.block for stage in roles.contraction.stages])
     best, most = None, 0.0
     for tile in tiles:
-        count = roles.batches * tile.high(roles) * -(-roles.columns.extent // tile.width)
+        count = static_dim(roles.batches * tile.high(roles) * -(-roles.columns.extent // tile.width))
         if 4 * count < units or heavy * tile.accumulators > MAX_EPILOGUE_OPS:
             continue
         rounds = -(-count // (units // tile.together * tile.together))
-        useful = roles.batches * roles.rows.extent * roles.columns.extent
+        useful = static_dim(roles.outputs)
         share = tile.speed * useful / (rounds * units * tile.height * tile.width)
         if share > most:
             best, most = tile, share
@@ -227,8 +230,8 @@ class PipelinedKernel:
         self.plan = plan
         self.roles, self.tile, self.memory = plan.roles, plan.tile, memory
         self.high = plan.tile.high(plan.roles)
-        self.wide = -(-plan.roles.columns.extent // plan.tile.width)
-        self.tiles = plan.roles.batches * self.high * self.wide
+        self.wide = -(-static_dim(plan.roles.columns.extent) // plan.tile.width)
+        self.tiles = static_dim(plan.roles.batches) * self.high * self.wide
         # Blocks of a cluster have stacked tiles: a cluster processes one such column of tiles after another.
         self.together = plan.tile.together
         self.clusters = min(plan.options.chip.units, self.tiles) // self.together
@@ -342,7 +345,7 @@ class PipelinedKernel:
             self.thread, GROUP, copies.async_copy, stacked=self.together,
         )  # fmt: skip
         loads = stager.straight(matrix, form.vector, along_k=True)
-        later = min(PRODUCER_LAG, -(-self.roles.depth // self.step))
+        later = min(PRODUCER_LAG, -(-static_dim(self.roles.depth) // self.step))
 
         def step(first: Any, slot: Any, turn: Any) -> list[Any]:
             self.ring.empty.wait(slot, turn)

@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import is_static
 from mirlo.passes.rules import Decline, RuleChoice, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.targets.gpu.schedule.contraction import fma
-from mirlo.targets.gpu.schedule.contraction.tiled import TiledPlan
+from mirlo.targets.gpu.schedule.contraction.tiled import ProductTile, TiledPlan
 from mirlo.targets.gpu.schedule.costs import whole_waves_if_faster
 from mirlo.targets.gpu.schedule.roles import Roles, product_of
 from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divide
-from mirlo.targets.gpu.schedule.stages import LANES, build, open_dims, plan_stages
+from mirlo.targets.gpu.schedule.stage import PlannedBlocks
+from mirlo.targets.gpu.schedule.stages import LANES, Planner, build, open_dims, plan_stages
 from mirlo.targets.gpu.schedule.stream_k import StreamKPlan
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule import tensorcore, tensormemory, warpgroup
@@ -33,21 +35,23 @@ from mirlo.targets.nvvm.schedule.warprows import AROUND
 if TYPE_CHECKING:
     from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 
-Plan = GemvPlan | PipelinedPlan | TiledPlan | SplitKPlan | StreamKPlan
+TilePlan = PipelinedPlan | TiledPlan
+OwnPlan = GemvPlan | TilePlan
+Plan = OwnPlan | SplitKPlan | StreamKPlan
 
 
 @dataclass(frozen=True)
 class ProductStrategy:
     """A strategy for tiled products, with alternatives to its own tile."""
 
-    plan: Callable[..., Any]
-    tiles: Sequence[Any]
+    plan: Callable[[Roles, Options], TilePlan | Decline]
+    tiles: Sequence[ProductTile]
 
-    def own(self, roles: Roles, options: Options) -> Any:
+    def own(self, roles: Roles, options: Options) -> TilePlan | Decline:
         """Return the plan with its own tile."""
         return self.plan(roles, options)
 
-    def with_tile(self, roles: Roles, options: Options, number: int) -> Any:
+    def with_tile(self, roles: Roles, options: Options, number: int) -> TilePlan | Decline:
         """Return the plan with the tile of this number, if the strategy accepts the product."""
         plan = self.plan(roles, options)
         return plan if isinstance(plan, Decline) else plan.with_tile(self.tiles[number])
@@ -72,26 +76,29 @@ CHOICES = (
 )
 
 
-def chosen_values(stages: Sequence[Any]) -> dict[str, int]:
+def chosen_values(stages: Sequence[PlannedBlocks]) -> dict[str, int]:
     """Return the choices with which the product among some stages is planned again, if there is only one."""
     plans = [stage for stage in stages if isinstance(stage, Plan)]
     if len(plans) != 1 or isinstance(plans[0], StreamKPlan):
         return {}
-    plan: Any = plans[0]
+    whole = plans[0]
+    plan: PlannedBlocks = whole
     parts = 1
-    if isinstance(plan, SplitKPlan):
-        plan, parts = plan.inner, plan.divided.parts
+    if isinstance(whole, SplitKPlan):
+        plan, parts = whole.inner, whole.divided.parts
     if isinstance(plan, GemvPlan):
         return {PARTS: parts}
+    assert isinstance(plan, TilePlan)
     for number, way in enumerate(STRATEGIES):
         if plan.tile in way.tiles:
             return {WAY: number, TILE: list(way.tiles).index(plan.tile), PARTS: parts}
     return {}
 
 
-def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles], Any]]:
+def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles], OwnPlan | Decline]]:
     """Return the planners of a product, best first."""
-    ways: list[Callable[[Roles], Any]] = [plan_gemv, *(partial(way.own, options=options) for way in BEST_FIRST)]
+    ways: list[Callable[[Roles], OwnPlan | Decline]] = [plan_gemv]
+    ways += [partial(way.own, options=options) for way in BEST_FIRST]
     if tuned.get(WAY, len(STRATEGIES)) < len(STRATEGIES) and tuned.get(TILE, -1) in range(
         len(STRATEGIES[tuned[WAY]].tiles)
     ):
@@ -99,13 +106,13 @@ def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles
     return ways
 
 
-def plan_product(group: BlockGroup, options: Options, tuned: Mapping[str, int]) -> Decline | Plan:
+def plan_product(group: BlockGroup, options: Options, tuned: Mapping[str, int]) -> PlannedBlocks | Decline:
     """Plan these blocks, the first of which is the product; or decline with the reason of each strategy."""
     roles = product_of(group)
     return roles if isinstance(roles, Decline) else plan_roles(roles, options, tuned)
 
 
-def plan_open(group: BlockGroup, options: Options) -> Any:
+def plan_open(group: BlockGroup, options: Options) -> TilePlan | Decline:
     """Plan a product with dynamic sizes and a static reduction."""
     roles = product_of(group)
     if isinstance(roles, Decline):
@@ -116,9 +123,12 @@ def plan_open(group: BlockGroup, options: Options) -> Any:
     return fma.plan_large_tiles(roles) if isinstance(on_units, Decline) else on_units
 
 
-def plan_roles(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:
+def plan_roles(roles: Roles, options: Options, tuned: Mapping[str, int]) -> PlannedBlocks | Decline:
     """Plan a product."""
-    way = partial(_first, options=options, tuned=tuned)
+
+    def way(part: Roles) -> OwnPlan | Decline:
+        return _first(part, options, tuned)
+
     plan = way(roles)
     if tuned.get(PARTS, 1) > 1:
         divided = divide(roles, tuned[PARTS])
@@ -129,7 +139,7 @@ def plan_roles(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Any:
     return whole_waves_if_faster(plan, roles, options.chip.units, way)
 
 
-def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Decline | Plan:
+def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> OwnPlan | Decline:
     reasons = []
     for way in planners(options, tuned):
         plan = way(roles)
@@ -140,7 +150,7 @@ def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> Decline 
 
 
 @schedule("any", target="nvvm", priority=60, choices=CHOICES)
-def products(kernel: Kernel, context: ScheduleContext) -> Any:
+def products(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule products on the matrix units, in large tiles or by few rows; other blocks use the plans of all GPUs."""
     refusal = unfit(kernel.view)
     if refusal is not None:
@@ -149,7 +159,7 @@ def products(kernel: Kernel, context: ScheduleContext) -> Any:
         return decline("no block is a product of two tensors")
     tuned = tuned_values(kernel.view.op)
     options = planned_for(context.options)
-    plan: Callable[[BlockGroup], Any] = partial(plan_product, options=options, tuned=tuned)
+    plan: Planner = partial(plan_product, options=options, tuned=tuned)
     by_guess = deciding(partial(plan_open, options=options))
     found = plan_stages(kernel.view, (plan, *AROUND), (by_guess,))
     if any(isinstance(stage, Plan) for stage in found):

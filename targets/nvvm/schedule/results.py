@@ -23,7 +23,7 @@ from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.epilogue import epilogue_results
 from mirlo.targets.gpu.schedule.launch import add, less, multiply, split, when
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
-from mirlo.targets.gpu.schedule.vectors import all_of, element_at, is_aligned, load_vector, store_vector
+from mirlo.targets.gpu.schedule.vectors import element_at, is_aligned, load_vector, store_vector
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
 from mirlo.targets.nvvm.schedule.units import ACCESS, COLUMNS, ROWS
 
@@ -142,7 +142,7 @@ class WarpRowStores:
 
     def _exists(self, row: Value, column: Value) -> Value:
         """Return whether the row and columns exist: all columns of a piece do, or none."""
-        return all_of(less(row, self.roles.rows.extent), less(column, self.roles.columns.extent))
+        return Value(less(row, self.roles.rows.extent)) & less(column, self.roles.columns.extent)
 
     @staticmethod
     def _held(side: ProductOperand, at: ir.Value) -> Value:

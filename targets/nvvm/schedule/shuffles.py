@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import gpu, ir
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.targets.gpu.schedule.exchange import SharedExchange
+from mirlo.targets.gpu.schedule.exchange import Combine, SharedExchange
 from mirlo.targets.gpu.schedule.launch import equal, split
 from mirlo.targets.nvvm.schedule.fragments import WARP
 
 
-def of_neighbour(value: ir.Value, distance: int) -> Any:
+def of_neighbour(value: ir.Value, distance: int) -> ir.Value:
     """Return the value of the thread whose lane number differs in this bit."""
     i32 = ir.IntegerType.get_signless(32)
     kind = value.type
@@ -46,7 +45,7 @@ def of_warp(value: ir.Value) -> Value:
 
 
 def over_team(
-    values: Sequence[ir.Value], combine: Callable[[Sequence[Any], Sequence[Any]], list[Any]], team: int
+    values: Sequence[ir.Value], combine: Callable[[Sequence[ir.Value], Sequence[ir.Value]], list[ir.Value]], team: int
 ) -> list[ir.Value]:
     """Reduce over a team of consecutive threads of a warp, a power of two; every thread gets the result."""
     found = list(values)
@@ -67,7 +66,7 @@ class ShuffleExchange:
             warp, lane = split(member, [members // WARP, WARP])
             self.outside = SharedExchange(team, warp, teams, members // WARP, values, kind, equal(lane, 0))
 
-    def together(self, values: Sequence[ir.Value], combine: Callable[[ir.Value, ir.Value], Value]) -> list[ir.Value]:
+    def together(self, values: Sequence[ir.Value], combine: Combine) -> list[ir.Value]:
         """See `Exchange`."""
 
         def each(a: Sequence[ir.Value], b: Sequence[ir.Value]) -> list[ir.Value]:

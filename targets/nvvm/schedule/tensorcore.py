@@ -31,7 +31,7 @@ from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.gpu.schedule.vectors import element_at, spread
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule.copies import async_copy, asynchronously
-from mirlo.targets.nvvm.schedule.fragments import WARP, Lane, multiply_add, registers
+from mirlo.targets.nvvm.schedule.fragments import WARP, Lane, format_of_matrix, multiply_add, registers
 from mirlo.targets.nvvm.schedule.units import COLUMNS, ROWS, Format, format_of
 
 WARPS = 2
@@ -71,6 +71,7 @@ TILES = (WarpTile(4, 8), WarpTile(4, 4), WarpTile(2, 4), WarpTile(1, 2))
 class MmaEngine(ProductEngine):
     """Products by `mma.sync`: each warp has fragments of the result."""
 
+    tile: WarpTile
     shared_bytes: int
     """Most shared memory of a thread block."""
 
@@ -110,12 +111,13 @@ class WarpPart:
 
     def multiply(self, left: SharedMatrix, right: SharedMatrix, sums: list[Any]) -> list[Any]:
         lane, tile = self.lane, self.tile
-        for first in range(0, left.depth, left.form.depth):
+        left_form, right_form = format_of_matrix(left), format_of_matrix(right)
+        for first in range(0, left.depth, left_form.depth):
             step = index(first)
             places = [add(self.row, i * ROWS) for i in range(tile.down)]
-            rows = [registers(left.form, lane.left(left, place, step)) for place in places]
+            rows = [registers(left_form, lane.left(left, place, step)) for place in places]
             places = [add(self.column, j * COLUMNS) for j in range(tile.across)]
-            columns = [registers(right.form, lane.right(right, place, step)) for place in places]
+            columns = [registers(right_form, lane.right(right, place, step)) for place in places]
             pairs = [(a, b) for a in rows for b in columns]
             sums = [multiply_add(a, b, total) for (a, b), total in zip(pairs, sums, strict=True)]
         return sums

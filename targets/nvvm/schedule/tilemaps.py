@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import static_dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
@@ -174,7 +175,11 @@ def mapped(roles: Roles, side: ProductOperand, form: Format) -> MappedMatrix | D
     pitch = along_lines if along_k == 1 else along_k
     batch = [OuterDim((axis.id,), (axis.extent,), position.terms.get(axis.id, 0)) for axis in roles.batch]
     outside = tuple(dim for dim in batch if dim.stride)
-    return checked(MappedMatrix(side.access.value, form, along_k == 1, side.extent, roles.depth, pitch, outside))
+    return checked(
+        MappedMatrix(
+            side.access.value, form, along_k == 1, static_dim(side.extent), static_dim(roles.depth), pitch, outside
+        )
+    )
 
 
 def checked(matrix: MappedMatrix) -> MappedMatrix | Decline:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.combine import Reducer
@@ -86,7 +85,7 @@ def _contiguous_accesses(walk: Walk, handed: Collection[ir.Value]) -> Iterator[t
                 yield element_bytes(operand.element_type), where
 
 
-def reduce_by_shuffles(team: Team, reducer: Reducer, partial: Sequence[Value]) -> list[ir.Value]:
+def reduce_by_shuffles(team: Team, reducer: Reducer, partial: Sequence[ir.Value]) -> list[ir.Value]:
     """Reduce over all threads of a row by shuffles, and across warps with one value per warp."""
     found = over_team(partial, reducer.combine, min(team.threads, WARP))
     warps = team.threads // WARP

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -17,10 +16,11 @@ from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans, with_one_query
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
 from mirlo.targets.gpu.schedule.attention.tiled import Team, ThreadAttentionTile, TiledKernel, in_shared_memory
+from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.stages import LANES, Planner, build, plan_stages
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import Kernel
+    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 
 MIN_BLOCKS = 64
 """Assumed multiprocessors of a device: with fewer thread blocks, keys are split if that costs less."""
@@ -35,6 +35,18 @@ SHARED_BYTES = 32 * 1024
 
 
 Plan = AttentionPlan | QueryCountPlans
+
+
+@dataclass(frozen=True)
+class TiledAttentionPlan(AttentionPlan):
+    """Attention by any GPU's threads."""
+
+    tile: ThreadAttentionTile
+    team: Team
+
+    def kernel(self, work: Work) -> TiledKernel:
+        """See `AttentionPlan`."""
+        return TiledKernel(work, self.tile, self.parts, self.team)
 
 
 def plan_group(group: BlockGroup, plan: Callable[[AttentionBlocks], AttentionPlan | Decline]) -> Plan | Decline:
@@ -54,7 +66,7 @@ def plan_attention(found: AttentionBlocks, busy: int = MIN_BLOCKS, team: Team = 
     """Plan any attention."""
     tile = choose_tile(found)
     parts = choose_key_splits(found, BlockProperties(tile.height, tile.width, tile.columns, busy))
-    return AttentionPlan("attention", found, partial(TiledKernel, team=team), tile, parts, {})
+    return TiledAttentionPlan("attention", found, tile, parts, team)
 
 
 def choose_tile(found: AttentionBlocks) -> ThreadAttentionTile:
@@ -85,7 +97,7 @@ def _widest_tile(found: AttentionBlocks) -> ThreadAttentionTile:
 
 
 @schedule("any", target="gpu", priority=70)
-def attention(kernel: Any, context: Any) -> Any:
+def attention(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule two products and the softmax between them without storing scores; other blocks use the other plans."""
     refusal = unfit(kernel.view) or cannot_be_attention(kernel.view.blocks)
     if refusal is not None:
@@ -94,15 +106,18 @@ def attention(kernel: Any, context: Any) -> Any:
 
 
 def build_attention(
-    kernel: Kernel, plan: Planner, around: Sequence[Planner] = (), choices: Callable[[Any], ChoiceValues] | None = None
+    kernel: Kernel,
+    plan: Callable[[BlockGroup], Plan | Decline],
+    around: Sequence[Planner] = (),
+    choices: Callable[[Plan], ChoiceValues] | None = None,
 ) -> Decline | ir.OpView:
     """Build the buffer form of an attention function.
 
     Plans in `around` are tried on other blocks if sizes are static. `choices` returns those of the plan.
     """
-    plans: list[Any] = []
+    plans: list[Plan] = []
 
-    def kept(group: BlockGroup) -> Any:
+    def kept(group: BlockGroup) -> Plan | Decline:
         found = plan(group)
         if not isinstance(found, Decline):
             plans.append(found)

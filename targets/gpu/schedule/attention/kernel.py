@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -67,7 +66,7 @@ class AttentionKernel:
         """Return whether one of this thread's rows exists; None if that is certain."""
         return less(self.own_rows[i], self.work.rows) if self.work.rows % self.height else None
 
-    def store(self, line: Any, i: int, column: ir.Value, total: ir.Value, weighted: ir.Value) -> None:
+    def store(self, line: ir.Value | None, i: int, column: ir.Value, total: ir.Value, weighted: ir.Value) -> None:
         """Store an element of one of this thread's rows."""
         loops = {**self.row_loops[i], self.found.value_loop: column}
         self.parts.store(line, loops, total, weighted)

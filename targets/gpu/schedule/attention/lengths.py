@@ -6,15 +6,32 @@ so both exist; the host launches those that apply, and the others with an empty 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.targets.gpu.schedule.attention.work import Work
+
+if TYPE_CHECKING:
+    pass
+
+
+class EmittedKernel(Protocol):
+    """A kernel that is emitted at the insertion point."""
+
+    def emit(self) -> None:
+        """Emit the launches."""
+
+
+class AttentionTile(Protocol):
+    """What a thread block computes of an attention."""
+
+    def describe(self) -> ScheduleFacts:
+        """Return what `mirlo explain` prints about it."""
 
 
 @dataclass(frozen=True)
@@ -23,19 +40,21 @@ class AttentionPlan:
 
     name: str
     found: AttentionBlocks
-    kernel: Callable[[Work, Any, Dim], Any]
-    """Makes the kernel, from the work, the tile and the parts."""
-    tile: Any
+    tile: AttentionTile
     parts: Dim
     """Thread blocks that split the keys of a row."""
-    facts: Mapping[str, object]
+    facts: ScheduleFacts = field(default_factory=dict, kw_only=True)
     """What `mirlo explain` prints beside the tile."""
+
+    def kernel(self, work: Work) -> EmittedKernel:
+        """Return the kernel of an attention."""
+        raise NotImplementedError
 
     def emit(self, memory: TensorBuffers, times: Dim = 1) -> None:
         """Emit the launches, which the host executes `times` times: once or not at all."""
-        self.kernel(Work(self.found, memory, times), self.tile, self.parts).emit()
+        self.kernel(Work(self.found, memory, times)).emit()
 
-    def describe(self) -> Mapping[str, object]:
+    def describe(self) -> ScheduleFacts:
         """Return what `mirlo explain` prints about it."""
         return {**self.tile.describe(), "parts": self.parts, **self.facts}
 
@@ -58,7 +77,7 @@ class QueryCountPlans:
         self.one.emit(memory, D.minimum(self.length, D.maximum(0, 2 - self.length)))
         self.more.emit(memory, D.minimum(1, D.maximum(0, self.length - 1)))
 
-    def describe(self) -> Mapping[str, object]:
+    def describe(self) -> ScheduleFacts:
         one = {f"{name}_of_one": value for name, value in self.one.describe().items()}
         return {**self.more.describe(), **one}
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work, above, hidden, larger, times, weight
@@ -52,7 +52,7 @@ class PartialResults:
 
     def store_row(
         self, part: ir.Value, batch: ir.Value, row: ir.Value, peak: ir.Value, total: ir.Value, mine: ir.Value
-    ) -> Any:
+    ) -> ir.Value | None:
         """Store the values of a whole row, by the thread for which `mine` is true; return its index."""
         if self.count == 1:
             return None
@@ -67,12 +67,13 @@ class PartialResults:
         when(all_of(mine, self._are_several()), keep)
         return line
 
-    def store(self, line: Any, loops: Loops, total: ir.Value, weighted: Any) -> None:
+    def store(self, line: ir.Value | None, loops: Loops, total: ir.Value, weighted: ir.Value) -> None:
         """Store one element of a row; finish it instead if there are no other parts."""
         finish = partial(self.work.finish, total, weighted, loops)
         if self.count == 1:
             finish()
             return
+        assert line is not None
         keep = partial(self._keep, line, loops[self.work.found.value_loop], weighted)
         several = self._are_several()
         if several is None:
@@ -144,7 +145,7 @@ class KeyTiles:
     whole: ir.Value
     """The first one that a bound crosses; it may be outside."""
 
-    def edge(self, last: ir.Value) -> Any:
+    def edge(self, last: ir.Value) -> Value:
         """Return the first tile that a bound crosses, or one of the ends."""
         edge = create("arith.maxui", self.begin.type, self.whole, self.begin)
         return create("arith.minui", edge.type, edge, last)

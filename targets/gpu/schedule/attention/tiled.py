@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
+from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
@@ -40,7 +39,7 @@ DEPTH = 16
 MIN_ROWS_FOR_SHARED = 8
 """Fewest rows for which values are copied to shared memory."""
 
-Team = Callable[[Any, Any, "ThreadAttentionTile", Any], Exchange]
+Team = Callable[[ir.Value, ir.Value, "ThreadAttentionTile", ir.Type], Exchange]
 """Makes the exchange between the threads of a row, from the indices of row and thread, the tile and the value type."""
 
 
@@ -72,7 +71,7 @@ class ThreadAttentionTile:
         stage = DEPTH * max(self.height + self.width, self.columns)
         return stage + self.height * self.width + self.height * self.across
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> ScheduleFacts:
         """Return what `mirlo explain` prints about it."""
         return {"tile": [self.height, self.width]}
 
@@ -82,7 +81,7 @@ class ThreadAttentionTile:
         return -(-self.columns // self.across)
 
 
-def in_shared_memory(down: Value, across: ir.Value, tile: ThreadAttentionTile, kind: ir.F32Type) -> Exchange:
+def in_shared_memory(down: ir.Value, across: ir.Value, tile: ThreadAttentionTile, kind: ir.Type) -> Exchange:
     """Return an exchange that works on every GPU."""
     return SharedExchange(down, across, tile.down, tile.across, tile.rows, kind)
 
@@ -137,7 +136,7 @@ class TiledKernel(AttentionKernel):
         found, tile = self.found, self.tile
         zero = emit_constant(0.0, self.kind)
 
-        def step(first: ir.Value, *sums: ir.Value) -> list[Any]:
+        def step(first: ir.Value, *sums: ir.Value) -> list[ir.Value]:
             self._load(first, tile.height, self._query)
             self._load(first, tile.width, lambda line: self._key(first_key, line), start=DEPTH * tile.height)
             barrier()
@@ -167,7 +166,13 @@ class TiledKernel(AttentionKernel):
         key = clamp_index(add(first_key, line), self.found.keys, self.tile.width)
         return self.found.key, {**self.batch, self.found.key_loop: key}
 
-    def _load(self, first: ir.Value, lines: int, source: Callable[[Any], Any], start: int = 0) -> None:
+    def _load(
+        self,
+        first: ir.Value,
+        lines: int,
+        source: Callable[[ir.Value], tuple[Read, dict[int, ir.Value]]],
+        start: int = 0,
+    ) -> None:
         """Load some k-steps of the first product's operands; zero beyond the last one."""
         size = self.found.size
 
@@ -218,7 +223,7 @@ class TiledKernel(AttentionKernel):
             return for_loop(0, tile.width, 1, lambda k, *held: self._add_directly(first_key, k, held), sums)
         depth = min(DEPTH, tile.width)
 
-        def step(first: ir.Value, *held: ir.Value) -> list[Any]:
+        def step(first: ir.Value, *held: ir.Value) -> list[ir.Value]:
             def load(line: ir.Value, column: ir.Value) -> None:
                 key = clamp_index(add(first_key, add(first, line)), found.keys, tile.width)
                 at = clamp_index(add(self.first_column, column), found.value_size, tile.columns)
@@ -287,7 +292,7 @@ class TiledKernel(AttentionKernel):
             when(condition, partial(self.store, line, i, column, total, sums[c]))
 
 
-def _fold(combine: Callable[[Any, Any], Any], values: list[ir.Value]) -> ir.Value:
+def _fold(combine: Callable[[ir.Value, ir.Value], ir.Value], values: list[ir.Value]) -> ir.Value:
     total = values[0]
     for value in values[1:]:
         total = combine(total, value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -21,7 +20,7 @@ from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import split
 
-Loops = Mapping[int, Any]
+Loops = Mapping[int, ir.Value]
 """The index of each known loop."""
 
 
@@ -55,7 +54,7 @@ class Work:
 
     # Positions
 
-    def batch(self, number: ir.Value) -> dict[int, Any]:
+    def batch(self, number: ir.Value) -> dict[int, ir.Value]:
         """Return the loop indices of a batch."""
         return self._loops(self.found.batch, number)
 
@@ -66,11 +65,11 @@ class Work:
     def _loops(self, loops: Sequence[int], number: ir.Value) -> dict[int, ir.Value]:
         return dict(zip(loops, split(number, [self.found.extents[loop] for loop in loops]), strict=True))
 
-    def indices(self, loops: Loops) -> list[Any]:
+    def indices(self, loops: Loops) -> list[ir.Value | None]:
         """Return loop indices in the order that points take."""
         return [loops.get(loop) for loop in range(len(self.found.extents))]
 
-    def position(self, read: Read, loops: Loops) -> Any:
+    def position(self, read: Read, loops: Loops) -> ir.Value:
         """Return the position of an operand's element in memory."""
         slot = self.memory.slot(read.operand.value)
         point = Iteration(LoopNestState(self.memory, None), self.indices(loops))
@@ -130,7 +129,7 @@ class Work:
         places: Sequence[BlockInstance],
         held: dict[ir.Value, ir.Value],
         loops: Loops,
-        given: dict[Any, Any] | None = None,
+        given: dict[ir.Value, ir.Value] | None = None,
     ) -> dict[ir.Value, ir.Value]:
         """Apply elementwise blocks to values in registers at one point; return their results by tensor."""
         made = {place.block.outputs[0].value: (place, place.roots[0]) for place in places}
@@ -151,7 +150,7 @@ class Work:
             reach = create("arith.minsi", past.type, reach, past)
         return reach
 
-    def limit(self, bound: Bound, row: Loops) -> Any:
+    def limit(self, bound: Bound, row: Loops) -> ir.Value:
         """Return the last key that a bound makes visible to a row."""
         return Iteration(LoopNestState(self.memory, None), self.indices(row)).first(bound.limit)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -80,12 +79,13 @@ class Elements:
 class FmaEngine(ProductEngine):
     """Products and sums by threads, in any accumulator type."""
 
+    tile: FmaTile
     rate: float = SUMS
     threads: int = DOWN * ACROSS
 
     @property
     def steps(self) -> int:
-        return int(self.tile.steps)
+        return self.tile.steps
 
     def staged(self, stager: Stager) -> tuple[SharedMatrix, list[Load]]:
         return replace(stager, ahead=self.tile.wide > 1).load_along_lines()
@@ -106,20 +106,20 @@ class FmaPart:
     """A thread's rows and columns: groups of `wide`, as far apart as all threads' groups are wide."""
 
     tile: FmaTile
-    down: Any
-    across: Any
+    down: ir.Value
+    across: ir.Value
 
-    def start(self, init: ir.Value) -> list[Any]:
+    def start(self, init: ir.Value) -> list[ir.Value]:
         return [self._spread(init)] * (self.tile.accumulators // self.tile.wide)
 
-    def multiply(self, left: SharedMatrix, right: SharedMatrix, sums: list[Any]) -> list[Any]:
+    def multiply(self, left: SharedMatrix, right: SharedMatrix, sums: list[ir.Value]) -> list[ir.Value]:
         if self.tile.wide == 1:
             return for_loop(0, self.tile.steps, 1, lambda k, *held: self._step(left, right, k, held), sums)
         for k in range(self.tile.steps):
             sums = self._step(left, right, index(k), sums)
         return sums
 
-    def _step(self, left: SharedMatrix, right: SharedMatrix, k: ir.Value, sums: Sequence[Any]) -> list[Any]:
+    def _step(self, left: SharedMatrix, right: SharedMatrix, k: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
         tile = self.tile
         rows = [left.vector(self.down, k, tile.wide, i * DOWN) for i in range(0, tile.rows, tile.wide)]
         columns = [right.vector(self.across, k, tile.wide, j * ACROSS) for j in range(0, tile.columns, tile.wide)]
@@ -127,7 +127,9 @@ class FmaPart:
         pairs = [(a, b) for a in lines for b in columns]
         return [multiply_add(a, b, total) for (a, b), total in zip(pairs, sums, strict=True)]
 
-    def results(self, row: Any, column: Any, sums: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
+    def results(
+        self, row: ir.Value, column: ir.Value, sums: Sequence[ir.Value]
+    ) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
         tile, wide = self.tile, self.tile.wide
         for i in range(tile.rows):
             at = add(row, add(self.down, i // wide * wide * DOWN + i % wide))
@@ -135,11 +137,11 @@ class FmaPart:
                 beside = add(column, add(self.across, j // wide * wide * ACROSS + j % wide))
                 yield at, beside, self._element(sums[i * tile.columns // wide + j // wide], j % wide)
 
-    def _spread(self, value: ir.Value) -> Any:
+    def _spread(self, value: ir.Value) -> ir.Value:
         """Return a value in all lanes."""
         return value if self.tile.wide == 1 else spread(value, self.tile.wide)
 
-    def _element(self, value: ir.Value, number: int) -> Any:
+    def _element(self, value: ir.Value, number: int) -> ir.Value:
         return value if self.tile.wide == 1 else element_at(value, number)
 
 
@@ -177,5 +179,4 @@ def choose_tile(roles: Roles) -> FmaTile | None:
         covered = -(-rows // tile.height) * tile.height * -(-columns // tile.width) * tile.width
         return 3 * covered <= 4 * rows * columns and D.is_certain(lambda: roles.depth >= tile.steps)
 
-    found: FmaTile | None = first_tile(roles, TILES, MAX_EPILOGUE_OPS, fits)
-    return found
+    return first_tile(roles, TILES, MAX_EPILOGUE_OPS, fits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
@@ -16,7 +16,7 @@ from mirlo.passes.schedule.loops import attribute_constant, index
 from mirlo.targets.gpu.schedule.epilogue import Reader, tested
 from mirlo.targets.gpu.schedule.launch import add, clamp_index, less, multiply, shared, split
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
-from mirlo.targets.gpu.schedule.vectors import all_of, elements_of, is_aligned, load_vector, spread, store_vector
+from mirlo.targets.gpu.schedule.vectors import elements_of, is_aligned, load_vector, spread, store_vector
 
 ACCESS = 16
 """Bytes that a thread moves at once."""
@@ -39,40 +39,52 @@ class ElementFormat(Protocol):
         """Return the elements between lines, or k-steps, that avoid bank conflicts."""
 
 
+def pitch_of_tile(lines: int, depth: int, along_k: bool, form: ElementFormat) -> int:
+    """Return the elements of shared memory from one line, or k-step, of a tile to the next."""
+    return (depth if along_k else lines) + form.padding(along_k)
+
+
+def elements_of_tile(lines: int, depth: int, along_k: bool, form: ElementFormat) -> int:
+    """Return the elements of shared memory that a tile takes."""
+    return (lines if along_k else depth) * pitch_of_tile(lines, depth, along_k, form)
+
+
 @dataclass(frozen=True)
 class SharedMatrix:
     """An operand in shared memory: lines (rows of the lhs, columns of the rhs) by K."""
 
-    memory: Any
+    memory: ir.Value
     lines: int
     depth: int
     along_k: bool
     """Whether it is contiguous along K, or along lines."""
-    form: Any
-    start: Any = None
+    form: ElementFormat
+    start: ir.Value | None = None
     """Its first element in the memory; None for zero."""
 
     @property
     def size(self) -> int:
         """Return the elements of memory that it takes."""
-        return (self.lines if self.along_k else self.depth) * self.pitch
+        return elements_of_tile(self.lines, self.depth, self.along_k, self.form)
 
     @property
     def pitch(self) -> int:
         """Return the elements from one line, or k-step, to the next."""
-        return (self.depth if self.along_k else self.lines) + self.form.padding(self.along_k)
+        return pitch_of_tile(self.lines, self.depth, self.along_k, self.form)
 
-    def allocated(self, element: ir.Type) -> SharedMatrix:
-        """Return it in memory of its own, at the insertion point."""
-        return replace(self, memory=shared(self.size, element))
+    @classmethod
+    def allocate(cls, lines: int, depth: int, along_k: bool, form: ElementFormat, element: ir.Type) -> SharedMatrix:
+        """Return a matrix in memory of its own, at the insertion point."""
+        memory = shared(elements_of_tile(lines, depth, along_k, form), element)
+        return SharedMatrix(memory, lines, depth, along_k, form)
 
-    def place(self, line: Any, step: ir.Value) -> Any:
+    def place(self, line: ir.Value, step: ir.Value) -> Value:
         """Return the position of an element."""
         outer, inner = (line, step) if self.along_k else (step, line)
         position = add(multiply(outer, self.pitch), inner)
         return position if self.start is None else add(self.start, position)
 
-    def vector(self, line: ir.Value, step: ir.Value, count: int, beyond: int = 0) -> Any:
+    def vector(self, line: ir.Value, step: ir.Value, count: int, beyond: int = 0) -> ir.Value:
         """Return consecutive lines, or K elements, from an aligned position, or from `beyond` elements after it."""
         place = self.place(line, step)
         place = add(place, beyond) if beyond else place
@@ -89,7 +101,7 @@ class SharedMatrix:
         return self if number is None else replace(self, start=multiply(number, self.size))
 
 
-AsyncCopy = Callable[[ir.Value, ir.Value, Any, Any, ir.Value, int], None]
+AsyncCopy = Callable[[ir.Value, ir.Value, ir.Value, ir.Value, ir.Value, int], None]
 """Starts the copy of a vector: source and position, target and position, elements to read, elements to write."""
 
 
@@ -97,11 +109,11 @@ AsyncCopy = Callable[[ir.Value, ir.Value, Any, Any, ir.Value, int], None]
 class Load:
     """A thread's part of copying an operand to shared memory."""
 
-    read: Callable[[Any], list[Any]]
+    read: Callable[[ir.Value], list[ir.Value]]
     """Load from global memory to registers, given the first k-step of an iteration."""
-    write: Callable[[Sequence[Any], Any], None]
+    write: Callable[[Sequence[ir.Value], ir.Value | None], None]
     """Store to a stage of shared memory; None if there is only one."""
-    copy: Callable[[Any, Any], None] | None
+    copy: Callable[[ir.Value, ir.Value], None] | None
     """Copy from global memory to a stage asynchronously; None if it cannot."""
 
 
@@ -172,7 +184,7 @@ class Stager:
         return matrix, self.straight(matrix, 1, bool(nearer), computed=not plain)
 
     def _matrix(self, along_k: bool, element: ir.Type) -> SharedMatrix:
-        return SharedMatrix(None, self.lines, self.steps, along_k, self.form).allocated(element)
+        return SharedMatrix.allocate(self.lines, self.steps, along_k, self.form, element)
 
     def _parts(self, numbers: int) -> list[ir.Value]:
         """Return the numbers of this thread's vectors, given how many vectors the tile has."""
@@ -219,12 +231,12 @@ class Stager:
         base = self._base(line, 1 if along_k else width)
         along = width if along_k else 1
 
-        def read(begin: Any) -> list[Any]:
+        def read(begin: ir.Value) -> list[ir.Value]:
             position = add(begin, step)
             values = self._held(position, along)
             reader = Reader(self.roles, self.side, self.memory)
             if width > 1:
-                value = self._vector(base, values, width)
+                value: ir.Value = self._vector(base, values, width)
             else:
                 value = reader.read(base, values) if computed else reader.element(base, values)
             return [self._or_zero(position, value)]
@@ -245,7 +257,9 @@ class Stager:
             source, there = self._source(base, self._held(position, along))
             target = matrix.stage(stage).place(line, step)
             # Elements beyond the last k-step or out of bounds are zero.
-            inside = all_of(less(position, self.roles.depth), there)
+            inside: ir.Value = less(position, self.roles.depth)
+            if there is not None:
+                inside = Value(inside) & there
             count = create("arith.select", position.type, inside, index(width), index(0))
             assert self.async_copy is not None
             self.async_copy(self._buffer(), source, matrix.memory, target, count, width)
@@ -266,7 +280,7 @@ class Stager:
     def _turning(self, matrix: SharedMatrix, line: ir.Value, step: ir.Value) -> Load:
         base = self._base(line, QUAD)
 
-        def read(begin: ir.Value) -> list[Any]:
+        def read(begin: ir.Value) -> list[ir.Value]:
             found = []
             for i in range(QUAD):
                 position = add(begin, add(step, i))
@@ -292,7 +306,7 @@ class Stager:
             position = create("arith.select", position.type, there, position, index(0))
         return position, there
 
-    def _vector(self, base: tuple[Any, list[Any]], values: Indices, width: int) -> Value:
+    def _vector(self, base: tuple[ir.Value, list[ir.Value]], values: Indices, width: int) -> Value:
         position, there = self._source(base, values)
         value = load_vector(self._buffer(), position, width)
         if there is None:

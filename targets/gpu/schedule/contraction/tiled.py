@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
@@ -29,16 +30,37 @@ MIN_BLOCKS = 108
 """Blocks that keep a device busy."""
 
 
+class ProductTile(Protocol):
+    """What the threads of a block compute of a product."""
+
+    @property
+    def height(self) -> int:
+        """Return the rows."""
+
+    @property
+    def width(self) -> int:
+        """Return the columns."""
+
+    @property
+    def accumulators(self) -> int:
+        """Return the accumulators of a thread."""
+
+
+Tile = TypeVar("Tile", bound=ProductTile)
+
+
 class ThreadPart(Protocol):
     """What one thread holds of a tile."""
 
-    def start(self, init: ir.Value) -> list[Any]:
+    def start(self, init: ir.Value) -> list[ir.Value]:
         """Return the accumulators before the first k-step."""
 
-    def multiply(self, left: SharedMatrix, right: SharedMatrix, sums: list[Any]) -> list[Any]:
+    def multiply(self, left: SharedMatrix, right: SharedMatrix, sums: list[ir.Value]) -> list[ir.Value]:
         """Add the products of all k-steps in shared memory."""
 
-    def results(self, row: Any, column: Any, sums: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
+    def results(
+        self, row: ir.Value, column: ir.Value, sums: Sequence[ir.Value]
+    ) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
         """Yield row, column and value of each accumulator, given the tile's first row and column."""
 
 
@@ -47,8 +69,7 @@ class ProductEngine:
     """How a thread block multiplies a tile."""
 
     name: str
-    tile: Any
-    """`height` rows by `width` columns, with `accumulators` per thread."""
+    tile: ProductTile
     forms: tuple[ElementFormat, ElementFormat]
     """How both operands are kept in shared memory."""
     rate: float
@@ -73,7 +94,7 @@ class ProductEngine:
         raise NotImplementedError
 
 
-Multiply = Callable[[SharedMatrix, SharedMatrix, list[Any]], list[Any]]
+Multiply = Callable[[SharedMatrix, SharedMatrix, list[ir.Value]], list[ir.Value]]
 
 
 @dataclass(frozen=True)
@@ -96,27 +117,27 @@ class Operands:
         for matrix in (self.left, self.right):
             matrix.grow(stages)
 
-    def each_round(self, body: Callable[..., Any], sums: list[Any]) -> list[Any]:
+    def each_round(self, body: Callable[..., Sequence[ir.Value]], sums: list[ir.Value]) -> list[ir.Value]:
         """Run `body(first, *sums)` for the first k-step of each round."""
         return for_loop(0, self.depth, self.steps, body, sums)
 
-    def stage(self, first: ir.Value, stages: int, later: int = 0) -> Any:
+    def stage(self, first: ir.Value, stages: int, later: int = 0) -> Value:
         """Return the pipeline stage of the round with this first k-step, or of a later round."""
         number = create("arith.divui", first.type, first, index(self.steps))
         return create("arith.remui", first.type, add(number, later) if later else number, index(stages))
 
-    def multiplied(self, multiply: Multiply, stage: ir.Value | None, sums: Sequence[Any]) -> list[Any]:
+    def multiplied(self, multiply: Multiply, stage: ir.Value | None, sums: Sequence[ir.Value]) -> list[ir.Value]:
         """Add the products of a stage."""
         return multiply(self.left.stage(stage), self.right.stage(stage), list(sums))
 
 
-Mover = Callable[[Operands, Multiply, list[Any]], list[Any]]
+Mover = Callable[[Operands, Multiply, list[ir.Value]], list[ir.Value]]
 
 
-def directly(operands: Operands, multiply: Multiply, sums: list[Any]) -> list[Any]:
+def directly(operands: Operands, multiply: Multiply, sums: list[ir.Value]) -> list[ir.Value]:
     """Load k-steps to the only stage, and multiply them."""
 
-    def one(first: ir.Value, *held: ir.Value) -> list[Any]:
+    def one(first: ir.Value, *held: ir.Value) -> list[ir.Value]:
         for load in operands.loads:
             load.write(load.read(first), None)
         barrier()
@@ -127,20 +148,20 @@ def directly(operands: Operands, multiply: Multiply, sums: list[Any]) -> list[An
     return operands.each_round(one, sums)
 
 
-def through_registers(operands: Operands, multiply: Multiply, sums: list[Any]) -> list[Any]:
+def through_registers(operands: Operands, multiply: Multiply, sums: list[ir.Value]) -> list[ir.Value]:
     """Load the next k-steps to registers while some are multiplied, then to the other one of two stages."""
     operands.grow(2)
 
-    def read(first: ir.Value) -> list[list[Any]]:
+    def read(first: ir.Value) -> list[list[ir.Value]]:
         return [load.read(first) for load in operands.loads]
 
-    def write(values: list[list[Any]], stage: ir.Value) -> None:
+    def write(values: list[list[ir.Value]], stage: ir.Value) -> None:
         for load, own in zip(operands.loads, values, strict=True):
             load.write(own, stage)
         # After this no thread reads the stage that is written next, or writes the one that is read.
         barrier()
 
-    def one(first: ir.Value, *held: ir.Value) -> list[Any]:
+    def one(first: ir.Value, *held: ir.Value) -> list[ir.Value]:
         ahead = read(add(first, operands.steps))
         stage = operands.stage(first, 2)
         following = operands.multiplied(multiply, stage, held)
@@ -163,7 +184,7 @@ class TiledPlan:
         return self.engine.name
 
     @property
-    def tile(self) -> Any:
+    def tile(self) -> ProductTile:
         return self.engine.tile
 
     @property
@@ -171,7 +192,7 @@ class TiledPlan:
         """Return what a thread block computes, and how fast."""
         return Shape(self.tile.height, self.tile.width, self.engine.rate)
 
-    def with_tile(self, tile: Any) -> TiledPlan:
+    def with_tile(self, tile: ProductTile) -> TiledPlan:
         """Return the plan with another tile of its engine."""
         return replace(self, engine=replace(self.engine, tile=tile))
 
@@ -204,7 +225,9 @@ class TiledPlan:
             finisher.store(at, beside, total)
 
 
-def first_tile(roles: Roles, tiles: Sequence[Any], max_ops: int, fits: Callable[[Any, int, int], bool]) -> Any:
+def first_tile(
+    roles: Roles, tiles: Sequence[Tile], max_ops: int, fits: Callable[[Tile, int, int], bool]
+) -> Tile | None:
     """Return the first tile that keeps a device busy and fits some rows and columns; else None.
 
     Epilogues have at most `max_ops` operations over all accumulators of a thread.

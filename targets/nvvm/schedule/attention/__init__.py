@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -17,6 +17,7 @@ from mirlo.targets.gpu.schedule.attention import build_attention, plan_attention
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
 from mirlo.targets.gpu.schedule.attention.tiled import ThreadAttentionTile as SumsTile
+from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
 from mirlo.targets.gpu.schedule.exchange import Exchange
 from mirlo.targets.gpu.schedule.vectors import is_aligned
@@ -28,17 +29,43 @@ from mirlo.targets.nvvm.schedule.attention.choices import (
     is_allowed,
     with_choices,
 )
-from mirlo.targets.nvvm.schedule.attention.decode import DecodeKernel, teams_of
+from mirlo.targets.nvvm.schedule.attention.decode import DecodeKernel, Teams, teams_of
 from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan, plan_groups
 from mirlo.targets.nvvm.schedule.attention.mma import MmaKernel, WarpAttentionTile
 from mirlo.targets.nvvm.schedule.shuffles import ShuffleExchange
 from mirlo.targets.nvvm.schedule.units import ROWS, Format, format_of
 from mirlo.targets.nvvm.schedule.warprows import AROUND
 
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+
 RESIDENT_BLOCKS = 4
 """Resident blocks per multiprocessor, with few rows or one warp: each of them mostly waits."""
 LARGEST = 256
 """The largest query size whose fragments fit registers."""
+
+
+@dataclass(frozen=True)
+class MmaAttentionPlan(AttentionPlan):
+    """Attention by `mma.sync`."""
+
+    tile: WarpAttentionTile
+    form: Format
+
+    def kernel(self, work: Work) -> MmaKernel:
+        """See `AttentionPlan`."""
+        return MmaKernel(work, self.tile, self.parts, self.form)
+
+
+@dataclass(frozen=True)
+class DecodeAttentionPlan(AttentionPlan):
+    """Attention of few rows."""
+
+    tile: Teams
+
+    def kernel(self, work: Work) -> DecodeKernel:
+        """See `AttentionPlan`."""
+        return DecodeKernel(work, self.tile, self.parts)
 
 
 def plan_group_attention(found: AttentionBlocks, options: Options) -> GroupAttentionPlan | Decline:
@@ -67,7 +94,7 @@ def plan_mma_attention(found: AttentionBlocks, options: Options) -> AttentionPla
     together = max(1, RESIDENT_BLOCKS // tile.warps)
     blocks = BlockProperties(tile.height, tile.keys, tile.columns, options.chip.units, MATRIX_UNITS, together)
     parts = choose_key_splits(found, blocks)
-    return AttentionPlan("attention on tensor cores", found, partial(MmaKernel, form=form), tile, parts, {})
+    return MmaAttentionPlan("attention on tensor cores", found, tile, parts, form)
 
 
 def plan_decode(found: AttentionBlocks, options: Options) -> AttentionPlan | Decline:
@@ -90,7 +117,7 @@ def plan_decode(found: AttentionBlocks, options: Options) -> AttentionPlan | Dec
         if read.operand.element_type != found.key.operand.element_type:
             return decline("the factors have different types", type=str(read.operand.element_type))
     blocks = BlockProperties(rows, teams.keys, found.value_size, options.chip.units, together=RESIDENT_BLOCKS)
-    return AttentionPlan("attention of few rows", found, DecodeKernel, teams, choose_key_splits(found, blocks), {})
+    return DecodeAttentionPlan("attention of few rows", found, teams, choose_key_splits(found, blocks))
 
 
 def _reads(found: AttentionBlocks) -> list[tuple[Read, int]]:
@@ -164,7 +191,7 @@ def plan_any(
 
 
 @schedule("any", target="nvvm", priority=80, choices=CHOICES)
-def attention(kernel: Any, context: Any) -> Any:
+def attention(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule attention on the matrix units or by FMA tiles; other blocks use the other plans."""
     refusal = unfit(kernel.view) or cannot_be_attention(kernel.view.blocks)
     if refusal is not None:

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from mirlo.dialects.core.dims import static_dim
 from mirlo.passes.rules import RuleChoice, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
 from mirlo.targets.nvvm.schedule.attention import grouped
 from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan
-from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile, static_size
+from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile
 from mirlo.targets.nvvm.schedule.attention.mma import WarpAttentionTile
 
 WARPS, ROWS, KEYS, PARTS = "warps", "rows", "keys", "parts"
@@ -106,5 +107,5 @@ def _with_groups(plan: GroupAttentionPlan, values: Mapping[str, int]) -> GroupAt
     asked = GroupTile(*(values.get(name, getattr(plan.tile, name)) for name in (GROUPS, KEYS, STAGES)))
     tile = asked if asked in group_tiles(plan) else plan.tile
     parts = values.get(PARTS, plan.parts)
-    parts = static_size(parts if parts in range(1, MAX_SPLITS + 1) else plan.parts)
+    parts = static_dim(parts if parts in range(1, MAX_SPLITS + 1) else plan.parts)
     return replace(plan, tile=tile, parts=grouped.nonempty_splits(plan.found, tile, parts))

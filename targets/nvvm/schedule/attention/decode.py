@@ -17,6 +17,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.contraction.body import widened
+from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
@@ -63,7 +64,7 @@ class Teams:
         """Return the keys of a block per iteration."""
         return self.count * self.unrolled
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> ScheduleFacts:
         """Return what `mirlo explain` prints about it."""
         return {"keys": self.keys, "threads_of_a_key": self.members}
 
@@ -190,11 +191,11 @@ class DecodeKernel(AttentionKernel):
         barrier()
         threads = WARPS * WARP
         for first in range(0, rows * wide, threads):
-            number = add(self.thread, first)
-            inside = less(number, rows * wide) if first + threads > rows * wide else None
-            when(inside, partial(self._finish, number, peaks, totals, sums))
+            own = add(self.thread, first)
+            inside = less(own, rows * wide) if first + threads > rows * wide else None
+            when(inside, partial(self._finish, own, peaks, totals, sums))
 
-    def _finish(self, number: Any, peaks: ir.Value, totals: ir.Value, sums: ir.Value) -> None:
+    def _finish(self, number: ir.Value, peaks: ir.Value, totals: ir.Value, sums: ir.Value) -> None:
         found, teams, rows = self.found, self.teams, self.height
         row, column = split(number, [rows, found.value_size])
         lines = [add(multiply(index(team), rows), row) for team in range(teams.count)]

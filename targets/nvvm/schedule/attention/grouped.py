@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from math import ceil
 
+from mirlo.dialects.core.dims import static_dim
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
+from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.schedule.attention.groups import REGISTERS, GroupKernel
 from mirlo.targets.nvvm.schedule.attention.mapped import (
     GroupTile,
     MappedOperands,
     mapped_read,
-    static_size,
     uniform_pitch,
 )
 from mirlo.targets.nvvm.schedule.ring_buffer import RESERVED_BYTES
@@ -67,8 +67,14 @@ STRATEGIES = (
 class GroupAttentionPlan(AttentionPlan):
     """Attention by warpgroups."""
 
+    tile: GroupTile
+    parts: int
     factors: MappedOperands
     chip: Chip
+
+    def kernel(self, work: Work) -> GroupKernel:
+        """See `AttentionPlan`."""
+        return GroupKernel(work, self.tile, self.parts, self.factors, self.chip.units)
 
 
 def plan_groups(found: AttentionBlocks, form: Format, chip: Chip) -> GroupAttentionPlan | Decline:
@@ -88,11 +94,10 @@ def plan_groups(found: AttentionBlocks, form: Format, chip: Chip) -> GroupAttent
     if tile is None:
         return decline("no tile fits registers and shared memory", size=found.size, value_size=found.value_size)
     blocks = BlockProperties(tile.height, tile.keys, found.value_size, chip.units, RATE)
-    parts = nonempty_splits(found, tile, static_size(choose_key_splits(found, blocks)))
+    parts = nonempty_splits(found, tile, static_dim(choose_key_splits(found, blocks)))
     if 2 * jobs(found, factors, tile) * parts < chip.units:
         return decline("there are too few rows for the chip's units", rows=found.count(found.rows))
-    kernel = partial(GroupKernel, factors=factors, units=chip.units)
-    return GroupAttentionPlan("attention on warpgroups", found, kernel, tile, parts, {}, factors, chip)
+    return GroupAttentionPlan("attention on warpgroups", found, tile, parts, factors, chip)
 
 
 def map_operands(found: AttentionBlocks, form: Format) -> MappedOperands | Decline:
@@ -134,13 +139,13 @@ def tiles(found: AttentionBlocks, factors: MappedOperands, chip: Chip) -> Iterat
 
 def _is_simple(found: AttentionBlocks, keys: int) -> bool:
     """Return whether all tiles of this many keys are full, and rows belong to one head."""
-    heads = [loop for loop in found.rows if static_size(found.extents[loop]) > 1]
-    return len(heads) <= 1 and static_size(found.keys) % keys == 0
+    heads = [loop for loop in found.rows if static_dim(found.extents[loop]) > 1]
+    return len(heads) <= 1 and static_dim(found.keys) % keys == 0
 
 
 def choose_tile(found: AttentionBlocks, factors: MappedOperands, chip: Chip) -> GroupTile | None:
     """Return the tile with the lowest estimated time, counting wasted products."""
-    keys = static_size(found.keys)
+    keys = static_dim(found.keys)
 
     def cost(tile: GroupTile, speed: float) -> float:
         whole = -(-keys // tile.keys) * tile.keys
@@ -156,11 +161,11 @@ def choose_tile(found: AttentionBlocks, factors: MappedOperands, chip: Chip) -> 
 
 def jobs(found: AttentionBlocks, factors: MappedOperands, tile: GroupTile) -> int:
     """Return the number of row tiles."""
-    heads = static_size(found.count(found.batch)) * static_size(found.count(factors.outer))
+    heads = static_dim(found.count(found.batch)) * static_dim(found.count(factors.outer))
     return heads * -(-factors.query.lines // tile.height)
 
 
 def nonempty_splits(found: AttentionBlocks, tile: GroupTile, parts: int) -> int:
     """Return the number of non-empty parts if each has as many key tiles as the first one."""
-    whole = -(-static_size(found.keys) // tile.keys)
+    whole = -(-static_dim(found.keys) // tile.keys)
     return -(-whole // -(-whole // min(parts, whole)))

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import static_dim
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.partial_results import tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work
 from mirlo.targets.gpu.schedule.launch import add, clamp_index, less, multiply, split
-from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile, MappedOperands, static_size
+from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile, MappedOperands
 from mirlo.targets.nvvm.schedule.attention.memory import rematerialize
 from mirlo.targets.nvvm.schedule.bulk import i32
 
@@ -69,13 +70,13 @@ class Jobs:
         self.work, self.factors, self.tile, self.parts = work, factors, tile, parts
         found = work.found
         self.rows = factors.query.lines
-        self.outers = static_size(found.count(factors.outer))
-        self.heads = static_size(work.batches) * self.outers
+        self.outers = static_dim(found.count(factors.outer))
+        self.heads = static_dim(work.batches) * self.outers
         self.high = -(-self.rows // tile.height)
         self.count = self.heads * self.high * parts
         self.blocks = min(units, self.count)
         element = factors.key.form.bytes
-        read = static_size(found.keys) * (found.size + found.value_size) * element // self.outers
+        read = static_dim(found.keys) * (found.size + found.value_size) * element // self.outers
         near = max(1, CACHED // read)
         self.near = next(n for n in range(min(near, self.heads), 0, -1) if self.heads % n == 0)
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import static_dim
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
+from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, PRODUCT_ROWS
 from mirlo.targets.nvvm.schedule.tilemaps import MappedMatrix, OuterDim, checked
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format
@@ -41,7 +42,7 @@ class GroupTile:
     def threads(self) -> int:
         return (self.groups + 1) * GROUP
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> ScheduleFacts:
         """Return what `mirlo explain` prints about it."""
         return {"tile": [self.height, self.keys], "slots": self.stages}
 
@@ -59,12 +60,6 @@ class MappedOperands:
     def shared_bytes(self, tile: GroupTile) -> int:
         """Return the bytes of all stages."""
         return self.query.bytes(tile.height) + tile.stages * (self.key.bytes(tile.keys) + self.value.bytes(tile.keys))
-
-
-def static_size(size: Dim) -> int:
-    """Return a size of an attention with static sizes."""
-    assert isinstance(size, int)
-    return size
 
 
 def mapped_read(
@@ -85,22 +80,22 @@ def mapped_read(
         return decline("rows of a factor are not the same distance apart", shape=read.operand.shape)
     moving = [loop for loop in range(len(found.extents)) if loop not in (across, *down) and flat.coefficient(loop)]
     outside = tuple(
-        _merged([OuterDim((loop,), (static_size(found.extents[loop]),), flat.coefficient(loop)) for loop in moving])
+        _merged([OuterDim((loop,), (static_dim(found.extents[loop]),), flat.coefficient(loop)) for loop in moving])
     )
-    lines = prod(static_size(found.extents[loop]) for loop in down)
-    size = static_size(found.extents[across])
+    lines = prod(static_dim(found.extents[loop]) for loop in down)
+    size = static_dim(found.extents[across])
     return checked(MappedMatrix(read.operand.value, form, True, lines, size, pitch, outside, flat.constant))
 
 
 def uniform_pitch(found: AttentionBlocks, read: Read, down: Sequence[int]) -> int | None:
     """Return the uniform pitch along loops, the last one fastest; None if it is not uniform."""
     flat = read.place.flat(read.operand)
-    wide = [loop for loop in down if static_size(found.extents[loop]) > 1]
+    wide = [loop for loop in down if static_dim(found.extents[loop]) > 1]
     if not wide:
-        return static_size(found.extents[-1]) * ACCESS  # a single row: any pitch is right
+        return static_dim(found.extents[-1]) * ACCESS  # a single row: any pitch is right
     pitch = stride = flat.coefficient(wide[-1])
     for loop in reversed(wide):
         if flat.coefficient(loop) != stride:
             return None
-        stride *= static_size(found.extents[loop])
+        stride *= static_dim(found.extents[loop])
     return pitch

@@ -7,7 +7,7 @@ from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix
 from mirlo.targets.gpu.schedule.launch import add, multiply, split
-from mirlo.targets.nvvm.schedule.fragments import Lane, Registers, registers
+from mirlo.targets.nvvm.schedule.fragments import Lane, Registers, format_of_matrix, registers
 
 
 class RhsReader:
@@ -33,8 +33,9 @@ class RhsReader:
         count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), tiles)
         turned = ir.BoolAttr.get(not matrix.along_k)
         made = create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=turned)
-        values = registers(matrix.form, made).values
-        return [Registers(matrix.form, values[at : at + 2]) for at in range(0, tiles, 2)]
+        form = format_of_matrix(matrix)
+        values = registers(form, made).values
+        return [Registers(form, values[at : at + 2]) for at in range(0, tiles, 2)]
 
 
 def rematerialize(value: ir.Value) -> Value:

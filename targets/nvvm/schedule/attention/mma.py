@@ -17,11 +17,12 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
+from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, times
-from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix
+from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix, elements_of_tile
 from mirlo.targets.gpu.schedule.launch import (
     add,
     barrier,
@@ -65,7 +66,7 @@ class WarpAttentionTile:
     def height(self) -> int:
         return self.warps * self.rows * ROWS
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> ScheduleFacts:
         """Return what `mirlo explain` prints about it."""
         return {"tile": [self.height, self.keys], "warps": self.warps}
 
@@ -107,12 +108,12 @@ class MmaKernel(AttentionKernel):
         """Allocate keys and values separately; queries share that memory until they are in registers."""
         tile, element = self.tile, self.found.key.operand.element_type
         shapes = [(tile.keys, self.depth, True), (tile.columns, tile.keys, False)]
-        keys, values = (SharedMatrix(None, *shape, self.form) for shape in shapes)
-        query = SharedMatrix(None, tile.height, self.depth, True, self.form)
-        memory = shared(max(query.size, keys.size + values.size), element)
+        keys, values = (elements_of_tile(*shape, self.form) for shape in shapes)
+        query = elements_of_tile(tile.height, self.depth, True, self.form)
+        memory = shared(max(query, keys + values), element)
         self.query_memory = SharedMatrix(memory, tile.height, self.depth, True, self.form)
         self.keys = SharedMatrix(memory, *shapes[0], self.form)
-        self.values = SharedMatrix(memory, *shapes[1], self.form, start=index(keys.size))
+        self.values = SharedMatrix(memory, *shapes[1], self.form, start=index(keys))
 
     def _fetch_query(self) -> None:
         tile = self.tile

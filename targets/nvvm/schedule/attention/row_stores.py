@@ -104,7 +104,7 @@ def exchanged(member: Any, words: Sequence[Any]) -> list[Any]:
         got = of_neighbour(choose(odd, first, second), 1)
         pairs.append((choose(odd, got, first), choose(odd, second, got)))
     lower, higher = pairs
-    got = [of_neighbour(choose(upper, a, b), 2) for a, b in zip(lower, higher, strict=True)]
-    before = [choose(upper, a, b) for a, b in zip(got, lower, strict=True)]
-    after = [choose(upper, a, b) for a, b in zip(higher, got, strict=True)]
+    swapped = [of_neighbour(choose(upper, a, b), 2) for a, b in zip(lower, higher, strict=True)]
+    before = [choose(upper, a, b) for a, b in zip(swapped, lower, strict=True)]
+    after = [choose(upper, a, b) for a, b in zip(higher, swapped, strict=True)]
     return [*before, *after]
