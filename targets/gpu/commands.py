@@ -18,18 +18,85 @@ Imports nothing of the compiler. Each site of a program gives one kind of step:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import TypedDict
 
 from mirlo.runtime.errors import ArtifactError
 
-Site = dict[str, Any]
-Step = dict[str, Any]
+RangeHome = tuple[str, int]
+"""The space of a range, and the number in it: a list in an artifact, as all tuples of a site are."""
+StepRange = tuple[str, int, int, int]
+"""A range with its offset and size."""
+
+
+class MapSite(TypedDict):
+    """A tensor map of a site, without its place in memory."""
+
+    map: RangeHome
+    dims: list[int]
+    strides: list[int]
+    box: list[int]
+    format: str
+
+
+class MapArgument(TypedDict):
+    """A tensor map of a launch; its format is described in `targets/gpu/program.py`."""
+
+    map: StepRange
+    dims: list[int]
+    strides: list[int]
+    box: list[int]
+    format: str
+
+
+class Site(TypedDict, total=False):
+    """A place of the host program that gives a command, as the table above describes."""
+
+    kernel: str
+    block: list[int]
+    arguments: Sequence[RangeHome | MapSite | str]
+    writes: list[int]
+    row: int
+    copy: tuple[RangeHome, RangeHome]
+    read: RangeHome
+    write: RangeHome
+    bytes: int
+    allocate: int
+    grow: int
+    call: str
+    types: list[tuple[str, int]]
+    outputs: int
+
+
+Argument = StepRange | MapArgument | int
+
+
+class Step(TypedDict, total=False):
+    """A step with concrete numbers."""
+
+    kernel: str
+    block: list[int]
+    grid: list[int]
+    arguments: list[Argument]
+    writes: list[int]
+    row: int
+    copy: tuple[StepRange, StepRange]
+    read: StepRange
+    write: StepRange
+    value: bytes
+    bytes: int
+    allocate: int
+    number: int
+    grow: int
+    call: str
+    ranges: list[StepRange]
+    types: list[tuple[str, list[int]]]
+    outputs: int
 
 
 def count_words(site: Site) -> int:
     """Return how many words a command of a site has, without the number of the site."""
     if "kernel" in site:
-        return 3 + sum(1 if argument == "scalar" else 2 for argument in site["arguments"])
+        return 3 + sum(1 if isinstance(argument, str) else 2 for argument in site["arguments"])
     if "copy" in site:
         return 4
     if "call" in site:
@@ -86,16 +153,16 @@ def _step(site: Site, words: Sequence[int]) -> Step | None:
         return _launch(site, words)
     if "copy" in site:
         (source, target), (at, size, to, room) = site["copy"], words
-        return {**site, "copy": [[*source, at, size], [*target, to, room]]} if size > 0 else None
+        return Step(row=site["row"], copy=((*source, at, size), (*target, to, room))) if size > 0 else None
     if "read" in site:
-        return {"read": [*site["read"], words[0], site["bytes"]]}
+        return Step(read=(*site["read"], words[0], site["bytes"]))
     if "write" in site:
         data = (words[1] & (1 << 64) - 1).to_bytes(8, "little")[: site["bytes"]]
-        return {"write": [*site["write"], words[0], site["bytes"]], "value": data}
+        return Step(write=(*site["write"], words[0], site["bytes"]), value=data)
     if "allocate" in site:
-        return {"allocate": site["allocate"], "number": words[0], "bytes": words[1]}
+        return Step(allocate=site["allocate"], number=words[0], bytes=words[1])
     if "grow" in site:
-        return {"grow": site["grow"], "bytes": words[0]}
+        return Step(grow=site["grow"], bytes=words[0])
     return _call(site, words)
 
 
@@ -104,25 +171,32 @@ def _launch(site: Site, words: Sequence[int]) -> Step | None:
     if 0 in grid:
         return None  # nothing to compute
     at = 3
-    arguments: list[Any] = []
+    arguments: list[Argument] = []
     for argument in site["arguments"]:
-        if argument == "scalar":
+        if isinstance(argument, str):
             arguments.append(words[at])
             at += 1
             continue
         if isinstance(argument, dict):
-            arguments.append({**argument, "map": [*argument["map"], words[at], words[at + 1]]})
+            where = (*argument["map"], words[at], words[at + 1])
+            arguments.append(MapArgument(
+                map=where, dims=argument["dims"], strides=argument["strides"], box=argument["box"],
+                format=argument["format"],
+            ))  # fmt: skip
         else:
-            arguments.append([*argument, words[at], words[at + 1]])
+            arguments.append((*argument, words[at], words[at + 1]))
         at += 2
-    return {**site, "grid": list(grid), "arguments": arguments}
+    return Step(
+        kernel=site["kernel"], block=site["block"], writes=site["writes"], row=site["row"], grid=list(grid),
+        arguments=arguments,
+    )  # fmt: skip
 
 
 def _call(site: Site, words: Sequence[int]) -> Step:
-    count = len(site["arguments"])
-    arguments = [[*site["arguments"][i], words[2 * i], words[2 * i + 1]] for i in range(count)]
-    types, at = [], 2 * count
+    homes = [argument for argument in site["arguments"] if isinstance(argument, (list, tuple))]
+    ranges: list[StepRange] = [(*home, words[2 * i], words[2 * i + 1]) for i, home in enumerate(homes)]
+    types, at = [], 2 * len(homes)
     for dtype, rank in site["types"]:
-        types.append([dtype, list(words[at : at + rank])])
+        types.append((dtype, list(words[at : at + rank])))
         at += rank
-    return {**site, "arguments": arguments, "types": types}
+    return Step(call=site["call"], row=site["row"], outputs=site["outputs"], ranges=ranges, types=types)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import arith, ir, memref
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.gpu.host_values import constant_of
@@ -26,9 +24,10 @@ def hoist_copies(work: list[ir.Operation]) -> list[ir.Operation]:
     return left
 
 
-def _match_copy_loops(op: ir.Operation | ir.OpView) -> tuple[Any, Any, list[Any]] | None:
+def _match_copy_loops(op: ir.Operation | ir.OpView) -> tuple[ir.Value, ir.Value, list[ir.Value]] | None:
     """Return source, target and extents of loops that copy one buffer elementwise to another, else None."""
-    extents, places = [], []
+    extents: list[ir.Value] = []
+    places: list[ir.Value] = []
     while op.name == "scf.for" and not len(op.results):
         low, high, step = list(op.operands)[:3]
         if constant_of(low) != 0 or constant_of(step) != 1:
@@ -46,7 +45,7 @@ def _match_copy_loops(op: ir.Operation | ir.OpView) -> tuple[Any, Any, list[Any]
 
 
 def _ends(
-    load: ir.Operation, store: ir.Operation, places: list[Any], extents: list[ir.Value]
+    load: ir.Operation, store: ir.Operation, places: list[ir.Value], extents: list[ir.Value]
 ) -> tuple[ir.Value, ir.Value, list[ir.Value]] | None:
     source, target = load.operands[0], store.operands[1]
     read, written = list(load.operands)[1:], list(store.operands)[2:]
@@ -60,7 +59,7 @@ def _ends(
     return None
 
 
-def _is_row_major(position: ir.Value, places: list[Any], extents: list[Any]) -> bool:
+def _is_row_major(position: ir.Value, places: list[ir.Value], extents: list[ir.Value]) -> bool:
     """Return whether a position is the row-major index in a tensor of these extents."""
     if len(places) == 1:
         return bool(position == places[0])
@@ -72,7 +71,7 @@ def _is_row_major(position: ir.Value, places: list[Any], extents: list[Any]) -> 
     return False
 
 
-def _operands(value: ir.Value, name: str) -> list[tuple[Any, Any]]:
+def _operands(value: ir.Value, name: str) -> list[tuple[ir.Value, ir.Value]]:
     """Return the operands of a value's defining operation, in both orders, if it has this name."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != name:
@@ -81,5 +80,5 @@ def _operands(value: ir.Value, name: str) -> list[tuple[Any, Any]]:
     return [(left, right), (right, left)]
 
 
-def _same(a: ir.Value, b: Any) -> bool:
+def _same(a: ir.Value, b: ir.Value) -> bool:
     return bool(a == b) or (constant_of(a) is not None and constant_of(a) == constant_of(b))

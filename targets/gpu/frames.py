@@ -10,7 +10,6 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
@@ -22,6 +21,9 @@ from mirlo.targets.gpu.places import Region, lay_out
 
 CACHED_FRAMES = 16
 """Frames of a model kept for calls with the same sizes."""
+
+
+CallRecord = ctypes.Array[ctypes.c_int64]
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Frames:
         self.late = frozenset(artifact.metadata.get("late", ()))
         self._kept: OrderedDict[tuple[int, ...], CallFrame] = OrderedDict()
 
-    def record(self, address: int) -> Any:
+    def record(self, address: int) -> CallRecord:
         """Return the call record at an address."""
         return (ctypes.c_int64 * self.sizes.words).from_address(address)
 
@@ -71,7 +73,7 @@ class Frames:
         if self.host is not None:
             self.host.measure(self.record(address))
 
-    def of(self, record: Any) -> CallFrame:
+    def of(self, record: CallRecord) -> CallFrame:
         """Return the frame of a call."""
         key = tuple(record[FIRST : FIRST + len(self.sizes.symbols)])
         found = self._kept.get(key)
@@ -82,7 +84,7 @@ class Frames:
         self._kept.move_to_end(key)
         return found
 
-    def _make(self, key: tuple[int, ...], record: Any) -> CallFrame:
+    def _make(self, key: tuple[int, ...], record: CallRecord) -> CallFrame:
         regions, total = lay_out([self._bytes(s, record) for s in (*self.artifact.inputs, *self.artifact.outputs)])
         steps = self._static if self.is_straight else None
         if steps is None and self.is_straight:
@@ -91,7 +93,7 @@ class Frames:
         arena = self.sizes.arena_bytes(record) if self.sizes.is_dynamic else self._arena
         return CallFrame(key, regions, total, arena, steps)
 
-    def run(self, record: Any, execute: Callable[[Step], int | None]) -> bool:
+    def run(self, record: CallRecord, execute: Callable[[Step], int | None]) -> bool:
         """Execute the steps of a call; return whether nothing ended it early. `execute` returns what a step reads."""
         if self._static is not None:
             try:
@@ -110,7 +112,7 @@ class Frames:
         assert self.host is not None
         return self.host.run(record, receive)
 
-    def _bytes(self, spec: TensorSpec, record: Any) -> int:
+    def _bytes(self, spec: TensorSpec, record: CallRecord) -> int:
         if self.is_late(spec):
             return 0
         return math.prod(self.sizes.shape(spec.shape, record)) * numpy_dtype(spec.dtype).itemsize
@@ -119,6 +121,6 @@ class Frames:
         """Return whether an output's size is data-dependent."""
         return not self.late.isdisjoint(map(str, spec.shape))
 
-    def allocate_output(self, record: Any, number: int, size: int) -> int:
+    def allocate_output(self, record: CallRecord, number: int, size: int) -> int:
         """Return memory of the caller for an output of data-dependent size; 0 if there is none."""
         return Allocator(record[self.sizes.words - 1])(ctypes.addressof(record), number, size) or 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,9 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.dlpack import DLTensor, tensor_of_array
 from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.targets.gpu.commands import Step, StepRange
 from mirlo.targets.gpu.host import CallEnded
-from mirlo.targets.gpu.places import pointers
+from mirlo.targets.gpu.places import Pointers, pointers
 
 _Function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.POINTER(DLTensor)), ctypes.c_int64)
 
@@ -21,28 +21,28 @@ _Function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.POINTER(DLTenso
 class PackedFunctionTable:
     """The packed functions of a model, at the addresses that its entry function receives."""
 
-    def __init__(self, artifact: Artifact, params: ctypes.Array[ctypes.c_void_p]) -> None:
+    def __init__(self, artifact: Artifact, params: Pointers) -> None:
         self._names = list(artifact.packed)
         weights = len(artifact.params)
         addresses = pointers(params, weights + len(self._names))
-        self._functions = [_Function(addresses[weights + i]) for i in range(len(self._names))]
+        self._functions = [_Function(addresses[weights + i] or 0) for i in range(len(self._names))]
 
-    def call(self, step: dict[str, Any], record: ctypes.Array[ctypes.c_int64],
-             read: Callable[[list[Any], np.ndarray], None],
-             write: Callable[[list[Any], np.ndarray], None]) -> None:  # fmt: skip
+    def call(self, step: Step, record: ctypes.Array[ctypes.c_int64],
+             read: Callable[[StepRange, np.ndarray], None],
+             write: Callable[[StepRange, np.ndarray], None]) -> None:  # fmt: skip
         """Execute a step that calls; if the function fails, note it in the record and end the call.
 
         `read` fills an array from a range of the device's memory, `write` copies it there.
         """
         arrays = [empty_aligned(numpy_dtype(dtype), tuple(shape)) for dtype, shape in step["types"]]
         inputs = len(arrays) - step["outputs"]
-        for where, array in zip(step["arguments"][:inputs], arrays[:inputs], strict=True):
+        for where, array in zip(step["ranges"][:inputs], arrays[:inputs], strict=True):
             read(where, array)
         code = self.start(step["call"], [tensor_of_array(array) for array in arrays])
         if code:
             record[0], record[1] = 1 + self._names.index(step["call"]), code
             raise CallEnded
-        for where, array in zip(step["arguments"][inputs:], arrays[inputs:], strict=True):
+        for where, array in zip(step["ranges"][inputs:], arrays[inputs:], strict=True):
             write(where, array)
 
     def start(self, name: str, tensors: Sequence[DLTensor]) -> int:

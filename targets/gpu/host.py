@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import ArtifactError
@@ -45,7 +44,7 @@ class HostFunctions:
     def __init__(self, artifact: Artifact) -> None:
         at, size = artifact.metadata["program"]["code"]
         self._engine, self._code = compile_bitcode(artifact.code[at : at + size])
-        self._run, self._sizes = (self._function(name) for name in (RUN, SIZES))
+        self._run, self._sizes = self._function(RUN), self._function(SIZES)
         capacity = max(CAPACITY, longest(artifact.metadata["program"]["sites"]))
         self._words = (ctypes.c_int64 * capacity)()
         self._problem: BaseException | None = None
@@ -53,7 +52,7 @@ class HostFunctions:
         self._callback = _EXECUTE(self._execute)
         self._device = HostDevice(ctypes.addressof(self._words), capacity, 0, self._callback, 0, 0)
 
-    def _function(self, name: str) -> Any:
+    def _function(self, name: str) -> Callable[[int, int], None] | None:
         address = self._engine.get_function_address(name)
         return _Function(address) if address else None
 
@@ -69,6 +68,7 @@ class HostFunctions:
         device = self._device
         self._receive, self._problem, device.used, device.error = receive, None, 0, 0
         try:
+            assert self._run is not None
             self._run(ctypes.addressof(record), ctypes.addressof(device))
             if self._problem is None and not device.error and not record[0] and device.used:
                 self._execute(0)

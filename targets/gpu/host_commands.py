@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import func, ir, passmanager
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
+from mirlo.targets.gpu.commands import Site
 from mirlo.targets.gpu.host import RUN
 from mirlo.targets.gpu.host_values import HostValues, as_index, constant_of
-from mirlo.targets.gpu.program import Command, HostProgram, Range, SplitParameter, Value
+from mirlo.targets.gpu.program import Command, HostProgram, Range, SplitParameter, TensorMap, Value
 
 COMMAND, WAIT, ANSWER = "mirlo_command_", "mirlo_wait", "mirlo_answer"
 """Functions of the device: give a command of so many words; execute all commands; return the answer of the last."""
+LaunchArgument = Range | TensorMap | ir.Value
+"""What a kernel receives."""
 Parts = Mapping[str, Sequence[SplitParameter]]
 """The split parameters of kernels."""
 
@@ -26,7 +28,7 @@ class CommandEmitter:
         self._program = program
         self._values = values
 
-    def give(self, site: dict[str, Any], words: Sequence[Value], waits: bool = False) -> None:
+    def give(self, site: Site, words: Sequence[Value], waits: bool = False) -> None:
         """Give a command of a new site; if it `waits`, execute it before what follows."""
         number = len(self._program.sites)
         self._program.sites.append(site)
@@ -40,6 +42,7 @@ class CommandEmitter:
         return self._call(ANSWER, [], ir.IndexType.get())
 
     def _call(self, name: str, words: Sequence[Value], result: ir.Type) -> ir.Value:
+        assert self._values.device is not None
         operands = [self._values.device, *map(as_index, words)]
         made: ir.Value = func.CallOp([result], ir.FlatSymbolRefAttr.get(name), operands).results[0]
         return made
@@ -84,7 +87,7 @@ def _command(call: ir.Operation) -> Command:
     return Command(site, tuple(words))
 
 
-def in_parts(arguments: list[Any], parts: Sequence[SplitParameter]) -> list[Any]:
+def in_parts(arguments: Sequence[LaunchArgument], parts: Sequence[SplitParameter]) -> list[LaunchArgument]:
     """Return the arguments of a kernel that takes some of them in parts, after all others."""
     positions = {split.position for split in parts}
     found = [argument for i, argument in enumerate(arguments) if i not in positions]

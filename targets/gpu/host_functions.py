@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dense import read_dense
@@ -23,8 +23,9 @@ from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, SIZES_SUFFIX, SLOT
 from mirlo.passes.memory.packed import PACKED, RECORD, TYPES, WRITTEN
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
+from mirlo.targets.gpu.commands import MapSite, RangeHome, Site
 from mirlo.targets.gpu.host import RUN, SIZES
-from mirlo.targets.gpu.host_commands import CommandEmitter, Parts, in_parts
+from mirlo.targets.gpu.host_commands import CommandEmitter, LaunchArgument, Parts, in_parts
 from mirlo.targets.gpu.host_values import HostValues, as_word, constant_of, from_word
 from mirlo.targets.gpu.program import (
     ARENA,
@@ -65,18 +66,20 @@ class _Builder:
             self.program = HostProgram(ir.Module.create())
         self.values = HostValues()
         self.commands = CommandEmitter(self.program, self.values)
-        self.record: Any = None
+        self.record: ir.Value | None = None
         self.declared: dict[str, tuple[Sequence[ir.Type], Sequence[ir.Type]]] = {}
         self.globals: dict[str, int] = {}
         self.kernels: dict[str, tuple[bool, ...]] = {}
         self.row = -1
         self.late = 0
-        self.slots: dict[Any, int] = {}
+        self.slots: dict[ir.Value, int] = {}
         """The memory of each slot, by the buffer of its words."""
+        self.maps: dict[ir.Value, TensorMap] = {}
+        """The tensor maps, by their descriptors."""
         self.depth = 0
 
     def build(self, main: ir.Operation) -> None:
-        env: dict[Any, Any] = {}
+        env: dict[ir.Value, Range] = {}
         arguments = list(main.regions[0].blocks[0].arguments)
         tensors = params = 0
         for argument, entry in zip(arguments, ir.ArrayAttr(main.attributes["arg_attrs"]), strict=True):
@@ -101,7 +104,7 @@ class _Builder:
             self.program.has_sizes = True
         self.commands.finish()
 
-    def _function(self, name: str, block: ir.Block, record: Any, env: dict[Any, Any]) -> None:
+    def _function(self, name: str, block: ir.Block, record: ir.Value | None, env: dict[ir.Value, Range]) -> None:
         """Build a host function from the body of a function."""
         i64 = ir.IntegerType.get_signless(64)
         kind = ir.MemRefType.get([2], i64) if record is None else record.type
@@ -116,17 +119,17 @@ class _Builder:
             self._body(block, env)
             func.ReturnOp([])
 
-    def _body(self, block: ir.Block, env: dict[Any, Any]) -> None:
+    def _body(self, block: ir.Block, env: dict[ir.Value, Range]) -> None:
         self.depth += 1
         for op in [o.operation for o in block.operations]:
             self._step(op, env)
         self.depth -= 1
 
-    def _step(self, op: Any, env: dict[Any, Any]) -> None:
+    def _step(self, op: ir.Operation, env: dict[ir.Value, Range]) -> None:
         if op.name == "func.return":
             return
         with op.location:
-            if self.values.take(op):
+            if self.values.take(op) or self._describe(op, env):
                 return
             place = self._look(op, env)
             if place is not None:
@@ -153,18 +156,22 @@ class _Builder:
 
     # Memory
 
-    def _look(self, op: ir.Operation, env: dict[Any, Any]) -> Range | TensorMap | None:
+    def _look(self, op: ir.Operation, env: dict[ir.Value, Range]) -> Range | None:
         """Return the range that a view operation refers to; None for other operations."""
         if op.name == "memref.view":
             return self._view(op, env[op.operands[0]])
         if op.name in _SAME:
-            found: Range = env[op.operands[0]]
-            return found
-        if op.name == "nvgpu.tma.create.descriptor":
-            return self._tensor_map(op, env[op.operands[0]])
+            return env[op.operands[0]]
         if op.name == "memref.get_global":
             return self._constant(ir.FlatSymbolRefAttr(op.attributes["name"]).value)
         return None
+
+    def _describe(self, op: ir.Operation, env: dict[ir.Value, Range]) -> bool:
+        """Note the tensor map of a descriptor; return False for other operations."""
+        if op.name != "nvgpu.tma.create.descriptor":
+            return False
+        self.maps[op.results[0]] = self._tensor_map(op, env[op.operands[0]])
+        return True
 
     def _tensor_map(self, op: ir.Operation, where: Range) -> TensorMap:
         """Return the descriptor of a tensor, with the shape and offset of the view it was made from."""
@@ -198,7 +205,8 @@ class _Builder:
             self.values.set(result, clone_with(op, list(map(self.values.of, op.operands))).results[0])
             return
         element = self._element(buffer, indices, where)
-        self.commands.give({"read": element.place, "bytes": element.size}, [element.offset], waits=True)
+        site = Site(read=element.place, bytes=element_bytes(buffer.type.element_type))
+        self.commands.give(site, [element.offset], waits=True)
         self.values.set(result, from_word(self.commands.answer(), result.type))
 
     def _store(self, op: ir.Operation, where: Range) -> None:
@@ -208,13 +216,14 @@ class _Builder:
             return
         element = self._element(buffer, indices, where)
         word = as_word(self.values.of(value))
-        self.commands.give({"write": element.place, "bytes": element.size}, [element.offset, word], waits=True)
+        site = Site(write=element.place, bytes=element_bytes(buffer.type.element_type))
+        self.commands.give(site, [element.offset, word], waits=True)
 
     def _copy(self, source: Range, target: Range) -> None:
         if source == target or (isinstance(target.size, int) and target.size == 0):
             return
         words = [source.offset, source.size, target.offset, target.size]
-        self.commands.give({"copy": [source.place, target.place], "row": max(self.row, 0)}, words)
+        self.commands.give({"copy": (source.place, target.place), "row": max(self.row, 0)}, words)
 
     def _constant(self, name: str) -> Range:
         constants = self.program.constants
@@ -229,10 +238,11 @@ class _Builder:
 
     # Calls and launches
 
-    def _call(self, op: Any, env: dict[Any, Any]) -> None:
+    def _call(self, op: ir.Operation, env: dict[ir.Value, Range]) -> None:
         name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
         callee = self.functions[name]
         if name == CHECK:
+            assert self.record is not None
             operands = [self.record, *map(self.values.of, list(op.operands)[1:])]
             func.CallOp([ir.IntegerType.get_signless(1)], ir.FlatSymbolRefAttr.get(CHECK), operands)
             return
@@ -259,7 +269,7 @@ class _Builder:
         if not is_prim_func(callee.opview):
             raise PassError(f"'{name}' is a function of the run time, which models on GPUs cannot call", op.location)
         block = callee.regions[0].blocks[0]
-        inner: dict[Any, Any] = {}
+        inner: dict[ir.Value, Range] = {}
         for argument, value in zip(block.arguments, op.operands, strict=True):
             if value in env:
                 inner[argument] = env[value]
@@ -268,23 +278,24 @@ class _Builder:
         # Calls inside of a function have no profile rows.
         self._body(block, inner)
 
-    def _call_packed(self, op: Any, callee: Any, env: Mapping[Any, Range]) -> None:
+    def _call_packed(self, op: ir.Operation, callee: ir.Operation, env: Mapping[ir.Value, Range]) -> None:
         """Call a packed function, on tensors copied to the CPU and back unless it takes them on the device."""
         types = [TensorType.from_mlir(ir.TypeAttr(entry).value) for entry in ir.ArrayAttr(callee.attributes[TYPES])]
         operands = list(op.operands)[_LEADING:]
         dims = iter([self.values.of(value) for value in operands[len(types) :]])
-        shapes, sizes = [], []
+        shapes: list[tuple[str, int]] = []
+        sizes: list[Value] = []
         for tensor in types:
             if tensor is None:
                 raise PassError("a function of the run time takes something that is no tensor", op.location)
-            shapes.append([tensor.dtype.name, len(tensor.shape)])
+            shapes.append((tensor.dtype.name, len(tensor.shape)))
             sizes += [dim if isinstance(dim, int) else next(dims) for dim in tensor.shape]
         ranges = [env[value] for value in operands[: len(types)]]
-        site = {
-            "call": ir.StringAttr(ir.ArrayAttr(callee.attributes[PACKED])[0]).value, "types": shapes,
-            "arguments": [where.place for where in ranges], "row": max(self.row, 0),
-            "outputs": ir.IntegerAttr(callee.attributes[WRITTEN]).value,
-        }  # fmt: skip
+        site = Site(
+            call=ir.StringAttr(ir.ArrayAttr(callee.attributes[PACKED])[0]).value, types=shapes,
+            arguments=[where.place for where in ranges], row=max(self.row, 0),
+            outputs=ir.IntegerAttr(callee.attributes[WRITTEN]).value,
+        )  # fmt: skip
         self.commands.give(site, [*(word for r in ranges for word in (r.offset, r.size)), *sizes], waits=True)
 
     def _next_row(self) -> None:
@@ -292,7 +303,7 @@ class _Builder:
         if self.depth == 1:
             self.row += 1
 
-    def _launch(self, op: ir.Operation, env: dict[Any, Any]) -> None:
+    def _launch(self, op: ir.Operation, env: dict[ir.Value, Range]) -> None:
         operands = list(op.operands)
         sizes = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
         first = sizes[0]
@@ -300,10 +311,9 @@ class _Builder:
         block = [_constant_int(value) for value in operands[first + 3 : first + 6]]
         given = operands[len(operands) - sizes[-1] - sizes[-2] : len(operands) - sizes[-1]]
         kernel = "::".join(ir.SymbolRefAttr(op.attributes["kernel"]).value)
-        arguments = [env[value] if value in env else as_word(self.values.of(value)) for value in given]
-        arguments = in_parts(arguments, self.parts.get(kernel, ()))
+        arguments = in_parts(list(map(partial(self._argument, env), given)), self.parts.get(kernel, ()))
         words: list[Value] = [*grid]
-        described: list[Any] = []
+        described: list[RangeHome | MapSite | str] = []
         for argument in arguments:
             if isinstance(argument, (Range, TensorMap)):
                 where = argument if isinstance(argument, Range) else argument.range
@@ -314,8 +324,12 @@ class _Builder:
                 described.append("scalar")
         writes = [i for i, written in enumerate(self._writes(kernel)) if written]
         row = max(self.row, 0)
-        site = {"kernel": kernel, "block": block, "arguments": described, "writes": writes, "row": row}
-        self.commands.give(site, words)
+        self.commands.give(Site(kernel=kernel, block=block, arguments=described, writes=writes, row=row), words)
+
+    def _argument(self, env: Mapping[ir.Value, Range], value: ir.Value) -> LaunchArgument:
+        """Return what stands for an operand of a launch."""
+        found = self.maps.get(value, env.get(value))
+        return as_word(self.values.of(value)) if found is None else found
 
     def _writes(self, kernel: str) -> tuple[bool, ...]:
         if not self.kernels:
@@ -329,7 +343,7 @@ class _Builder:
 
     # Control flow
 
-    def _control(self, op: ir.Operation, env: dict[Any, Any]) -> None:
+    def _control(self, op: ir.Operation, env: dict[ir.Value, Range]) -> None:
         self._next_row()
         if op.name == "scf.for" and self._is_copy(op, env):
             return
@@ -342,7 +356,7 @@ class _Builder:
         for result, value in zip(op.results, made.results, strict=True):
             self.values.set(result, value)
 
-    def _region(self, block: ir.Block, region: ir.Region, env: dict[Any, Any]) -> None:
+    def _region(self, block: ir.Block, region: ir.Region, env: dict[ir.Value, Range]) -> None:
         """Build a region from the one block of another."""
         arguments = list(block.arguments)
         body = region.blocks.append(*(a.type for a in arguments), arg_locs=[a.location for a in arguments])
@@ -351,7 +365,7 @@ class _Builder:
         with ir.InsertionPoint(body):
             self._body(block, env)
 
-    def _is_copy(self, op: ir.Operation, env: dict[Any, Any]) -> bool:
+    def _is_copy(self, op: ir.Operation, env: dict[ir.Value, Range]) -> bool:
         """Return whether a loop copies elements one by one: buffers of dynamic size are copied so."""
         body = [o.operation for o in op.regions[0].blocks[0].operations]
         if [o.name for o in body] != ["memref.load", "memref.store", "scf.yield"] or len(op.results):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import arith, func, ir
 from mirlo.dialects.core.surgery import clone_with
 from mirlo.passes.registry import PassError
@@ -31,8 +29,8 @@ class HostValues:
     """The values of the host functions by those of the planned module that they stand for."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, ir.Value] = {}
-        self.device: Any = None
+        self._known: dict[ir.Value, ir.Value] = {}
+        self.device: ir.Value | None = None
         """The device's structure, an argument of the function that is built."""
 
     def of(self, value: ir.Value) -> ir.Value:
@@ -81,6 +79,7 @@ class HostValues:
             return
         width = 64 if isinstance(divisor.type, ir.IndexType) else divisor.type.width
         words = [index(0), index(1)] if unsigned else [as_word(dividend), index(-(1 << width - 1))]
+        assert self.device is not None
         operands = [self.device, words[0], as_word(divisor), words[1]]
         func.CallOp([ir.IntegerType.get_signless(1)], ir.FlatSymbolRefAttr.get(DIVIDE), operands)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
@@ -40,7 +39,7 @@ def kernel_launchers(module: ir.Module) -> dict[str, str]:
     return found
 
 
-def pack(kernels: list[KernelCode], program: HostProgram) -> tuple[bytes, dict[str, Any]]:
+def pack(kernels: list[KernelCode], program: HostProgram) -> tuple[bytes, dict[str, object]]:
     """Concatenate code and constants, equal ones once; return the bytes and the metadata that locates them.
 
     The module of the program's host functions is consumed.
@@ -57,7 +56,7 @@ def pack(kernels: list[KernelCode], program: HostProgram) -> tuple[bytes, dict[s
             size += len(data)
         return known[data]
 
-    table: dict[str, dict[str, Any]] = {}
+    table: dict[str, dict[str, str | int | list[int]]] = {}
     for kernel in kernels:
         table[kernel.name] = {"entry": kernel.entry, "code": place(kernel.code)}
         if kernel.binary:

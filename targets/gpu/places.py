@@ -6,7 +6,7 @@ import ctypes
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, Protocol, TypeVar
 
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
@@ -43,32 +43,40 @@ def constants_of(artifact: Artifact) -> list[bytes]:
     return [artifact.code[at : at + size] for at, size in artifact.metadata["constants"]]
 
 
-def pointers(given: Any, count: int) -> Any:
+Pointers = ctypes.Array[ctypes.c_void_p] | int
+"""Addresses that an entry function receives: an array, or its address."""
+
+
+def pointers(given: Pointers, count: int) -> ctypes.Array[ctypes.c_void_p]:
     """Return the addresses that an entry function receives, given an array or its address."""
     return (ctypes.c_void_p * count).from_address(given) if isinstance(given, int) else given
 
 
-def params_of(artifact: Artifact, addresses: Any) -> list[Any]:
+def params_of(artifact: Artifact, addresses: Pointers) -> list[ctypes.Array[ctypes.c_char]]:
     """Return the weights of a model, at the addresses that its entry function receives."""
     sizes = [size_of(spec) for spec in artifact.params]
     addresses = pointers(addresses, len(sizes))
-    return [(ctypes.c_char * max(size, 1)).from_address(addresses[i]) for i, size in enumerate(sizes)]
+    return [(ctypes.c_char * max(size, 1)).from_address(addresses[i] or 0) for i, size in enumerate(sizes)]
 
 
-def address_of(data: Any) -> int:
+def address_of(data: bytes | ctypes.Array[ctypes.c_char]) -> int:
     """Return the address of bytes or of a ctypes array."""
     if isinstance(data, bytes):
         return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
     return ctypes.addressof(data)
 
 
+Access = tuple[object, int, int, bool]
+"""A range that a step touches: buffer, offset, size, whether it is written."""
+
+
 class Hazards:
     """Tracks data dependences: which steps must wait for earlier ones."""
 
     def __init__(self) -> None:
-        self._pending: list[tuple[Any, int, int, bool]] = []
+        self._pending: list[Access] = []
 
-    def must_wait(self, touched: Sequence[tuple[Any, int, int, bool]]) -> bool:
+    def must_wait(self, touched: Sequence[Access]) -> bool:
         """Return whether a step has to wait; `touched` are ranges: buffer, offset, size, whether it is written.
 
         If so, everything before is considered finished.
@@ -80,22 +88,32 @@ class Hazards:
         return waits
 
 
-def _collide(one: tuple[Any, int, int, bool], other: tuple[Any, int, int, bool]) -> bool:
+def _collide(one: Access, other: Access) -> bool:
     if one[0] is not other[0] or not (one[3] or other[3]):
         return False
     return one[1] < other[1] + other[2] and other[1] < one[1] + one[2]
 
 
-class WhenCalled:
+class PlacedModel(Protocol):
+    """A model on its device."""
+
+    def call(self, tensors: Pointers | None, params: Pointers, arena: int, stamps: int | None) -> None:
+        """Run the entry function."""
+
+
+M = TypeVar("M", bound=PlacedModel)
+
+
+class WhenCalled(Generic[M]):
     """The entry function of a model that its first call places on the device, so that it can be saved without one."""
 
-    def __init__(self, place: Callable[[], Any]):
+    def __init__(self, place: Callable[[], M]):
         self._place = place
         self._lock = make_lock()
-        self._model: Any = None
+        self._model: M | None = None
 
     @property
-    def model(self) -> Any:
+    def model(self) -> M:
         """Return the model on its device."""
         with self._lock:
             if self._model is None:
@@ -107,6 +125,6 @@ class WhenCalled:
         """Return whether there was a call."""
         return self._model is not None
 
-    def __call__(self, tensors: Any, params: Any, arena: int, stamps: Any) -> None:
+    def __call__(self, tensors: Pointers | None, params: Pointers, arena: int, stamps: int | None) -> None:
         """Run the entry function, with the signature of compiled CPU code."""
         self.model.call(tensors, params, arena, stamps)

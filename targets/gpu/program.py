@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+
+if TYPE_CHECKING:
+    from mirlo.targets.gpu.commands import MapSite, RangeHome, Site
 
 ARENA, TENSOR, PARAM, CONSTANT, LATE = "arena", "tensor", "param", "constant", "late"
 """Memory spaces: scratch memory of a call; inputs, then outputs; weights; small constants; data-dependent sizes."""
@@ -32,9 +35,9 @@ class Range:
     size: Value
 
     @property
-    def place(self) -> list[int | str]:
+    def place(self) -> RangeHome:
         """Return the space and the number in it, as sites name them."""
-        return [self.space, self.index]
+        return (self.space, self.index)
 
     def part(self, offset: int, size: int) -> Range:
         """Return a part of a range at a static offset."""
@@ -55,11 +58,11 @@ class TensorMap:
     format: str
     """Element format."""
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "map": self.range.place, "dims": list(self.dims), "strides": list(self.strides), "box": list(self.box),
-            "format": self.format,
-        }  # fmt: skip
+    def as_json(self) -> MapSite:
+        return MapSite(
+            map=self.range.place, dims=list(self.dims), strides=list(self.strides), box=list(self.box),
+            format=self.format,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class HostProgram:
 
     module: ir.Module
     """The host functions, in upstream dialects."""
-    sites: list[dict[str, Any]] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
     commands: Sequence[Command] = ()
     """The commands of all sites, in the order of the code."""
     is_static: bool = False
@@ -100,9 +103,9 @@ class HostProgram:
         """Return whether there are functions to compile."""
         return self.has_sizes or not self.is_static
 
-    def as_json(self, code: Sequence[int] | None) -> dict[str, Any]:
+    def as_json(self, code: Sequence[int] | None) -> dict[str, object]:
         """Return the metadata of an artifact; `code` is where the compiled functions are."""
-        found: dict[str, Any] = {"sites": self.sites, "arena": self.arena}
+        found: dict[str, object] = {"sites": self.sites, "arena": self.arena}
         if self.is_static:
             found["commands"] = [[command.site, *command.words] for command in self.commands]
         if code is not None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
-from mirlo.targets.gpu.commands import Step
+from mirlo.targets.gpu.commands import Step, StepRange
 
 
 class StepWorker(ABC):
@@ -43,11 +42,11 @@ class StepWorker(ABC):
         """Enqueue a launch or a copy."""
 
     @abstractmethod
-    def read(self, where: list[Any]) -> bytes:
+    def read(self, where: StepRange) -> bytes:
         """Read a range, after all previous steps."""
 
     @abstractmethod
-    def write(self, where: list[Any], data: bytes) -> None:
+    def write(self, where: StepRange, data: bytes) -> None:
         """Write a range, after all previous steps."""
 
     @abstractmethod

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from mirlo.targets.gpu.commands import Step, StepRange
+from mirlo.targets.gpu.frames import CallRecord
 from mirlo.targets.gpu.functions import PackedFunctionTable
+from mirlo.targets.gpu.places import Pointers
 from mirlo.targets.gpu.worker import StepWorker
 from mirlo.targets.nvvm.device import check
 from mirlo.targets.nvvm.memory import Event, MemoryBlock, pool_of
@@ -17,7 +19,7 @@ from mirlo.targets.nvvm.rows import ProfileEvents
 
 
 def run(
-    model: CudaModel, tensors: Sequence[int], record: Any, params: Any, rows: ProfileEvents | None
+    model: CudaModel, tensors: Sequence[int], record: CallRecord, params: Pointers, rows: ProfileEvents | None
 ) -> dict[int, tuple[MemoryBlock, int]]:
     """Run one call on these tensors; return blocks and sizes of outputs with data-dependent sizes."""
     worker = _Worker(model, tensors, record, params, rows)
@@ -34,7 +36,7 @@ class _Worker(StepWorker):
     """Execute the steps of one call."""
 
     def __init__(
-        self, model: CudaModel, tensors: Sequence[int], record: Any, params: Any, rows: ProfileEvents | None
+        self, model: CudaModel, tensors: Sequence[int], record: CallRecord, params: Pointers, rows: ProfileEvents | None
     ) -> None:
         super().__init__()
         self._model = model
@@ -46,28 +48,28 @@ class _Worker(StepWorker):
         self._blocks: list[MemoryBlock] = []
         self._outputs: dict[int, tuple[MemoryBlock, int]] = {}
 
-    def _row(self, step: dict[str, Any]) -> None:
+    def _row(self, step: Step) -> None:
         if self._rows is not None:
             self._rows.reach(step["row"])
 
-    def enqueue(self, step: dict[str, Any]) -> None:
+    def enqueue(self, step: Step) -> None:
         self._row(step)
         self._model.step(step, self._tensors)
 
-    def read(self, where: list[Any]) -> bytes:
+    def read(self, where: StepRange) -> bytes:
         size = where[3]
         data = ctypes.create_string_buffer(size)
         self._fetch(where, ctypes.addressof(data), size)
         return data.raw
 
-    def _fetch(self, where: list[int | str], target: int, size: int) -> None:
+    def _fetch(self, where: StepRange, target: int, size: int) -> None:
         check(self._cuda.cuStreamSynchronize(self._model.stream), "running the model")
         check(self._cuda.cuMemcpyDtoH(target, self._model.place(where, self._tensors), size), "reading a tensor")
 
-    def write(self, where: list[Any], data: bytes) -> None:
+    def write(self, where: StepRange, data: bytes) -> None:
         self._put(where, ctypes.addressof(ctypes.create_string_buffer(data, len(data))), len(data))
 
-    def _put(self, where: list[Any], source: int, size: int) -> None:
+    def _put(self, where: StepRange, source: int, size: int) -> None:
         # Work enqueued earlier may still read the old bytes.
         check(self._cuda.cuStreamSynchronize(self._model.stream), "running the model")
         check(self._cuda.cuMemcpyHtoD(self._model.place(where, self._tensors), source, size), "writing a tensor")
@@ -81,18 +83,18 @@ class _Worker(StepWorker):
         else:
             self._blocks.append(block)
 
-    def call(self, step: dict[str, Any]) -> None:
+    def call(self, step: Step) -> None:
         self._row(step)
         if step["call"] in self._model.frames.on_device:
             self._model.step(step, self._tensors)
             return
         self._functions.call(step, self._record, self._read_array, self._write_array)
 
-    def _read_array(self, where: list[Any], array: np.ndarray) -> None:
+    def _read_array(self, where: StepRange, array: np.ndarray) -> None:
         if array.nbytes:
             self._fetch(where, array.__array_interface__["data"][0], array.nbytes)
 
-    def _write_array(self, where: list[Any], array: np.ndarray) -> None:
+    def _write_array(self, where: StepRange, array: np.ndarray) -> None:
         if array.nbytes:
             self._put(where, array.__array_interface__["data"][0], array.nbytes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.device_array import CUDA, DeviceMemory, DeviceView
@@ -43,7 +43,7 @@ def load_on(artifact: Artifact, number: int) -> LoadedCode:
 class CudaDeviceSide:
     """Calls whose arrays stay on the GPU; implements `mirlo.runtime.on_device.DeviceSide`."""
 
-    def __init__(self, entry: WhenCalled, number: int) -> None:
+    def __init__(self, entry: WhenCalled[CudaModel], number: int) -> None:
         self._entry = entry
         self.device = (CUDA, number)
 
@@ -52,7 +52,7 @@ class CudaDeviceSide:
         """Return the model's stream."""
         return int(self._entry.model.stream)
 
-    def handle_of(self, stream: Any) -> int:
+    def handle_of(self, stream: object) -> int:
         """Return the handle of a stream: a number, one of PyTorch, CuPy or `cuda.core`, or None for the default."""
         if stream is None:
             return LEGACY
@@ -93,7 +93,7 @@ MANAGED = 13
 """DLPack's device type of managed memory."""
 
 
-def _trim(entry: WhenCalled, number: int) -> None:
+def _trim(entry: WhenCalled[CudaModel], number: int) -> None:
     if entry.is_placed:
         with gpu(number).entered():
             pool(number).trim()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.targets.nvvm.device import CudaError, check
+
+if TYPE_CHECKING:
+    from mirlo.targets.gpu.commands import MapArgument
 
 FORMATS = {
     "s8": ("UINT8", 0), "u8": ("UINT8", 0), "e4m3": ("UINT8", 0), "e5m2": ("UINT8", 0), "f16": ("FLOAT16", 6),
@@ -36,7 +39,7 @@ class Encoded:
         return self._address
 
 
-def encode(cuda: Any, described: dict[str, Any], address: int) -> Encoded:
+def encode(cuda: Any, described: MapArgument, address: int) -> Encoded:
     """Encode the map of a tensor at an address, as the program of a model describes it."""
     made = Encoded()
     dims, strides, box = described["dims"], described["strides"], described["box"]

@@ -21,18 +21,19 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.device_array import DeviceView
 from mirlo.runtime.locks import make_recursive_lock
 from mirlo.runtime.on_device import Given
+from mirlo.targets.gpu.commands import Argument, Step, StepRange
 from mirlo.targets.gpu.frames import CallFrame, Frames
 from mirlo.targets.gpu.functions import PackedFunctionTable
 from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, pointers
 from mirlo.targets.nvvm.device import Gpu, check
 from mirlo.targets.nvvm.device_functions import DeviceFunctionFailed, functions_on_gpu, tensor_on_gpu, working_on
 from mirlo.targets.nvvm.loading import check_chip, load_kernels
-from mirlo.targets.nvvm.maps import encode
+from mirlo.targets.nvvm.maps import Encoded, encode
 from mirlo.targets.nvvm.memory import Event, MemoryBlock, Written, pool_of, written_block
 from mirlo.targets.nvvm.model_resources import ModelResources
 from mirlo.targets.nvvm.rows import ProfileEvents
 
-KINDS = {list: ctypes.c_void_p, dict: None, int: ctypes.c_int64}
+KINDS = {tuple: ctypes.c_void_p, dict: None, int: ctypes.c_int64}
 """Argument types for the driver: of a range, a tensor map, a number."""
 VECTOR = 16
 """Alignment of tensors that kernels assume, in bytes."""
@@ -121,7 +122,7 @@ class CudaModel:
         """Return the pinned memory that the GPU copies such a tensor from or to."""
         return self._room.staging + self.frame.regions[number].offset
 
-    def place(self, where: list[Any], tensors: Sequence[int]) -> int:
+    def place(self, where: StepRange, tensors: Sequence[int]) -> int:
         """Return the address of a range of the program."""
         space, index, offset, _ = where
         if space == "arena":
@@ -220,7 +221,7 @@ class CudaModel:
     def _started(self, tensors: Sequence[int], record: Any, params: Any) -> None:
         self._steps(tensors, record, params)
 
-    def step(self, step: dict[str, Any], tensors: Sequence[int]) -> None:
+    def step(self, step: Step, tensors: Sequence[int]) -> None:
         """Enqueue a launch, a copy or a library call."""
         if "call" in step:
             self._call_library(step, tensors)
@@ -239,22 +240,22 @@ class CudaModel:
         )
         check(started, f"starting the kernel '{name}'")
 
-    def _call_library(self, step: dict[str, Any], tensors: Sequence[int]) -> None:
+    def _call_library(self, step: Step, tensors: Sequence[int]) -> None:
         assert self._libraries is not None
         given = [
             tensor_on_gpu(self.place(where, tensors), self.gpu.number, dtype, shape)
-            for where, (dtype, shape) in zip(step["arguments"], step["types"], strict=True)
+            for where, (dtype, shape) in zip(step["ranges"], step["types"], strict=True)
         ]
         with working_on(self.gpu, int(self.stream)):
             code = self._libraries.start(step["call"], given)
         if code:
             raise DeviceFunctionFailed(step["call"], code)
 
-    def _argument(self, argument: Any, tensors: Sequence[int]) -> Any:
+    def _argument(self, argument: Argument, tensors: Sequence[int]) -> int | Encoded:
         """Return a kernel argument: the address of a range, a tensor map, or a number."""
         if isinstance(argument, dict):
             return encode(self.gpu.cuda, argument, self.place(argument["map"], tensors))
-        return self.place(argument, tensors) if isinstance(argument, list) else argument
+        return self.place(argument, tensors) if isinstance(argument, tuple) else argument
 
     def copy(self, target: int, source: int, size: int) -> None:
         """Enqueue a copy on the GPU."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from mirlo.passes.code_forms import CodeForm
+from mirlo.passes.code_forms import CodeForm, KernelText
 from mirlo.passes.targets import CompileOptions, Target
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from mirlo.runtime.artifact import Artifact
 
 
-def _pipeline(options: Any = None) -> str:
+def _pipeline(options: CompileOptions | None = None) -> str:
     from mirlo.targets.gpu.pipeline import compile_pipeline
 
     return compile_pipeline("spirv")
@@ -24,14 +25,14 @@ def _emit(module: ir.Module, options: CompileOptions) -> Artifact:
     return emit(module)
 
 
-def _to_dialect(options: Any = None) -> str:
+def _to_dialect(options: CompileOptions | None = None) -> str:
     """Return the pipeline up to the last dialect of MLIR."""
     from mirlo.passes.pipeline import Pipeline
 
     return str(Pipeline(_pipeline(options)).append("lower-to-spirv"))
 
 
-def _code(module: ir.Module, options: CompileOptions) -> Any:
+def _code(module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
     from mirlo.targets.spirv.emit import kernel_code
 
     return kernel_code(module, options)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import arith, ir, memref
 from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.passes.lower.calls import find
 from mirlo.passes.schedule.loops import index
 
 
-def convert_arguments(module: ir.Module) -> None:
+def convert_arguments(module: ir.Module | ir.OpView) -> None:
     """Pass scalar arguments in one more buffer, the last one, and give unsized buffers the type that shaders use."""
     for function in find(module, "gpu.func"):
         block = function.regions[0].blocks[0]
@@ -25,7 +23,7 @@ def convert_arguments(module: ir.Module) -> None:
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
 
 
-def _through_buffer(block: ir.Block, numbers: list[Any]) -> None:
+def _through_buffer(block: ir.Block, numbers: list[ir.BlockArgument]) -> None:
     i32 = ir.IntegerType.get_signless(32)
     location = numbers[0].location
     buffer = block.add_argument(ir.MemRefType.get([len(numbers)], i32), location)

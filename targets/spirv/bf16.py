@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.lower.calls import find
@@ -15,7 +13,7 @@ EMULATE = (
 """Passes after which bf16 is only loaded, stored, selected and bitcast."""
 
 
-def convert_by_f32(root: ir.Module) -> None:
+def convert_by_f32(root: ir.Module | ir.OpView) -> None:
     """Split conversions between bf16 and floats other than f32 in two steps: the passes above support only f32."""
     narrow, wide = ir.BF16Type.get(), ir.F32Type.get()
     for name in ("arith.extf", "arith.truncf"):
@@ -31,12 +29,12 @@ def convert_by_f32(root: ir.Module) -> None:
             op.erase()
 
 
-def store_as_bits(root: ir.Module) -> None:
+def store_as_bits(root: ir.Module | ir.OpView) -> None:
     """Replace bf16 with i16 in every type below an operation, including kernel parameters."""
     narrow = ir.BF16Type.get()
-    casts: list[Any] = []
+    casts: list[ir.Operation] = []
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "arith.bitcast" and narrow in (op.operands[0].type, op.results[0].type):
             casts.append(op)
         if op.name == "arith.constant" and op.results[0].type == narrow:
@@ -64,7 +62,7 @@ def _retype(value: ir.Value) -> None:
         value.set_type(ir.MemRefType.get(kind.shape, bits, layout=kind.layout, memory_space=kind.memory_space))
 
 
-def _bits_of(number: float) -> Any:
+def _bits_of(number: float) -> ir.Attribute:
     import ml_dtypes
     import numpy as np
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import gpu, ir, passmanager
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.lower.calls import find
@@ -32,7 +30,7 @@ _TO_SPIRV = (
 )
 
 
-def to_binaries(module: ir.Module) -> list[KernelCode]:
+def to_binaries(module: ir.Module | ir.OpView) -> list[KernelCode]:
     """Return a binary for each kernel of a module. Host functions are dropped, and the module is consumed."""
     features = {name: _capabilities(shader) for name, shader in lower_to_spirv(module).items()}
     if not features:
@@ -48,7 +46,7 @@ def to_binaries(module: ir.Module) -> list[KernelCode]:
     return found
 
 
-def lower_to_spirv(module: Any) -> dict[str, Any]:
+def lower_to_spirv(module: ir.Module | ir.OpView) -> dict[str, ir.Operation]:
     """Lower the kernels of a module to the SPIR-V dialect; return the shaders by the names of their modules."""
     _remove_unused_functions(module)
     convert_arguments(module)
@@ -78,11 +76,11 @@ def lower_to_spirv(module: Any) -> dict[str, Any]:
     return {symbol_name(op).removeprefix("__spv__"): op for op in shaders}
 
 
-def _modules(module: ir.Module, kind: str) -> list[ir.Operation]:
+def _modules(module: ir.Module | ir.OpView, kind: str) -> list[ir.Operation]:
     return [op.operation for op in module.body.operations if op.operation.name == kind]
 
 
-def _run(module: ir.Module, passes: str) -> None:
+def _run(module: ir.Module | ir.OpView, passes: str) -> None:
     try:
         passmanager.PassManager.parse(f"builtin.module({passes})").run(module.operation)
     except ir.MLIRError as error:
@@ -90,7 +88,7 @@ def _run(module: ir.Module, passes: str) -> None:
         raise PassError(f"conversion to SPIR-V failed: {reasons}") from error
 
 
-def _remove_unused_functions(module: ir.Module) -> None:
+def _remove_unused_functions(module: ir.Module | ir.OpView) -> None:
     for op in [o.operation for o in module.body.operations][::-1]:
         if op.name != "gpu.module":
             op.erase()
@@ -101,7 +99,7 @@ def _remove_unused_functions(module: ir.Module) -> None:
         )
 
 
-def _order_all_memory(module: ir.Module) -> None:
+def _order_all_memory(module: ir.Module | ir.OpView) -> None:
     """Let barriers order accesses to buffers too, not only to shared memory."""
     scope = ir.Attribute.parse("#spirv.scope<Workgroup>")
     semantics = ir.Attribute.parse("#spirv.memory_semantics<AcquireRelease|UniformMemory|WorkgroupMemory>")
@@ -113,7 +111,7 @@ def _order_all_memory(module: ir.Module) -> None:
         barrier.erase()
 
 
-def _localize_private(module: ir.Module) -> None:
+def _localize_private(module: ir.Module | ir.OpView) -> None:
     """Move private memory into the function of its thread."""
     space = ir.Attribute.parse("#spirv.storage_class<Function>")
     for alloca in find(module, "memref.alloca"):
@@ -124,7 +122,7 @@ def _localize_private(module: ir.Module) -> None:
 EXACT = frozenset(f"spirv.{name}" for name in ("FAdd", "FSub", "FMul", "FDiv", "FRem", "FNegate", "GL.Fma"))
 
 
-def _forbid_contraction(module: ir.Module) -> None:
+def _forbid_contraction(module: ir.Module | ir.OpView) -> None:
     """Forbid reordering of floating-point arithmetic on every operation.
 
     Otherwise drivers may simplify it, which breaks rounding by adding and subtracting a large number, and error
@@ -132,7 +130,7 @@ def _forbid_contraction(module: ir.Module) -> None:
     """
     unit = ir.UnitAttr.get()
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name in EXACT:
             op.attributes["no_contraction"] = unit
         return ir.WalkResult.ADVANCE
@@ -140,7 +138,7 @@ def _forbid_contraction(module: ir.Module) -> None:
     module.operation.walk(visit)
 
 
-def _empty_continues(module: ir.Module) -> None:
+def _empty_continues(module: ir.Module | ir.OpView) -> None:
     """Give each loop a separate continue block.
 
     MLIR lets loops continue from their whole body. Mesa's drivers miscompile a loop that is left from within such a
@@ -167,7 +165,7 @@ def _capabilities(shader: ir.Operation) -> tuple[str, tuple[str, ...]]:
     return name, tuple(part.strip() for part in listed.split(",") if part.strip() not in ("", "Matrix"))
 
 
-def _nest(module: ir.Module) -> None:
+def _nest(module: ir.Module | ir.OpView) -> None:
     """Move shaders into the modules that they come from, where the serializer expects them."""
     by_name = {symbol_name(op): op for op in _modules(module, "gpu.module")}
     for shader in _modules(module, "spirv.module"):

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 import numpy as np
 
+from mirlo.targets.gpu.commands import Step, StepRange
+from mirlo.targets.gpu.frames import CallRecord
 from mirlo.targets.gpu.functions import PackedFunctionTable
-from mirlo.targets.gpu.places import Hazards
+from mirlo.targets.gpu.places import Hazards, Pointers
 from mirlo.targets.gpu.worker import StepWorker
 from mirlo.targets.spirv.model import VulkanModel
 from mirlo.targets.spirv.vulkan import DeviceBuffer
 
 
-def run(
-    model: VulkanModel, record: ctypes.Array[ctypes.c_int64], params: ctypes.Array[ctypes.c_void_p], profiled: bool
-) -> None:
+def run(model: VulkanModel, record: CallRecord, params: Pointers, profiled: bool) -> None:
     """Run one call; inputs are in the staging buffer, which holds the outputs afterwards."""
     worker = _Worker(model, record, params, profiled)
     try:
@@ -32,8 +31,8 @@ class _Worker(StepWorker):
     def __init__(
         self,
         model: VulkanModel,
-        record: ctypes.Array[ctypes.c_int64],
-        params: ctypes.Array[ctypes.c_void_p],
+        record: CallRecord,
+        params: Pointers,
         profiled: bool,
     ) -> None:
         super().__init__()
@@ -58,7 +57,7 @@ class _Worker(StepWorker):
         self._made.append(made)
         return made
 
-    def enqueue(self, step: dict[str, Any]) -> None:
+    def enqueue(self, step: Step) -> None:
         touched = self._model.touched(step)
         if self._rows >= 0:
             self._stamp(step["row"])
@@ -80,7 +79,7 @@ class _Worker(StepWorker):
         self._open.restart()
         self._hazards = Hazards()
 
-    def read(self, where: list[Any]) -> bytes:
+    def read(self, where: StepRange) -> bytes:
         buffer, offset, size = self._model.place(where)
         self._fetch(buffer, offset, size, self._look)
         assert self._look.mapped is not None
@@ -93,7 +92,7 @@ class _Worker(StepWorker):
         self._open.barrier()
         self._submit()
 
-    def write(self, where: list[Any], data: bytes) -> None:
+    def write(self, where: StepRange, data: bytes) -> None:
         buffer, offset, _ = self._model.place(where)
         self._open.barrier()
         self._open.copy(self._open.small(data), (buffer, offset, len(data)))
@@ -104,12 +103,12 @@ class _Worker(StepWorker):
         if number >= 0:
             self._outputs[number] = (memory, size)
 
-    def call(self, step: dict[str, Any]) -> None:
+    def call(self, step: Step) -> None:
         if self._rows >= 0:
             self._stamp(step["row"])
         self._functions.call(step, self._record, self._read_array, self._write_array)
 
-    def _read_array(self, where: list[int | str], array: np.ndarray) -> None:
+    def _read_array(self, where: StepRange, array: np.ndarray) -> None:
         if array.nbytes:
             buffer, offset, _ = self._model.place(where)
             staging = self._buffer(array.nbytes, host=True)
@@ -117,7 +116,7 @@ class _Worker(StepWorker):
             assert staging.mapped is not None
             ctypes.memmove(array.__array_interface__["data"][0], staging.mapped, array.nbytes)
 
-    def _write_array(self, where: list[int | str], array: np.ndarray) -> None:
+    def _write_array(self, where: StepRange, array: np.ndarray) -> None:
         if array.nbytes:
             buffer, offset, _ = self._model.place(where)
             staging = self._buffer(array.nbytes, host=True)

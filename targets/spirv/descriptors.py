@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 from mirlo.targets.spirv.vulkan import DeviceBuffer, DeviceError, VulkanDevice, api
 
@@ -26,7 +25,7 @@ class DescriptorSets:
 
     def __init__(self, device: VulkanDevice) -> None:
         self._device = device
-        self._pools: list[tuple[Any, int]] = []
+        self._pools: list[tuple[object, int]] = []
         """Pools, and the buffers that each has room for."""
         self._used = self._sets = self._buffers = 0
         """The number of the pool in use, and what is left in it."""
@@ -49,7 +48,7 @@ class DescriptorSets:
         self._bytes = ffi.buffer(self._infos)
         self._write.pBufferInfo = self._infos
 
-    def bind(self, commands: Any, pipeline_layout: Any, layout: Any, places: Sequence[BufferRange]) -> None:
+    def bind(self, commands: object, pipeline_layout: object, layout: object, places: Sequence[BufferRange]) -> None:
         """Record the binding of a new set with these buffers."""
         vk = api()
         lib, null, device = vk.lib, vk.ffi.NULL, self._device.handle
@@ -64,7 +63,7 @@ class DescriptorSets:
         point = vk.VK_PIPELINE_BIND_POINT_COMPUTE
         lib.vkCmdBindDescriptorSets(commands, point, pipeline_layout, 0, 1, self._made, 0, null)
 
-    def _allocate(self, layout: Any, buffers: int) -> None:
+    def _allocate(self, layout: object, buffers: int) -> None:
         """Allocate the set `self._made[0]`."""
         while self._sets == 0 or self._buffers < buffers:
             self._next_pool(buffers)

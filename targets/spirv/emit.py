@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.passes.code_forms import KernelText
 from mirlo.passes.targets import CompileOptions
@@ -18,7 +16,7 @@ BINARY = "spirv"
 """The form of code that drivers take."""
 
 
-def emit(module: Any) -> Artifact:
+def emit(module: ir.Module) -> Artifact:
     """Make the artifact of a module that went through the target's pipeline. The module is consumed."""
     main = find_main(module)
     signature = signature_of(main)

@@ -14,7 +14,7 @@ _LARGE = {"f32": 60, "f64": 480}
 """Exponents beyond which an operand is scaled down first, so that no part of the product is lost."""
 
 
-def expand_fma(root: ir.Module) -> None:
+def expand_fma(root: ir.Module | ir.OpView) -> None:
     """Replace every `math.fma` that must round once; those marked `contract` need not."""
     for op in find(root, "math.fma"):
         kind = str(op.results[0].type)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.passes.rules import decline, intrinsic
+from mirlo.passes.rules import Decline, decline, intrinsic
 
 _LOW = (1 << 32) - 1
 
 
 @intrinsic("popcount", target="spirv")
-def popcount(op: ir.OpView, b: ValueBuilder) -> Any:
+def popcount(op: ir.OpView, b: ValueBuilder) -> Num | Decline:
     """Sum the bit counts of the 32-bit words."""
     if op.dtype in ("i32", "index"):
         return decline("one operation does it", dtype=op.dtype)
@@ -24,7 +22,7 @@ def popcount(op: ir.OpView, b: ValueBuilder) -> Any:
 
 
 @intrinsic("ctz", target="spirv")
-def ctz(op: ir.OpView, b: ValueBuilder) -> Any:
+def ctz(op: ir.OpView, b: ValueBuilder) -> Num | Decline:
     """Count the bits below the lowest set one; all of them for zero."""
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
@@ -33,7 +31,7 @@ def ctz(op: ir.OpView, b: ValueBuilder) -> Any:
 
 
 @intrinsic("clz", target="spirv")
-def clz(op: ir.OpView, b: ValueBuilder) -> Any:
+def clz(op: ir.OpView, b: ValueBuilder) -> Num | Decline:
     """Count leading zeros by 32-bit words."""
     if op.dtype in ("i32", "index"):
         return decline("one operation does it", dtype=op.dtype)
@@ -51,7 +49,7 @@ def _words(b: ValueBuilder, x: Num) -> tuple[Num, Num]:
 
 
 @intrinsic("fixed_mul", target="spirv")
-def fixed_mul(op: ir.OpView, b: ValueBuilder) -> Any:
+def fixed_mul(op: ir.OpView, b: ValueBuilder) -> Num | Decline:
     """Compute the 128-bit product as two words."""
     if op.dtype != "i64":
         return decline("the product fits a wider integer", dtype=op.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.symbols import symbol_name
@@ -45,7 +45,7 @@ def _bytes(kind: ir.Type) -> int:
     return math.prod(kind.shape) * element_bytes(kind.element_type)
 
 
-def _split(block: ir.Block, argument: Any, limit: int) -> int:
+def _split(block: ir.Block, argument: ir.BlockArgument, limit: int) -> int:
     """Add the parts to a kernel and rewrite all accesses; return the bytes of a part."""
     kind = argument.type
     total, size = math.prod(kind.shape), element_bytes(kind.element_type)
@@ -62,7 +62,7 @@ def _split(block: ir.Block, argument: Any, limit: int) -> int:
     return count * size
 
 
-def _access(op: ir.Operation, parts: list[Any], shape: list[int], count: int) -> None:
+def _access(op: ir.Operation, parts: Sequence[ir.Value], shape: list[int], count: int) -> None:
     """Replace one access with accesses of all parts, of which one is executed."""
     loads = op.name == "memref.load"
     indices = list(op.operands)[1 if loads else 2 :]
@@ -73,14 +73,16 @@ def _access(op: ir.Operation, parts: list[Any], shape: list[int], count: int) ->
             position = create("arith.addi", position.type, scaled, value)
         which = create("arith.divui", position.type, position, index(count))
         there = create("arith.remui", position.type, position, index(count))
-        value = _choose(op, parts, 0, which, there)
-        if loads:
-            op.results[0].replace_all_uses_with(value)
+        loaded = _choose(op, parts, 0, which, there)
+        if loaded is not None:
+            op.results[0].replace_all_uses_with(loaded)
     op.erase()
 
 
-def _choose(op: ir.Operation, parts: list[Any], number: int, which: Any, there: Any) -> Any:
-    def access() -> Any:
+def _choose(
+    op: ir.Operation, parts: Sequence[ir.Value], number: int, which: ir.Value, there: ir.Value
+) -> ir.Value | None:
+    def access() -> ir.Value | None:
         if op.name == "memref.load":
             return memref.LoadOp(parts[number], [there]).result
         memref.StoreOp(op.operands[0], parts[number], [there])

@@ -9,13 +9,12 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from mirlo.runtime.artifact import Artifact
-from mirlo.targets.gpu.commands import launch_sites
-from mirlo.targets.gpu.frames import CallFrame, Frames
-from mirlo.targets.gpu.places import Hazards, Region, address_of, constants_of, lay_out, params_of, pointers
+from mirlo.targets.gpu.commands import Step, StepRange, launch_sites
+from mirlo.targets.gpu.frames import CallFrame, CallRecord, Frames
+from mirlo.targets.gpu.places import Hazards, Pointers, Region, address_of, constants_of, lay_out, params_of, pointers
 from mirlo.targets.spirv.pipelines import Pipelines
 from mirlo.targets.spirv.recording import Recording
 from mirlo.targets.spirv.vulkan import DeviceBuffer, DeviceError, VulkanDevice, api
@@ -26,7 +25,7 @@ CACHED_RECORDINGS = 8
 """Recordings of a model kept for calls with the same sizes."""
 
 
-Interpreter = Callable[["VulkanModel", Any, Any, bool], None]
+Interpreter = Callable[["VulkanModel", CallRecord, Pointers, bool], None]
 """Run a call in which the host decides (`decisions.run`): model, call record, weights, whether it is profiled."""
 
 
@@ -41,7 +40,7 @@ class VulkanModel:
         self.frames = Frames(artifact)
         self.frame: CallFrame
         self._buffers: list[DeviceBuffer] = []
-        self._recorded: OrderedDict[Any, Recording] = OrderedDict()
+        self._recorded: OrderedDict[tuple[tuple[int, ...], bool], Recording] = OrderedDict()
         self._spare: list[Recording] = []
         """Recordings that may be filled again."""
         with target.lock:
@@ -68,14 +67,14 @@ class VulkanModel:
                 f"{self.device.limits.minStorageBufferOffsetAlignment} bytes; memory is planned for 64"
             )
 
-    def call(self, tensors: Any, params: ctypes.Array[ctypes.c_void_p], arena: int, stamps: int | None) -> None:
+    def call(self, tensors: Pointers | None, params: Pointers, arena: int, stamps: int | None) -> None:
         """Run the entry function on arrays of addresses, with the signature of compiled CPU code."""
         if tensors is None:
             self.frames.measure(arena)
             return
         inputs, outputs = len(self.artifact.inputs), len(self.artifact.outputs)
-        tensors = pointers(tensors, inputs + outputs + 1)
-        record = self.frames.record(tensors[inputs + outputs])
+        *addresses, words = (address or 0 for address in pointers(tensors, inputs + outputs + 1))
+        record = self.frames.record(words)
         with self.device.lock:
             if self._param_buffer is None:
                 self.params, self._param_buffer = self._upload(params_of(self.artifact, params))
@@ -85,14 +84,14 @@ class VulkanModel:
             base = self.staging.mapped
             assert base is not None
             for i, region in enumerate(self.frame.regions[:inputs]):
-                ctypes.memmove(base + region.offset, tensors[i], region.size)
+                ctypes.memmove(base + region.offset, addresses[i], region.size)
             if self.frame.steps is not None:
                 self.device.run(self._recording(self.frame.steps, stamps is not None).commands)
             else:
                 self._interpret(self, record, params, stamps is not None)
             for i, region in enumerate(self.frame.regions[inputs:], inputs):
                 if region.size:
-                    ctypes.memmove(tensors[i], base + region.offset, region.size)
+                    ctypes.memmove(addresses[i], base + region.offset, region.size)
             if stamps is not None:
                 self.pipelines.read_stamps(stamps, len(self.artifact.kernels) + 1)
 
@@ -122,7 +121,7 @@ class VulkanModel:
         # If the device computes in mapped memory, tensors need no second copy.
         self.tensors = self.staging if self.staging.local else self._buffer(sizes[1])
 
-    def _upload(self, data: list[Any]) -> tuple[list[Region], DeviceBuffer]:
+    def _upload(self, data: Sequence[bytes | ctypes.Array[ctypes.c_char]]) -> tuple[list[Region], DeviceBuffer]:
         """Upload bytes to memory of the device."""
         regions, total = lay_out([len(part) for part in data])
         buffer = self._buffer(total)
@@ -144,7 +143,7 @@ class VulkanModel:
         self.device.free(staging)
         return regions, buffer
 
-    def place(self, where: list[Any]) -> tuple[DeviceBuffer, int, int]:
+    def place(self, where: StepRange) -> tuple[DeviceBuffer, int, int]:
         """Return the buffer, offset and size of a range of the program."""
         space, index, offset, size = where
         if space == "arena":
@@ -161,16 +160,16 @@ class VulkanModel:
             buffer, start, whole = self._constant_buffer, self.constants[index].offset, self.constants[index].size
         return buffer, start + offset, size if size >= 0 else whole - offset
 
-    def touched(self, step: dict[str, Any]) -> list[tuple[DeviceBuffer, int, int, bool]]:
+    def touched(self, step: Step) -> list[tuple[DeviceBuffer, int, int, bool]]:
         """Return what a step reads and writes."""
         if "copy" in step:
             return [(*self.place(where), written) for where, written in zip(step["copy"], (False, True), strict=True)]
-        ranges = [(i, where) for i, where in enumerate(step["arguments"]) if isinstance(where, list)]
+        ranges = [(i, where) for i, where in enumerate(step["arguments"]) if isinstance(where, tuple)]
         return [(*self.place(where), i in step["writes"]) for i, where in ranges]
 
     # Commands
 
-    def _recording(self, steps: Sequence[dict[str, Any]], profiled: bool) -> Recording:
+    def _recording(self, steps: Sequence[Step], profiled: bool) -> Recording:
         key = (self.frame.key, profiled)
         if key not in self._recorded:
             self._recorded[key] = self._record(steps, profiled)
@@ -193,7 +192,7 @@ class VulkanModel:
         else:
             recording.release()
 
-    def _record(self, steps: Sequence[dict[str, Any]], profiled: bool) -> Recording:
+    def _record(self, steps: Sequence[Step], profiled: bool) -> Recording:
         made = self.open_recording()
         self.copy_inputs(made)
         if profiled:
@@ -209,7 +208,7 @@ class VulkanModel:
         made.end()
         return made
 
-    def _record_profiled(self, made: Recording, steps: Sequence[dict[str, Any]]) -> None:
+    def _record_profiled(self, made: Recording, steps: Sequence[Step]) -> None:
         """Record steps that run one after another with time stamps between them."""
         rows = len(self.artifact.kernels)
         self.pipelines.begin_stamps(made.commands, rows + 1)
@@ -226,9 +225,7 @@ class VulkanModel:
             self.pipelines.stamp(made.commands, row)
 
     @staticmethod
-    def record_step(
-        made: Recording, step: dict[str, Any], touched: Sequence[tuple[DeviceBuffer, int, int, bool]]
-    ) -> None:
+    def record_step(made: Recording, step: Step, touched: Sequence[tuple[DeviceBuffer, int, int, bool]]) -> None:
         """Record a launch or a copy."""
         places = [(buffer, offset, size) for buffer, offset, size, _ in touched]
         if "copy" in step:
@@ -259,7 +256,7 @@ class VulkanModel:
 def _release(
     target: VulkanDevice,
     buffers: list[DeviceBuffer],
-    recorded: dict[Any, Recording],
+    recorded: Mapping[tuple[tuple[int, ...], bool], Recording],
     spare: list[Recording],
     pipelines: Pipelines,
 ) -> None:

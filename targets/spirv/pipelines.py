@@ -7,16 +7,19 @@ import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.targets.spirv.descriptors import BufferRange, DescriptorSets
 from mirlo.targets.spirv.vulkan import DeviceError, VulkanDevice, api
 
+if TYPE_CHECKING:
+    from mirlo.targets.gpu.commands import Site, Step
 
-def bindings_of(launch: dict[str, Any]) -> int:
+
+def bindings_of(launch: Site) -> int:
     """Return the number of buffers of a launch: its tensors, and one for all scalars."""
-    ranges = sum(isinstance(argument, list) for argument in launch["arguments"])
+    ranges = sum(not isinstance(argument, (int, str)) for argument in launch["arguments"])
     return ranges + (ranges < len(launch["arguments"]))
 
 
@@ -24,8 +27,8 @@ def bindings_of(launch: dict[str, Any]) -> int:
 class ComputePipeline:
     """A pipeline for a number of buffers."""
 
-    pipeline: Any
-    layout: Any
+    pipeline: object
+    layout: object
 
 
 class Pipelines:
@@ -35,8 +38,8 @@ class Pipelines:
         self.device = device
         self.artifact = artifact
         self._kernels: dict[str, ComputePipeline] = {}
-        self._layouts: dict[int, tuple[Any, Any]] = {}
-        self._queries: Any = None
+        self._layouts: dict[int, tuple[object, object]] = {}
+        self._queries: object = None
         self._largest = int(device.limits.maxStorageBufferRange)
 
     def release(self) -> None:
@@ -50,7 +53,7 @@ class Pipelines:
         if self._queries is not None:
             vk.vkDestroyQueryPool(device, self._queries, None)
 
-    def prepare(self, launches: Iterable[dict[str, Any]]) -> None:
+    def prepare(self, launches: Iterable[Site]) -> None:
         """Make all pipelines that launches need, several in parallel: drivers compile slowly."""
         wanted = {s["kernel"]: (s["kernel"], bindings_of(s), s["block"]) for s in launches}
         for _, bindings, _ in wanted.values():
@@ -60,7 +63,7 @@ class Pipelines:
             list(pool.map(lambda one: self._kernel(*one), wanted.values()))
 
     def dispatch(
-        self, commands: Any, step: dict[str, Any], places: Sequence[BufferRange], descriptors: DescriptorSets
+        self, commands: object, step: Step, places: Sequence[BufferRange], descriptors: DescriptorSets
     ) -> None:
         """Record one launch."""
         vk = api()
@@ -105,7 +108,7 @@ class Pipelines:
         self._kernels[name] = ComputePipeline(pipeline, layout)
         return self._kernels[name]
 
-    def _layout(self, bindings: int) -> tuple[Any, Any]:
+    def _layout(self, bindings: int) -> tuple[object, object]:
         """Return the layout of a descriptor set with this many buffers, and of a pipeline with that set."""
         if bindings not in self._layouts:
             vk = api()
@@ -126,7 +129,7 @@ class Pipelines:
 
     # Time stamps
 
-    def begin_stamps(self, commands: Any, count: int) -> None:
+    def begin_stamps(self, commands: object, count: int) -> None:
         """Record what must come before the first time stamp."""
         vk = api()
         if not self.device.has_timestamps:
@@ -139,7 +142,7 @@ class Pipelines:
             )
         vk.vkCmdResetQueryPool(commands, self._queries, 0, count)
 
-    def stamp(self, commands: Any, number: int) -> None:
+    def stamp(self, commands: object, number: int) -> None:
         """Record the time after all previous work."""
         vk = api()
         vk.vkCmdWriteTimestamp(commands, vk.VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, self._queries, number)

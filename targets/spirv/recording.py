@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.targets.spirv.descriptors import BufferRange, DescriptorSets
 from mirlo.targets.spirv.pipelines import Pipelines
 from mirlo.targets.spirv.vulkan import DeviceBuffer, VulkanDevice, api
+
+if TYPE_CHECKING:
+    from mirlo.targets.gpu.commands import Step
 
 CHUNK = 16 << 10
 """Bytes of a buffer for scalars and small data."""
@@ -43,9 +46,9 @@ class Recording:
         self._used += -(-max(len(data), 1) // RANGE_ALIGNMENT) * RANGE_ALIGNMENT
         return place
 
-    def dispatch(self, step: dict[str, Any], places: Sequence[BufferRange]) -> None:
+    def dispatch(self, step: Step, places: Sequence[BufferRange]) -> None:
         """Record a launch on these buffers; its scalars come last, in a buffer of their own."""
-        numbers = [value for value in step["arguments"] if not isinstance(value, list)]
+        numbers = [value for value in step["arguments"] if isinstance(value, int)]
         bound = list(places)
         if numbers:
             bound.append(self.small(bytes((ctypes.c_int32 * len(numbers))(*numbers))))

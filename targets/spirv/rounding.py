@@ -14,7 +14,7 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.lower.values import Num, ValueBuilder
 
 
-def expand_rounding(root: ir.Module) -> None:
+def expand_rounding(root: ir.Module | ir.OpView) -> None:
     """Replace every `math.trunc` and `math.roundeven` of f64."""
     for name, round_size in _OF_SIZE.items():
         for op in find(root, name):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.registry import Pass, register_pass
 from mirlo.targets.spirv.binary import lower_to_spirv
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
 
 
 @register_pass
@@ -21,7 +24,7 @@ class LowerToSpirv(Pass):
     name = "lower-to-spirv"
     contained = True
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         lower_to_spirv(op)
         for other in [found.operation for found in op.body.operations][::-1]:
             if other.name != "spirv.module":

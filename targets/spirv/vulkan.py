@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.runtime.errors import ArtifactError, NoDevice
 from mirlo.runtime.locks import make_recursive_lock
@@ -47,15 +48,15 @@ def api() -> ModuleType:
 class DeviceBuffer:
     """Memory of the device; `mapped` is its address in this process, if it has one."""
 
-    handle: Any
-    memory: Any
+    handle: object
+    memory: object
     size: int
     mapped: int | None
     number: int = 0
     """Its handle as an integer."""
     local: bool = False
     """Whether it is device-local memory."""
-    keep: Any = None
+    keep: object = None
 
 
 class VulkanDevice:
@@ -94,7 +95,7 @@ class VulkanDevice:
         self._structures = _Structures(vk)
 
     @staticmethod
-    def _make_instance(vk: ModuleType) -> Any:
+    def _make_instance(vk: ModuleType) -> object:
         application = vk.VkApplicationInfo(
             pApplicationName="mirlo", applicationVersion=1, pEngineName="mirlo", engineVersion=1,
             apiVersion=vk.VK_MAKE_VERSION(1, 2, 0),
@@ -107,7 +108,7 @@ class VulkanDevice:
                 "(on Debian: apt install mesa-vulkan-drivers)"
             ) from error
 
-    def _make_device(self, vk: ModuleType) -> Any:
+    def _make_device(self, vk: ModuleType) -> object:
         core = vk.VkPhysicalDeviceFeatures(
             shaderFloat64="Float64" in self.features, shaderInt64="Int64" in self.features,
             shaderInt16="Int16" in self.features,
@@ -180,7 +181,7 @@ class VulkanDevice:
 
     # Commands
 
-    def commands(self) -> Any:
+    def commands(self) -> object:
         """Return a new command buffer, open for recording."""
         vk = api()
         made = vk.vkAllocateCommandBuffers(
@@ -192,23 +193,23 @@ class VulkanDevice:
         self.restart(made)
         return made
 
-    def restart(self, commands: Any) -> None:
+    def restart(self, commands: object) -> None:
         """Open a command buffer for recording, without what was recorded before."""
         api().vkBeginCommandBuffer(commands, self._structures.begin)
 
-    def barrier(self, commands: Any) -> None:
+    def barrier(self, commands: object) -> None:
         """Make earlier writes visible to later shaders, copies and the host."""
         made, vk = self._structures, api()
         null = vk.ffi.NULL
         vk.lib.vkCmdPipelineBarrier(commands, made.work, made.after, 0, 1, made.barrier, 0, null, 0, null)
 
-    def copy(self, commands: Any, source: Any, at: int, target: Any, to: int, size: int) -> None:
+    def copy(self, commands: object, source: DeviceBuffer, at: int, target: DeviceBuffer, to: int, size: int) -> None:
         """Record a copy of bytes."""
         region = self._structures.region
         region.srcOffset, region.dstOffset, region.size = at, to, size
         api().lib.vkCmdCopyBuffer(commands, source.handle, target.handle, 1, region)
 
-    def run(self, commands: Any) -> None:
+    def run(self, commands: object) -> None:
         """Submit a recorded command buffer and wait until it has finished."""
         lib, made = api().lib, self._structures
         made.submitted[0] = commands
@@ -221,7 +222,7 @@ class VulkanDevice:
         if status:
             raise DeviceError(f"the device '{self.name}' failed while it ran commands: Vulkan error {status}")
 
-    def drop(self, commands: list[Any]) -> None:
+    def drop(self, commands: Sequence[object]) -> None:
         """Free command buffers."""
         if commands:
             api().vkFreeCommandBuffers(self.handle, self._pool, len(commands), commands)
@@ -249,7 +250,7 @@ class _Structures:
         self.submit.commandBufferCount, self.submit.pCommandBuffers = 1, self.submitted
 
 
-def _features(vk: ModuleType, physical: Any) -> frozenset[str]:
+def _features(vk: ModuleType, physical: object) -> frozenset[str]:
     """Return the SPIR-V capabilities of the device among those that kernels use."""
     subgroup = vk.VkPhysicalDeviceSubgroupProperties()
     properties = vk.VkPhysicalDeviceProperties2(pNext=subgroup)

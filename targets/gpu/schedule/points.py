@@ -130,7 +130,7 @@ def _size(step: Dim) -> Dim:
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """Any one block: a thread computes one element of each output."""
+    """One block of any kind: a thread computes one element of each output."""
 
     name = "block"
 

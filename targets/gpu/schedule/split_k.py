@@ -1,6 +1,6 @@
 """Split-K: products with few tiles and a long reduction, divided among thread blocks.
 
-The reduction axis is split; the outer part becomes a batch axis. Any plan of products computes the parts, in the
+The reduction axis is split; the outer part becomes a batch axis. A plan of any product computes the parts, in the
 accumulator type, into scratch memory. A second kernel adds them in a fixed order and applies the epilogue.
 """
 

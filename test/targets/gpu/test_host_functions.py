@@ -152,7 +152,7 @@ TENSORS = (
 
 def test_more_commands_than_there_is_room_for() -> None:
     program = program_of(COPIES, TENSORS)
-    assert program.sites == [{"copy": [["tensor", 0], ["tensor", 1]], "row": 0}]
+    assert program.sites == [{"copy": (("tensor", 0), ("tensor", 1)), "row": 0}]
     function = compiled(program)
     for count in (0, 1, CAPACITY // 5, CAPACITY // 5 + 1, CAPACITY):
         found: list[Any] = []
@@ -164,7 +164,7 @@ def test_more_commands_than_there_is_room_for() -> None:
             return 0
 
         assert function.run(record_of(count), receive)
-        assert [step["copy"] for step in found] == [[["tensor", 0, i, 4], ["tensor", 1, 0, 4]] for i in range(count)]
+        assert [step["copy"] for step in found] == [(("tensor", 0, i, 4), ("tensor", 1, 0, 4)) for i in range(count)]
         assert len(batches) == -(-5 * count // (CAPACITY // 5 * 5))
 
 
