@@ -37,11 +37,12 @@ class DeviceSide(Protocol):
 
     def run(
         self, inputs: Sequence[Given], outputs: Sequence[DeviceView | int | None], record: Any, params: Any, stream: int
-    ) -> list[DeviceMemory]:
+    ) -> Sequence[DeviceMemory | None]:
         """Start a call in the order of `stream`, and return the memory of its outputs.
 
-        An output is memory of the caller, a number of bytes, or None for a data-dependent size. The call may still
-        be in flight when this returns; work that waits for the memory or the stream comes after it.
+        An output is memory of the caller, a number of bytes, or None for a data-dependent size; that has no memory if
+        the call failed before it. The call may still be in flight when this returns; work that waits for the memory
+        or the stream comes after it.
         """
 
 
@@ -93,6 +94,7 @@ def run_on_device(
     return [
         DeviceArray(shape, spec.dtype, memory)
         for shape, spec, memory in zip(shapes, artifact.outputs, memories, strict=True)
+        if memory is not None
     ]
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.lower.calls import find
 from mirlo.targets.gpu.host_code import compile_host
 from mirlo.targets.gpu.program import HostProgram
+
+if TYPE_CHECKING:
+    from mirlo.targets.gpu.places import KernelEntry
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ def pack(kernels: list[KernelCode], program: HostProgram) -> tuple[bytes, dict[s
             size += len(data)
         return known[data]
 
-    table: dict[str, dict[str, str | int | list[int]]] = {}
+    table: dict[str, KernelEntry] = {}
     for kernel in kernels:
         table[kernel.name] = {"entry": kernel.entry, "code": place(kernel.code)}
         if kernel.binary:

@@ -6,7 +6,7 @@ import ctypes
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypedDict, TypeVar
 
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
@@ -36,6 +36,16 @@ def lay_out(sizes: Sequence[int]) -> tuple[list[Region], int]:
         regions.append(Region(at, size))
         at += -(-max(size, 4) // ALIGNMENT) * ALIGNMENT
     return regions, max(at, ALIGNMENT)
+
+
+class KernelEntry(TypedDict, total=False):
+    """Where the code of a kernel is in an artifact: offset and size."""
+
+    entry: str
+    code: list[int]
+    binary: list[int]
+    shared: int
+    """Bytes of dynamic shared memory that launches must request."""
 
 
 def constants_of(artifact: Artifact) -> list[bytes]:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.targets.gpu.commands import MapSite
 
 if TYPE_CHECKING:
-    from mirlo.targets.gpu.commands import MapSite, RangeHome, Site
+    from mirlo.targets.gpu.commands import RangeHome, Site
 
 ARENA, TENSOR, PARAM, CONSTANT, LATE = "arena", "tensor", "param", "constant", "late"
 """Memory spaces: scratch memory of a call; inputs, then outputs; weights; small constants; data-dependent sizes."""
@@ -105,9 +106,16 @@ class HostProgram:
 
     def as_json(self, code: Sequence[int] | None) -> dict[str, object]:
         """Return the metadata of an artifact; `code` is where the compiled functions are."""
-        found: dict[str, object] = {"sites": self.sites, "arena": self.arena}
+        found: dict[str, object] = {"sites": as_lists(self.sites), "arena": self.arena}
         if self.is_static:
             found["commands"] = [[command.site, *command.words] for command in self.commands]
         if code is not None:
             found["code"] = list(code)
         return found
+
+
+def as_lists(value: object) -> object:
+    """Return a value as JSON has it: tuples become lists."""
+    if isinstance(value, (list, tuple)):
+        return [as_lists(member) for member in value]
+    return {name: as_lists(member) for name, member in value.items()} if isinstance(value, dict) else value

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from mirlo.passes.code_forms import CodeForm
+from mirlo.passes.code_forms import CodeForm, KernelText
 from mirlo.passes.figures import Figures
 from mirlo.passes.targets import CompileOptions, Target
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mirlo.runtime.artifact import Artifact
 
 
-def _pipeline(options: Any = None) -> str:
+def _pipeline(options: CompileOptions | None = None) -> str:
     from mirlo.passes.options import quote
     from mirlo.targets.gpu.pipeline import compile_pipeline
     from mirlo.targets.nvvm.options import parse_options
@@ -39,7 +39,7 @@ def _emit(module: ir.Module, options: CompileOptions) -> Artifact:
     return emit(module, chosen.chip, options.opt_level, cubin=cubin, libraries=libraries, cache=options.cache)
 
 
-def _to_dialect(options: Any = None) -> str:
+def _to_dialect(options: CompileOptions | None = None) -> str:
     """Return the pipeline up to the last dialect of MLIR."""
     from mirlo.passes.options import quote
     from mirlo.passes.pipeline import Pipeline
@@ -50,7 +50,7 @@ def _to_dialect(options: Any = None) -> str:
     )
 
 
-def _code(module: ir.Module, options: CompileOptions) -> Any:
+def _code(module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
     from mirlo.targets.nvvm.emit import kernel_code
     from mirlo.targets.nvvm.options import parse_options
 
@@ -70,7 +70,7 @@ def _fingerprint(options: str) -> str:
     return f"{chosen.chip.name} {chosen.chip.units}{digest}"
 
 
-def _space(function: ir.Operation | ir.OpView, options: Mapping[str, int | str | set[str]]) -> Any:
+def _space(function: ir.Operation | ir.OpView, options: CompileOptions | None) -> list[dict[str, int]]:
     from mirlo.targets.nvvm.tuning import space
 
     return space(function, options)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from types import ModuleType
 
 
 @cache
-def load_llvmlite() -> Any:
+def load_llvmlite() -> ModuleType:
     """Return llvmlite's binding with all back ends."""
     import llvmlite.binding as binding
 

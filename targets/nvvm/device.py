@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 from mirlo.runtime.errors import ArtifactError, NoDevice
@@ -20,7 +21,7 @@ class NoGpu(CudaError, NoDevice):
 
 
 @cache
-def driver() -> Any:
+def driver() -> ModuleType:
     """Return the bindings of the CUDA driver, initialized."""
     try:
         from cuda.bindings import driver as bindings
@@ -66,7 +67,7 @@ class Gpu:
             raise CudaError(f"there is no GPU {number}: this machine has {count}, counted from 0")
         self.number = number
         self.handle = check(self.cuda.cuDeviceGet(number), "finding the GPU")
-        self.pool: Any = None
+        self.pool: object = None
         """Its memory pool: `memory.pool_of`."""
         self._context: int | None = None
         self._lock = make_recursive_lock()

@@ -10,7 +10,6 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.dlpack import DLTensor
@@ -52,13 +51,13 @@ def working_on(gpu: Gpu, stream: int) -> Iterator[None]:
 
 
 def on_gpu(
-    functions: dict[str, Callable[[Gpu, int, Sequence[int]], None]], keep: Any, release: Any
+    functions: dict[str, Callable[[Gpu, int, Sequence[int]], None]], keep: object, release: Callable[[], None]
 ) -> ExternalFunctions:
     """Make a loader's result from functions of a GPU, a stream and the addresses of tensors."""
     problems: dict[str, str] = {}
 
-    def made(name: str, function: Callable[[Gpu, int, Sequence[int]], None]) -> Any:
-        def call(tensors: Any, count: int) -> int:
+    def made(name: str, function: Callable[[Gpu, int, Sequence[int]], None]) -> object:
+        def call(tensors: ctypes._Pointer[ctypes._Pointer[DLTensor]], count: int) -> int:
             place = getattr(_now, "place", None)
             if place is None:
                 return ON_CPU

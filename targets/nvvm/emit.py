@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.code_forms import KernelText
@@ -25,7 +24,7 @@ PTX, DIALECT = "ptx", "nvvm-dialect"
 
 
 def emit(
-    module: Any,
+    module: ir.Module,
     chip: Chip,
     opt_level: int = 3,
     cubin: bool = False,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any
 
 from mirlo.targets.nvvm.device import Gpu, check
 
@@ -19,7 +18,7 @@ class Graphs:
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
-        self.made: OrderedDict[Hashable, Any] = OrderedDict()
+        self.made: OrderedDict[Hashable, object] = OrderedDict()
         self._seen: OrderedDict[Hashable, None] = OrderedDict()
 
     def launch(self, key: Hashable, stream: int, work: Callable[[], None], at_once: bool = False) -> None:
@@ -46,7 +45,7 @@ class Graphs:
         self.made.clear()
         self._seen.clear()
 
-    def _capture(self, stream: int, work: Callable[[], None]) -> Any:
+    def _capture(self, stream: int, work: Callable[[], None]) -> object:
         cuda = self.gpu.cuda
         # In stricter modes a finalizer that frees unrelated memory would invalidate the capture.
         mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol
 
 from mirlo.dialects.bindings import arith, func, ir
 from mirlo.dialects.core.surgery import replace_op
@@ -173,7 +174,45 @@ def _pass_words(call: ir.Operation, function: ir.Operation) -> None:
     replace_op(call, given)
 
 
-def link_bitcode(binding: Any, module: ir.OpView, libraries: Sequence[DeviceLibrary]) -> set[str]:
+class LlvmFunction(Protocol):
+    """A function of LLVM IR, as llvmlite has it."""
+
+    name: str
+    linkage: str
+    global_value_type: object
+    is_declaration: bool
+
+
+class LlvmMachine(Protocol):
+    """A target machine of LLVM, as llvmlite has it."""
+
+    target_data: object
+
+    def emit_assembly(self, module: LlvmModule) -> str:
+        """Return the assembly of a module."""
+
+
+class LlvmModule(Protocol):
+    """A module of LLVM IR, as llvmlite has it."""
+
+    triple: str
+    data_layout: str
+
+    @property
+    def functions(self) -> Iterable[LlvmFunction]:
+        """Return its functions."""
+
+    def verify(self) -> None:
+        """Raise an error if the module is not valid."""
+
+    def get_function(self, name: str) -> LlvmFunction:
+        """Return a function by its name."""
+
+    def link_in(self, other: LlvmModule) -> None:
+        """Add another module, which is consumed."""
+
+
+def link_bitcode(binding: ModuleType, module: LlvmModule, libraries: Sequence[DeviceLibrary]) -> set[str]:
     """Link libraries of bitcode to the LLVM IR of kernels; return the names of the functions of all libraries.
 
     Later passes remove unused functions.

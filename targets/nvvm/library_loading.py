@@ -9,10 +9,9 @@ import ctypes
 from collections.abc import Callable, Mapping
 from ctypes import c_void_p
 from dataclasses import dataclass, field
-from typing import Any
 
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
-from mirlo.targets.nvvm.library_plan import read
+from mirlo.targets.nvvm.library_plan import LibraryStep, read
 from mirlo.targets.nvvm.library_program import LibraryCall, LibraryProgram
 from mirlo.targets.nvvm.wheels import find_library
 
@@ -31,13 +30,15 @@ class NvidiaLibrary:
     """Prefix of its function names; `Create` and `Destroy` make and destroy a handle."""
     explain: str
     """Name of the function that describes a status."""
-    results: Mapping[str, Any] = field(default_factory=dict)
+    results: Mapping[str, type[ctypes.c_char_p | ctypes.c_size_t | ctypes.c_int64 | ctypes.c_void_p]] = field(
+        default_factory=dict
+    )
     """Result types of functions that do not return a status."""
-    detail: Callable[[Any], str] = lambda library: ""
+    detail: Callable[[ctypes.CDLL], str] = lambda library: ""
     """Returns more text about the last error."""
-    _loaded: Any = None
+    _loaded: ctypes.CDLL | None = None
 
-    def load(self) -> Any:
+    def load(self) -> ctypes.CDLL:
         """Return the library; raise an error that says what to install if it is missing."""
         if self._loaded is None:
             name = find_library(self.file)
@@ -82,8 +83,8 @@ class NvidiaLibrary:
         self,
         artifact: ExternalArtifact,
         context: LoadContext,
-        steps: tuple[type, ...],
-        call: Callable[[Any], LibraryCall],
+        steps: tuple[type[LibraryStep], ...],
+        call: Callable[[LibraryStep], LibraryCall],
     ) -> ExternalFunctions:
         """Return the functions of a plan with these step types; `call` makes the call of a step."""
         plan = read(artifact.data, *steps)

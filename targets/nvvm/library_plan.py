@@ -8,15 +8,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from mirlo.runtime.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 VERSION = 2
 
 
+LibraryStep = TypeVar("LibraryStep", bound="DataclassInstance")
+
+
 @dataclass(frozen=True)
-class LibraryRegion:
+class LibraryRegion(Generic[LibraryStep]):
     """A region: its inputs are the values 0, 1, ..., followed by its outputs."""
 
     name: str
@@ -26,10 +32,10 @@ class LibraryRegion:
     """Parameter names by value number, as text."""
     sizes: dict[str, int]
     """Bytes of the values that are neither parameters nor constants."""
-    steps: tuple[Any, ...]
+    steps: tuple[LibraryStep, ...]
 
 
-def write(functions: Sequence[LibraryRegion]) -> bytes:
+def write(functions: Sequence[LibraryRegion[LibraryStep]]) -> bytes:
     """Serialize a plan; each step records its type."""
     rows = [
         {**asdict(f), "steps": [{"type": type(step).__name__, **asdict(step)} for step in f.steps]} for f in functions
@@ -37,11 +43,11 @@ def write(functions: Sequence[LibraryRegion]) -> bytes:
     return json.dumps({"version": VERSION, "functions": rows}).encode()
 
 
-def read(data: bytes, *steps: type) -> list[LibraryRegion]:
+def read(data: bytes, *steps: type[LibraryStep]) -> list[LibraryRegion[LibraryStep]]:
     """Read the functions of a plan with these step types."""
     known = {step.__name__: step for step in steps}
     try:
-        found: dict[str, Any] = json.loads(data)
+        found = json.loads(data)
         if found["version"] != VERSION:
             raise ArtifactError(f"a plan of version {found['version']} is not known: install the package that made it")
         return [
@@ -51,6 +57,6 @@ def read(data: bytes, *steps: type) -> list[LibraryRegion]:
         raise ArtifactError(f"a plan for a library of NVIDIA's is damaged: {problem}") from None
 
 
-def _step(row: dict[str, Any], known: Mapping[str, type]) -> Any:
+def _step(row: dict[str, object], known: Mapping[str, type[LibraryStep]]) -> LibraryStep:
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items() if name != "type"}
-    return known[row["type"]](**fields)
+    return known[str(row["type"])](**fields)

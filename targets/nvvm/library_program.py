@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from mirlo.runtime.external import ExternalFunctions
 from mirlo.runtime.locks import make_lock
 from mirlo.targets.nvvm.device import Gpu, check
 from mirlo.targets.nvvm.device_functions import on_gpu
-from mirlo.targets.nvvm.library_plan import LibraryRegion
+from mirlo.targets.nvvm.library_plan import LibraryRegion, LibraryStep
 from mirlo.targets.nvvm.memory import allocate
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ class DeviceState:
         self._memories: list[int] = []
         self._made: dict[str | tuple[str, int | str], int] = {}
 
-    def memory(self, key: Any, size: int) -> int:
+    def memory(self, key: str | tuple[str, int | str], size: int) -> int:
         """Return memory for one purpose, allocated on first use."""
         if key not in self._made:
             self._made[key] = allocate(self.gpu, size)
             self._memories.append(self._made[key])
         return self._made[key]
 
-    def constant(self, key: Any, array: np.ndarray) -> int:
+    def constant(self, key: str | tuple[str, int | str], array: np.ndarray) -> int:
         """Return the GPU address of a constant, copied on first use."""
         if key in self._made:
             return self._made[key]
@@ -69,14 +69,14 @@ class DeviceState:
             self._close(self.handle)
 
 
-class LibraryProgram:
+class LibraryProgram(Generic[LibraryStep]):
     """The functions of a plan, and their state on each GPU that called them."""
 
     def __init__(
         self,
-        functions: Sequence[LibraryRegion],
+        functions: Sequence[LibraryRegion[LibraryStep]],
         params: Mapping[str, np.ndarray],
-        make_call: Callable[[Any], LibraryCall],
+        make_call: Callable[[LibraryStep], LibraryCall],
         open_handle: Callable[[], c_void_p],
         close_handle: Callable[[c_void_p], None],
     ) -> None:
@@ -91,7 +91,7 @@ class LibraryProgram:
         """Return a loader's result. The first call loads the library, so a model can be saved without it."""
         return on_gpu({f.name: partial(self._run, f) for f in self._functions}, self, self.release)
 
-    def _run(self, function: LibraryRegion, gpu: Gpu, stream: int, tensors: Sequence[int]) -> None:
+    def _run(self, function: LibraryRegion[LibraryStep], gpu: Gpu, stream: int, tensors: Sequence[int]) -> None:
         with self._lock:
             if function.name not in self._calls:
                 self._calls[function.name] = [self._make_call(step) for step in function.steps]

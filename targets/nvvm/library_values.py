@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from mirlo.passes.byoc.view import ExternalFunction, ExternalValue, Step
 from mirlo.runtime.dtypes import ELEMENT_TYPES
-from mirlo.targets.nvvm.library_plan import LibraryRegion
+from mirlo.targets.nvvm.library_plan import LibraryRegion, LibraryStep
 
 
 class Values:
@@ -33,7 +32,7 @@ class Values:
         return self._numbers[value]
 
 
-def plan_of(function: ExternalFunction, plan_step: Callable[[Values, Step], Any]) -> LibraryRegion:
+def plan_of(function: ExternalFunction, plan_step: Callable[[Values, Step], LibraryStep]) -> LibraryRegion[LibraryStep]:
     """Return the plan of a region; `plan_step` plans each of its steps."""
     values = Values(function)
     steps = tuple(plan_step(values, step) for step in function.steps)

@@ -84,7 +84,7 @@ class CudaDeviceSide:
         record: ctypes.Array[ctypes.c_int64],
         params: ctypes.Array[ctypes.c_void_p],
         stream: int,
-    ) -> list[DeviceMemory]:
+    ) -> Sequence[DeviceMemory | None]:
         """Enqueue a call in the order of a stream."""
         return self._entry.model.run(inputs, outputs, record, params, stream)
 

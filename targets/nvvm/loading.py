@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.device import CudaError, Gpu, check
+
+if TYPE_CHECKING:
+    from mirlo.targets.gpu.places import KernelEntry
 
 LOG_BYTES = 4096
 """Bytes of the driver's assembler log."""
@@ -23,17 +26,18 @@ def check_chip(artifact: Artifact, gpu: Gpu) -> None:
         )
 
 
-def load_kernels(artifact: Artifact, gpu: Gpu, held: list[Any]) -> dict[str, str]:
+def load_kernels(artifact: Artifact, gpu: Gpu, held: list[int]) -> dict[str, str]:
     """Return the kernels of a model by name; `held` keeps their modules."""
     cuda = gpu.cuda
-    modules: dict[int, Any] = {}
+    modules: dict[int, int] = {}
     functions = {}
     for name, kernel in artifact.metadata["kernels"].items():
         at, size = kernel["code"]
         if at not in modules:
-            modules[at] = _load_binary(artifact, gpu, kernel)
-            if modules[at] is None:
-                modules[at] = _load_ptx(artifact, gpu, artifact.code[at : at + size] + b"\0")
+            binary = _load_binary(artifact, gpu, kernel)
+            if binary is None:
+                binary = _load_ptx(artifact, gpu, artifact.code[at : at + size] + b"\0")
+            modules[at] = binary
             held.append(modules[at])
         found = cuda.cuModuleGetFunction(modules[at], kernel["entry"].encode())
         functions[name] = check(found, f"finding the kernel '{name}'")
@@ -60,7 +64,7 @@ def _load_ptx(artifact: Artifact, gpu: Gpu, code: bytes) -> int:
     return check(found, f"loading kernels ({log})" if log else "loading kernels")
 
 
-def _load_binary(artifact: Artifact, gpu: Gpu, kernel: dict[str, Any]) -> int | None:
+def _load_binary(artifact: Artifact, gpu: Gpu, kernel: KernelEntry) -> int | None:
     """Load a module of machine code; return None if this GPU cannot run it, and PTX must be used."""
     if "binary" not in kernel or not find_chip(artifact.metadata["chip"]).runs_on(gpu.capability):
         return None

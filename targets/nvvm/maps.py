@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from mirlo.targets.nvvm.device import CudaError, check
 
@@ -39,7 +41,7 @@ class Encoded:
         return self._address
 
 
-def encode(cuda: Any, described: MapArgument, address: int) -> Encoded:
+def encode(cuda: ModuleType, described: MapArgument, address: int) -> Encoded:
     """Encode the map of a tensor at an address, as the program of a model describes it."""
     made = Encoded()
     dims, strides, box = described["dims"], described["strides"], described["box"]
@@ -55,7 +57,7 @@ def encode(cuda: Any, described: MapArgument, address: int) -> Encoded:
     return made
 
 
-def _function(cuda: Any) -> Any:
+def _function(cuda: ModuleType) -> Callable[..., int]:
     address, _ = check(cuda.cuGetProcAddress(b"cuTensorMapEncodeTiled", _SINCE, 0), "finding the driver's tensor maps")
     if not address:
         raise CudaError("the CUDA driver is older than 12.0 and has no tensor maps: install a newer one")

@@ -6,7 +6,6 @@ import weakref
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from mirlo.runtime.device_array import CUDA
 from mirlo.runtime.locks import make_recursive_lock
@@ -120,10 +119,9 @@ def allocate(on: Gpu, size: int) -> int:
 
 def pool_of(on: Gpu) -> MemoryPool:
     """Return the pool of a GPU."""
-    if on.pool is None:
+    if not isinstance(on.pool, MemoryPool):
         on.pool = MemoryPool(on)
-    made: MemoryPool = on.pool
-    return made
+    return on.pool
 
 
 def pool(number: int) -> MemoryPool:
@@ -134,7 +132,7 @@ def pool(number: int) -> MemoryPool:
 class Written:
     """Memory that a model wrote; implements `mirlo.runtime.device_array.DeviceMemory`."""
 
-    def __init__(self, on: Gpu, address: int, stream: int, owner: Any) -> None:
+    def __init__(self, on: Gpu, address: int, stream: int, owner: object) -> None:
         self.gpu, self.address, self.stream = on, address, stream
         self.device = (CUDA, on.number)
         self.streams = {stream}
@@ -164,14 +162,14 @@ class Written:
             check(self.gpu.cuda.cuMemcpyDtoH(target, self.address, size), "copying an output")
 
 
-def written_block(on: Gpu, block: MemoryBlock, stream: int, owner: Any) -> Written:
+def written_block(on: Gpu, block: MemoryBlock, stream: int, owner: object) -> Written:
     """Wrap an output block, which returns to the pool when it is deleted; `owner` has the stream."""
     made = Written(on, block.address, stream, owner)
     weakref.finalize(made, _release_after, on, block, made.streams, owner).atexit = False
     return made
 
 
-def _release_after(on: Gpu, block: MemoryBlock, streams: set[int], keep: Any) -> None:
+def _release_after(on: Gpu, block: MemoryBlock, streams: set[int], keep: object) -> None:
     """Return a block to the pool, with an event on every stream that may use it."""
     try:
         with on.entered():

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,9 +21,9 @@ from mirlo.runtime.device_array import DeviceView
 from mirlo.runtime.locks import make_recursive_lock
 from mirlo.runtime.on_device import Given
 from mirlo.targets.gpu.commands import Argument, Step, StepRange
-from mirlo.targets.gpu.frames import CallFrame, Frames
+from mirlo.targets.gpu.frames import CallFrame, CallRecord, Frames
 from mirlo.targets.gpu.functions import PackedFunctionTable
-from mirlo.targets.gpu.places import Region, address_of, constants_of, lay_out, params_of, pointers
+from mirlo.targets.gpu.places import Pointers, Region, address_of, constants_of, lay_out, params_of, pointers
 from mirlo.targets.nvvm.device import Gpu, check
 from mirlo.targets.nvvm.device_functions import DeviceFunctionFailed, functions_on_gpu, tensor_on_gpu, working_on
 from mirlo.targets.nvvm.loading import check_chip, load_kernels
@@ -51,7 +50,9 @@ class CallMemory:
     tensor_bytes: int
 
 
-Interpreter = Callable[["CudaModel", Sequence[int], Any, Any, ProfileEvents | None], dict[int, tuple[MemoryBlock, int]]]
+Interpreter = Callable[
+    ["CudaModel", Sequence[int], CallRecord, Pointers, ProfileEvents | None], dict[int, tuple[MemoryBlock, int]]
+]
 """Run a call in which the host decides (`decisions.run`): model, tensor addresses, call record, weights, profile
 rows; return the outputs of data-dependent size."""
 
@@ -79,11 +80,11 @@ class CudaModel:
         self._room = CallMemory(0, 0, 0, 0, 0)
         self.late: dict[int, int] = {}
         self._staged: Event | None = None
-        self._pending: deque[tuple[Event, Any]] = deque()
+        self._pending: deque[tuple[Event, object]] = deque()
 
     # Memory
 
-    def _upload(self, data: list[Any]) -> tuple[list[Region], int]:
+    def _upload(self, data: Sequence[bytes | ctypes.Array[ctypes.c_char]]) -> tuple[list[Region], int]:
         regions, total = lay_out([len(part) for part in data])
         base = self._held.allocate(total)
         for region, part in zip(regions, data, strict=True):
@@ -94,7 +95,7 @@ class CudaModel:
         check(self.gpu.cuda.cuCtxSynchronize(), "copying to the GPU")
         return regions, base
 
-    def _prepare(self, record: Any, params: Any, copies: bool = True) -> None:
+    def _prepare(self, record: CallRecord, params: Pointers, copies: bool = True) -> None:
         """Upload the weights once, and allocate memory for the sizes of a call."""
         if self._params is None:
             self.params, self._params = self._upload(params_of(self.artifact, params))
@@ -138,19 +139,19 @@ class CudaModel:
 
     # Calls with tensors of the CPU
 
-    def call(self, tensors: Any, params: Any, arena: Any, stamps: Any) -> None:
+    def call(self, tensors: Pointers | None, params: Pointers, arena: int, stamps: int | None) -> None:
         """Run the entry function on arrays of addresses, with the signature of compiled CPU code."""
         if tensors is None:
             self.frames.measure(arena)
             return
         inputs, outputs = len(self.artifact.inputs), len(self.artifact.outputs)
-        tensors = pointers(tensors, inputs + outputs + 1)
-        record = self.frames.record(tensors[inputs + outputs])
+        *addresses, words = (address or 0 for address in pointers(tensors, inputs + outputs + 1))
+        record = self.frames.record(words)
         with self.lock, self.gpu.entered(), self._noting(record):
             self._prepare(record, params)
             self._wait_for_staging()
             for i, region in enumerate(self.frame.regions[:inputs]):
-                ctypes.memmove(self.staged(i), tensors[i], region.size)
+                ctypes.memmove(self.staged(i), addresses[i], region.size)
             own = tuple(self._own(i) for i in range(inputs + outputs))
             if stamps is not None:
                 self._profile(own, record, params, stamps)
@@ -164,10 +165,10 @@ class CudaModel:
                 self._held.graphs.launch(key, self.stream, lambda: self._record(own, record, params), at_once=first)
             check(self.gpu.cuda.cuStreamSynchronize(self.stream), "running the model")
             for i, region in enumerate(self.frame.regions[inputs:], inputs):
-                ctypes.memmove(tensors[i], self.staged(i), region.size)
+                ctypes.memmove(addresses[i], self.staged(i), region.size)
 
     @contextmanager
-    def _noting(self, record: Any) -> Iterator[None]:
+    def _noting(self, record: CallRecord) -> Iterator[None]:
         """Note a library's error in the record; the caller raises it."""
         try:
             yield
@@ -181,7 +182,9 @@ class CudaModel:
             self._staged.wait()
             self._staged = None
 
-    def _record(self, tensors: Sequence[int], record: Any, params: Any, rows: ProfileEvents | None = None) -> None:
+    def _record(
+        self, tensors: Sequence[int], record: CallRecord, params: Pointers, rows: ProfileEvents | None = None
+    ) -> None:
         """Enqueue everything that such a call does."""
         inputs = len(self.artifact.inputs)
         for number in range(inputs):
@@ -205,7 +208,7 @@ class CudaModel:
             check(copied, "copying an input")
 
     def _steps(
-        self, tensors: Sequence[int], record: Any, params: Any, rows: ProfileEvents | None = None
+        self, tensors: Sequence[int], record: CallRecord, params: Pointers, rows: ProfileEvents | None = None
     ) -> dict[int, tuple[MemoryBlock, int]]:
         """Enqueue launches and copies; return blocks and sizes of outputs of data-dependent size."""
         if self.frame.steps is None:
@@ -218,7 +221,7 @@ class CudaModel:
             rows.reach(len(self.artifact.kernels))
         return {}
 
-    def _started(self, tensors: Sequence[int], record: Any, params: Any) -> None:
+    def _started(self, tensors: Sequence[int], record: CallRecord, params: Pointers) -> None:
         self._steps(tensors, record, params)
 
     def step(self, step: Step, tensors: Sequence[int]) -> None:
@@ -273,7 +276,7 @@ class CudaModel:
         for step in self.frame.steps or ():
             self.step(step, tensors)
 
-    def _profile(self, tensors: Sequence[int], record: Any, params: Any, stamps: int) -> None:
+    def _profile(self, tensors: Sequence[int], record: CallRecord, params: Pointers, stamps: int) -> None:
         """Run one inference with an event before each row; time stamps are nanoseconds of the host's clock."""
         start = time.perf_counter_ns()
         rows = ProfileEvents(self.gpu, self.stream)
@@ -285,8 +288,13 @@ class CudaModel:
     # Calls whose tensors stay on the GPU
 
     def run(
-        self, inputs: Sequence[Given], outputs: Sequence[DeviceView | int | None], record: Any, params: Any, stream: int
-    ) -> list[Any]:
+        self,
+        inputs: Sequence[Given],
+        outputs: Sequence[DeviceView | int | None],
+        record: CallRecord,
+        params: Pointers,
+        stream: int,
+    ) -> list[Written | None]:
         """Enqueue a call after the work of `stream`, and let that wait for it; return the outputs' addresses."""
         own = int(self.stream)
         results: dict[int, Written] = {}

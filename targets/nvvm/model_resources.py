@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from collections.abc import Hashable
 
 from mirlo.targets.nvvm.device import CudaError, Gpu, check
 from mirlo.targets.nvvm.graphs import Graphs
@@ -47,7 +47,7 @@ class ModelResources:
 
 
 def _release(
-    gpu: Gpu, stream: int, memories: list[int], pinned: list[int], modules: list[int], graphs: dict[Any, Any]
+    gpu: Gpu, stream: int, memories: list[int], pinned: list[int], modules: list[int], graphs: dict[Hashable, object]
 ) -> None:
     """Release a model's resources; errors here were reported before."""
     cuda = gpu.cuda

@@ -64,7 +64,7 @@ def parse_options(text: str) -> Options:
     return Options(_as_here(chip), flags["tf32"], flags["cubin"], libdevice, tuple(named))
 
 
-def planned_for(options: Mapping[str, int | str]) -> Options:
+def planned_for(options: Mapping[str, int | str | None]) -> Options:
     """Return the options that schedule rules plan for."""
     name, _, rest = str(options.get("machine") or "").partition("+")
     return parse_options(" ".join([*([f"chip={name}"] if name else []), *([f"{rest}=true"] if rest else [])]))

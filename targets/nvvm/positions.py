@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.calls import find
@@ -59,13 +58,13 @@ def _not_positions(kernels: ir.Operation) -> set[ir.Value]:
 def _sources(kernels: ir.Operation) -> Iterator[ir.Value]:
     found: list[ir.Value] = []
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "arith.constant":
             value = op.attributes["value"]
             fits = not isinstance(value, ir.IntegerAttr) or abs(value.value) < _LARGEST
         else:
             fits = op.name in _INDEX_SOURCES or _is_arithmetic(op)
-        values = [] if fits else list(op.results)
+        values: list[ir.Value] = [] if fits else list(op.results)
         if op.name == "gpu.func":
             values += list(op.regions[0].blocks[0].arguments)
         found.extend(value for value in values if _is_integer(value))
@@ -75,7 +74,7 @@ def _sources(kernels: ir.Operation) -> Iterator[ir.Value]:
     yield from found
 
 
-def _derived_values(use: Any) -> list[Any]:
+def _derived_values(use: ir.OpOperand) -> list[ir.Value]:
     """Return the values derived from a value at one of its uses."""
     op, number = use.owner.operation, use.operand_number
     if _is_arithmetic(op):
@@ -85,7 +84,7 @@ def _derived_values(use: Any) -> list[Any]:
         return [_argument(op, 0, 0)] if number < 3 else [op.results[number - 3], _argument(op, 0, number - 2)]
     if op.name == "scf.while":
         return [_argument(op, 0, number)]
-    parent = op.parent.operation if op.name in ("scf.yield", "scf.condition") else None
+    parent = op.parent if op.name in ("scf.yield", "scf.condition") else None
     if parent is None or (op.name == "scf.condition" and number == 0):
         return []
     if op.name == "scf.condition":
@@ -102,7 +101,7 @@ def _is_arithmetic(op: ir.Operation) -> bool:
     return op.name in _ARITHMETIC
 
 
-def _argument(op: ir.Operation, region: int, number: int) -> Any:
+def _argument(op: ir.Operation, region: int, number: int) -> ir.Value:
     return op.regions[region].blocks[0].arguments[number]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir, llvm, passmanager
 from mirlo.dialects.core.symbols import rename_symbol, symbol_name
@@ -22,7 +21,7 @@ from mirlo.targets.llvm_text import readable_by_older
 from mirlo.targets.nvvm.back_end import load_llvmlite
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.entry import describe, pass_tensor_maps
-from mirlo.targets.nvvm.libraries import DeviceLibrary, link_bitcode, merge_ptx
+from mirlo.targets.nvvm.libraries import DeviceLibrary, LlvmMachine, LlvmModule, link_bitcode, merge_ptx
 from mirlo.targets.nvvm.positions import narrow_comparisons
 from mirlo.targets.nvvm.sharing import allocate_shared, leave_to_launch
 
@@ -92,7 +91,9 @@ def translate(whole: ir.Operation, make: Callable[[str], str], libraries: Sequen
     return make_guarded(whole, suspects, lambda: make(readable_by_older(llvm.translate_module_to_llvmir(whole))))
 
 
-def lower_to_nvvm(module: Any, chip: Chip, blocks: Mapping[str, int] | None = None) -> LoweredKernels | None:
+def lower_to_nvvm(
+    module: ir.Module | ir.OpView, chip: Chip, blocks: Mapping[str, int] | None = None
+) -> LoweredKernels | None:
     """Lower the kernels of a module to the LLVM dialect; None if there are none. The module is consumed."""
     kernels = _gather(module)
     if not kernels:
@@ -144,7 +145,7 @@ def call_intrinsics(root: ir.Operation) -> None:
             op.erase()
 
 
-def _gather(module: ir.Module) -> dict[str, str]:
+def _gather(module: ir.Module | ir.OpView) -> dict[str, str]:
     """Move all kernels to one `gpu.module`; return their names by launch name."""
     operations = [op.operation for op in module.body.operations]
     modules = [op for op in operations if op.name == "gpu.module"]
@@ -179,7 +180,7 @@ def check_translated(root: ir.Operation) -> None:
     """Raise an error for operations that cannot be translated to LLVM IR, which would end the process."""
     problems: list[PassError] = []
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if not is_translated(op):
             problems.append(PassError(f"'{op.name}' is not converted to NVVM", op.location))
         elif op.name == "llvm.call_intrinsic":
@@ -218,20 +219,21 @@ def assemble(text: str, chip: Chip, opt_level: int = 3, libraries: Sequence[Devi
     return merge_ptx(ptx, chip, libraries)
 
 
-def _machine(chip: Chip, opt_level: int) -> Any:
-    return (
+def _machine(chip: Chip, opt_level: int) -> LlvmMachine:
+    machine: LlvmMachine = (
         load_llvmlite()
         .Target.from_triple(TRIPLE)
         .create_target_machine(cpu=chip.name, features=f"+ptx{chip.ptx}", opt=opt_level)
     )
+    return machine
 
 
-def optimized(text: str, chip: Chip, opt_level: int = 3, libraries: Sequence[DeviceLibrary] = ()) -> Any:
+def optimized(text: str, chip: Chip, opt_level: int = 3, libraries: Sequence[DeviceLibrary] = ()) -> LlvmModule:
     """Parse LLVM IR and optimize it; return llvmlite's module."""
     binding = load_llvmlite()
     if not libraries:
         check_selected(text)
-    module = binding.parse_assembly(text)
+    module: LlvmModule = binding.parse_assembly(text)
     module.triple = TRIPLE
     machine = _machine(chip, opt_level)
     module.data_layout = str(machine.target_data)

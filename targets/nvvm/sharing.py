@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
@@ -35,9 +36,9 @@ def allocate_shared(module: ir.Operation) -> dict[str, int]:
             total += -(-size // TILE_ALIGNMENT) * TILE_ALIGNMENT
         asked[symbol_name(function)] = total
         for alloc, offset in zip(allocations, offsets, strict=True):
-            _replace(alloc, lambda kind, at=offset: _shared_range(module, kind, at))
+            _replace(alloc, partial(_shared_range, module, offset))
     for number, alloc in enumerate(find(module, "memref.alloc")):
-        _replace(alloc, lambda kind, name=f"shared_{number}": _global(module, kind, name, ALIGNMENT))
+        _replace(alloc, partial(_global, module, f"shared_{number}", ALIGNMENT))
     return asked
 
 
@@ -51,24 +52,24 @@ def leave_to_launch(module: ir.Operation) -> None:
             op.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
 
 
-def _replace(alloc: ir.Operation, make: Any) -> None:
+def _replace(alloc: ir.Operation, make: Callable[[ir.Type], ir.Value]) -> None:
     with alloc.location, ir.InsertionPoint(alloc):
         alloc.results[0].replace_all_uses_with(make(alloc.results[0].type))
     alloc.erase()
 
 
-def _shared_range(module: ir.Operation, kind: ir.MemRefType, offset: int) -> Any:
+def _shared_range(module: ir.Operation, offset: int, kind: ir.Type) -> ir.Value:
     """Return a range of dynamic shared memory."""
     i8, space = ir.IntegerType.get_signless(8), kind.memory_space
     whole = _global(
-        module, ir.MemRefType.get([0], i8, memory_space=space), _DYNAMIC_SHARED, TILE_ALIGNMENT, outside=True
+        module, _DYNAMIC_SHARED, TILE_ALIGNMENT, ir.MemRefType.get([0], i8, memory_space=space), outside=True
     )
     number = ir.IntegerAttr.get(ir.IndexType.get(), offset)
     at = ir.Operation.create("arith.constant", results=[ir.IndexType.get()], attributes={"value": number})
     return ir.Operation.create("memref.view", results=[kind], operands=[whole, at.results[0]]).results[0]
 
 
-def _global(module: ir.Operation, kind: ir.Type, name: str, alignment: int, outside: bool = False) -> ir.Value:
+def _global(module: ir.Operation, name: str, alignment: int, kind: ir.Type, outside: bool = False) -> ir.Value:
     """Return a global of the module, made on first use; with `outside` the launch determines its size."""
     block = module.regions[0].blocks[0]
     globals_ = [op.operation for op in block.operations if op.operation.name == "memref.global"]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.targets.nvvm.device import check
 from mirlo.targets.nvvm.graphs import Graphs
 from mirlo.targets.nvvm.rows import ProfileEvents
 
+if TYPE_CHECKING:
+    from mirlo.targets.nvvm.model import CudaModel
 
-def microseconds(model: Any, repeats: int) -> float | None:
+
+def microseconds(model: CudaModel, repeats: int) -> float | None:
     """Return the microseconds of a call with the last call's tensors.
 
     Return None if the host makes decisions, or without a last call. `repeats` calls are one graph, so nothing waits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from mirlo.targets.gpu.schedule.stages import LANES
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule.tensorcore import formats_of
 
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
+
 
 @register_pass
 @dataclass(frozen=True)
@@ -39,10 +42,10 @@ class TransposeWeights(Pass):
     trusted = True
     machine: str = option("", "chip, and what it is asked for beside, as `schedule` is told")
 
-    def run(self, op: ir.OpView, session: Any) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         options = planned_for({"machine": self.machine or session.options.get("machine")})
         calls = calls_of(op)
-        known: dict[Any, Any] = {}
+        known: dict[object, object] = {}
         release = ConstantReleaser(op, session)
         for function in prim_functions(op):
             if not is_tensor_form(function):

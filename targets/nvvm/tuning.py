@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
+from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.nvvm.options import Options, parse_options
+
+if TYPE_CHECKING:
+    from mirlo.passes.targets import CompileOptions
 
 MAX_SPLIT_OUTPUTS = 1 << 20
 """Most outputs of a product for which split-K is tried."""
 
 
-def space(function: Any, options: Any = None) -> list[dict[str, int]]:
+def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = None) -> list[dict[str, int]]:
     """Return the choices for a prim function in tensor form, likeliest first; empty if there are none."""
     from mirlo.targets.gpu.schedule.roles import product_of
     from mirlo.targets.gpu.schedule.stages import LANES, open_dims
@@ -29,7 +34,7 @@ def space(function: Any, options: Any = None) -> list[dict[str, int]]:
     asked = parse_options(getattr(options, "target_options", ""))
     group = BlockGroup(tuple(view.blocks), frozenset(view.returned), LANES)
     attention = plan_any(group, asked, {})
-    if not isinstance(attention, Decline):
+    if isinstance(attention, AttentionPlan):
         return choices(attention)
     roles = product_of(group)
     if isinstance(roles, Decline):

@@ -17,4 +17,5 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
     def call(step: AttentionStep | Convolution) -> LibraryCall:
         return AttentionCall(step) if isinstance(step, AttentionStep) else ConvolutionCall(step, tf32)
 
-    return CUDNN.functions(artifact, context, (AttentionStep, Convolution), call)
+    steps: tuple[type[AttentionStep | Convolution], ...] = (AttentionStep, Convolution)
+    return CUDNN.functions(artifact, context, steps, call)

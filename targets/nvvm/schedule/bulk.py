@@ -6,7 +6,6 @@ Shared memory is addressed by integers, as in the descriptors of these instructi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value
@@ -46,7 +45,7 @@ class Barriers:
 
     address: ir.Value
 
-    def at(self, number: Any) -> Any:
+    def at(self, number: ir.Value) -> ir.Value:
         return pointer(add(self.address, multiply(number, 8)))
 
     def make(self, number: int, arrivals: int) -> None:
@@ -99,7 +98,12 @@ def synchronize(cluster: bool) -> None:
 
 
 def copy_tile(
-    target: ir.Value, tensor_map: ir.Value, corner: list[Any], barriers: Barriers, number: ir.Value, blocks: int = 1
+    target: ir.Value,
+    tensor_map: ir.Value,
+    corner: list[ir.Value],
+    barriers: Barriers,
+    number: ir.Value,
+    blocks: int = 1,
 ) -> None:
     """Start the copy of a tile: destination, tensor map, and its first index in each dim, innermost first.
 

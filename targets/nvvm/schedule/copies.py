@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.contraction.tiled import Multiply, Operands
 from mirlo.targets.gpu.schedule.launch import add, barrier
 
 
-def async_copy(source: ir.Value, at: ir.Value, target: Any, to: ir.Value, count: ir.Value, vector: int) -> None:
+def async_copy(source: ir.Value, at: ir.Value, target: ir.Value, to: ir.Value, count: ir.Value, vector: int) -> None:
     """Start the copy of a vector to shared memory; `count` elements are read, the others are zero."""
     ir.Operation.create(
         "nvgpu.device_async_copy",
@@ -34,7 +32,7 @@ def wait(under_way: int = 0) -> None:
     ir.Operation.create("nvvm.cp.async.wait.group", attributes={"n": count})
 
 
-def asynchronously(operands: Operands, multiply: Multiply, sums: list[Any], stages: int) -> list[Any]:
+def asynchronously(operands: Operands, multiply: Multiply, sums: list[ir.Value], stages: int) -> list[ir.Value]:
     """Copy k-steps to pipeline stages while those that have arrived are multiplied."""
     operands.grow(stages)
 

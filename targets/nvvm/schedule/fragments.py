@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.value import Value
@@ -24,24 +23,24 @@ class Registers:
     """A thread's fragment of an operand."""
 
     form: Format
-    values: tuple[Any, ...]
+    values: tuple[ir.Value, ...]
 
 
 @dataclass(frozen=True)
 class Lane:
     """A thread of a warp, and its part of fragments: four threads share a row of the result."""
 
-    number: Any
+    number: ir.Value
     group: ir.Value
     member: ir.Value
 
     @staticmethod
-    def of(number: Any) -> Lane:
+    def of(number: ir.Value) -> Lane:
         """Return the thread with this number in its warp."""
         group, member = split(number, [WARP // 4, 4])
         return Lane(number, group, member)
 
-    def left(self, matrix: SharedMatrix, row: ir.Value, step: ir.Value) -> Any:
+    def left(self, matrix: SharedMatrix, row: ir.Value, step: ir.Value) -> ir.Value:
         """Load its part of 16 rows of the lhs for one product: four quarters, the lower one first."""
         if matrix.form.bytes == 4 and not matrix.along_k:
             return self._singly(matrix, row, step, [(0, 0), (EDGE, 0), (0, 4), (EDGE, 4)])
@@ -75,9 +74,9 @@ class Lane:
         numbers = [memref.LoadOp(matrix.memory, [place]).result for place in places]
         return create("vector.from_elements", ir.VectorType.get([len(corners), 1], numbers[0].type), *numbers)
 
-    def places(self) -> list[tuple[Any, Any, tuple[int, int]]]:
+    def places(self) -> list[tuple[ir.Value, ir.Value, tuple[int, int]]]:
         """Return row, column and fragment position of its four result elements, relative to the tile."""
-        found = []
+        found: list[tuple[ir.Value, ir.Value, tuple[int, int]]] = []
         for i in range(2):
             row = add(self.group, i * (ROWS // 2))
             for j in range(PAIR):
@@ -121,7 +120,7 @@ def multiply_add(left: Registers, right: Registers, total: ir.Value) -> ir.Value
     return create("vector.from_elements", total.type, *numbers)
 
 
-def product(left: Any, right: Any, total: Any) -> Any:
+def product(left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:
     """Compute lhs * rhs + total of f16 or bf16 fragments."""
     form = F16 if isinstance(left.type.element_type, ir.F16Type) else BF16
     return multiply_add(registers(form, left), registers(form, right), total)

@@ -6,9 +6,9 @@ The tile has the layout of the copy engine's: 128 bytes per line, in 16-byte vec
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import index
@@ -53,7 +53,7 @@ class SwizzledMatrix(SharedMatrix):
     apart: int = 0
     """Elements from one pipeline stage to the next."""
 
-    def place(self, line: ir.Value, step: ir.Value) -> Any:
+    def place(self, line: ir.Value, step: ir.Value) -> Value:
         """Return the position of the first element of a vector."""
         width = self.form.vector
         number = create("arith.remui", line.type, line, index(VECTORS_PER_ROW))

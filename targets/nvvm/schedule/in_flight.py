@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value
@@ -18,6 +18,9 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.targets.nvvm.schedule.ring_buffer import PRODUCT_ROWS
 from mirlo.targets.nvvm.schedule.tilemaps import described
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format
+
+if TYPE_CHECKING:
+    pass
 
 FENCE = "fence.acq_rel.cta;"
 QUARTERS = 4
@@ -38,7 +41,7 @@ class SharedOperand:
 
 def multiply(
     form: Format, columns: int, left: SharedOperand | Sequence[ir.Value], right: SharedOperand, sums: Sequence[ir.Value]
-) -> list[Any]:
+) -> list[ir.Value]:
     """Issue products of 64 rows by `columns`, added to accumulators or, without them, to zero, as one group.
 
     The lhs is in memory, or in four registers of two elements per product. The values of the accumulators are
@@ -57,18 +60,21 @@ def multiply(
     return registers(made, ir.Type.parse(kind), count)
 
 
-def _assembly(form: Format, columns: int, left: Any, right: SharedOperand, adds: bool, first: int) -> str:
+def _assembly(
+    form: Format, columns: int, left: Sequence[ir.Value] | SharedOperand, right: SharedOperand, adds: bool, first: int
+) -> str:
     """Return the assembly; `first` is the number of the first operand after the accumulators."""
     count = columns * PRODUCT_ROWS // 128
     total = "{" + ", ".join(f"${i}" for i in range(count)) + "}"
     shape = f"m{PRODUCT_ROWS}n{columns}k{form.depth}.{form.sums}.{form.name}.{form.name}"
-    in_memory = isinstance(left, SharedOperand)
-    start_right = first + 1 if in_memory else first + len(left)
+    start_right = first + (1 if isinstance(left, SharedOperand) else len(left))
     lines = [".reg .pred adds;", ".reg .b64 left, right;", "wgmma.fence.sync.aligned;"]
-    turned = f"{int(not left.along_k)}, {int(not right.along_k)}" if in_memory else f"{int(not right.along_k)}"
+    turned = f"{int(not right.along_k)}"
+    if isinstance(left, SharedOperand):
+        turned = f"{int(not left.along_k)}, {turned}"
     for step, moved in enumerate(right.moved):
         lines.append(f"setp.ne.b32 adds, {int(adds or step > 0)}, 0;")
-        if in_memory:
+        if isinstance(left, SharedOperand):
             lines.append(f"add.s64 left, ${first}, {left.moved[step] // ACCESS};")
             rows = "left"
         else:
@@ -80,7 +86,7 @@ def _assembly(form: Format, columns: int, left: Any, right: SharedOperand, adds:
     return "{\n" + "\n".join(lines) + "\n}"
 
 
-def wait_products(under_way: int, sums: Sequence[ir.Value], factor: Sequence[ir.Value] = ()) -> list[Any]:
+def wait_products(under_way: int, sums: Sequence[ir.Value], factor: Sequence[ir.Value] = ()) -> list[ir.Value]:
     """Wait until at most this many groups are in flight; then the accumulators are defined, and the lhs is read."""
     constraints = [f"={_letter(value)}" for value in sums] + [str(i) for i in range(len(sums))] + ["r"] * len(factor)
     made = _asm(
@@ -99,7 +105,7 @@ def zeros(kind: ir.Type, count: int) -> ir.Value:
     return tied([zero] * count)
 
 
-def after_wait(sums: Sequence[Value]) -> list[Value]:
+def after_wait(sums: Sequence[ir.Value]) -> list[ir.Value]:
     """Return accumulators after the wait, so that no use of them moves before it.
 
     The inline assembly holds back LLVM, the fence in it NVIDIA's assembler, which would otherwise treat later uses
@@ -108,7 +114,7 @@ def after_wait(sums: Sequence[Value]) -> list[Value]:
     return registers(tied(sums, FENCE), sums[0].type, len(sums))
 
 
-def tied(sums: Sequence[Value], text: str = "") -> ir.Value:
+def tied(sums: Sequence[ir.Value], text: str = "") -> ir.Value:
     """Emit assembly after which these registers are defined; return them."""
     constraints = [f"={_letter(value)}" for value in sums] + [str(i) for i in range(len(sums))]
     return _asm(text, sums, constraints, [str(value.type) for value in sums])
@@ -131,7 +137,7 @@ def order_before(value: Value, limit: float, unused: Value) -> None:
     )  # fmt: skip
 
 
-def registers(held: Any, kind: ir.Type, count: int) -> list[Value]:
+def registers(held: ir.Value, kind: ir.Type, count: int) -> list[ir.Value]:
     """Return the result registers of a piece of assembly."""
     return [create("llvm.extractvalue", kind, held, position=ir.DenseI64ArrayAttr.get([i])) for i in range(count)]
 

@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import static_dim
-from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
@@ -132,7 +130,7 @@ def operands_of(roles: Roles, options: Options) -> tuple[MappedMatrix | Gathered
     contraction = roles.contraction
     if emit_init(contraction.block, contraction.product.accumulate_type).value:
         return decline("the sums do not start from zero")
-    left: Any = mapped(roles, roles.rows, formats[0])
+    left: MappedMatrix | GatheredOperand | Decline = mapped(roles, roles.rows, formats[0])
     if isinstance(left, Decline):
         by_threads = gathered(roles, roles.rows, formats[0])
         if isinstance(by_threads, Decline):
@@ -185,20 +183,20 @@ class Consumers:
         if self.result:
             self.results = shared(self.shared_bytes // element_bytes(self.result), self.result)
 
-    def enter(self, number: Any, thread: Any) -> None:
+    def enter(self, number: ir.Value, thread: ir.Value) -> None:
         """Begin, with the number of the warpgroup and of the thread in it."""
         self.number, self.thread = number, thread
         self.warp, lane = split(thread, [GROUP // WARP, WARP])
         self.lane = Lane.of(lane)
 
-    def multiply(self, place: Place, at: list[Any]) -> list[Any]:
+    def multiply(self, place: Place, at: list[ir.Value]) -> list[ir.Value]:
         """Compute a tile from its stages, of which `at` are the first one and its phase; return those after it."""
         raise NotImplementedError
 
     def leave(self, thread: ir.Value) -> None:
         """End, after the last tile; all threads of the block take part."""
 
-    def store_rows(self, place: Place, row: Any, totals: Sequence[Value]) -> None:
+    def store_rows(self, place: Place, row: ir.Value, totals: Sequence[ir.Value]) -> None:
         """Store 16 rows of this warp, given the first one and this thread's fragments of all columns."""
         if self.result:
             warp = add(multiply(self.number, GROUP // WARP), self.warp)
@@ -218,9 +216,9 @@ class Consumers:
 class Place:
     """A tile of the result."""
 
-    batch: dict[int, Any]
-    row: Any
-    column: Any
+    batch: dict[int, ir.Value]
+    row: ir.Value
+    column: ir.Value
 
 
 class PipelinedKernel:
@@ -283,7 +281,9 @@ class PipelinedKernel:
 
     # Tiles and stages, in the same order for producers and consumers
 
-    def _each_tile(self, cluster: ir.Value, phases: list[int], body: Callable[[Place, list[Any]], list[Any]]) -> None:
+    def _each_tile(
+        self, cluster: ir.Value, phases: list[int], body: Callable[[Place, list[ir.Value]], list[ir.Value]]
+    ) -> None:
         """Run `body` for each tile of a block, with the next stage and phases; it returns those after it."""
 
         def one(tile: ir.Value, *at: ir.Value) -> list[ir.Value]:
@@ -307,11 +307,11 @@ class PipelinedKernel:
 
     # Producer: one thread of its warpgroup
 
-    def _copy(self, place: Place, at: list[ir.Value]) -> list[Any]:
+    def _copy(self, place: Place, at: list[ir.Value]) -> list[ir.Value]:
         operand = self.plan.left
         assert isinstance(operand, MappedMatrix)
 
-        def step(first: Any, slot: Any, turn: Any) -> list[Any]:
+        def step(first: ir.Value, slot: ir.Value, turn: ir.Value) -> list[ir.Value]:
             self.ring.empty.wait(slot, turn)
             self.ring.full.expect(slot, self.slot_bytes)
             left, _ = self.sides(slot)
@@ -322,7 +322,7 @@ class PipelinedKernel:
 
         return for_loop(0, self.roles.depth, self.step, step, at)
 
-    def _copy_columns(self, place: Place, first: Any, slot: Any) -> None:
+    def _copy_columns(self, place: Place, first: ir.Value, slot: ir.Value) -> None:
         """Copy the shared columns to all blocks of a cluster; each block copies a part."""
         _, right = self.sides(slot)
         part = multiply(self.rank, self.shared_lines)
@@ -331,7 +331,7 @@ class PipelinedKernel:
 
     # Producer that gathers rows: all threads of its warpgroup
 
-    def _gather(self, place: Place, at: list[ir.Value]) -> list[Any]:
+    def _gather(self, place: Place, at: list[ir.Value]) -> list[ir.Value]:
         operand = self.plan.left
         assert isinstance(operand, GatheredOperand)
         element, form = operand.side.access.element_type, operand.form
@@ -347,7 +347,7 @@ class PipelinedKernel:
         loads = stager.straight(matrix, form.vector, along_k=True)
         later = min(PRODUCER_LAG, -(-static_dim(self.roles.depth) // self.step))
 
-        def step(first: Any, slot: Any, turn: Any) -> list[Any]:
+        def step(first: ir.Value, slot: ir.Value, turn: ir.Value) -> list[ir.Value]:
             self.ring.empty.wait(slot, turn)
             with only(less(self.thread, 1)):
                 self.ring.full.expect(slot, self.slot_bytes - self.left_bytes)

@@ -7,10 +7,9 @@ in its own part of shared memory; only its own threads synchronize.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value
@@ -42,12 +41,12 @@ class WarpRowStores:
     roles: Roles
     memory: TensorBuffers
     lane: Lane
-    place: Any
+    place: ir.Value
     """Shared memory where results are assembled, for all warps."""
     warp: ir.Value
     """Index of this warp."""
 
-    def store(self, batch: Indices, row: Any, column: Any, sums: list[tuple[Any, Any]]) -> None:
+    def store(self, batch: Indices, row: ir.Value, column: ir.Value, sums: Sequence[tuple[ir.Value, ir.Value]]) -> None:
         """Apply the epilogue to 16 rows of as many columns as there are accumulators for, and store them.
 
         Accumulators come in pairs of adjacent columns: of a row, then of the row eight below it, then of the next
@@ -94,17 +93,17 @@ class WarpRowStores:
         ((value, _),) = contraction.writes
         own = add(multiply(self.lane.member, PAIR), number * COLUMNS)
         at = self._at(add(self.lane.group, half * COLUMNS), own)
-        there: Any = None if also is None else load_vector(self.place, at, PAIR)
+        there = None if also is None else load_vector(self.place, at, PAIR)
         line, made = self._held(self.roles.rows, add(row, self.lane.group)), []
         for i, total in enumerate(pair):
             across = self._held(self.roles.columns, add(column, add(own, i)))
             values = {**batch, **values_of(self.roles.rows.axes, line), **values_of(self.roles.columns.axes, across)}
-            read = None if also is None else (also, element_at(there, i))
+            read = None if also is None or there is None else (also, element_at(there, i))
             made.append(epilogue_results(contraction, self.memory, values, total, read)[value])
         vector = create("vector.from_elements", ir.VectorType.get([PAIR], self._kind), *made)
         store_vector(vector, self.place, at)
 
-    def _pieces(self, row: ir.Value, column: ir.Value, wide: int) -> Iterator[tuple[Any, Any, Any]]:
+    def _pieces(self, row: ir.Value, column: ir.Value, wide: int) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
         """Yield this thread's 16-byte pieces: position in the warp's memory, row and first column."""
         vector = ACCESS // element_bytes(self._kind)
         down, piece = split(self.lane.number, [WARP * vector // wide, wide // vector])
@@ -140,7 +139,7 @@ class WarpRowStores:
         position = evaluate(row_major(access.dims, access.shape), values)
         store_vector(vector, self.memory.slot(value).buffer, position)
 
-    def _exists(self, row: Value, column: Value) -> Value:
+    def _exists(self, row: ir.Value, column: ir.Value) -> Value:
         """Return whether the row and columns exist: all columns of a piece do, or none."""
         return Value(less(row, self.roles.rows.extent)) & less(column, self.roles.columns.extent)
 
@@ -156,7 +155,7 @@ class WarpRowStores:
         ir.Operation.create("nvvm.bar.warp.sync", operands=[everyone])
 
 
-def row_store_type(roles: Roles) -> Any:
+def row_store_type(roles: Roles) -> ir.Type | None:
     """Return the type of the only result, if its rows can be stored in 16-byte pieces; else None."""
     writes = roles.contraction.writes
     if len(writes) != 1 or not roles.columns.axes:

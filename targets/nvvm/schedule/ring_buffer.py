@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import add, less, multiply
@@ -29,7 +29,7 @@ class Ring:
     them.
     """
 
-    base: Any
+    base: ir.Value
     """Address of the first stage."""
     size: int
     """Bytes of a stage."""
@@ -38,7 +38,7 @@ class Ring:
     empty: Barriers
 
     @staticmethod
-    def of(base: Any, size: int, count: int, states: Any) -> Ring:
+    def of(base: ir.Value, size: int, count: int, states: ir.Value) -> Ring:
         """Return consecutive stages, whose barriers take 16 bytes each from `states` on."""
         full = Barriers(states)
         return Ring(base, size, count, full, Barriers(add(states, 8 * count)))
@@ -49,11 +49,11 @@ class Ring:
             self.full.make(slot, copying)
             self.empty.make(slot, multiplying)
 
-    def at(self, slot: Any) -> Any:
+    def at(self, slot: ir.Value) -> Value:
         """Return the address of a stage."""
         return add(self.base, multiply(slot, self.size))
 
-    def following(self, slot: Any, turn: Any) -> list[ir.Value]:
+    def following(self, slot: ir.Value, turn: ir.Value) -> list[ir.Value]:
         """Return the next stage and its phase, which flips with each round."""
         following = add(slot, 1)
         more = less(following, self.count)
@@ -63,7 +63,7 @@ class Ring:
             create("arith.select", turn.type, more, turn, other),
         ]
 
-    def before(self, slot: Any, number: int) -> ir.Value:
+    def before(self, slot: ir.Value, number: int) -> ir.Value:
         """Return the stage this many before one."""
         far = add(slot, self.count - number)
         wrapped = create("arith.subi", slot.type, far, index(self.count))

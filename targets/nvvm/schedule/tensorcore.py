@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -103,13 +102,13 @@ class WarpPart:
 
     tile: WarpTile
     lane: Lane
-    row: Any
-    column: Any
+    row: ir.Value
+    column: ir.Value
 
-    def start(self, init: ir.Value) -> list[Any]:
+    def start(self, init: ir.Value) -> list[ir.Value]:
         return [spread(init, 2, 2)] * (self.tile.down * self.tile.across)
 
-    def multiply(self, left: SharedMatrix, right: SharedMatrix, sums: list[Any]) -> list[Any]:
+    def multiply(self, left: SharedMatrix, right: SharedMatrix, sums: list[ir.Value]) -> list[ir.Value]:
         lane, tile = self.lane, self.tile
         left_form, right_form = format_of_matrix(left), format_of_matrix(right)
         for first in range(0, left.depth, left_form.depth):
@@ -122,7 +121,9 @@ class WarpPart:
             sums = [multiply_add(a, b, total) for (a, b), total in zip(pairs, sums, strict=True)]
         return sums
 
-    def results(self, row: Any, column: Any, sums: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
+    def results(
+        self, row: ir.Value, column: ir.Value, sums: Sequence[ir.Value]
+    ) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
         for i in range(self.tile.down):
             for j in range(self.tile.across):
                 fragment = sums[i * self.tile.across + j]

@@ -7,8 +7,6 @@ its warps load their 32 lanes each, in the fragments of `mma.sync`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
@@ -83,17 +81,17 @@ class TensorMemoryConsumers(Consumers):
             ir.Operation.create("nvvm.tcgen05.relinquish_alloc_permit")
         _fence("before")
 
-    def enter(self, number: Any, thread: Any) -> None:
+    def enter(self, number: ir.Value, thread: ir.Value) -> None:
         super().enter(number, thread)
         _fence("after")
         base = memref.LoadOp(self.address, [index(0)]).result
         self.memory_of_group = create("arith.addi", base.type, base, bulk.i32(multiply(number, self.tile.width)))
 
-    def multiply(self, place: Place, at: list[Any]) -> list[Any]:
+    def multiply(self, place: Place, at: list[ir.Value]) -> list[ir.Value]:
         ring, kernel = self.kernel.ring, self.kernel
         slot, turn, phase = at
 
-        def step(first: Any, slot: Any, turn: Any) -> list[Any]:
+        def step(first: ir.Value, slot: ir.Value, turn: ir.Value) -> list[ir.Value]:
             ring.full.wait(slot, turn)
             _fence("after")
             left, right = kernel.sides(slot)
@@ -148,7 +146,7 @@ class TensorMemoryConsumers(Consumers):
             },
         )
 
-    def _totals(self, lane: ir.Value) -> list[Value]:
+    def _totals(self, lane: ir.Value) -> list[ir.Value]:
         """Load 16 lanes of all columns of the warpgroup."""
         i32, kind = _i(32), self.roles.contraction.product.accumulate_type
         place = create("arith.addi", i32, self.memory_of_group, bulk.i32(multiply(lane, 1 << LANE_SHIFT)))
@@ -156,8 +154,9 @@ class TensorMemoryConsumers(Consumers):
             "nvvm.tcgen05.ld", ir.VectorType.get([ROWS * self.tile.width // WARP], i32), _pointer(place),
             shape=ir.Attribute.parse("#nvvm.tcgen05_ldst_shape<shape_16x256b>"),
         )  # fmt: skip
-        words = elements_of(loaded)
-        words = registers(tied(words, "tcgen05.wait::ld.sync.aligned;"), i32, len(words))
+        words = registers(
+            tied(elements_of(loaded), "tcgen05.wait::ld.sync.aligned;"), i32, self.tile.width * ROWS // WARP
+        )
         return words if kind == i32 else [create("arith.bitcast", kind, word) for word in words]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import static_dim
@@ -49,11 +48,11 @@ class OuterDim:
     def extent(self) -> int:
         return prod(self.extents)
 
-    def index(self, indices: Indices) -> Any:
+    def index(self, indices: Indices) -> ir.Value:
         """Return the index in this dim for given loop indices."""
-        found = None
-        for loop, extent in zip(self.loops, self.extents, strict=True):
-            found = indices[loop] if found is None else add(multiply(found, extent), indices[loop])
+        found = indices[self.loops[0]]
+        for loop, extent in zip(self.loops[1:], self.extents[1:], strict=True):
+            found = add(multiply(found, extent), indices[loop])
         return found
 
 
@@ -61,7 +60,7 @@ class OuterDim:
 class MappedMatrix:
     """A tensor that the copy engine reads in boxes: a matrix of lines by steps for each index of its outer dims."""
 
-    value: Any
+    value: ir.Value
     """The tensor."""
     form: Format
     along_k: bool
@@ -120,8 +119,8 @@ class MappedMatrix:
         return create("nvgpu.tma.create.descriptor", kind, unranked, *map(index, box), **form)
 
     def copy(
-        self, tensor_map: ir.Value, target: ir.Value, lines: int, place: tuple[ir.Value, Any, Indices],
-        barriers: Barriers, number: Any, blocks: int = 1, boxes: int = 1,
+        self, tensor_map: ir.Value, target: ir.Value, lines: int, place: tuple[ir.Value, ir.Value, Indices],
+        barriers: Barriers, number: ir.Value, blocks: int = 1, boxes: int = 1,
     ) -> None:  # fmt: skip
         """Start the copy of a tile to each of the blocks, given its first line and step, and outer indices.
 

@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
-from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
-from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
@@ -53,7 +51,7 @@ class TransposePlan:
     along: int
     """The loop along which these operands are contiguous; the output is along the last one."""
     edge: int
-    across: list[tuple[BlockInstance, Any, OperandView]] = field(default_factory=list)
+    across: list[tuple[BlockInstance, ir.Value, OperandView]] = field(default_factory=list)
     """These operands, with their blocks and their names in the bodies."""
 
     def emit(self, memory: TensorBuffers) -> None:
@@ -87,18 +85,18 @@ class TransposePlan:
         points = [self._turned(number, lane, tiles) for number in self._lines(line)]
         self._compute(points, list(self._lines(line)), lane)
 
-    def _lines(self, line: ir.Value) -> Iterator[Any]:
+    def _lines(self, line: ir.Value) -> Iterator[ir.Value]:
         for first in range(0, self.edge, THREADS // self.edge):
             yield add(line, first) if first else line
 
-    def _tile(self, operand: OperandView) -> tuple[Any, int]:
+    def _tile(self, operand: OperandView) -> tuple[ir.Value, int]:
         pitch = self.edge + max(1, BANK // element_bytes(operand.element_type))
         return shared(self.edge * pitch, operand.element_type), pitch
 
-    def _point(self, down: ir.Value, across: ir.Value, given: dict[Any, Any] | None = None) -> Iteration:
+    def _point(self, down: ir.Value, across: ir.Value, given: dict[ir.Value, ir.Value] | None = None) -> Iteration:
         """Return the point of a tile position, clamped at edges."""
         extents = self.points.space.extents
-        indices: list[Any] = [None] * len(extents)
+        indices: list[ir.Value | None] = [None] * len(extents)
         for axis, value in zip(self.others, self.outer, strict=True):
             indices[axis] = value
         for axis, corner, own in zip((self.along, len(extents) - 1), self.corner, (down, across), strict=True):
@@ -108,7 +106,7 @@ class TransposePlan:
             indices[axis] = at
         return Iteration(LoopNestState(self.memory, None, self.points.made), indices, given=given)
 
-    def _turned(self, down: ir.Value, across: ir.Value, tiles: list[tuple[Any, int]]) -> Iteration:
+    def _turned(self, down: ir.Value, across: ir.Value, tiles: list[tuple[ir.Value, int]]) -> Iteration:
         """Return the point of a tile position, with the transposed operands as given values."""
         given = {}
         for (_, argument, _), (tile, pitch) in zip(self.across, tiles, strict=True):
@@ -117,14 +115,14 @@ class TransposePlan:
         load_vectors([point], self.points.space.places, len(self.points.space.extents) - 1)
         return point
 
-    def _compute(self, points: list[Iteration], lines: list[Any], lane: Any) -> None:
+    def _compute(self, points: list[Iteration], lines: list[ir.Value], lane: ir.Value) -> None:
         for point in points:
             for place in self.points.space.places:
                 point.run(place)
         for point, line in zip(points, lines, strict=True):
             when(self._exists(line, lane), partial(self.points.store, [point]))
 
-    def _exists(self, down: Value, across: Value) -> Any:
+    def _exists(self, down: ir.Value, across: ir.Value) -> ir.Value | None:
         """Return whether a tile position is in bounds; None if all are."""
         extents = self.points.space.extents
         places = zip((self.along, len(extents) - 1), self.corner, (down, across), strict=True)
@@ -159,7 +157,7 @@ def plan_transpose(group: BlockGroup) -> TransposePlan | Decline:
     return decline("there are few tiles, or much is done with their elements")
 
 
-def _transposed_operands(points: PointsPlan, axis: int) -> list[tuple[BlockInstance, Any, OperandView]]:
+def _transposed_operands(points: PointsPlan, axis: int) -> list[tuple[BlockInstance, ir.Value, OperandView]]:
     """Return the operands from memory that are contiguous along this loop."""
     made = set(points.made)
     return [

@@ -5,8 +5,8 @@ Products are 16 x 8 elements by 32 bytes of K in any format: 16 elements of two 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -123,12 +123,13 @@ _BINARY = {
 
 def _decoded(factor: ProductInput) -> np.ndarray | None:
     """Return the body's value for each byte; None if it contains unknown operations."""
-    values: dict[Any, np.ndarray] = {factor.argument: np.arange(256, dtype=np.uint8)}
+    values: dict[ir.Value, np.ndarray] = {factor.argument: np.arange(256, dtype=np.uint8)}
     with np.errstate(all="ignore"):
         for op in factor.body_ops:
             kind = _KINDS.get(str(op.results[0].type))
-            operands = [_operand(value, values) for value in op.operands]
-            if kind is None or any(operand is None for operand in operands):
+            found = [_operand(value, values) for value in op.operands]
+            operands = [operand for operand in found if operand is not None]
+            if kind is None or len(operands) < len(found):
                 return None
             made = _computed(op, operands, np.dtype(kind))
             if made is None:
@@ -147,7 +148,7 @@ def _operand(value: ir.Value, values: dict[ir.Value, np.ndarray]) -> np.ndarray 
     return np.full(256, owner.attributes["value"].value).astype(kind)
 
 
-def _computed(op: ir.Operation, operands: list[Any], kind: np.dtype[Any]) -> np.ndarray | None:
+def _computed(op: ir.Operation, operands: Sequence[np.ndarray], kind: np.dtype) -> np.ndarray | None:
     if op.name == "arith.constant":
         return np.full(256, op.attributes["value"].value).astype(kind)
     if op.name in _BINARY:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
@@ -51,10 +49,10 @@ class WarpgroupConsumers(Consumers):
     name = "warpgroups"
     arrivals = GROUP // WARP
 
-    def multiply(self, place: Place, at: list[Any]) -> list[Any]:
+    def multiply(self, place: Place, at: list[ir.Value]) -> list[ir.Value]:
         ring, kernel = self.kernel.ring, self.kernel
 
-        def step(sums: Any, slot: Any, turn: Any, begins: bool) -> Any:
+        def step(sums: ir.Value, slot: ir.Value, turn: ir.Value, begins: bool) -> ir.Value:
             ring.full.wait(slot, turn)
             bulk.begin_products()
             left, right = kernel.sides(slot)
@@ -64,7 +62,7 @@ class WarpgroupConsumers(Consumers):
             bulk.end_products(under_way=1)
             return sums
 
-        def following(_: object, sums: Any, slot: Any, turn: Any) -> list[ir.Value]:
+        def following(_: object, sums: ir.Value, slot: ir.Value, turn: ir.Value) -> list[ir.Value]:
             sums = step(sums, slot, turn, False)
             # The products of the previous k-step are done: their stage may be overwritten.
             self._release(ring.before(slot, 1))

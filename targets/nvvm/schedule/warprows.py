@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.index_expr import IndexExpr
@@ -102,7 +102,7 @@ def reduce_by_shuffles(team: Team, reducer: Reducer, partial: Sequence[ir.Value]
 
     when(less(lane, 1), keep)
     barrier()
-    total: list[Any] | None = None
+    total: list[ir.Value] | None = None
     for warp in range(warps):
         place = add(first, index(warp))
         loaded = [memref.LoadOp(memory, [place]).result for memory in memories]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
@@ -80,7 +81,7 @@ def _runs(plan: PointsPlan, width: int) -> int:
 
 
 @schedule("any", target="nvvm", priority=55)
-def wide_points(kernel: Kernel, context: ScheduleContext) -> Any:
+def wide_points(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Elementwise blocks in accesses of 16 bytes, or in tiles that are turned; others by the plans of all GPUs."""
     refusal = unfit(kernel.view)
     if refusal is not None:

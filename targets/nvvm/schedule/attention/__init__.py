@@ -184,8 +184,7 @@ def plan_any(
             made = plan_attention(found, busy=options.chip.units, team=_by_shuffles)
         if isinstance(made.tile, WarpAttentionTile) and options.chip.has_warpgroups:
             made = replace(made, facts={"no_warpgroups": str(reasons[PLANNERS.index(plan_group_attention)])})
-        chosen: AttentionPlan = with_choices(made, tuned)
-        return chosen
+        return with_choices(made, tuned)
 
     return plan_group(group, plan)
 

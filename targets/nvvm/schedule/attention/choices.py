@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.dims import static_dim
 from mirlo.passes.rules import RuleChoice, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
+from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan
 from mirlo.targets.nvvm.schedule.attention import grouped
 from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan
 from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile
 from mirlo.targets.nvvm.schedule.attention.mma import WarpAttentionTile
+
+if TYPE_CHECKING:
+    from mirlo.targets.gpu.schedule.attention import Plan
 
 WARPS, ROWS, KEYS, PARTS = "warps", "rows", "keys", "parts"
 GROUPS, STAGES = "groups", "stages"
@@ -34,7 +38,7 @@ CHOICES = (
 )
 
 
-def chosen_values(plan: Any, tuned: Mapping[str, int]) -> dict[str, int]:
+def chosen_values(plan: Plan, tuned: Mapping[str, int]) -> dict[str, int]:
     """Return the choices with which an attention is planned again; none if its sizes are dynamic."""
     tile, parts = getattr(plan, "tile", None), getattr(plan, "parts", None)
     if not isinstance(parts, int):
@@ -71,29 +75,28 @@ def is_allowed(by_groups: bool, values: Mapping[str, int]) -> bool:
     return not by_groups or values.get(GROUPS) != 0
 
 
-def choices(plan: Any) -> list[dict[str, int]]:
-    """Return the alternatives to a plan."""
-    found = []
+def choices(plan: AttentionPlan) -> list[dict[str, int]]:
+    """Return the alternatives to a plan with static sizes."""
+    found, own_parts, own = [], static_dim(plan.parts), plan.tile
     if isinstance(plan, GroupAttentionPlan):
-        others: Any = (tile for tile in group_tiles(plan) if tile != plan.tile)
-        found = [{GROUPS: t.groups, KEYS: t.keys, STAGES: t.stages, PARTS: plan.parts} for t in others]
+        others = (tile for tile in group_tiles(plan) if tile != plan.tile)
+        found = [{GROUPS: t.groups, KEYS: t.keys, STAGES: t.stages, PARTS: own_parts} for t in others]
         found.append({GROUPS: 0})
-    own = getattr(plan, "tile", None)
     if isinstance(own, WarpAttentionTile):
-        others = (tile for tile in tiles(plan.found, own) if tile != own)
-        found = [{WARPS: t.warps, ROWS: t.rows, KEYS: t.keys, PARTS: plan.parts} for t in others]
-    near = {1, 2 * plan.parts, 4 * plan.parts, plan.parts // 2}
-    return found + [{PARTS: parts} for parts in sorted(near) if 0 < parts <= MAX_SPLITS and parts != plan.parts]
+        warps = (tile for tile in tiles(plan.found, own) if tile != own)
+        found = [{WARPS: t.warps, ROWS: t.rows, KEYS: t.keys, PARTS: own_parts} for t in warps]
+    near = {1, 2 * own_parts, 4 * own_parts, own_parts // 2}
+    return found + [{PARTS: parts} for parts in sorted(near) if 0 < parts <= MAX_SPLITS and parts != own_parts]
 
 
-def with_choices(plan: Any, values: Mapping[str, int]) -> Any:
+def with_choices(plan: AttentionPlan, values: Mapping[str, int]) -> AttentionPlan:
     """Return a plan with tuned values applied; values that do not fit it, from another version, are ignored."""
     if isinstance(plan, GroupAttentionPlan):
         return _with_groups(plan, values)
     parts = values.get(PARTS, plan.parts)
     if parts in range(1, MAX_SPLITS + 1):
         plan = replace(plan, parts=parts)
-    own = getattr(plan, "tile", None)
+    own = plan.tile
     if not isinstance(own, WarpAttentionTile):
         return plan
     asked = [values.get(name, getattr(own, name)) for name in (WARPS, ROWS, KEYS)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
@@ -154,9 +153,10 @@ class DecodeKernel(AttentionKernel):
     def _score(self, row: int, key: ir.Value, head: list[ir.Value]) -> ir.Value:
         """Return a masked score, known to all threads of the team."""
         found = self.found
-        total: Any = None
+        total: ir.Value | None = None
         for query, own in zip(self.query[row], head, strict=True):
             total = times(query, own) if total is None else create("vector.fma", own.type, query, own, total)
+        assert total is not None
         score = fold(plus, elements_of(total))
         distance = 1
         while distance < self.teams.members:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value
@@ -119,7 +118,7 @@ class GroupKernel:
         place = (job.first_row, index(0), job.loops)
         query.copy(self.query_map, target, self.tile.height, place, full, index(0), boxes=query.boxes)
 
-        def step(tile: Any, slot: Any, turn: Any) -> list[Any]:
+        def step(tile: ir.Value, slot: ir.Value, turn: ir.Value) -> list[ir.Value]:
             following = self.keys.following(slot, turn)
             self._fetch(self.keys, self.factors.key, self.key_map, job, tile, *following)
             self._fetch(self.values, self.factors.value, self.value_map, job, add(tile, 1), slot, turn)
@@ -147,7 +146,7 @@ class GroupKernel:
 
     # Consumers
 
-    def _attend(self, visit: Visit, at: Sequence[Value]) -> list[Any]:
+    def _attend(self, visit: Visit, at: Sequence[ir.Value]) -> list[ir.Value]:
         job = visit.job
         slot, turn = at
         self.rows = self._rows(job)
@@ -157,7 +156,7 @@ class GroupKernel:
         self._release(self.keys, slot)
         zero, none = emit_constant(0.0, self.f32), hidden(self.f32)
         made = weigh(self._masked(scores, job.last, False), [none] * 2, [zero] * 2, self.factor)
-        sums = [zero] * (self.found.value_size * PRODUCT_ROWS // GROUP)
+        sums: list[ir.Value] = [zero] * (self.found.value_size * PRODUCT_ROWS // GROUP)
         carried = [*made.peaks, *made.totals, *self._words(made.weights), *sums, slot, turn]
         if self.found.bounds:
             carried = downwards(job.last, job.edge, partial(self._step, inside=False), carried)
@@ -198,7 +197,9 @@ class GroupKernel:
         sums = [times(total, made.fades[i // PAIR % 2]) for i, total in enumerate(sums)]
         return [*made.peaks, *made.totals, *self._words(made.weights), *sums, *following]
 
-    def _apart(self, carried: Sequence[ir.Value]) -> tuple[list[Any], list[Any], list[Any], list[Any], list[Any]]:
+    def _apart(
+        self, carried: Sequence[ir.Value]
+    ) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value], list[ir.Value], list[ir.Value]]:
         """Split the carried values: maxima, totals, weights, accumulators, and the values' stage with its phase."""
         ends = [2, 4, 4 + self.tile.keys * PRODUCT_ROWS // GROUP // PAIR, len(carried) - 2, len(carried)]
         peaks, totals, words, sums, place = (
@@ -229,7 +230,7 @@ class GroupKernel:
         )
         return in_flight.multiply(self.form, self.tile.keys, left, right, [])
 
-    def _weighted(self, words: Sequence[ir.Value], slot: Value, sums: Sequence[ir.Value]) -> list[Any]:
+    def _weighted(self, words: Sequence[ir.Value], slot: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
         """Issue the product of weights and values, accumulated."""
         depth = self.form.depth
         moved = [step * ROW_BYTES for step in range(0, self.tile.keys, depth)]
@@ -259,7 +260,7 @@ class GroupKernel:
             else:
                 when(row.exists, partial(self._keep, job, row.number, peak, total, own))
 
-    def _keep(self, job: Job, row: Any, peak: ir.Value, total: ir.Value, sums: Sequence[ir.Value]) -> None:
+    def _keep(self, job: Job, row: ir.Value, peak: ir.Value, total: ir.Value, sums: Sequence[ir.Value]) -> None:
         """Store the partial result of a row."""
         line = self.parts.store_row(job.part, job.batch_number, row, peak, total, less(self.lane.member, 1))
         for i, weighted in enumerate(sums):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import static_dim
@@ -29,11 +28,11 @@ class Job:
     loops: Loops
     """Loop indices shared by all rows of the tile."""
     batch_number: ir.Value
-    before: Any
+    before: ir.Value
     """Rows of the batch before the first head of these rows."""
     first_row: ir.Value
     """The first row within its head."""
-    part: Any
+    part: ir.Value
     begin: ir.Value
     """The first tile of keys."""
     edge: ir.Value
@@ -56,10 +55,10 @@ class Visit:
 class Row:
     """A row of a thread."""
 
-    number: Any
+    number: ir.Value
     """The row's number in its batch."""
     loops: Loops
-    exists: Any
+    exists: ir.Value | None
     """Whether the row exists; None if that is certain."""
 
 
@@ -80,7 +79,9 @@ class Jobs:
         near = max(1, CACHED // read)
         self.near = next(n for n in range(min(near, self.heads), 0, -1) if self.heads % n == 0)
 
-    def each(self, block: ir.Value, body: Callable[[Visit, list[Any]], list[Any]], carried: Sequence[Value]) -> None:
+    def each(
+        self, block: ir.Value, body: Callable[[Visit, list[ir.Value]], list[ir.Value]], carried: Sequence[ir.Value]
+    ) -> None:
         """Run `body` for each job of a block; every other round is reversed to balance the blocks."""
         whole, rest = divmod(self.count, self.blocks)
         back = create("arith.subi", block.type, index(self.blocks - 1), block)
@@ -98,7 +99,7 @@ class Jobs:
         def remainder(turn: ir.Value) -> Value:
             return create("arith.remui", turn.type, turn, index(2))
 
-        def one(turn: ir.Value, *held: Value) -> list[ir.Value]:
+        def one(turn: ir.Value, *held: ir.Value) -> list[ir.Value]:
             return body(Visit(find(turn), remainder(turn), lambda: find(rematerialize(turn))), list(held))
 
         loop_i32(rounds, one, carried)
@@ -120,7 +121,7 @@ class Jobs:
         same = {loop: work.row(before)[loop] for loop in self.factors.outer}
         return Job({**batch, **same}, batch_number, before, first, part, tiles.begin, tiles.edge(last_tile), last_tile)
 
-    def row(self, job: Job, own: Any) -> Row:
+    def row(self, job: Job, own: ir.Value) -> Row:
         """Return the row with this number in the tile of a job."""
         row = add(job.first_row, own)
         exists = less(row, self.rows) if self.rows % self.tile.height else None

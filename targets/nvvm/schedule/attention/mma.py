@@ -8,10 +8,9 @@ fully visible ones computed without the mask.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -118,7 +117,7 @@ class MmaKernel(AttentionKernel):
     def _fetch_query(self) -> None:
         tile = self.tile
 
-        def source(line: ir.Value) -> tuple[dict[int, Any], Any]:
+        def source(line: ir.Value) -> tuple[dict[int, ir.Value], ir.Value | None]:
             row = clamp_index(add(self.first_row, line), self.work.rows, tile.height)
             return {**self.batch, **self.work.row(row)}, None
 
@@ -159,7 +158,14 @@ class MmaKernel(AttentionKernel):
         return {**self.batch, self.found.key_loop: held}, less(key, self.found.keys)
 
     def _copy(
-        self, read: Read, matrix: SharedMatrix, lines: int, width: int, loop: int, first: ir.Value, source: Any
+        self,
+        read: Read,
+        matrix: SharedMatrix,
+        lines: int,
+        width: int,
+        loop: int,
+        first: ir.Value,
+        source: Callable[[ir.Value], tuple[dict[int, ir.Value], ir.Value | None]],
     ) -> None:
         """Copy rows of a tensor to shared memory in 16-byte vectors; out-of-bounds elements are zero."""
         extent, vector = self.found.size_along(loop), self.form.vector
@@ -253,7 +259,7 @@ class MmaKernel(AttentionKernel):
                         sums[at] = multiply_add(row, values, sums[at])
         return sums
 
-    def _as_lhs(self, upper: Sequence[Any], lower: Sequence[Any], step: int) -> Registers:
+    def _as_lhs(self, upper: Sequence[ir.Value], lower: Sequence[ir.Value], step: int) -> Registers:
         """Return the weights of 16 keys as the lhs operand: two adjacent elements of a row per register."""
         element = self.found.value.operand.element_type
         pairs = [packed(element, a, b) for a, b in pairs_of(upper, lower, step)]

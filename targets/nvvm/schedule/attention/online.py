@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
@@ -81,7 +80,7 @@ class Weighed:
     """This thread's part of the sum of each row's weights."""
     fades: list[ir.Value]
     """Factors for the accumulators of previous tiles."""
-    weights: list[list[Any]]
+    weights: list[list[ir.Value]]
 
 
 def weigh(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
@@ -28,7 +27,9 @@ class SharedRowStores:
     work: Work
     lane: Lane
 
-    def store(self, total: Any, sums: Sequence[Any], row: Mapping[int, Any], exists: Any) -> None:
+    def store(
+        self, total: ir.Value, sums: Sequence[ir.Value], row: Mapping[int, ir.Value], exists: ir.Value | None
+    ) -> None:
         """Store a row from this thread's part of it: pairs of adjacent columns, eight columns apart.
 
         `row` are the row's loop indices; `exists` is whether the row exists, None if that is certain.
@@ -58,7 +59,9 @@ class SharedRowStores:
         """Return the column of one of this thread's elements."""
         return add(multiply(self.lane.member, PAIR), number // PAIR * COLUMNS + number % PAIR)
 
-    def _together(self, total: ir.Value, sums: Sequence[ir.Value], row: Mapping[int, ir.Value], exists: Any) -> None:
+    def _together(
+        self, total: ir.Value, sums: Sequence[ir.Value], row: Mapping[int, ir.Value], exists: ir.Value | None
+    ) -> None:
         found, ((place, output),) = self.work.found, self.work.kept
         element = output.element_type
         numbers = []
@@ -91,7 +94,7 @@ class SharedRowStores:
         store_vector(made, slot.buffer, at)
 
 
-def exchanged(member: Any, words: Sequence[Any]) -> list[Any]:
+def exchanged(member: ir.Value, words: Sequence[ir.Value]) -> list[ir.Value]:
     """Transpose four words of each of four threads."""
     _, high, low = split(member, [1, 2, 2])
     odd, upper = equal(low, 1), equal(high, 1)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
+
+if TYPE_CHECKING:
+    from mirlo.targets.gpu.schedule.exchange import Combine
 
 LOG2_E = math.log2(math.e)
 
@@ -28,7 +31,7 @@ def fma(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
     return create("math.fma", c.type, a, b, c)
 
 
-def fold(combine: Callable[[Any, Any], Any], values: Sequence[ir.Value]) -> ir.Value:
+def fold(combine: Combine, values: Sequence[ir.Value]) -> ir.Value:
     """Combine all values pairwise, for instruction-level parallelism."""
     found = list(values)
     while len(found) > 1:
