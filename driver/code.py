@@ -68,9 +68,11 @@ def compile_code(
     )  # fmt: skip
     compiler = Compiler(request, build)
     if form == SOURCE and not compiler.target.makes_source:
-        raise TargetError(f"target '{compiler.target.name}' makes no source of whole models: name one that does: 'c'")
+        raise TargetError(f"target '{compiler.target.name}' does not generate source of whole models: use target 'c'")
     if form not in ("", SOURCE) and not compiler.target.makes_libraries:
-        raise TargetError(f"target '{compiler.target.name}' makes no libraries: name one that does, such as 'llvm'")
+        raise TargetError(
+            f"target '{compiler.target.name}' does not build libraries: use one that does, such as 'llvm'"
+        )
     compiled, session = compiler.run()
     if not isinstance(compiled, Artifact):
         raise TargetError(
@@ -126,7 +128,7 @@ def code_of_kernel(request: CompileRequest, kernel: str, form: str | None = None
         target = code_target(Targets.parse(request.target).host_target)
         forms = [known.name for known in target.forms if known.is_text]
         if not forms:
-            raise TargetError(f"target '{target.name}' makes no code that is text")
+            raise TargetError(f"target '{target.name}' generates no code that is text")
         form = forms[-1]
     listings = kernel_listings(replace(request, save_ir=None), form, kernel)
     contents = [listing.content for listing in listings]

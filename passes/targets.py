@@ -252,7 +252,8 @@ def code_form(target: Target, name: str) -> CodeForm:
     if name not in known:
         listed = ", ".join(known) or "none"
         raise TargetError(
-            f"target '{target.name}' makes no code of the form '{name}'{nearest(name, known)}; its forms: {listed}"
+            f"target '{target.name}' does not generate code of the form '{name}'{nearest(name, known)}; "
+            f"its forms: {listed}"
         )
     return known[name]
 
@@ -293,7 +294,7 @@ def chain(name: str) -> tuple[str, ...]:
     current: str | None = name
     while current is not None and current != DEFAULT:
         if current in names:
-            raise TargetError(f"the parents of target '{name}' form a circle: {' → '.join([*names, current])}")
+            raise TargetError(f"the parents of target '{name}' form a cycle: {' → '.join([*names, current])}")
         names.append(current)
         current = find_target(current).parent
     return (*names, DEFAULT)

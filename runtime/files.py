@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 def resolved(path: str | os.PathLike[str]) -> Path:
     """Return the absolute path without symbolic links; one that cannot be followed stays as it is."""
-    # `Path.resolve` raises RuntimeError for links that go in circles.
+    # `Path.resolve` raises RuntimeError for links that form cycles.
     return Path(os.path.realpath(path))
 
 

@@ -139,7 +139,7 @@ class ArgReduce(ReadsEachElement):
         require_kind(x, NUMBER, "operand")
         axis = normalize_axis(axis, x.rank)
         if x.shape[axis] == 0:
-            raise OpError(f"axis {axis} of {x} is empty and has no extreme")
+            raise OpError(f"axis {axis} of {x} is empty: it has no minimum or maximum")
         return TensorType((*x.shape[:axis], *((1,) if keepdims else ()), *x.shape[axis + 1 :]), x.dtype).with_dtype(
             "i64"
         )

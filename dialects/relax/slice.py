@@ -129,7 +129,7 @@ class Pad(RelaxOp, name="pad"):
         for i, (dim, begin, end) in enumerate(zip(x.shape, pads[: x.rank], pads[x.rank :], strict=True)):
             size = dim + begin + end
             if isinstance(size, int) and size < 0:
-                raise OpError(f"pads {begin} and {end} crop axis {i} of {x} to less than nothing")
+                raise OpError(f"pads {begin} and {end} crop axis {i} of {x} to a negative size")
             if isinstance(dim, int) and mode != "constant" and max(begin, end) > 0:
                 _require_source(x, i, dim, max(begin, end), mode)
             shape.append(size)

@@ -45,8 +45,8 @@ class Expansion:
         if self.nodes > functions.EXPANDED_NODES:
             raise NodeError(
                 f"'{caller.proto.op_type}' (node '{caller.name}') and the functions and loops around it come to more "
-                f"than {functions.EXPANDED_NODES} nodes: functions that call each other several times, and loops of "
-                "rounds that are known, are copied at each place"
+                f"than {functions.EXPANDED_NODES} nodes: functions that call each other several times, and loops with "
+                "a known trip count, are copied at each place"
             )
 
     def instance(self, body: onnx.FunctionProto, step: NamedNode, present: tuple[bool, ...]) -> list[onnx.NodeProto]:

@@ -105,7 +105,7 @@ def repeat(
         results = list(made.results)
         values = [value_of(body, result, kind) for result, kind in zip(results[2:], kinds, strict=False)]
         return values if room is None else [*values, *results[2 + len(kinds) :], results[0]]
-    raise NodeError("what the loop carries changes its kind in every round")
+    raise NodeError("a value that the loop carries changes its type in every iteration")
 
 
 def _at(declared: Sequence[onnx.ValueInfoProto], index: int) -> onnx.ValueInfoProto | None:
@@ -134,8 +134,8 @@ def _collected_types(
         if any(D.symbols_of(dim) & (body.bound - known) for dim in row.shape):
             name = getattr(_at(round_.collected, i), "name", "")
             raise NodeError(
-                f"output '{name}' of the body is {row}, of a size that each round determines: what is collected must "
-                "have the same shape in all rounds; declare its dims in the body"
+                f"output '{name}' of the body is {row}, of a size that each iteration determines: what is collected "
+                "must have the same shape in all iterations; declare its dims in the body"
             )
     return carried, found
 
@@ -248,7 +248,7 @@ def _conformed(body: RegionImporter, value: AnyValue, kind: Kind) -> AnyValue:
     wrong = body.ssa(constant("", np.array(-1, np.int64)))
     checked = relax_op("where").make(relax_op("equal").make(actual, expected), actual, wrong)
     names = [body.new_symbol(value.name or "carried") for _ in wanted.shape]
-    what = f"what the loop carries as {wanted} is {value.type} after a round"
+    what = f"what the loop carries as {wanted} is {value.type} after an iteration"
     relax_op("bind_dims").build(checked, symbols=names, bounds=[UNKNOWN] * wanted.rank, what=what, result_types=[])
     zeros, ones = [0] * wanted.rank, [1] * wanted.rank
     made = relax_op("slice_dims").make(found, begin=zeros, shape=wanted.shape, strides=ones)
@@ -270,8 +270,8 @@ def _checked(carried: Sequence[AnyValue], kinds: list[Kind], found: list[Kind]) 
         is_less_specific = without_dims(kind, new) == new if kind.is_tensor else join(kind, new) == new
         if new != kind and not is_less_specific:
             raise NodeError(
-                f"'{old.name}' is {kind} before the loop and {new} after a round: what a loop whose rounds are counted "
-                "at run time carries must keep its element type and its rank"
+                f"'{old.name}' is {kind} before the loop and {new} after an iteration: what a loop with a dynamic trip "
+                "count carries must keep its element type and its rank"
             )
     return found
 

@@ -122,7 +122,7 @@ def several(*parts: Pattern | Links) -> Pattern:
         raise PatternError("several takes at least two patterns, or a link between two")
     sources = {producer for producer, _, _ in links}
     if len(sources) == len(points):
-        raise PatternError("the links of a pattern form a circle: no part of it is an output")
+        raise PatternError("the links of a pattern form a cycle: no part of it is an output")
     made = [_labelled(p if i in sources else p.output(), i) for i, p in enumerate(points)]
     _require_connected(made, links)
     return Several(made, links)

@@ -81,7 +81,7 @@ class Predicate:
         if answer is True:
             return None
         if answer is False:
-            return Decline(f"{self.name} says no")
+            return Decline(f"{self.name} returned False")
         if isinstance(answer, Decline):
             return answer
         if isinstance(answer, str) and answer:

@@ -89,7 +89,7 @@ class Targets:
             )
         target = find_target(self.host.name)
         if target.pipeline is None or target.emit is None:
-            raise TargetError(f"target '{target.name}' makes no code: it has no pipeline or no emitter")
+            raise TargetError(f"target '{target.name}' does not generate code: it has no pipeline or no emitter")
         if self.host.options and not target.takes_options:
             raise TargetError(f"target '{target.name}' takes no options, found '{self.host}'")
         return target

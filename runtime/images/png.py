@@ -26,7 +26,7 @@ def decode(data: bytes) -> np.ndarray:
         if kind == b"IHDR":
             width, height, depth, color, compression, filtering, interlaced = struct.unpack(">IIBBBBB", body)
             if color not in _CHANNELS or depth not in _DEPTHS[color] or compression or filtering or interlaced > 1:
-                raise ValueError("the header of the PNG file says what does not exist")
+                raise ValueError("the header of the PNG file has an unknown color type, depth or method")
             if not 0 < width * height <= MAX_PIXELS:
                 raise ValueError(f"the PNG file has {width} x {height} pixels")
         elif kind == b"PLTE":

@@ -74,12 +74,12 @@ def accepts(op: ir.OpView) -> bool | Decline:
     for value in (*op.operation.operands, *op.operation.results):
         kind = TensorType.from_mlir(value.type)
         if kind is None:
-            return decline("C works on tensors", found=str(value.type))
+            return decline("target 'c' takes tensors only", found=str(value.type))
         if any(dim is D.UNKNOWN for dim in kind.shape):
-            return decline("a dim that nothing is known about", type=str(kind))
+            return decline("a dim is unknown", type=str(kind))
     unknown = sorted(_symbols(op.operation.results) - _symbols(op.operation.operands))
     if unknown:
-        return decline("a size of the result is in no shape of an operand", size=unknown[0])
+        return decline("a dynamic size of the result is no dim of an operand", size=unknown[0])
     return True
 
 

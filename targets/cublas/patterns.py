@@ -99,7 +99,7 @@ def _types(left: TensorType, right: TensorType, result: TensorType, f8: bool) ->
 def _shapes(left: TensorType, right: TensorType, result: TensorType, turned: tuple[bool, ...]) -> Any:
     """Return why the library does not take tensors of these shapes, or None."""
     if left.rank < 2 or right.rank < 2:
-        return decline("a vector is no matrix: kernels of the model's own read it as fast")
+        return decline("an operand is a vector: Mirlo's own kernels are as fast")
     batches = [math.prod(kind.static_shape[:-2]) for kind in (left, right, result)]
     if any(batch not in (1, batches[2]) for batch in batches[:2]):
         return decline("each factor has as many matrices as the result, or one", lhs=left.shape, rhs=right.shape)

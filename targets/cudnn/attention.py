@@ -66,7 +66,7 @@ def _bound(causal: bool, at_end: bool, queries: int, keys: int) -> int | None | 
     if bound >= keys - 1:
         return None  # the first query sees all keys, so every query does
     if bound < 0:
-        return decline("the first queries see no key, of which the library makes no zeros", queries=queries, keys=keys)
+        return decline("the library does not return zeros for queries that see no key", queries=queries, keys=keys)
     return bound
 
 

@@ -48,7 +48,7 @@ class HostValues:
     def set(self, value: ir.Value, stands: ir.Value) -> None:
         """Let a value stand for one of the module."""
         if str(value.type) not in _TYPES:
-            raise PassError(f"the host of a GPU knows no values of type {value.type}", value.location)
+            raise PassError(f"the host code of a GPU model has no values of type {value.type}", value.location)
         self._known[value] = stands
 
     def alias(self, value: ir.Value, other: ir.Value) -> None:

@@ -78,7 +78,7 @@ REASONS = (
     ),
     Reason(
         "Schedules by hand are for sizes that are numbers: fix them with `dims=`.",
-        "has dims of run time", rule=("tensorized",), place=("dynamic",),
+        "has dynamic dims", rule=("tensorized",), place=("dynamic",),
     ),
     Reason(
         "The oracle must know what the operator means: an operator class with `meaning` says so, an attached prim "

@@ -39,7 +39,7 @@ def page(found: dict[Cell, str]) -> str:
         "rule with `b.call_prim_func`, or `mirlo.onnx_operator`; *tensorized*: `mirlo.compile(schedules=)` with "
         "`tensorize` to a C function; *generator*: a code generator takes the node.",
         "- *alone*: in the graph; *region*: an external module whose code Mirlo makes; *several*: a code generator "
-        "takes the next node; *dynamic*: a dim of run time; *loop*: in the body of an ONNX Loop.", "",
+        "takes the next node; *dynamic*: a dynamic dim; *loop*: in the body of an ONNX Loop.", "",
     ]  # fmt: skip
     for operator in OPERATORS:
         lines += [

@@ -78,7 +78,7 @@ def test_an_executable_has_the_code_of_its_kernels(target: str) -> None:
     assert len({str(text) for text in texts.values()}) == len(texts)
     with pytest.raises(KeyError, match="no kernel 'sofmax'; did you mean 'softmax'\\?; its kernels: "):
         made.code("sofmax")
-    with pytest.raises(TargetError, match=f"target '{target}' makes no code of the form 'assm'.*its forms: "):
+    with pytest.raises(TargetError, match=f"target '{target}' does not generate code of the form 'assm'.*its forms: "):
         made.code("softmax", "assm")
 
 
@@ -180,11 +180,11 @@ def test_stages_are_saved_to_the_end(model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--emit", "asmm"], "makes no code of the form 'asmm'; did you mean 'asm'?"),
+        (["--emit", "asmm"], "does not generate code of the form 'asmm'; did you mean 'asm'?"),
         (["--emit", "ptx"], "its forms: llvm-dialect, llvm-ir, asm, obj"),
         (["--emit", "asm", "--kernel", "soft"], "the model has no kernel 'soft'"),
         (["--emit", "library", "--kernel", "softmax"], "'--kernel' is for forms of code"),
-        (["--emit", "library", "--target", "nvvm"], "target 'nvvm' makes no libraries"),
+        (["--emit", "library", "--target", "nvvm"], "target 'nvvm' does not build libraries"),
     ],
 )
 def test_errors(words: list[str], message: str, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,7 +200,7 @@ def test_a_target_that_emits_as_its_parent_has_its_forms() -> None:
     child = Target("child", "", parent="llvm", emit=find_target("llvm").emit)
     assert code_form(child, "asm").suffix == ".s"
     other = Target("other", "", parent="llvm", emit=_nothing)
-    with pytest.raises(TargetError, match="target 'other' makes no code of the form 'asm'; its forms: none"):
+    with pytest.raises(TargetError, match="target 'other' does not generate code of the form 'asm'; its forms: none"):
         code_form(other, "asm")
 
 

@@ -155,7 +155,7 @@ def test_results_of_more_dims_than_arrays_have_are_refused(rank):
 
 
 def paths(folder, suffix):
-    """Paths that cannot be followed: links in circles, names and paths that are too long, files as folders."""
+    """Paths that cannot be followed: links in cycles, names and paths that are too long, files as folders."""
     loop = folder / f"loop{suffix}"
     loop.symlink_to(loop)
     (folder / "a").symlink_to(folder / "b")

@@ -1,4 +1,4 @@
-"""Sizes of run time that no memory holds: an error that names the node and the sizes, and nothing is written."""
+"""Dynamic sizes that no memory holds: an error that names the node and the sizes, and nothing is written."""
 
 from __future__ import annotations
 

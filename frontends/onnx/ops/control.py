@@ -121,7 +121,7 @@ def _compiled(
     most = node.emit("maximum", scalar(node, 0), node.constant(np.int64(0)))
     (room,) = bind(node, node.emit("reshape", most, shape=(1,)), "the number of iterations")
     *made, used = node.builder.repeat(body, limit, going, carried, room)
-    (count,) = bind(node, node.emit("reshape", used, shape=(1,)), "the number of rounds that were made", [room])
+    (count,) = bind(node, node.emit("reshape", used, shape=(1,)), "the number of iterations", [room])
     return [*made[: len(carried)], *(_first(node, rows, count) for rows in made[len(carried) :])]
 
 
@@ -134,10 +134,10 @@ def _first(node: Node, rows: ir.Value, count: Dim) -> ir.Value:
 def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> ir.Value:
     """Stack scan outputs to one value."""
     if not sequence:
-        raise NodeError("the loop has no rounds, so that the shape of what it collects is not known")
+        raise NodeError("the loop has no iterations, so that the shape of what it collects is not known")
     values = []
     for value in sequence:
         if isinstance(value, (OptionalValue, ObjectValue)):
-            raise NodeError(f"what the body collects in each round must be a tensor, got {value.kind}")
+            raise NodeError(f"what the body collects in each iteration must be a tensor, got {value.kind}")
         values.append(node.builder.ssa(value) if isinstance(value, (TensorValue, ListValue)) else value)
     return node.emit("stack", values, axis=axis)

@@ -53,7 +53,7 @@ def _upsample_of_run_time(node: Node) -> ir.Value:
     own = node.emit("cast", shape_vector(node, x.shape), dtype="f64")
     grown = node.emit("greater_equal", scales, node.constant(1.0, "f64"))
     sizes = as_sizes(node, node.emit("floor", node.emit("multiply", own, scales)))
-    shape = bind(node, unless(node, grown, sizes), "scales of run time must be at least 1")
+    shape = bind(node, unless(node, grown, sizes), "dynamic scales must be at least 1")
     return node.emit("resize_at", node[0], scales, shape=shape, mode=mode, coordinates="asymmetric", nearest="floor")
 
 

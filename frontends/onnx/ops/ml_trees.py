@@ -135,7 +135,7 @@ def _without_members(table: np.ndarray, splits: np.ndarray, members: np.ndarray)
 def _checked(
     thresholds: np.ndarray, nodes: np.ndarray, roots: np.ndarray, weights: np.ndarray, votes: np.ndarray
 ) -> Forest:
-    """Refuse trees that lead out of the tables, or in circles: the compiled code follows them blindly."""
+    """Refuse trees that lead out of the tables, or form cycles: the compiled code follows them blindly."""
     count, leaves = len(nodes), len(weights)
     targets = np.concatenate([nodes[:, 2:].reshape(-1), roots])
     if ((targets >= count) | (targets < -leaves)).any():

@@ -49,7 +49,7 @@ def kernel_shape(node: Node, expected: Sequence[Dim] | None = None) -> tuple[int
     if kernel is None and expected is not None and all(isinstance(size, int) for size in expected):
         kernel = [size for size in expected if isinstance(size, int)]
     if kernel is None and expected is not None:
-        return tuple(expected)  # type: ignore[arg-type]  # sizes of run time
+        return tuple(expected)  # type: ignore[arg-type]  # dynamic sizes
     if kernel is None:
         raise NodeError("attribute 'kernel_shape' is missing")
     if expected is not None and any(isinstance(b, int) and a != b for a, b in zip(kernel, expected, strict=False)):

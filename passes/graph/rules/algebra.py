@@ -1,4 +1,4 @@
-"""Simplifications of arithmetic: neutral elements, powers, exact reciprocals."""
+"""Simplifications of arithmetic: identity elements, powers, exact reciprocals."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _HOLDS = {("bf16", "f32"), ("f16", "f32"), ("bf16", "f64"), ("f16", "f64"), ("f3
 
 
 @simplify(Trait.NEUTRAL)
-def neutral_element(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
-    """Remove neutral elements: x + 0, x - 0, x * 1, x / 1."""
+def identity_element(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
+    """Remove identity elements: x + 0, x - 0, x * 1, x / 1."""
     lhs, rhs = op.operation.operands
     if b.splat(rhs) == op.NEUTRAL and lhs.type == op.operation.results[0].type:
         return lhs
     if Trait.COMMUTATIVE in op.TRAITS and b.splat(lhs) == op.NEUTRAL and rhs.type == op.operation.results[0].type:
         return rhs
-    return decline("no operand is the neutral element")
+    return decline("no operand is the identity element")
 
 
 @simplify("relax.divide")

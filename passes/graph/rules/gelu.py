@@ -36,7 +36,7 @@ def gelu(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
         for x, approximate in _arguments(term, b):
             if x.type == op.output.type and beside(term, b) and _product(op.output, x, b).is_(0.5, 1, 1):
                 return b.emit(OPS["gelu"], x, approximate=approximate)
-    return decline("it is no product of x, one half and 1 + erf or 1 + tanh")
+    return decline("it is not a product of x, one half and 1 + erf or 1 + tanh")
 
 
 def _arguments(term: ir.Value, b: Rewriter) -> Iterator[tuple[Any, str]]:

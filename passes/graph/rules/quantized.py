@@ -187,13 +187,15 @@ def _conv_i32(op: ir.OpView, data: QuantizedValue, weight: QuantizedValue, b: Re
     if found is not None:
         return found
     if weight_zero is not None and (op.groups != 1 or not isinstance(weight_zero, np.integer)):
-        return decline("weights less their zero points are not bytes, and there are groups, or it is of run time")
+        return decline(
+            "weights less their zero points are not bytes, and there are groups, or the weights are not constant"
+        )
     attributes = {**op.attribute_values(), "out_dtype": I32}
     bias = op.bias if op.bias is not None and kind_of(op.bias).dtype is I32 else None
     if zero is None and weight_zero is None:
         return b.emit(OPS["conv"], data.value, weight.value, bias, **attributes)
     if array is None or not (zero is None or isinstance(zero, np.integer)):
-        return decline("there are zero points, and the weights or the zero point of the data are of run time")
+        return decline("there are zero points, and the weights or the zero point of the data are not constant")
     zero = np.int64(0) if zero is None else zero
     x = _bordered(op, data.value, zero, b)
     out_axis, *_ = kernel_axes(op.kernel_layout, array.ndim)

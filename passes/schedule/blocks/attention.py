@@ -224,7 +224,7 @@ class _Finder:
             return decline("scores or weights are used by something else")
         query, key = self._roles(first)
         if self._moves(query, self.key_loop):
-            return decline("both factors of the scores move with the keys")
+            return decline("both factors of the scores are indexed by the keys")
         bounds = tuple(bounds_of(mask[-1], self.key_loop)) if mask else ()
         return AttentionBlocks(
             self.group, self.extents, query, key, value, scores.outputs[0].value, tuple(mask), masked, total_value,

@@ -33,7 +33,7 @@ class BlockGroup:
 def unfit(view: PrimView) -> Decline | None:
     """Decline functions that no schedule handles."""
     if view.others:
-        return decline("has operations beside blocks", first=view.others[0].name)
+        return decline("has operations other than blocks", first=view.others[0].name)
     if not view.blocks:
         return decline("has no block")
     for block in view.blocks:

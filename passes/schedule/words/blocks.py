@@ -54,9 +54,13 @@ def reverse_compute_at(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
     outer = {loop.name, *(other.name for other in around(loop))}
     for maker, _, _ in makers:
         if maker.reduce_loops() & outer:
-            raise ScheduleError(f"reverse_compute_at: '{maker.name}' is not complete after a round of '{loop.name}'")
+            raise ScheduleError(
+                f"reverse_compute_at: '{maker.name}' is not complete after an iteration of '{loop.name}'"
+            )
     if leaf.is_reduction:
-        raise ScheduleError(f"reverse_compute_at: '{leaf.name}' is a reduction, which needs more than one round makes")
+        raise ScheduleError(
+            f"reverse_compute_at: '{leaf.name}' is a reduction, which needs more than one iteration computes"
+        )
     order = list(root.leaves())
     last = max(order.index(other) for other in leaves_of(loop))
     for read in leaf.reads:

@@ -107,7 +107,7 @@ def set_kind(loop: Loop, kind: str, thread: str | None = None) -> None:
         for leaf in leaves_of(loop):
             if loop.name in leaf.reduce_loops() and leaf.part != "start":
                 raise ScheduleError(
-                    f"'{loop.name}' is a loop of the reduction '{leaf.name}', whose rounds depend on one another; "
+                    f"'{loop.name}' is a loop of the reduction '{leaf.name}', whose iterations depend on one another; "
                     "split the reduction with rfactor, or take another loop"
                 )
     require_serial(loop)

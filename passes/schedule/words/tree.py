@@ -222,7 +222,7 @@ def _buffer(alias: str, value: ir.Value, is_parameter: bool, given: Mapping[ir.V
     name = given.get(value, alias)
     shape = tuple(value.type.shape)
     if not value.type.has_static_shape:
-        raise ScheduleError(f"'{name}' has dims of run time; schedules by hand are for shapes of numbers")
+        raise ScheduleError(f"'{name}' has dynamic dims; schedules by hand need static shapes")
     return ScheduleBuffer(
         name, shape, value.type.element_type, value, is_parameter, order=tuple(range(len(shape))), alias=alias
     )

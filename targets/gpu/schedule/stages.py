@@ -142,7 +142,7 @@ def stages(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
 def threads(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule any blocks, one launch per block and one thread per element."""
     if kernel.view.others:
-        return decline("has operations beside blocks", first=kernel.view.others[0].operation.name)
+        return decline("has operations other than blocks", first=kernel.view.others[0].operation.name)
     return build(kernel, [BlockPlan(block) for block in kernel.view.blocks if 0 not in _outputs(block)])
 
 

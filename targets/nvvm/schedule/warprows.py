@@ -37,7 +37,7 @@ MAX_ROW_THREADS = 512
 def plan_warp_rows(group: BlockGroup) -> ThreadRowsPlan | Decline:
     """Plan rows as on all GPUs, with reductions by shuffles and as many elements per thread as fill an access."""
     if any(is_product(block) for block in group.blocks):
-        return decline("a product has plans of its own")
+        return decline("products have schedules of their own")
     plan = plan_rows(group)
     if isinstance(plan, Decline):
         return plan

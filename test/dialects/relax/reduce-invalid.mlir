@@ -89,7 +89,7 @@ func.func @argmin_1(%x: tensor<2x3xf32>) {
 // -----
 
 func.func @argmin_2(%x: tensor<2x0xf32>) {
-  // expected-error@+1 {{'relax.argmin' op axis 1 of f32[2, 0] is empty and has no extreme}}
+  // expected-error@+1 {{'relax.argmin' op axis 1 of f32[2, 0] is empty: it has no minimum or maximum}}
   %0 = "relax.argmin"(%x) {axis = 1 : i64} : (tensor<2x0xf32>) -> tensor<2x1xi64>
   return
 }

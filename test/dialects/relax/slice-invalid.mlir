@@ -65,7 +65,7 @@ func.func @pad_1(%x: tensor<4xf32>) {
 // -----
 
 func.func @pad_2(%x: tensor<4xf32>) {
-  // expected-error@+1 {{'relax.pad' op pads -3 and -2 crop axis 0 of f32[4] to less than nothing}}
+  // expected-error@+1 {{'relax.pad' op pads -3 and -2 crop axis 0 of f32[4] to a negative size}}
   %0 = "relax.pad"(%x) {pads = array<i64: -3, -2>} : (tensor<4xf32>) -> tensor<4xf32>
   return
 }

@@ -1,4 +1,4 @@
-"""AffineGrid of sizes of run time: one compilation, against the reference."""
+"""AffineGrid of dynamic sizes: one compilation, against the reference."""
 
 from __future__ import annotations
 

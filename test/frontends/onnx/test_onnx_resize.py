@@ -1,4 +1,4 @@
-"""Resize by scales and regions of run time: one compilation for several scales, against the reference."""
+"""Resize by dynamic scales and regions: one compilation for several scales, against the reference."""
 
 from __future__ import annotations
 

@@ -277,8 +277,8 @@ def test_a_rank_or_type_that_changes_is_refused() -> None:
       y = Loop(M, yes, x) <body = body (int64 i, bool c, float[p] v) => (bool c2, float[q] w) { c2 = Identity(c) BODY }>
     }"""
     axes = "axes = Constant<value_ints = [0]>() w = Unsqueeze(v, axes)"
-    refused(text.replace("BODY", axes), "'x' is f32[2] before the loop and f32[1, 2] after a round", "its rank")
-    refused(text.replace("BODY", "w = Cast<to = 11>(v)"), "f64[2] after a round", "keep its element type")
+    refused(text.replace("BODY", axes), "'x' is f32[2] before the loop and f32[1, 2] after an iteration", "its rank")
+    refused(text.replace("BODY", "w = Cast<to = 11>(v)"), "f64[2] after an iteration", "keep its element type")
 
 
 def test_rows_of_a_size_that_changes_are_refused() -> None:
@@ -289,7 +289,7 @@ def test_rows_of_a_size_that_changes_are_refused() -> None:
             c2 = Identity(c)  w = Concat<axis = 0>(v, x)  row = Neg(w) }>
         }""",
         "output 'row' of the body is f32[",
-        "what is collected must have the same shape in all rounds",
+        "what is collected must have the same shape in all iterations",
     )
 
 

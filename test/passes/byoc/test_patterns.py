@@ -130,7 +130,7 @@ def test_predicates_say_who_they_are() -> None:
         (lambda: several(wildcard()), "at least two patterns"),
         (lambda: several(wildcard(), 3), "got 3"),
         (lambda: repeat(wildcard(), lambda x: x, 3, 2), "expected 0 <= least <= most"),
-        (lambda: several((a := is_op("relax.exp")) ^ (b := is_op("relax.log")), b ^ a), "form a circle"),
+        (lambda: several((a := is_op("relax.exp")) ^ (b := is_op("relax.log")), b ^ a), "form a cycle"),
         (lambda: several(is_op("relax.exp")(x := wildcard().named("x")), is_op("relax.log")(x)).dup(), "stands for"),
     ],
 )

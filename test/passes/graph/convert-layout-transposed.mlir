@@ -15,7 +15,7 @@ func.func @phases(%x: tensor<1x8x5x6xf32>, %bias: tensor<4xf32>) -> tensor<1x4x1
   return %0 : tensor<1x4x10x12xf32>
 }
 
-// A weight of run time, dilations, groups.
+// A dynamic weight, dilations, groups.
 // CHECK-LABEL: func.func @declined(
 // CHECK-COUNT-3: "relax.conv_transpose"
 // CHECK-NOT:     "relax.conv"

@@ -227,7 +227,7 @@ ERRORS = {
     "'clip' is a result of the function": lambda s: s.compute_inline("clip"),
     "'matmul' is a reduction": lambda s: s.compute_inline("matmul"),
     "'clip' reads 'matmul' outside of 'matmul_i'": lambda s: s.compute_at("matmul", "matmul_i"),
-    "'matmul' is not complete after a round of 'matmul_k'": lambda s: (
+    "'matmul' is not complete after an iteration of 'matmul_k'": lambda s: (
         s.reorder("matmul_k", "matmul_i"), s.reverse_compute_at("clip", "matmul_k"),
     ),
     "'matmul_k', of the reduction, is around 'matmul_j'": lambda s: (

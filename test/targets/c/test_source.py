@@ -261,5 +261,5 @@ def test_what_is_no_tensor_is_refused() -> None:
     sequence = make_model([node("SplitToSequence", "x", "y", axis=0)], {"x": (F32, (2, 3))}, ["y"])
     with pytest.raises(TargetError, match="the model works on sequences"):
         compile_code(sequence, "c", form="source")
-    with pytest.raises(TargetError, match="target 'llvm' makes no source of whole models"):
+    with pytest.raises(TargetError, match="target 'llvm' does not generate source of whole models"):
         compile_code(_dynamic(), "llvm", form="source")

@@ -220,7 +220,7 @@ def _row_and_column_operands(
     operands = [(contraction.product.lhs, contraction.lhs), (contraction.product.rhs, contraction.rhs)]
     forms = [row_major(access.dims, access.shape) for _, access in operands]
     if any(not forms[0].stride(axis) and not forms[1].stride(axis) for axis in spatial):
-        return decline("an axis of the output moves neither operand")
+        return decline("an axis of the output indexes neither operand")
     left, right = (form.stride(lane_axis) != 0 for form in forms)
     walked = [sum(form.stride(axis) != 0 for axis in spatial) for form in forms]
     if (left and right and walked[1] > walked[0]) or not right:

@@ -76,7 +76,7 @@ def reference(body: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         (two_sums, "not exactly one reduction (reductions=2)"),
         (spread_sum, "a block reads the contraction's result in another order"),
         (rest_of_index, "an operand's position is not linear in the axes"),
-        (columns, "an axis of the output moves neither operand"),
+        (columns, "an axis of the output indexes neither operand"),
         (one_row, "a block reads the contraction's result in another order"),
     ],
     ids=lambda v: v.__name__ if callable(v) else "",

@@ -85,7 +85,7 @@ def test_products_of_bytes_without_vnni(left: str, right: str, tmp_path: Path, m
         made, schedule = _compiled(_matmul(m, k, n, left, right, "i32", False, True), folder, w=w)
         np.testing.assert_array_equal(made(x), x.astype(np.int32) @ w.astype(np.int32))
         assert 'instruction = "vpmaddwd"' in schedule
-        # Weights of run time, also those whose columns are contiguous, are packed in groups by the kernel.
+        # Dynamic weights, also those whose columns are contiguous, are packed in groups by the kernel.
         for turned in (False, True):
             folder = tmp_path / f"{i}{turned}"
             folder.mkdir()

@@ -51,7 +51,7 @@ CASES = {
         {"q": ("b", "s", 64), "k": ("b", "s", 64)}, PAIRS,
         lambda q, k: softmax(q @ k.transpose(0, 2, 1)), "bs",
     ),
-    "sum of run time": Case(
+    "dynamic sum": Case(
         [node("MatMul", "p v", "y")], {"p": ("b", "s", "s"), "v": ("b", "s", 64)}, PAIRS, lambda p, v: p @ v, "bs"
     ),
     "rows": Case(
