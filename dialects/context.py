@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Mapping
@@ -13,11 +12,11 @@ from mirlo.dialects.bindings import ir, new_context
 from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.errors import DialectError
 from mirlo.dialects.core.installed import offered
+from mirlo.runtime.system import after_fork
 
 _LOADING = threading.Lock()
 """Serializes loading: two threads that load dialects at once crash the process, even in separate contexts."""
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_LOADING._at_fork_reinit)  # type: ignore[attr-defined]
+after_fork(_LOADING._at_fork_reinit)  # type: ignore[attr-defined]
 
 GROUP = "mirlo.dialects"
 """The entry point group in which packages declare their dialects: `npu = "mirlo_npu.dialect:DIALECT"`."""

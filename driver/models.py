@@ -27,6 +27,7 @@ from mirlo.passes.targets import takes_dynamic_dims
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import read_regular
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.system import can_fork
 
 IR_SUFFIXES = (".mlir", ".mlirbc", ".py")
 
@@ -165,7 +166,7 @@ def _open_stablehlo(path: Path, content: bytes) -> OpenedModel:
     from mirlo.frontends.stablehlo.importer import import_stablehlo
     from mirlo.frontends.stablehlo.parse import parse
 
-    if content.startswith(BYTECODE_PREFIX) and hasattr(os, "fork"):
+    if content.startswith(BYTECODE_PREFIX) and can_fork():
         with make_context():
             content = read_in_child(lambda: parse(content, str(path)), str(path))
     module, store = import_stablehlo(content, str(path))

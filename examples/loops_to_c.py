@@ -11,7 +11,8 @@ import mirlo
 from mirlo import extend
 from mirlo.extend import Artifact, CodeGenerator, Target, c_function, contraction, elementwise_prim, wildcard
 from mirlo.runtime.loaders import llvm_host
-from mirlo.targets.c.compiler import SUFFIX, compile_shared, find_compiler
+from mirlo.runtime.system import LIBRARY_SUFFIX
+from mirlo.targets.c.compiler import compile_shared, find_compiler
 from mirlo.targets.c.loader import load
 
 HEAD = """#include <math.h>
@@ -41,7 +42,7 @@ class Looper(CodeGenerator):
         source = [HEAD, *(text.text for text in texts.values())]
         source += [region(function, texts, constants) for function in module.functions]
         data = compile_shared("\n".join(source), find_compiler())
-        metadata = {"symbols": {name: f"region_{name}" for name in module.names}, "suffix": SUFFIX}
+        metadata = {"symbols": {name: f"region_{name}" for name in module.names}, "suffix": LIBRARY_SUFFIX}
         triple = llvm_host()["triple"]
         return Artifact("looper", module.names, data, constants, {**metadata, "triple": triple})
 

@@ -17,7 +17,8 @@ import mirlo
 from mirlo import R, T
 from mirlo.extend import tensor_intrin
 from mirlo.runtime.loaders import define_symbol
-from mirlo.targets.c.compiler import SUFFIX, compile_shared, find_compiler
+from mirlo.runtime.system import LIBRARY_SUFFIX
+from mirlo.targets.c.compiler import compile_shared, find_compiler
 
 TILE = 16
 DRIVER = """
@@ -35,7 +36,7 @@ void npu_mma(const float *a, int64_t a_row, const float *b, int64_t b_row, float
 
 def start_unit(folder):
     """Compile the driver, and let compiled models call it."""
-    path = Path(folder) / f"npu{SUFFIX}"
+    path = Path(folder) / f"npu{LIBRARY_SUFFIX}"
     path.write_bytes(compile_shared(DRIVER, find_compiler()))
     driver = ctypes.CDLL(str(path))
     define_symbol("npu_mma", ctypes.cast(driver.npu_mma, ctypes.c_void_p).value)

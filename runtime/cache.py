@@ -13,8 +13,6 @@ import hashlib
 import os
 import secrets
 import stat
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
@@ -23,6 +21,7 @@ from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import open_regular, read_regular
+from mirlo.runtime.system import effective_user, positional_read, user_cache
 
 DEFAULT_LIMIT = 4 << 30
 OBJECTS, MODELS, MANIFESTS = "objects", "models", "manifests"
@@ -270,11 +269,12 @@ def _unsafe(folder: Path) -> str | None:
 
 def _unsafe_mode(path: Path) -> str | None:
     """Return what is wrong with the owner or the mode of a file or folder whose content is trusted."""
-    if not hasattr(os, "geteuid"):
+    user = effective_user()
+    if user is None:
         return None  # on Windows, user folders inherit private permissions
     found = path.stat() if path.is_dir() else path.lstat()
-    if found.st_uid not in (os.geteuid(), 0):
-        return f"{path} belongs to user {found.st_uid}, not to user {os.geteuid()}"
+    if found.st_uid not in (user, 0):
+        return f"{path} belongs to user {found.st_uid}, not to user {user}"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
     if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
@@ -297,22 +297,7 @@ def make_private(folder: Path) -> None:
 
 def default_folder() -> Path:
     """Return this user's default cache folder on this system."""
-    try:
-        return _user_folder() / "mirlo" / "compiled"
-    except RuntimeError:
-        # In containers there may be no HOME and a user unknown to the system.
-        user = os.getuid() if hasattr(os, "getuid") else "user"
-        return Path(tempfile.gettempdir()) / f"mirlo-{user}" / "compiled"
-
-
-def _user_folder() -> Path:
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base
+    return user_cache() / "compiled"
 
 
 def digest_of(content: bytes | memoryview) -> str:
@@ -325,8 +310,9 @@ def digest_of_file(path: str | os.PathLike[str]) -> str:
     """Return the digest of a file, read by blocks: a mapping would count as memory of this process."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if hasattr(os, "pread"):
-            return _digest_of_blocks(lambda at: os.pread(file.fileno(), _BLOCK, at), size)
+        pread = positional_read()
+        if pread is not None:
+            return _digest_of_blocks(lambda at: pread(file.fileno(), _BLOCK, at), size)
         return digest_of(file.read())
 
 

@@ -20,7 +20,6 @@ import contextlib
 import hashlib
 import json
 import math
-import mmap
 import os
 import struct
 import threading
@@ -31,6 +30,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from mirlo.runtime import system
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
 from mirlo.runtime.errors import MirloError, OutOfMemoryError
 from mirlo.runtime.fields import Fields
@@ -79,8 +79,7 @@ class MappedFile:
         try:
             with open_regular(self.path) as file:
                 self.size = os.fstat(file.fileno()).st_size
-                # An empty file cannot be mapped.
-                self._bytes: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b""
+                self._bytes: Any = system.map_file(file, self.size)
         except (OSError, ValueError) as failure:
             reason = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
             raise error(f"{self.path}: cannot read the file: {reason}") from None

@@ -6,12 +6,13 @@ as work inside LLVM (`UNCUT`), is acquired by the forking thread: the fork waits
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
 import weakref
 from typing import Any
+
+from mirlo.runtime.system import after_fork
 
 WAIT_SECONDS = 30.0
 """Maximum time a fork waits for work that must not be interrupted; far longer than loading any model takes."""
@@ -93,8 +94,5 @@ def _renew() -> None:
         lock._at_fork_reinit()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=UNCUT.before_fork, after_in_parent=UNCUT.after_in_parent, after_in_child=UNCUT.after_in_child
-    )
-    os.register_at_fork(after_in_child=_renew)
+after_fork(before=UNCUT.before_fork, in_parent=UNCUT.after_in_parent, in_child=UNCUT.after_in_child)
+after_fork(_renew)

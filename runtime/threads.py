@@ -7,7 +7,6 @@ A model that is called while another one uses the pool runs on the caller's thre
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import re
 import sys
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mirlo.runtime import system
 from mirlo.runtime.locks import UNCUT, make_lock
 
 SYMBOL = "mirlo_parallel"
@@ -56,12 +56,7 @@ _pool: _Pool | None = None
 
 def supported() -> bool:
     """Return whether models may run on several threads here, which needs POSIX threads."""
-    return sys.platform != "win32"
-
-
-def available_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return system.has_posix_threads()
 
 
 def ensure(threads: int) -> None:
@@ -71,10 +66,10 @@ def ensure(threads: int) -> None:
     with UNCUT, _lock:
         if _pool is None:
             _pool = _compile()
-            os.register_at_fork(after_in_child=_after_fork)
+            system.after_fork(_after_fork)
             _set_cores(_pool)
         # More threads than cores only compete with each other.
-        _pool.start(min(threads, available_cores()) - 1)
+        _pool.start(min(threads, system.available_cores()) - 1)
 
 
 def _after_fork() -> None:
@@ -108,10 +103,8 @@ def _set_cores(pool: _Pool) -> None:
 
 def _cores_in_order() -> list[int]:
     """Return the cores of the process: one of each physical core, then a second one of each, and so on."""
-    if not hasattr(os, "sched_getaffinity"):
-        return []
-    cores = sorted(os.sched_getaffinity(0))
-    if cores[-1] >= MAX_CORES:
+    cores = system.cores()
+    if not cores or cores[-1] >= MAX_CORES:
         return []  # more than the masks of the pool hold: the system places the workers
     rank = {core: _siblings(core).index(core) for core in cores}
     return sorted(cores, key=lambda core: (rank[core], core))

@@ -31,6 +31,7 @@ from mirlo.passes.timing import PassTiming
 from mirlo.passes.upstream import find_upstream
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.names import shell_word, terminal_streams
+from mirlo.runtime.system import silence
 from mirlo.tools.expected import check_expected
 from mirlo.tools.leave import leave
 from mirlo.tools.opt_arguments import OptArguments, UsageError, nearest_flag, parse_arguments
@@ -52,7 +53,7 @@ def _main(argv: Sequence[str] | None) -> int:
         return _fail(str(error))
     except BrokenPipeError:
         # The reader of our output has seen enough; Python must not complain about it at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         print("mirlo-opt: interrupted", file=sys.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -10,6 +9,7 @@ from typing import Any
 
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.system import available_cores
 
 
 class SessionOptionError(MirloError, ValueError):
@@ -106,7 +106,7 @@ class SessionOptions:
     @property
     def threads(self) -> int:
         """Return the number of threads of a call."""
-        return self.intra_op_num_threads or _cores()
+        return self.intra_op_num_threads or available_cores()
 
     @property
     def opt_level(self) -> int:
@@ -145,9 +145,3 @@ def _natural(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise SessionOptionError(f"{name}: expected a number from 0, found {value!r}")
     return value
-
-
-def _cores() -> int:
-    """Return the number of cores that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

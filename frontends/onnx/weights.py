@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import mmap
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.dtypes import OnnxDType, onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, plural
 from mirlo.frontends.onnx.values import INLINE_ELEMENTS
+from mirlo.runtime import system
 
 if TYPE_CHECKING:
     import onnx
@@ -149,8 +149,7 @@ def map_file(path: Path, why: str, advice: str = "") -> memoryview:
             raise OnnxImportError(f"{why} '{path}', which is not a file")
         with open(path, "rb") as file:
             size = file.seek(0, 2)
-            # An empty file cannot be mapped.
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else memoryview(b"")
+            return memoryview(system.map_file(file, size))
     except OSError as error:
         raise OnnxImportError(f"{why} '{path}', which cannot be read: {error.strerror}") from None
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.passes.byoc.generator_errors import Crash, artifact_problem, describe_error
 from mirlo.runtime.external import ExternalArtifact
+from mirlo.runtime.system import signal_name
 
 if TYPE_CHECKING:
     from mirlo.passes.byoc.bundle import Bundle
@@ -50,11 +50,7 @@ def _how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
     lines = done.stderr.strip().splitlines()[-LAST_LINES:]
     last = f"; it wrote last: {' | '.join(lines)}" if lines else ""
     if done.returncode < 0:
-        try:
-            name = signal.Signals(-done.returncode).name
-        except ValueError:
-            name = str(-done.returncode)
-        return f"crashed (signal {name}){last}"
+        return f"crashed (signal {signal_name(-done.returncode)}){last}"
     return f"ended its process with code {done.returncode}{last}"
 
 

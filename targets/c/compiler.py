@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.system import LIBRARY_SUFFIX
 
 CANDIDATES = ("cc", "gcc", "clang")
 FLAGS = ("-O2", "-fPIC", "-fwrapv", "-w", "-std=c11")
 OBJECT_FLAGS = ("-std=c99", "-O2", "-fPIC", "-Wall", "-Wextra")
 """The flags for whole models, which are free of warnings and of overflow that C does not define."""
-SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 
 
 class CompilerError(MirloError, RuntimeError):
@@ -38,7 +37,7 @@ def find_compiler(wanted: str = "") -> str:
 
 def compile_shared(source: str, compiler: str, flags: Sequence[str] = ()) -> bytes:
     """Compile a source file to a shared library and return its bytes."""
-    return _compiled(source, compiler, [*FLAGS, *flags], ["-shared"], f"region{SUFFIX}", ["-lm"])
+    return _compiled(source, compiler, [*FLAGS, *flags], ["-shared"], f"region{LIBRARY_SUFFIX}", ["-lm"])
 
 
 def compile_object(source: str, compiler: str, flags: Sequence[str] = ()) -> bytes:

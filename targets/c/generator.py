@@ -47,7 +47,8 @@ class CGenerator(CodeGenerator):
     def codegen(self, module: ExternalModule) -> Artifact:
         """Generate one source file for all regions and compile it to a library."""
         from mirlo.runtime.loaders import llvm_host
-        from mirlo.targets.c.compiler import SUFFIX, compile_shared, find_compiler
+        from mirlo.runtime.system import LIBRARY_SUFFIX
+        from mirlo.targets.c.compiler import compile_shared, find_compiler
         from mirlo.targets.c.parts import PartsSource
 
         source = PartsSource(module)
@@ -56,7 +57,7 @@ class CGenerator(CodeGenerator):
         if self.source_only:
             return Artifact("c", module.names, b"", source.params, metadata)
         data = compile_shared(text, find_compiler(self.compiler), self.flags)
-        metadata |= {"triple": llvm_host()["triple"], "suffix": SUFFIX}
+        metadata |= {"triple": llvm_host()["triple"], "suffix": LIBRARY_SUFFIX}
         return Artifact("c", module.names, data, source.params, metadata)
 
     def files(self, artifact: Artifact, params: Mapping[str, np.ndarray]) -> Mapping[str, bytes]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 import tempfile
 from ctypes import CDLL
 
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
 from mirlo.runtime.loaders import llvm_host
+from mirlo.runtime.system import can_remove_open_files, close_library
 from mirlo.runtime.thunks import bind_state
 
 OUT_OF_MEMORY, WRONG_SIZES = 1, 2
@@ -53,18 +53,11 @@ def _open(data: bytes, suffix: str) -> tuple[CDLL, str]:
         raise ArtifactError(f"its library cannot be opened: {error}") from error
     finally:
         # Unlink the file while it is open where the system allows it, so that a killed process leaves nothing behind.
-        if sys.platform != "win32" and os.path.exists(path):
+        if can_remove_open_files() and os.path.exists(path):
             os.unlink(path)
 
 
 def _close(library: CDLL, path: str) -> None:
-    if sys.platform != "win32":
-        from _ctypes import dlclose
-
-        dlclose(library._handle)
-        return
-    from _ctypes import FreeLibrary  # type: ignore[attr-defined]
-
-    FreeLibrary(library._handle)
+    close_library(library._handle)
     if os.path.exists(path):
         os.unlink(path)

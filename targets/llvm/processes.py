@@ -21,7 +21,7 @@ from typing import Any
 
 from mirlo.passes.registry import PassError
 from mirlo.runtime.locks import make_lock
-from mirlo.runtime.threads import available_cores
+from mirlo.runtime.system import after_fork, available_cores, signal_name
 from mirlo.targets.llvm.machine_code import CodeSettings
 from mirlo.targets.llvm.object_code import EntryInterface, compile_text
 from mirlo.targets.llvm.worker import receive, send
@@ -243,9 +243,8 @@ def _end_all() -> None:
 
 
 atexit.register(_end_all)
-if hasattr(os, "register_at_fork"):
-    # The pipes belong to the parent; a forked child starts its own workers.
-    os.register_at_fork(after_in_child=_processes.clear)
+# The pipes belong to the parent; a forked child starts its own workers.
+after_fork(_processes.clear)
 
 
 def _ready() -> bool:
@@ -278,12 +277,7 @@ def _start() -> _Process:
 
 def _how(code: int) -> str:
     if code < 0:
-        import signal
-
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = str(-code)
+        name = signal_name(-code)
         hint = ", as the system does when memory runs out" if name == "SIGKILL" else ""
         return f"by signal {name}{hint}; compile with jobs=1 to see where"
     return f"with exit code {code}"

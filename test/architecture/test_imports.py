@@ -21,8 +21,16 @@ TYPES_OF_TARGETS = ("runtime.artifact", "runtime.cache")
 
 # The table of docs/architecture.md: what each folder may import besides itself.
 ALLOWED: dict[str, tuple[str, ...]] = {
-    "dialects": (),
-    "frontends": ("dialects", "runtime.params", "runtime.errors", "runtime.dtypes", "runtime.kinds", "runtime.names"),
+    "dialects": ("runtime.system",),
+    "frontends": (
+        "dialects",
+        "runtime.params",
+        "runtime.errors",
+        "runtime.dtypes",
+        "runtime.kinds",
+        "runtime.names",
+        "runtime.system",
+    ),
     "passes": (
         "dialects",
         "runtime.params",
@@ -31,6 +39,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.external",
         "runtime.names",
         "runtime.nearest",
+        "runtime.system",
         *TYPES_OF_TARGETS,
     ),
     "targets": ("dialects", "passes", "runtime"),

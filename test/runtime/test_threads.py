@@ -12,6 +12,7 @@ import time
 import pytest
 
 from mirlo.runtime import threads
+from mirlo.runtime.system import available_cores
 
 llvm = pytest.importorskip("llvmlite.binding")
 pytestmark = pytest.mark.skipif(not threads.supported(), reason="no POSIX threads here")
@@ -140,6 +141,7 @@ def test_child_of_a_fork(regions) -> None:
 _PLACED = """
 import ctypes, os, sys, threading, time
 from mirlo.runtime import threads
+from mirlo.runtime.system import available_cores
 
 threads.ensure(2)
 task = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
@@ -175,7 +177,7 @@ def _in_a_process(text: str) -> str:
 
 
 needs_cores = pytest.mark.skipif(
-    not sys.platform.startswith("linux") or threads.available_cores() < 2, reason="needs Linux and two cores"
+    not sys.platform.startswith("linux") or available_cores() < 2, reason="needs Linux and two cores"
 )
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mirlo.runtime.threads import available_cores, supported
+from mirlo.runtime.system import available_cores
+from mirlo.runtime.threads import supported
 
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable

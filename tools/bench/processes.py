@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import types
@@ -14,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mirlo.runtime import system
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.bench.engines import ENGINES
 
@@ -31,7 +31,6 @@ from mirlo.tools.bench.child import main
 main()
 """
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_STOP, _CONTINUE = getattr(signal, "SIGSTOP", None), getattr(signal, "SIGCONT", None)
 
 
 class EngineError(MirloError):
@@ -80,13 +79,11 @@ class Process:
 
     def pause(self) -> None:
         """Suspend the process: threads that spin while idle would take time from others."""
-        if _STOP is not None:
-            self._signal(_STOP)
+        system.stop_group(self._popen.pid)
 
     def go_on(self) -> None:
         """Resume the process."""
-        if _CONTINUE is not None:
-            self._signal(_CONTINUE)
+        system.continue_group(self._popen.pid)
 
     def end(self) -> None:
         """End the process."""
@@ -108,11 +105,6 @@ class Process:
     @property
     def _title(self) -> str:
         return ENGINES[self.engine].title
-
-    def _signal(self, number: signal.Signals) -> None:
-        # The whole session, including its child processes.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._popen.pid, number)
 
 
 class Spinner:

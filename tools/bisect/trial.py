@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import multiprocessing
-import os
-import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -14,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule, observed_rules, refused_rules
+from mirlo.runtime import system
 from mirlo.runtime.errors import MirloError, NoDevice, NotForThisMachine
 from mirlo.tools.bisect.compare import Tolerance, difference
 from mirlo.tools.bisect.submodel import Submodel
@@ -70,12 +68,9 @@ def try_submodel(
     part: Submodel, expected: Mapping[str, Any], settings: TrialOptions, save_ir: str | None = None
 ) -> Trial:
     """Compile a submodel, run it, and compare."""
-    try:
-        context = multiprocessing.get_context("fork")
-    except ValueError:  # on systems without fork
-        context = multiprocessing.get_context("spawn")  # type: ignore[assignment]
+    context = system.process_context()
     receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_compute, args=(sender, part, settings, save_ir), daemon=True)  # type: ignore[attr-defined]
+    child = context.Process(target=_compute, args=(sender, part, settings, save_ir), daemon=True)
     child.start()
     sender.close()
     heard = _Heard()
@@ -177,7 +172,7 @@ def _compute(sender: Any, part: Submodel, settings: TrialOptions, save_ir: str |
     from mirlo.tools.cli.errors import explain
 
     # The error that is sent contains MLIR's diagnostics; failing trials are part of the search.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    system.silence(2)
 
     def tell(step: str) -> None:
         sender.send(("step", step))
@@ -207,5 +202,5 @@ def _compute(sender: Any, part: Submodel, settings: TrialOptions, save_ir: str |
 
 def _death(exitcode: int | None) -> str:
     if exitcode is not None and exitcode < 0:
-        return f"the process was killed by {signal.Signals(-exitcode).name}"
+        return f"the process was killed by {system.signal_name(-exitcode)}"
     return f"the process ended with exit code {exitcode}"

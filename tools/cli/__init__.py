@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from mirlo.driver.garbage import FewerCollections
 from mirlo.runtime.names import terminal_streams
+from mirlo.runtime.system import silence
 from mirlo.tools.cli.arguments import Arguments, make_parser
 from mirlo.tools.cli.errors import explain
 from mirlo.tools.leave import leave
@@ -69,7 +70,7 @@ def _run(argv: Sequence[str] | None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader closed the pipe; Python must not report that again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         print("mirlo: interrupted", file=sys.stderr)

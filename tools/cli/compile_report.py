@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mirlo.runtime import archive
 from mirlo.runtime.errors import ArtifactError, MirloError
+from mirlo.runtime.system import peak_memory
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.run_sizes import with_small_sizes
 from mirlo.tools.cli.tables import bytes_text, columns
@@ -24,7 +24,7 @@ def report_lines(executable: Executable, progress: Progress) -> Iterator[str]:
     for part in executable.compiled.parts if hasattr(executable, "compiled") else [executable.artifact]:
         yield from _artifact_lines(part)
     yield f"weights: {bytes_text(executable.memory.weights_bytes)}"
-    peak = _peak()
+    peak = peak_memory()
     if peak:
         yield f"most memory while compiling: {bytes_text(peak)} in this process"
     yield "steps:"
@@ -81,13 +81,3 @@ def _arena_text(arena: int, plan: dict[str, int]) -> str:
         f"{bytes_text(arena)}; at the worst moment {bytes_text(bound)} are alive, which no plan goes below{over}; "
         f"{plan['in_place']} calls write over an input"
     )
-
-
-def _peak() -> int:
-    """Return the peak memory of this process; 0 if the system does not report it."""
-    try:
-        import resource
-    except ImportError:
-        return 0
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mirlo.runtime.system import available_cores
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.tables import bytes_text, columns
@@ -84,7 +84,7 @@ def _versions(problems: list[str]) -> Iterator[str]:
 
 
 def _machine(problems: list[str]) -> Iterator[str]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = available_cores()
     yield f"{platform.system()} {platform.machine()}, {cores} cores for this process"
     try:
         import llvmlite.binding as llvm

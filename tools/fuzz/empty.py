@@ -6,8 +6,6 @@ several nodes, none of which reads another.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mirlo.runtime import system
 from mirlo.tools.bisect.compare import Tolerance, difference
 from mirlo.tools.bisect.oracles import Oracle, OracleError, onnxruntime, reference
 from mirlo.tools.fuzz.differential import FAILED, REFUSED, RIGHT, WRONG, GraphVerdict
@@ -284,9 +283,9 @@ def _run_onnxruntime_in_child(
     model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """Ask ONNX Runtime in a process of its own: some of its operators end the process over empty axes."""
-    context = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
+    context = system.process_context()
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(sender, model, feeds, names))  # type: ignore[attr-defined]
+    process = context.Process(target=_send, args=(sender, model, feeds, names))
     process.start()
     sender.close()
     try:
@@ -301,7 +300,7 @@ def _run_onnxruntime_in_child(
 
 
 def _send(sender: Connection, model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    system.silence(2)
     try:
         sender.send(onnxruntime(model, feeds, names))
     except OracleError:

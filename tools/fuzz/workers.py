@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
-import signal
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
+
+from mirlo.runtime import system
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -90,10 +88,10 @@ class _Worker:
     """A process, with those that its jobs start: no daemon, which could start none, and a group of its own."""
 
     def __init__(self, job: Callable[[int], Any], seeds: list[int], memory: int | None) -> None:
-        context = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
+        context = system.process_context()
         self.left = seeds
         self.pipe, sender = context.Pipe(duplex=False)
-        self.process = context.Process(target=_work, args=(job, list(seeds), sender, memory))  # type: ignore[attr-defined]
+        self.process = context.Process(target=_work, args=(job, list(seeds), sender, memory))
         self.process.start()
         sender.close()
         self.started = time.monotonic()
@@ -123,9 +121,8 @@ class _Worker:
         self._finish()
 
     def _kill(self) -> None:
-        if hasattr(os, "killpg") and self.process.pid is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # it has no group yet, or is at its end
-                os.killpg(self.process.pid, signal.SIGKILL)
+        if self.process.pid is not None:
+            system.end_group(self.process.pid)
         self.process.kill()
 
     def _finish(self) -> None:
@@ -135,14 +132,10 @@ class _Worker:
 
 
 def _work(job: Callable[[int], Any], seeds: list[int], sender: Connection, memory: int | None) -> None:
-    if hasattr(os, "setsid"):
-        os.setsid()
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, 2)
+    system.lead_group()
+    system.silence(2)
     if memory is not None:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        system.limit_memory(memory)
     for seed in seeds:
         start = time.perf_counter()
         result = job(seed)
@@ -151,4 +144,4 @@ def _work(job: Callable[[int], Any], seeds: list[int], sender: Connection, memor
 
 
 def _death(code: int | None) -> str:
-    return f"killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
+    return f"killed by {system.signal_name(-code)}" if code is not None and code < 0 else f"exit code {code}"

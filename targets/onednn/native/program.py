@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.runtime.dlpack import DLTensor
-from mirlo.runtime.threads import available_cores
+from mirlo.runtime.system import available_cores
 from mirlo.targets.onednn.native.builder import Memories
 from mirlo.targets.onednn.native.compiled import Compiled, RegionReport
 from mirlo.targets.onednn.native.trampoline import Miss, Trampoline, key_array, native_table

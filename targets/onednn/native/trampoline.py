@@ -7,7 +7,6 @@ of LLVM IR (`trampoline.ll`) finds the table of a call and walks it.
 from __future__ import annotations
 
 import ctypes
-import os
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.runtime.loaders import compile_llvm
+from mirlo.runtime.system import after_fork
 from mirlo.runtime.thunks import bind_state
 from mirlo.targets.onednn.native.library import load_library
 
@@ -131,8 +131,7 @@ def _after_fork() -> None:
         trampoline.after_fork()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+after_fork(_after_fork)
 
 
 def native_table(table: CallTable) -> Any:

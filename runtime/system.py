@@ -1,0 +1,248 @@
+"""What differs between operating systems: forks, signals, limits, cores, memory maps, libraries, folders of users.
+
+The rest of Mirlo asks this module; `test/architecture` finds code that asks the system by itself. Where a system lacks
+something, the function says what happens instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+LIBRARY_SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+"""The suffix of shared libraries."""
+
+
+def can_fork() -> bool:
+    """Return whether a process can be copied."""
+    return sys.platform != "win32"
+
+
+def after_fork(
+    in_child: Callable[[], object],
+    before: Callable[[], object] | None = None,
+    in_parent: Callable[[], object] | None = None,
+) -> None:
+    """Register what each fork calls; without forks, nothing is called."""
+    if sys.platform != "win32":
+        given = {"before": before, "after_in_parent": in_parent}
+        os.register_at_fork(after_in_child=in_child, **{k: call for k, call in given.items() if call is not None})
+
+
+class ForkResult(NamedTuple):
+    """How a fork ended."""
+
+    content: bytes
+    """What its function returned; what is there of it if the fork died."""
+    code: int
+    """The exit code; below 0, a signal's number."""
+
+
+def run_forked(
+    work: Callable[[], bytes], output: int | None = None, errors: int | None = None, cpu_seconds: int | None = None
+) -> ForkResult:
+    """Run a function in a fork of this process, which ends afterwards, whatever the function did.
+
+    `output` and `errors` are files for its standard streams; after `cpu_seconds` of processor time the system ends it.
+    """
+    if sys.platform == "win32":
+        raise OSError("this system has no forks")
+    reading, writing = os.pipe()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()  # otherwise the fork would write this buffer again
+    with warnings.catch_warnings():
+        # Python warns of locks that other threads may hold.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(reading)
+            for given, number in ((output, 1), (errors, 2)):
+                if given is not None:
+                    os.dup2(given, number)
+            if errors is not None:
+                import faulthandler
+
+                faulthandler.disable()  # it may write elsewhere
+            if cpu_seconds is not None:
+                _limit_processor(cpu_seconds)
+            with open(writing, "wb") as pipe:
+                pipe.write(work())
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        content = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return ForkResult(content, os.waitstatus_to_exitcode(status))
+
+
+def _limit_processor(seconds: int) -> None:
+    if sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+
+
+def process_context() -> Any:
+    """Return multiprocessing's context with the cheapest processes: forks, where there are any."""
+    import multiprocessing
+
+    return multiprocessing.get_context("fork" if can_fork() else "spawn")
+
+
+def lead_group() -> None:
+    """Make this process the first of a group, which `end_group` ends; without groups, nothing happens."""
+    if sys.platform != "win32":
+        os.setsid()
+
+
+def end_group(leader: int) -> None:
+    """End a process and those of its group; without groups, nothing happens."""
+    if sys.platform != "win32":
+        import signal
+
+        _signal_group(leader, signal.SIGKILL)
+
+
+def stop_group(leader: int) -> None:
+    """Stop a process and those of its group until they continue; without groups, nothing happens."""
+    if sys.platform != "win32":
+        import signal
+
+        _signal_group(leader, signal.SIGSTOP)
+
+
+def continue_group(leader: int) -> None:
+    """Let a process and those of its group continue."""
+    if sys.platform != "win32":
+        import signal
+
+        _signal_group(leader, signal.SIGCONT)
+
+
+def _signal_group(leader: int, number: int) -> None:
+    if sys.platform != "win32":
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it has no group yet, or is at its end
+            os.killpg(leader, number)
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's name; its number if it has none."""
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+def limit_memory(nbytes: int) -> None:
+    """Limit the address space of this process; without such limits, nothing happens."""
+    if sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (nbytes, nbytes))
+
+
+def peak_memory() -> int:
+    """Return the most memory that this process has had, in bytes; 0 if the system does not report it."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+def silence(descriptor: int) -> None:
+    """Discard what is written to a file from now on."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def has_posix_threads() -> bool:
+    """Return whether the functions of POSIX threads are in the process."""
+    return sys.platform != "win32"
+
+
+def cores() -> list[int]:
+    """Return the cores on which this process may run, in order; none if the system does not say which."""
+    if sys.platform == "linux":
+        return sorted(os.sched_getaffinity(0))
+    return []
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(cores()) or os.cpu_count() or 1
+
+
+def map_file(file: BinaryIO, size: int) -> Any:
+    """Return the bytes of an open file, mapped for reading; an empty file cannot be mapped."""
+    import mmap
+
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+
+
+def positional_read() -> Callable[[int, int, int], bytes] | None:
+    """Return a function of file, size and offset that threads may call at once; None where there is none."""
+    if sys.platform != "win32":
+        return os.pread
+    return None
+
+
+def can_remove_open_files() -> bool:
+    """Return whether a file can be removed while it is open or loaded."""
+    return sys.platform != "win32"
+
+
+def close_library(handle: int) -> None:
+    """Unload a library that `ctypes` loaded."""
+    if sys.platform == "win32":
+        from _ctypes import FreeLibrary
+
+        FreeLibrary(handle)
+    else:
+        from _ctypes import dlclose
+
+        dlclose(handle)
+
+
+def user_cache() -> Path:
+    """Return the folder for caches of this user, or one for temporary files where the user has no home."""
+    try:
+        if sys.platform == "win32":
+            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "mirlo"
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Caches" / "mirlo"
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mirlo"
+    except RuntimeError:
+        # In containers there may be no HOME and a user unknown to the system.
+        import tempfile
+
+        return Path(tempfile.gettempdir()) / f"mirlo-{_user()}"
+
+
+def _user() -> str:
+    if sys.platform != "win32":
+        return str(os.getuid())
+    return "user"
+
+
+def effective_user() -> int | None:
+    """Return the number of the user with whose rights this process runs; None without such numbers."""
+    if sys.platform != "win32":
+        return os.geteuid()
+    return None

@@ -1,0 +1,47 @@
+"""What differs between operating systems is in `runtime/system.py`; the code is typed for each of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import ROOT
+
+SHIPPED = ("dialects", "frontends", "passes", "targets", "runtime", "driver", "generate", "tools")
+MODULE = ROOT / "runtime" / "system.py"
+OF_THE_SYSTEM = re.compile(
+    r"^\s*import (fcntl|msvcrt|resource|mmap|signal|pwd|grp|termios|winreg|_winapi)\b"
+    r"|\bos\.(fork|register_at_fork|wait\w*|W[A-Z]\w+|kill\w*|set(sid|pgid|pgrp)|sched_\w+|get(e?[ug]id|login)|pread|preadv|mkfifo"
+    r"|uname|name)\b|\b(hasattr|getattr)\(os\b|\bsys\.(platform|getwindowsversion)\b|_ctypes\b",
+    re.MULTILINE,
+)
+# Where a system is a fact of something else than this process.
+EXCEPT = {
+    "runtime/files.py": "flags of `open`, which systems have or have not",
+    "runtime/threads.py": "the pool's code for a system by name",
+    "targets/onednn/native/library.py": "the systems for which the library is published",
+}
+
+
+def test_the_system_is_asked_in_one_place() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix(): OF_THE_SYSTEM.findall(path.read_text(encoding="utf-8"))
+        for folder in SHIPPED
+        for path in (ROOT / folder).rglob("*.py")
+        if path != MODULE
+    }
+    assert {name for name, uses in found.items() if uses} == set(EXCEPT)
+
+
+@pytest.mark.parametrize("platform", ["win32", "darwin"])
+def test_types_on_other_systems(platform: str, whole: bool, tmp_path: Path) -> None:
+    """Check the module of the systems; all code in `make samples`."""
+    command = [sys.executable, "-m", "mypy", "--platform", platform, "--cache-dir", str(tmp_path)]
+    done = subprocess.run(
+        [*command, *([] if whole else ["-m", "mirlo.runtime.system"])],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout

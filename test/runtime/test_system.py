@@ -1,0 +1,151 @@
+"""What `runtime/system.py` does on each system; others than this one are fakes."""
+
+from __future__ import annotations
+
+import multiprocessing.context  # noqa: F401 (looks at the system when it is imported)
+import os
+import signal
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirlo.runtime import system
+
+HOME = Path("/home/of/a/user")
+needs_forks = pytest.mark.skipif(not system.can_fork(), reason="there are no forks here")
+
+
+@pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this be Windows: what it lacks raises when it is used."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    for name in (
+        "fork",
+        "register_at_fork",
+        "setsid",
+        "killpg",
+        "sched_getaffinity",
+        "getuid",
+        "geteuid",
+        "pread",
+        "waitpid",
+    ):
+        monkeypatch.delattr(os, name, raising=False)
+    for name in ("SIGKILL", "SIGSTOP", "SIGCONT"):
+        monkeypatch.delattr(signal, name, raising=False)
+    monkeypatch.setitem(sys.modules, "resource", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "expected"),
+    [
+        ("linux", {}, HOME / ".cache/mirlo"),
+        ("linux", {"XDG_CACHE_HOME": "/elsewhere"}, Path("/elsewhere/mirlo")),
+        ("darwin", {}, HOME / "Library/Caches/mirlo"),
+        ("win32", {}, HOME / "AppData/Local/mirlo"),
+        ("win32", {"LOCALAPPDATA": "/local"}, Path("/local/mirlo")),
+    ],
+)
+def test_folders_of_users(
+    name: str, variables: dict[str, str], expected: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(Path, "home", lambda: HOME)
+    monkeypatch.setattr(sys, "platform", name)
+    assert system.user_cache() == expected
+
+
+@pytest.mark.usefixtures("windows")
+def test_nothing_that_windows_lacks_is_used() -> None:
+    assert not system.can_fork() and not system.has_posix_threads() and not system.can_remove_open_files()
+    system.after_fork(lambda: None, before=lambda: None, in_parent=lambda: None)
+    for call in (system.end_group, system.stop_group, system.continue_group, system.limit_memory):
+        call(12345)
+    system.lead_group()
+    assert system.peak_memory() == 0 and system.cores() == [] and system.effective_user() is None
+    assert system.positional_read() is None
+    assert system.available_cores() == (os.cpu_count() or 1)
+    assert system.process_context().get_start_method() == "spawn"
+    with pytest.raises(OSError, match="no forks"):
+        system.run_forked(lambda: b"")
+
+
+@pytest.mark.usefixtures("windows")
+def test_a_user_of_windows_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def home() -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.delenv("LOCALAPPDATA", raising=False)
+    monkeypatch.setattr(Path, "home", home)
+    assert system.user_cache().name == "mirlo-user"
+
+
+def test_libraries_of_windows_are_freed(windows: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[int] = []
+    monkeypatch.setitem(sys.modules, "_ctypes", types.SimpleNamespace(FreeLibrary=freed.append))
+    system.close_library(7)
+    assert freed == [7]
+
+
+def test_macos_reports_memory_in_bytes_and_no_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage: Any = types.SimpleNamespace(ru_maxrss=4096)
+    fake = types.SimpleNamespace(getrusage=lambda _: usage, RUSAGE_SELF=0)
+    monkeypatch.setitem(sys.modules, "resource", fake)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert system.peak_memory() == 4096 and system.cores() == []
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert system.peak_memory() == 4096 * 1024
+
+
+@needs_forks
+def test_forks_return_bytes_and_how_they_ended(tmp_path: Path) -> None:
+    large = bytes(range(256)) * 4096  # more than a pipe holds
+    assert system.run_forked(lambda: large) == system.ForkResult(large, 0)
+
+    def die() -> bytes:
+        os.kill(os.getpid(), signal.SIGSEGV)
+        return b""
+
+    def raise_error() -> bytes:
+        raise ValueError("unseen")
+
+    with (tmp_path / "errors").open("w+b") as errors:
+        assert system.run_forked(die, errors=errors.fileno()) == system.ForkResult(b"", -signal.SIGSEGV)
+        assert system.run_forked(raise_error, errors=errors.fileno()).code == 1
+
+        def spin() -> bytes:
+            while True:
+                pass
+
+        assert system.run_forked(spin, errors=errors.fileno(), cpu_seconds=1).code in (-signal.SIGXCPU, -signal.SIGKILL)
+
+
+@needs_forks
+def test_what_a_fork_prints_goes_where_it_is_sent(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def print_both() -> bytes:
+        os.write(1, b"out")
+        os.write(2, b"err")
+        return b"done"
+
+    with (tmp_path / "out").open("w+b") as out, (tmp_path / "err").open("w+b") as err:
+        assert system.run_forked(print_both, output=out.fileno(), errors=err.fileno()).content == b"done"
+    assert ((tmp_path / "out").read_bytes(), (tmp_path / "err").read_bytes()) == (b"out", b"err")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_names_of_signals() -> None:
+    assert system.signal_name(signal.SIGTERM) == "SIGTERM" and system.signal_name(250) == "250"
+
+
+def test_maps_of_files(tmp_path: Path) -> None:
+    for content in (b"", b"content"):
+        path = tmp_path / f"{len(content)}"
+        path.write_bytes(content)
+        with path.open("rb") as file:
+            assert bytes(system.map_file(file, len(content))) == content
