@@ -1,11 +1,19 @@
-"""`python -m benchmarks [MODEL...] [flags of mirlo bench]`: the models of this folder, measured by `mirlo bench`."""
+"""The models of this folder, measured by `mirlo bench`.
+
+    python -m benchmarks [MODEL...] [--models FOLDER] [--isa avx2] [flags of mirlo bench]
+
+With `--isa avx2` all engines do without AVX-512 and what else lies above AVX2, as on a processor that lacks it.
+"""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
+from mirlo.runtime.errors import MirloError
 from mirlo.tools.cli import main as mirlo
 
+from .isa import TARGETS, RestrictionError, restricted_python
 from .models import all_names, path
 
 CLAIMED = ("resnet50", "mobilenetv2", "bert_base", "gpt2", "vit_base", "mlp", "lenet")
@@ -24,12 +32,35 @@ def main(argv: list[str]) -> int:
     if unknown:
         print(f"no model is named '{unknown[0]}'; there are: {', '.join(all_names())}", file=sys.stderr)
         return 2
-    cache = None
-    if "--models" in flags:
-        at = flags.index("--models")
-        cache = flags[at + 1]
-        del flags[at : at + 2]
-    return mirlo(["bench", *(str(path(name, cache)) for name in chosen), *flags])
+    cache, isa = _take(flags, "--models"), _take(flags, "--isa")
+    models = [path(name, cache) for name in chosen]
+    try:
+        restricted = _restrict(isa, flags, models[0].parent) if isa is not None else []
+    except MirloError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return mirlo(["bench", *map(str, models), *flags, *restricted])
+
+
+def _take(flags: list[str], name: str) -> str | None:
+    """Remove a flag and return its value; None if it is not there."""
+    if name not in flags[:-1]:
+        return None
+    at = flags.index(name)
+    value = flags[at + 1]
+    del flags[at : at + 2]
+    return value
+
+
+def _restrict(isa: str, flags: list[str], cache: Path) -> list[str]:
+    """Return the flags with which all engines use these instructions only."""
+    if isa not in TARGETS:
+        raise RestrictionError(f"--isa {isa}: expected one of {', '.join(TARGETS)}")
+    against = flags[flags.index("--against") + 1] if "--against" in flags[:-1] else ""
+    added = []
+    for engine in filter(None, against.split(",")):
+        added += ["--python", f"{engine}={restricted_python(engine, isa, cache)}"]
+    return added if "--target" in flags else [*added, "--target", TARGETS[isa]]
 
 
 if __name__ == "__main__":

@@ -48,6 +48,8 @@ class MeasurementOptions:
     """Whether the rows of kernels hold their code."""
     target: str | None = None
     """What Mirlo compiles for; None for its usual target."""
+    cpu_time: bool = False
+    """Whether times are CPU times of the process: what other programs take does not count."""
 
 
 @dataclass
@@ -93,6 +95,8 @@ class ModelRow:
     """Milliseconds between calls."""
     spinner: bool = False
     """Whether another process took the time of one core meanwhile."""
+    cpu_time: bool = False
+    """Whether times are CPU times."""
 
     def engine(self, name: str) -> EngineRow | None:
         return next((row for row in self.engines if row.engine == name), None)
@@ -114,7 +118,7 @@ def measure(model: Path, settings: MeasurementOptions, threads: int, tell: Calla
             count = len(next(iter(times.values())).medians)
             weights, arena = facts["weights"], facts["arena"]
             row = ModelRow(model_name(model), threads, count, weights, arena, engines, missing, None, gap)
-            rows.append(replace(row, spinner=settings.spinner))
+            rows.append(replace(row, spinner=settings.spinner, cpu_time=settings.cpu_time))
         if settings.kernels:
             tell(f"{title}: kernels")
             started[MIRLO].process.go_on()
@@ -205,7 +209,7 @@ def _time_alternately(started: Mapping[str, _Started], settings: MeasurementOpti
         for name in order:
             process = started[name].process
             process.go_on()
-            seconds = process.ask("run", count=counts[name], gap=pause)["seconds"]
+            seconds = process.ask("run", count=counts[name], gap=pause, cpu_time=settings.cpu_time)["seconds"]
             times[name].medians.append(statistics.median(seconds))
             times[name].least = min(times[name].least, *seconds)
             process.pause()

@@ -63,7 +63,7 @@ class Results:
 
 def describe_machine() -> str:
     """Return the processor, its cores and the system."""
-    from mirlo.runtime.threads import available_cores
+    from mirlo.runtime.system import available_cores
 
     name = platform.processor() or platform.machine()
     try:
@@ -83,6 +83,8 @@ def text_lines(results: Results, kernels: int = 12) -> Iterator[str]:
     yield ""
     if any(row.spinner for row in results.rows):
         yield "while another process took the time of one core:"
+    if any(row.cpu_time for row in results.rows):
+        yield "CPU times:"
     yield from columns(latency_table(results), numbers=set(range(1, 99)))
     yield ""
     yield from columns(cost_table(results), numbers={1, 2, 4, 5, 6, 7, 8})

@@ -58,6 +58,7 @@ def run(arguments: Arguments) -> Results:
         kernels=bool(arguments.kernels),
         code=str(arguments.report or "").endswith(".html"),
         target=arguments.target,
+        cpu_time=arguments.cpu_time,
     )
     rows = []
     with Progress("bench", arguments.verbose) as progress:

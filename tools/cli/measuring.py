@@ -58,6 +58,9 @@ def add_bench(
         "--spinner", action="store_true", help="let another process take the time of one core while models run"
     )
     parser.add_argument(
+        "--cpu-time", action="store_true", help="measure CPU time: for one thread, on a machine with other work"
+    )
+    parser.add_argument(
         "--seconds", metavar="S", type=float, default=10.0, help="of runs, for each model and threads (default: 10)"
     )
     parser.add_argument(
