@@ -13,9 +13,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mirlo.dialects.stubs import (
-        ir,
-    )
+    # Under their own names, which says that they are imported for others.
+    from mirlo.dialects.stubs import affine as affine
+    from mirlo.dialects.stubs import arith as arith
+    from mirlo.dialects.stubs import func as func
+    from mirlo.dialects.stubs import gpu as gpu
+    from mirlo.dialects.stubs import ir as ir
+    from mirlo.dialects.stubs import llvm as llvm
+    from mirlo.dialects.stubs import memref as memref
+    from mirlo.dialects.stubs import passmanager as passmanager
+    from mirlo.dialects.stubs import rewrite as rewrite
+    from mirlo.dialects.stubs import scf as scf
+    from mirlo.dialects.stubs import tensor as tensor
+    from mirlo.dialects.stubs import vector as vector
 
 PACKAGES = ("mlir", "torch_mlir")
 """Packages that may contain the bindings, in order of preference. A package is used if it has the API that Mirlo

@@ -6,13 +6,16 @@ import sys
 import threading
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, new_context
 from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.errors import DialectError
 from mirlo.dialects.core.installed import offered
 from mirlo.runtime.system import after_fork
+
+if TYPE_CHECKING:
+    from mirlo.dialects.core.op import DialectOp
 
 _LOADING = threading.Lock()
 """Serializes loading: two threads that load dialects at once crash the process, even in separate contexts."""
@@ -66,7 +69,7 @@ def load_installed_dialects() -> None:
             )
 
 
-def operation_class(name: str) -> Any:
+def operation_class(name: str) -> type[DialectOp] | None:
     """Return the class of an operation of Mirlo or of a plug-in by its full name, or None."""
     from mirlo.dialects import relax, tir
 
@@ -77,11 +80,11 @@ def operation_class(name: str) -> Any:
     return None
 
 
-_graph_operations: tuple[object, Mapping[str, Any]] = (None, {})
+_graph_operations: tuple[object, Mapping[str, type[DialectOp]]] = (None, {})
 """What the last result of `graph_operations` was made from, and that result."""
 
 
-def graph_operations() -> Mapping[str, Any]:
+def graph_operations() -> Mapping[str, type[DialectOp]]:
     """Return the classes of all operators of graphs by full name: relax's, then those of plug-ins.
 
     The result is the same object until operators are added.

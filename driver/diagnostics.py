@@ -45,7 +45,11 @@ class Diagnostics:
 
     def report(self, severity: str, message: str, location: ir.Location | None = None) -> None:
         """Add a diagnostic that did not come from MLIR."""
-        self.add(Diagnostic(severity, message, self._place(location), tuple(names_of(location))))
+        self.add(
+            Diagnostic(
+                severity, message, self._place(location), tuple(names_of(location) if location is not None else ())
+            )
+        )
 
     def add_mlir(self, found: ir.DiagnosticInfo | ir.Diagnostic) -> bool:
         """Add one of MLIR's diagnostics; the return value tells MLIR that it was handled."""
@@ -88,7 +92,7 @@ class Diagnostics:
         )
 
     def _place(self, location: ir.Location | None) -> SourcePosition | None:
-        place = find_source_position(location)
+        place = find_source_position(location) if location is not None else None
         if place is not None and place.file == PARSED_TEXT:
             return place._replace(file=self.source.name)
         return place

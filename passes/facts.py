@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.artifacts import artifact_problem
@@ -82,11 +81,12 @@ def wrong_facts(attributes: ir.Attribute | ir.OpAttributeMap, owner: str, what: 
             yield f"attribute '{name}' of {what} must be {fact.kind} of printable characters, got {attribute}"
 
 
-def items(attributes: Any) -> Iterator[tuple[str, Any]]:
+def items(attributes: ir.Attribute | ir.OpAttributeMap) -> Iterator[tuple[str, ir.Attribute]]:
     """Return names and attributes of an operation's attributes or of a dictionary attribute."""
-    for named in attributes:
+    listed = attributes if isinstance(attributes, ir.OpAttributeMap) else ir.DictAttr(attributes)
+    for named in listed:
         name = named if isinstance(named, str) else named.name
-        yield name, attributes[name]
+        yield name, listed[name]
 
 
 def is_external(function: ir.OpView | ir.Operation) -> bool:

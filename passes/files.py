@@ -37,7 +37,7 @@ def open_params(module: ir.Module, folder: str | os.PathLike[str], session: Sess
             raise FileError(f"cannot open '{name}', which the module's attribute '{PARAMS}' lists: {error}") from error
 
 
-def save_params(module: ir.Module, path: str | os.PathLike[str], session: Session) -> None:
+def save_params(module: ir.Module | ir.OpView, path: str | os.PathLike[str], session: Session) -> None:
     """Record the parameter files of a module that is about to be written to `path`.
 
     Parameters that are in no file are written to a new one, `path` with `.params` appended.
@@ -48,7 +48,7 @@ def save_params(module: ir.Module, path: str | os.PathLike[str], session: Sessio
         list_params(module, os.path.dirname(os.path.abspath(path)), session)
 
 
-def list_params(module: ir.Module, folder: str, session: Session) -> None:
+def list_params(module: ir.Module | ir.OpView, folder: str, session: Session) -> None:
     """Record the parameter files of a module, with paths relative to a folder."""
     if not session.has_params:
         return
@@ -59,7 +59,7 @@ def list_params(module: ir.Module, folder: str, session: Session) -> None:
 
 
 def write_ir(
-    module: ir.Module,
+    module: ir.Module | ir.OpView,
     path: str | os.PathLike[str],
     session: Session,
     *,

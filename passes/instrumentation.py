@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO
+from typing import TYPE_CHECKING, ClassVar, TextIO
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
@@ -125,7 +125,7 @@ class SaveIR(Instrument):
     def end_run(self, op: ir.OpView) -> None:
         self._save(op)
 
-    def _save(self, op: Any) -> None:
+    def _save(self, op: ir.OpView) -> None:
         os.makedirs(self.folder, exist_ok=True)
         path = os.path.join(self.folder, f"{self._count:02}-{self._last}.mlir")
         self._count += 1

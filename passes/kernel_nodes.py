@@ -24,7 +24,7 @@ def kernel_nodes(module: ir.Module) -> dict[str, list[str]]:
     return {callee: list(nodes) for callee, nodes in found.items()}
 
 
-def node_labels(location: ir.Location | None) -> list[str]:
+def node_labels(location: ir.Location) -> list[str]:
     """Return the names in a location, or its positions in files if there are none."""
     names = names_of(location)
     if names:

@@ -38,6 +38,8 @@ class NamedOptions(Protocol):
 
 
 AnyPass = TypeVar("AnyPass", bound=NamedOptions)
+Made = TypeVar("Made")
+OptionValue = float | str | tuple[int | str, ...]
 
 
 class Option(NamedTuple):
@@ -54,7 +56,7 @@ class OptionType(NamedTuple):
     """A type of options: its name in help, its parser and its printer."""
 
     label: str
-    parse: Callable[[str], Any]
+    parse: Callable[[str], OptionValue]
     print: Callable[[Any], str]
 
 
@@ -108,15 +110,15 @@ def unquote(text: str) -> str:
     return text
 
 
-def _list_of(label: str, member: Callable[[str], Any]) -> OptionType:
-    def parse(text: str) -> tuple[str, ...]:
+def _list_of(label: str, member: Callable[[str], int | str]) -> OptionType:
+    def parse(text: str) -> OptionValue:
         inner = text[1:-1] if text[:1] == "{" and text[-1:] == "}" else text
         return tuple(member(unquote(piece)) for piece in split_list(inner))
 
     return OptionType(label, parse, lambda values: "{" + ",".join(quote(str(value)) for value in values) + "}")
 
 
-KINDS: dict[Any, OptionType] = {
+KINDS: dict[object, OptionType] = {
     bool: OptionType("bool", lambda text: _parse_bool(unquote(text)), lambda value: "true" if value else "false"),
     int: OptionType("int", lambda text: int(unquote(text), 0), str),
     float: OptionType("float", lambda text: _parse_float(unquote(text)), repr),
@@ -126,17 +128,17 @@ KINDS: dict[Any, OptionType] = {
 }
 
 
-def options_of(cls: type[Any]) -> Mapping[str, Option]:
+def options_of(cls: type) -> Mapping[str, Option]:
     """Return the options that a pass, or another dataclass, declares, by name."""
     if cls not in _read:
         _read[cls] = _options_of(cls)
     return _read[cls]
 
 
-_read: dict[Any, Mapping[str, Option]] = {}
+_read: dict[type, Mapping[str, Option]] = {}
 
 
-def _options_of(cls: type[Any]) -> Mapping[str, Option]:
+def _options_of(cls: type) -> Mapping[str, Option]:
     hints = typing.get_type_hints(cls)
     declared = {}
     for field in dataclasses.fields(cls):
@@ -152,7 +154,7 @@ def _options_of(cls: type[Any]) -> Mapping[str, Option]:
     return declared
 
 
-def _kind_of(hint: Any) -> OptionType | None:
+def _kind_of(hint: object) -> OptionType | None:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         members = [member for member in typing.get_args(hint) if member is not type(None)]
         return KINDS.get(members[0]) if len(members) == 1 else None
@@ -203,14 +205,13 @@ def _end_of_value(text: str, start: int) -> int:
 
 def make_pass(cls: type[AnyPass], text: str) -> AnyPass:
     """Return the pass with the options of a text: `limit=4 names=a,b`."""
-    made: AnyPass = make_from_options(cls, text, f"pass '{cls.name}'")
-    return made
+    return make_from_options(cls, text, f"pass '{cls.name}'")
 
 
-def make_from_options(cls: type[Any], text: str, owner: str) -> Any:
+def make_from_options(cls: type[Made], text: str, owner: str) -> Made:
     """Create a dataclass whose fields are options from text; `owner` names it in messages."""
     declared = options_of(cls)
-    given: dict[str, float | str | tuple[str, ...]] = {}
+    given: dict[str, OptionValue] = {}
     for key, value, key_at, value_at in scan_options(text):
         found = declared.get(key.replace("_", "-"))
         if found is None:

@@ -27,6 +27,7 @@ import re
 import sys
 import warnings
 from functools import cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -94,7 +95,7 @@ class Pass:
         """Return `contained`; overridden by passes for which it depends on their options."""
         return self.contained
 
-    def run(self, op: Any, session: Session) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         """Transform `op` in place. Raise `PassError` if that is impossible."""
         raise NotImplementedError
 
@@ -200,7 +201,7 @@ def _import_plugin(name: str) -> None:
         raise ModuleNotFoundError(f"no module named '{missing}'{nearest(missing, known)}", name=missing) from None
 
 
-def _folders(spec: Any) -> list[str]:
+def _folders(spec: ModuleSpec | None) -> list[str]:
     return list(spec.submodule_search_locations or ()) if spec is not None else []
 
 

@@ -12,7 +12,7 @@ import os
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.files import FileError, write_ir
@@ -44,7 +44,7 @@ class Reproducer(Instrument):
     session: Session
     written: bool = field(default=False, init=False)
 
-    def begin_stage(self, op: Any, remaining: Sequence[Step]) -> None:
+    def begin_stage(self, op: ir.OpView, remaining: Sequence[Step]) -> None:
         header = configuration(remaining, self.flags)
         write_ir(op, self.path, self.session, enable_debug_info=True, header=header)
         self.written = True

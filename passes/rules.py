@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from mirlo.dialects.core.dims import UndecidedDim
 from mirlo.dialects.core.errors import describe_raised
@@ -41,14 +41,14 @@ class Decline:
     """Why a rule does not apply: a reason, and the facts it depends on."""
 
     reason: str
-    facts: Mapping[str, Sequence[int] | int | str] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
         facts = ", ".join(f"{name}={value}" for name, value in self.facts.items())
         return f"{self.reason} ({facts})" if facts else self.reason
 
 
-def decline(reason: str, **facts: Any) -> Decline:
+def decline(reason: str, **facts: object) -> Decline:
     """Return a decline: the result of a rule that does not apply."""
     return Decline(reason, facts)
 
@@ -71,6 +71,10 @@ class RuleChoice:
         return f"one of {', '.join(map(str, self.allowed))}"
 
 
+RuleFunction = Callable[..., object]
+Registered = TypeVar("Registered", bound=RuleFunction)
+
+
 @dataclass(frozen=True)
 class Rule:
     """A function registered for a subject on a target."""
@@ -78,7 +82,7 @@ class Rule:
     kind: str
     subject: str
     target: str
-    function: Callable[..., Any]
+    function: RuleFunction
     priority: int = 0
     name: str = ""
     choices: tuple[RuleChoice, ...] = ()
@@ -118,7 +122,7 @@ class Attempt:
         return f"{self.rule.name} [{self.rule.target}]: {self.decline}"
 
 
-Given = Mapping[str, "Callable[..., Any] | Sequence[Callable[..., Any]]"]
+Given = Mapping[str, "RuleFunction | Sequence[RuleFunction]"]
 """Rules of a caller, by subject: one, or several in the order in which they are tried."""
 
 
@@ -133,7 +137,7 @@ class RuleBook:
         self,
         subject: str,
         target: str,
-        function: Callable[..., Any],
+        function: RuleFunction,
         priority: int = 0,
         name: str = "",
         choices: Sequence[RuleChoice] = (),
@@ -200,13 +204,13 @@ class RuleBook:
         priority: int = 0,
         name: str = "",
         choices: Sequence[RuleChoice] = (),
-    ) -> Callable[[Any], Any]:
+    ) -> Callable[[Registered], Registered]:
         """Register the decorated function for these subjects."""
         if not subjects or not all(isinstance(subject, str) for subject in subjects):
             # @legalize without parentheses would otherwise silently register nothing.
             raise TypeError(f'a {self.kind} rule needs the names that it is for: @{self.kind}("name", target=...)')
 
-        def register(function: Any) -> Any:
+        def register(function: Registered) -> Registered:
             for subject in subjects:
                 self.add(subject, target, function, priority, name, choices)
             return function
@@ -214,18 +218,18 @@ class RuleBook:
         return register
 
 
-def name_of(function: Any) -> str:
+def name_of(function: RuleFunction) -> str:
     """Return the default name of a rule."""
     return getattr(function, "__name__", type(function).__name__)
 
 
-def same_place(first: Any, second: Any) -> bool:
+def same_place(first: object, second: object) -> bool:
     """Return whether two functions are one definition that was executed twice: of one name in one module."""
     places = [(getattr(f, "__module__", None), getattr(f, "__qualname__", None)) for f in (first, second)]
     return first is second or None not in places[0] and places[0] == places[1]
 
 
-def functions_of(given: Callable[..., Any] | Sequence[Callable[..., Any]]) -> Sequence[Callable[..., Any]]:
+def functions_of(given: RuleFunction | Sequence[RuleFunction]) -> Sequence[RuleFunction]:
     return [given] if callable(given) else given
 
 
@@ -234,7 +238,8 @@ class RuleError(MirloError, RuntimeError):
 
 
 T = TypeVar("T")
-RuleObserver = Callable[[Rule, "tuple[Any, ...]", "bool | None"], None]
+P = ParamSpec("P")
+RuleObserver = Callable[[Rule, "tuple[object, ...]", "bool | None"], None]
 """Called with a rule and its arguments, with None before it runs, then with whether it accepted."""
 _observers: list[RuleObserver] = []
 
@@ -254,7 +259,7 @@ def observed_rules(observer: RuleObserver) -> AbstractContextManager[None]:
     return _listed(_observers, observer)
 
 
-Refusal = Callable[[Rule, "tuple[Any, ...]"], bool]
+Refusal = Callable[[Rule, "tuple[object, ...]"], bool]
 """Called with a rule and its arguments; returns whether the rule must decline."""
 _refusals: list[Refusal] = []
 
@@ -264,13 +269,13 @@ def refused_rules(refusal: Refusal) -> AbstractContextManager[None]:
     return _listed(_refusals, refusal)
 
 
-def note_rule(rule: Rule, arguments: tuple[Any, ...], accepted: bool | None) -> None:
+def note_rule(rule: Rule, arguments: tuple[object, ...], accepted: bool | None) -> None:
     """Tell observers that a rule runs, or whether it accepted."""
     for observer in _observers:
         observer(rule, arguments, accepted)
 
 
-def run_rule(rule: Rule, *arguments: Any, empty: bool = False) -> Any:
+def run_rule(rule: Rule, *arguments: object, empty: bool = False) -> Any:
     """Call a rule and return its result; an exception in it, or None, becomes an error that names the rule."""
     if any(refusal(rule, arguments) for refusal in _refusals):
         return decline("it is left out on request")
@@ -282,7 +287,7 @@ def run_rule(rule: Rule, *arguments: Any, empty: bool = False) -> Any:
     return outcome
 
 
-def _outcome(rule: Rule, arguments: tuple[Any, ...], empty: bool) -> Any:
+def _outcome(rule: Rule, arguments: tuple[object, ...], empty: bool) -> object:
     try:
         outcome = rule.function(*arguments)
     except (RuleError, MemoryError):
@@ -298,11 +303,11 @@ def _outcome(rule: Rule, arguments: tuple[Any, ...], empty: bool) -> Any:
     return outcome
 
 
-def deciding(function: Callable[..., Any]) -> Callable[..., Any]:
+def deciding(function: Callable[P, T]) -> Callable[P, T | Decline]:
     """Decorate a part of a rule so that it declines if its choices need sizes known at run time only."""
 
     @wraps(function)
-    def wrapped(*arguments: Any, **named: Any) -> Any:
+    def wrapped(*arguments: P.args, **named: P.kwargs) -> T | Decline:
         try:
             return function(*arguments, **named)
         except UndecidedDim as undecided:
@@ -311,7 +316,7 @@ def deciding(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def try_rules(rules: Iterable[Rule], *arguments: Any, empty: bool = False) -> tuple[Any, Rule | None, list[Attempt]]:
+def try_rules(rules: Iterable[Rule], *arguments: object, empty: bool = False) -> tuple[Any, Rule | None, list[Attempt]]:
     """Return result and rule of the first rule that accepts, and the attempts before it.
 
     Where `empty`, there is nothing that a rule could return.
@@ -335,7 +340,9 @@ INTRINSIC = RuleBook("intrinsic")
 SCHEDULE = RuleBook("schedule")
 
 
-def legalize(*operators: str, target: str = DEFAULT, priority: int = 0, name: str = "") -> Callable[[Any], Any]:
+def legalize(
+    *operators: str, target: str = DEFAULT, priority: int = 0, name: str = ""
+) -> Callable[[Registered], Registered]:
     """Register a legalization: `f(op, builder)` returns the values that replace the operator's results.
 
     `name` is its name as a strategy, by default the name of the function.
@@ -343,7 +350,7 @@ def legalize(*operators: str, target: str = DEFAULT, priority: int = 0, name: st
     return LEGALIZE.decorator(*operators, target=target, priority=priority, name=name)
 
 
-def intrinsic(*names: str, target: str = DEFAULT, priority: int = 0) -> Callable[[Any], Any]:
+def intrinsic(*names: str, target: str = DEFAULT, priority: int = 0) -> Callable[[Registered], Registered]:
     """Register the lowering of intrinsics: `f(op, builder)` returns the value that replaces `tir.<name>`.
 
     Names may include `tir.`.
@@ -353,7 +360,7 @@ def intrinsic(*names: str, target: str = DEFAULT, priority: int = 0) -> Callable
 
 def schedule(
     *kinds: str, target: str = DEFAULT, priority: int = 0, choices: Sequence[RuleChoice] = ()
-) -> Callable[[Any], Any]:
+) -> Callable[[Registered], Registered]:
     """Register the schedule of a kind of prim function.
 
     `choices` are what callers may choose instead of the rule (`Schedule.apply_rule`).
@@ -366,16 +373,16 @@ SIMPLIFY = RuleBook("simplify")
 LAYOUT = RuleBook("layout")
 
 
-def recognize(*operators: str, priority: int = 0) -> Callable[[Any], Any]:
+def recognize(*operators: str, priority: int = 0) -> Callable[[Registered], Registered]:
     """Register a simplification that recognizes an operator in its decomposed form; tried before all others."""
     return RECOGNIZE.decorator(*operators, priority=priority)
 
 
-def simplify(*operators: str, priority: int = 0) -> Callable[[Any], Any]:
+def simplify(*operators: str, priority: int = 0) -> Callable[[Registered], Registered]:
     """Register a simplification: `f(op, rewriter)` returns the values that replace the operator's results."""
     return SIMPLIFY.decorator(*operators, priority=priority)
 
 
-def layout(*operators: str, priority: int = 0) -> Callable[[Any], Any]:
+def layout(*operators: str, priority: int = 0) -> Callable[[Registered], Registered]:
     """Register how an operator moves through a layout change: a simplification run by `convert-layout`."""
     return LAYOUT.decorator(*operators, priority=priority)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.bindings import ir, passmanager
 from mirlo.dialects.core.errors import describe_raised
 from mirlo.passes.facts import is_external
 from mirlo.passes.instrumentation import Instrument
@@ -28,7 +27,7 @@ class Runner:
     """Whether to verify the output of trusted passes together with that of the next other pass, or at the end."""
     _unverified: list[Leaf] = field(default_factory=list, init=False)
     """The trusted passes that ran since the whole module was last verified."""
-    _managers: dict[tuple[UpstreamPass, str], Any] = field(default_factory=dict, init=False)
+    _managers: dict[tuple[UpstreamPass, str], passmanager.PassManager] = field(default_factory=dict, init=False)
     """MLIR's pass managers, cached because their first run prepares them (collects patterns, for example)."""
 
     def run(self, steps: Sequence[Step], op: ir.OpView) -> None:

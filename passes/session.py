@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mirlo.runtime.params import ParameterStore
 
 
-Report = Callable[[str, str, "Any | None"], None]
+Report = Callable[[str, str, "ir.Location | None"], None]
 """Called with a severity ("warning", "remark"), a message, and a location or None."""
 
 
@@ -32,12 +32,12 @@ class Session:
     def __init__(
         self,
         params: ParameterStore | None = None,
-        notes: list[Any] | None = None,
+        notes: list[object] | None = None,
         options: dict[str, Any] | None = None,
         report: Report = _print_to_stderr,
     ):
         self._params = params
-        self.notes: list[Any] = [] if notes is None else notes
+        self.notes: list[object] = [] if notes is None else notes
         self.options: dict[str, Any] = {} if options is None else options
         self.report = report
         self.watching: Sequence[Any] = ()
@@ -57,7 +57,7 @@ class Session:
         """Return whether there are parameters, without creating a store."""
         return self._params is not None and len(self._params) > 0
 
-    def warning(self, message: str, location: Any | None = None) -> None:
+    def warning(self, message: str, location: ir.Location | None = None) -> None:
         """Warn about a possible mistake at a location in the user's model."""
         self.report("warning", message, location)
 

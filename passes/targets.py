@@ -18,6 +18,8 @@ from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from mirlo.dialects.bindings import ir
     from mirlo.passes.code_forms import CodeForm, KernelText
     from mirlo.passes.instrumentation import Preparation
@@ -78,7 +80,7 @@ class Target:
     """Modules that register the target's rules when imported."""
     pipeline: Callable[[CompileOptions], str] | None = None
     """Returns the text of the pass pipeline from relax to the input of `emit`, for given options."""
-    emit: Callable[[Any, CompileOptions], Artifact] | None = None
+    emit: Callable[[ir.Module, CompileOptions], Artifact] | None = None
     """Compiles a module (`ir.Module`) that went through the pipeline to a run-time artifact."""
     prepare: Callable[[CompileOptions], Preparation | None] | None = None
     """Called with the options before the pipeline runs on a large model, to start early what `emit` needs.
@@ -91,14 +93,14 @@ class Target:
     space: Callable[[Any, Any], list[dict[str, int]]] | None = None
     """Returns the search space of a prim function in tensor form, likeliest candidates first: values by name, which
     its rules read from `tir.tuned`."""
-    expected: Callable[[Any, Mapping[str, int], Any], float | None] | None = None
+    expected: Callable[[Any, Mapping[str, int], CompileOptions], float | None] | None = None
     """Returns the expected time of a prim function for a candidate, in any unit; None if it is unknown.
 
     `mirlo tune` measures candidates that are expected to be fast first, and skips those expected to be slow.
     """
     pipelines: dict[str, Callable[[CompileOptions], str]] = field(default_factory=dict)
     """Other named pipelines (stages of the main one)."""
-    codegen: Any = None
+    codegen: type | str | None = None
     """Its code generator for parts of models: a subclass of `CodeGenerator`, or its address, `"module:Class"`."""
     takes_options: bool = False
     """Whether its name may be followed by options in braces, passed as `options.target_options`."""
@@ -110,7 +112,7 @@ class Target:
     """Whether options may list alternatives, `cpu=haswell|znver4`, of which loading takes the last that fits."""
     forms: tuple[CodeForm, ...] = ()
     """Forms of code in which its kernels can be read, from the compiler's end to the machine's."""
-    code: Callable[[Any, CompileOptions], Sequence[KernelText]] | None = None
+    code: Callable[[ir.Module, CompileOptions], Sequence[KernelText]] | None = None
     """Compiles a module as `emit` does, to the code of each kernel in `options.form`."""
     makes_libraries: bool = False
     """Whether `emit` makes LLVM IR with the option `form="llvm-ir"`, which libraries are linked of."""
@@ -151,8 +153,8 @@ def where_from(name: str) -> str:
 
 
 @cache
-def _entry_points() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _entry_points() -> dict[str, EntryPoint]:
+    found: dict[str, EntryPoint] = {}
     for entry in offered(GROUP):
         other = found.get(entry.name)
         if other is not None and other.value != entry.value:

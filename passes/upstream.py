@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, new_context, passmanager
 from mirlo.passes.options import OptionError, scan_options
@@ -28,14 +28,14 @@ class UpstreamPass:
     anchor: str | None = None
     """The only kind of operation it runs on; None for any."""
 
-    def run(self, op: Any, session: Session) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         self.manager(op.operation).run(op.operation)
 
     def is_contained(self) -> bool:
         """Return whether it changes nothing but the operation that it runs on."""
         return self.name in CONTAINED or (self.name in CONTAINED_WITHOUT_OPTIONS and not self.options)
 
-    def manager(self, operation: ir.Operation) -> Any:
+    def manager(self, operation: ir.Operation) -> passmanager.PassManager:
         """Return an MLIR pass manager, for operations of this kind and context, with this pass only."""
         manager = passmanager.PassManager.parse(f"{operation.name}({self})", operation.context)
         # The runner verifies after each pass.
@@ -86,7 +86,7 @@ def _parser_error(pipeline: str, containing: str = "") -> str | None:
     return None
 
 
-def _parse(pipeline: str) -> Any:
+def _parse(pipeline: str) -> passmanager.PassManager:
     # Parsing needs a context, and the result is the same in all.
     with _silent_stderr():
         return passmanager.PassManager.parse(pipeline, ir.Context.current or _spare_context())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.registry import Pass, register_pass
 from mirlo.passes.session import Session
 
@@ -20,5 +20,5 @@ class Verify(Pass):
     name = "verify"
     contained = True
 
-    def run(self, op: Any, session: Session) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         op.verify()

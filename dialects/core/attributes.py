@@ -9,15 +9,16 @@ An attribute with a default may be absent in the IR; one without is required. Th
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, SupportsFloat, SupportsIndex
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType, dtype, dtype_of_mlir
 from mirlo.dialects.core.types import as_dim, dim_attributes, dims_of_attribute
 
-REQUIRED: Any = object()
+REQUIRED = object()
+"""The default of an attribute that must be given."""
 
 
 class Attribute:
@@ -25,7 +26,7 @@ class Attribute:
 
     expected = "an attribute"
 
-    def __init__(self, default: Any = REQUIRED, doc: str = "", choices: Sequence[int | str] | None = None):
+    def __init__(self, default: object = REQUIRED, doc: str = "", choices: Sequence[int | str] | None = None):
         self.default = default if default is REQUIRED or default is None else self.normalize(default)
         self.doc = doc
         self.choices = choices
@@ -42,7 +43,7 @@ class Attribute:
             return None if self.default is REQUIRED else self.default
         return self.decode(attributes[self.name])
 
-    def normalize(self, value: ir.Attribute | str) -> ir.Attribute | str:
+    def normalize(self, value: Any) -> object:
         """Return the Python value in the form that `decode` returns; raise TypeError or ValueError for a wrong kind."""
         return value
 
@@ -50,7 +51,7 @@ class Attribute:
         """Return the MLIR attribute of a normalized value."""
         raise NotImplementedError
 
-    def decode(self, attribute: ir.Attribute) -> Any:
+    def decode(self, attribute: ir.Attribute) -> object:
         raise NotImplementedError
 
     def accepts(self, attribute: ir.Attribute) -> bool:
@@ -70,7 +71,7 @@ class Attribute:
 class Int(Attribute):
     expected = "an integer"
 
-    def normalize(self, value: Any) -> Any:
+    def normalize(self, value: SupportsIndex) -> int:
         return operator.index(value)
 
     def encode(self, value: int) -> ir.IntegerAttr:
@@ -86,7 +87,7 @@ class Int(Attribute):
 class Float(Attribute):
     expected = "a number such as 0.5 : f64"
 
-    def normalize(self, value: Any) -> Any:
+    def normalize(self, value: SupportsFloat | str) -> float:
         return float(value)
 
     def encode(self, value: float) -> ir.FloatAttr:
@@ -102,7 +103,7 @@ class Float(Attribute):
 class Bool(Attribute):
     expected = "true or false"
 
-    def normalize(self, value: Any) -> Any:
+    def normalize(self, value: SupportsIndex) -> bool:
         return bool(operator.index(value))
 
     def encode(self, value: bool) -> ir.BoolAttr:
@@ -118,7 +119,7 @@ class Bool(Attribute):
 class Str(Attribute):
     expected = "a string"
 
-    def normalize(self, value: Any) -> Any:
+    def normalize(self, value: object) -> str:
         if not isinstance(value, str):
             raise TypeError
         return value
@@ -136,7 +137,7 @@ class Str(Attribute):
 class Ints(Attribute):
     expected = "integers such as array<i64: 1, 1>"
 
-    def normalize(self, value: Any) -> Any:
+    def normalize(self, value: Iterable[SupportsIndex]) -> tuple[int, ...]:
         return tuple(map(operator.index, value))
 
     def encode(self, value: tuple[int, ...]) -> ir.DenseI64ArrayAttr:
@@ -152,7 +153,7 @@ class Ints(Attribute):
 class Floats(Attribute):
     expected = "numbers such as array<f64: 0.5, 1.0>"
 
-    def normalize(self, value: Any) -> Any:
+    def normalize(self, value: Iterable[SupportsFloat | str]) -> tuple[float, ...]:
         return tuple(map(float, value))
 
     def encode(self, value: tuple[float, ...]) -> ir.DenseF64ArrayAttr:
@@ -168,7 +169,7 @@ class Floats(Attribute):
 class Strs(Attribute):
     expected = 'strings such as ["spatial", "reduce"]'
 
-    def normalize(self, value: Any) -> Any:
+    def normalize(self, value: Iterable[str]) -> tuple[str, ...]:
         return tuple(value)
 
     def encode(self, value: tuple[str, ...]) -> ir.ArrayAttr:
@@ -186,7 +187,7 @@ class Dims(Attribute):
 
     expected = 'dims such as [2, "batch"]'
 
-    def normalize(self, value: Any) -> Any:
+    def normalize(self, value: Iterable[Dim | str]) -> tuple[Dim, ...]:
         return tuple(map(as_dim, value))
 
     def encode(self, value: tuple[Dim, ...]) -> ir.ArrayAttr:
@@ -212,7 +213,7 @@ class ElementType(Attribute):
 
     expected = "an element type such as f32"
 
-    def normalize(self, value: Any) -> Any:
+    def normalize(self, value: str | DType) -> DType:
         return dtype(value)
 
     def encode(self, value: DType) -> ir.TypeAttr:
@@ -246,7 +247,7 @@ class Symbol(Attribute):
 class Raw(Attribute):
     """Any MLIR attribute, passed through unchanged."""
 
-    def __init__(self, kind: str, default: Any = REQUIRED, doc: str = ""):
+    def __init__(self, kind: str, default: object = REQUIRED, doc: str = ""):
         super().__init__(default, doc)
         self.kind = kind
         self.expected = f"a {kind}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
@@ -56,7 +56,7 @@ def _from_text(attribute: ir.Attribute, kind: TensorType) -> np.ndarray:
     return np.array([_bits(word, target, unsigned) for word in _NUMBER.findall(listed)], unsigned).view(target)
 
 
-def _bits(word: str, target: Any, unsigned: Any) -> int:
+def _bits(word: str, target: np.dtype, unsigned: np.dtype) -> int:
     """Return the bits of an element as MLIR prints it; infinities and NaN are printed as bits."""
     import numpy as np
 

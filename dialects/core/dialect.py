@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects import bindings
 from mirlo.dialects.bindings import ir
+
+if TYPE_CHECKING:
+    from mirlo.dialects.core.op import DialectOp
 
 
 class Dialect:
@@ -16,14 +19,14 @@ class Dialect:
         self.attributes = attributes
         self.types = types
         """Names of types without parameters."""
-        self.operations: dict[str, Any] = {}
+        self.operations: dict[str, type[DialectOp]] = {}
         self.additions = 0
         """How many operations were added, those included that replaced one."""
         self._text = (0, "")
         self._binding_class = type(namespace, (), {"DIALECT_NAMESPACE": namespace})
         bindings.claim_dialect_module(namespace)
 
-    def add(self, op_class: Any) -> None:
+    def add(self, op_class: type[DialectOp]) -> None:
         name = op_class.OPERATION_NAME
         known = self.operations.get(name)
         places = [(c.__module__, c.__qualname__) for c in (known, op_class) if c is not None]
@@ -76,5 +79,5 @@ class _NoEffects(ir.MemoryEffectsOpInterface):
 
 class _Speculatable(ir.ConditionallySpeculatable):
     @staticmethod
-    def get_speculatability(op: ir.OpView) -> Any:
+    def get_speculatability(op: ir.OpView) -> ir.Speculatability:
         return ir.Speculatability.Speculatable

@@ -7,7 +7,7 @@ import keyword
 import operator
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 SYMBOL = re.compile(_NAME)
@@ -18,8 +18,10 @@ FUNCTIONS: dict[str, Callable[[int, int], int]] = {
     "max": max,
 }
 
-Lookup = Callable[[str], Any]
-Apply = Callable[[str, Any, Any], Any]
+T = TypeVar("T")
+"""What symbols stand for: dims."""
+Lookup = Callable[[str], T]
+Apply = Callable[[str, "T | int", "T | int"], "T | int"]
 
 
 def is_symbol_name(name: str) -> bool:
@@ -28,7 +30,7 @@ def is_symbol_name(name: str) -> bool:
     return bool(SYMBOL.fullmatch(name)) and name not in FUNCTIONS and not any(map(keyword.iskeyword, parts))
 
 
-def evaluate(text: str, lookup: Lookup, apply: Apply) -> Any:
+def evaluate(text: str, lookup: Lookup[T], apply: Apply[T]) -> T | int:
     """Return the dim that a text denotes, given the dims of its symbols; raise ValueError if it is not a dim."""
     try:
         return _evaluate(ast.parse(text, mode="eval").body, lookup, apply)
@@ -38,14 +40,14 @@ def evaluate(text: str, lookup: Lookup, apply: Apply) -> Any:
         raise ValueError(f"'{text}' is not a dim expression: {error}") from None
 
 
-def arguments(text: str, lookup: Lookup, apply: Apply) -> tuple[str, list[Any]]:
+def arguments(text: str, lookup: Lookup[T], apply: Apply[T]) -> tuple[str, list[T | int]]:
     """Return the function and the arguments of a text that is a call."""
     call = ast.parse(text, mode="eval").body
     assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
     return call.func.id, [_evaluate(argument, lookup, apply) for argument in call.args]
 
 
-_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+_OPERATORS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -53,7 +55,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 _NAMED: dict[type[ast.operator], str] = {ast.FloorDiv: "floordiv", ast.Mod: "mod"}
 
 
-def _evaluate(node: ast.expr, lookup: Lookup, apply: Apply) -> Any:
+def _evaluate(node: ast.expr, lookup: Lookup[T], apply: Apply[T]) -> T | int:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     if isinstance(node, ast.Name):
@@ -61,13 +63,18 @@ def _evaluate(node: ast.expr, lookup: Lookup, apply: Apply) -> Any:
     if isinstance(node, ast.Attribute):
         return lookup(ast.unparse(node))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return _evaluate(node.operand, lookup, apply) * -1
+        negated: T | int = operator.mul(_evaluate(node.operand, lookup, apply), -1)
+        return negated
     if isinstance(node, ast.BinOp) and (type(node.op) in _OPERATORS or type(node.op) in _NAMED):
         left, right = (_evaluate(side, lookup, apply) for side in (node.left, node.right))
         kind = type(node.op)
-        return _OPERATORS[kind](left, right) if kind in _OPERATORS else apply(_NAMED[kind], left, right)
+        if kind in _NAMED:
+            return apply(_NAMED[kind], left, right)
+        made: T | int = _OPERATORS[kind](left, right)
+        return made
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
         if len(node.args) != 2 or node.keywords:
             raise ValueError(f"'{node.func.id}' takes two dims")
-        return apply(node.func.id, *(_evaluate(argument, lookup, apply) for argument in node.args))
+        first, second = (_evaluate(argument, lookup, apply) for argument in node.args)
+        return apply(node.func.id, first, second)
     raise ValueError(f"unexpected '{ast.unparse(node)}'")

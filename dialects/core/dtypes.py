@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -49,14 +52,16 @@ class DType:
     def to_mlir(self) -> ir.Type:
         return ir.Type.parse(self.mlir)
 
-    def to_numpy(self) -> Any:
+    def to_numpy(self) -> np.dtype:
         import numpy as np
 
         if hasattr(np, self.numpy):
-            return np.dtype(getattr(np, self.numpy))
+            found: np.dtype = np.dtype(getattr(np, self.numpy))
+            return found
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, self.numpy))
+        other: np.dtype = np.dtype(getattr(ml_dtypes, self.numpy))
+        return other
 
     def __str__(self) -> str:
         return self.name
@@ -130,5 +135,5 @@ def _by_numpy() -> dict[str, DType]:
     return {row.numpy: row for row in DTYPES.values() if row.name != "index"}
 
 
-def dtype_of_numpy(array_dtype: Any) -> DType | None:
+def dtype_of_numpy(array_dtype: np.dtype) -> DType | None:
     return _by_numpy().get(array_dtype.name)

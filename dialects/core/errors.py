@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mirlo.dialects.core.dims import Dim
@@ -53,7 +53,7 @@ class BroadcastDiffers(DimsDiffer):
     """Raised for two dims that must be equal or 1; run time may decide, where the operands are expanded."""
 
     def __init__(
-        self, text: str, left: Dim, right: Dim, axis: int, shapes: Sequence[tuple[Dim, ...]], target: Any = None
+        self, text: str, left: Dim, right: Dim, axis: int, shapes: Sequence[tuple[Dim, ...]], target: Dim | None = None
     ) -> None:
         super().__init__(text, left, right)
         self.axis = axis

@@ -34,7 +34,7 @@ class FloorDiv:
     """An `inner floordiv divisor` that no rule could simplify."""
 
     inner: IndexExpr
-    divisor: Any
+    divisor: Dim
 
     def __str__(self) -> str:
         return f"({self.inner}) // {self.divisor}"
@@ -61,8 +61,8 @@ class ValueRange:
     `is_exact` says that both occur, `is_dense` that all values between them do too.
     """
 
-    low: Any
-    high: Any
+    low: Dim
+    high: Dim
     is_exact: bool = True
     is_dense: bool = True
 
@@ -128,7 +128,7 @@ class IndexExpr:
 
     def variables(self) -> set[Any]:
         """Return the variables that it depends on."""
-        found: set[Any] = set()
+        found = set[Any]()
         for term in self.terms:
             found |= term.inner.variables() if isinstance(term, FloorDiv) else {term}
         return found
@@ -148,9 +148,9 @@ class IndexExpr:
             result = result + value * coefficient
         return result
 
-    def terms_with_remainders(self) -> tuple[list[tuple[Atom | Remainder, Any]], Any]:
+    def terms_with_remainders(self) -> tuple[list[tuple[Atom | Remainder, Dim]], Dim]:
         """Return terms, in the order of their text, and constant of the same sum, written with remainders."""
-        terms: dict[Any, Any] = dict(self.terms)
+        terms: dict[Atom | Remainder, Dim] = dict(self.terms)
         constant = self.constant
         for division in self.divisions:
             inner, divisor, factor = division.inner, division.divisor, terms.get(division, 0)
@@ -174,19 +174,19 @@ class IndexExpr:
 
     def value_range(self, extents: Extents) -> ValueRange:
         """Return the range of the values, where variables take the values from 0 to these extents."""
-        terms: Iterable[tuple[Any, Any]] = self.terms.items()
+        terms: Iterable[tuple[Atom | Remainder, Dim]] = self.terms.items()
         low = high = self.constant
         if any(isinstance(term, FloorDiv) for term in self.terms):
             terms, low = self.terms_with_remainders()
             high = low
-        is_exact, seen = True, set[Any]()
+        is_exact, seen = True, set[Variable]()
         steps = []
         for term, coefficient in terms:
             if isinstance(term, (FloorDiv, Remainder)):
                 part = _range_of_division(term, extents)
                 read = term.inner.variables()
             else:
-                extent = extents[term]
+                extent = _extent(extents, term)
                 # If a loop has no iteration, any bound holds.
                 part = ValueRange(0, extent - 1, isinstance(extent, int) and extent > 0)
                 read = {term}
@@ -198,9 +198,14 @@ class IndexExpr:
         return ValueRange(low, high, is_exact, is_exact and _leaves_no_gap(steps))
 
 
+def _extent(extents: Extents, variable: Variable) -> Dim:
+    """Return the number of values of a variable; a sequence has those of numbered loops."""
+    return extents[variable] if isinstance(extents, Mapping) else extents[int(variable)]
+
+
 def _leaves_no_gap(parts: Sequence[tuple[Dim, ValueRange]]) -> bool:
     """Return whether a sum of multiples of independent ranges takes all values between its bounds."""
-    reach = 0
+    reach: Dim = 0
     for step, part in sorted(((abs(step), part) for step, part in parts), key=lambda item: item[0]):
         if part.low != part.high and (step > reach + 1 or not part.is_dense):
             return False
@@ -234,7 +239,7 @@ def number(value: Dim) -> IndexExpr:
     return IndexExpr({}, value)
 
 
-def floor_divide(value: IndexExpr, divisor: Any, extents: Extents | None = None) -> IndexExpr:
+def floor_divide(value: IndexExpr, divisor: Dim, extents: Extents | None = None) -> IndexExpr:
     """Return `value floordiv divisor`, without a division if the ranges of the variables allow it."""
     quotient = IndexExpr(
         {t: c // divisor for t, c in value.terms.items() if c % divisor == 0}, value.constant // divisor
@@ -246,7 +251,7 @@ def floor_divide(value: IndexExpr, divisor: Any, extents: Extents | None = None)
     if extents is None or not rest.is_numeric or not isinstance(divisor, int) or not _are_static(rest, extents):
         return quotient + IndexExpr({FloorDiv(rest, divisor): 1})
     # (8·i + j) floordiv 32 with 0 ≤ j < 8 is i floordiv 4.
-    for scale in sorted({math.gcd(divisor, c) for c in rest.terms.values()} - {1}, reverse=True):
+    for scale in sorted({math.gcd(divisor, c) for c in rest.terms.values() if isinstance(c, int)} - {1}, reverse=True):
         fine = IndexExpr({t: c for t, c in rest.terms.items() if c % scale}, rest.constant % scale)
         low, high = fine.range(extents)
         if low >= 0 and high < scale:
@@ -256,7 +261,7 @@ def floor_divide(value: IndexExpr, divisor: Any, extents: Extents | None = None)
     return quotient + IndexExpr({FloorDiv(rest, divisor): 1})
 
 
-def modulo(value: IndexExpr, divisor: Any, extents: Extents | None = None) -> IndexExpr:
+def modulo(value: IndexExpr, divisor: Dim, extents: Extents | None = None) -> IndexExpr:
     """Return `value mod divisor`, which is never negative."""
     result: IndexExpr = value - floor_divide(value, divisor, extents) * divisor
     return result
@@ -268,7 +273,7 @@ def ceil_divide(value: IndexExpr, divisor: Dim, extents: Extents | None = None) 
 
 
 def _are_static(value: IndexExpr, extents: Extents) -> bool:
-    return all(isinstance(extents[name], int) for name in value.variables())
+    return all(isinstance(_extent(extents, name), int) for name in value.variables())
 
 
 def _quotient_of_range(value: IndexExpr, divisor: Dim, extents: Extents | None) -> Dim | None:

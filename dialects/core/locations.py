@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mirlo.dialects.bindings import ir
 
@@ -22,7 +22,7 @@ class SourcePosition(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
-def find_source_position(location: Any) -> SourcePosition | None:
+def find_source_position(location: ir.Location) -> SourcePosition | None:
     """Return the first file position in a location, or None."""
     location = _refined(location)
     if isinstance(location, ir.FileLineColLoc):
@@ -36,7 +36,7 @@ def find_source_position(location: Any) -> SourcePosition | None:
     return None
 
 
-def names_of(location: Any) -> list[str]:
+def names_of(location: ir.Location) -> list[str]:
     """Return the names in a location, outermost first: nodes of the user's model."""
     location = _refined(location)
     if isinstance(location, ir.NameLoc):
@@ -48,7 +48,7 @@ def names_of(location: Any) -> list[str]:
     return []
 
 
-def _name(location: Any) -> str:
+def _name(location: ir.NameLoc) -> str:
     try:
         return str(location.name_str)
     except (UnicodeDecodeError, RuntimeError):  # text IR can contain any bytes
@@ -65,7 +65,7 @@ def _refined(location: ir.Location) -> ir.Location:
     return ir.Location.from_attr(location.attr, location.context) if type(location) is ir.Location else location
 
 
-def describe(location: Any, escape: Callable[[str], str]) -> str:
+def describe(location: ir.Location, escape: Callable[[str], str]) -> str:
     """Return one line for messages: `file:3:5`, `"node"`, `"node" at file:3:5`, or `unknown location`.
 
     `escape` makes names from a model safe where the line is printed.

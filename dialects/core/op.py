@@ -23,23 +23,32 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import REQUIRED, Attribute
-from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.dim_algebra import UndecidedDim
 from mirlo.dialects.core.errors import OpError, OpMistake, describe_raised
 from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trait
 from mirlo.dialects.core.types import TensorType, compatible
 from mirlo.dialects.core.values import ValueDeclaration, ValueLayout, operand, operands, optional, result, results
 
-__all__ = ["DialectOp", "OpError", "infer_results", "operand", "operands", "optional", "result", "results"]
+__all__ = ["DialectOp", "class_of", "OpError", "infer_results", "operand", "operands", "optional", "result", "results"]
 
 
 _DELIBERATE = (OpError, UndecidedDim, MemoryError)
 """What `infer` and `check` raise on purpose."""
+OperandType = TensorType | Sequence["TensorType | None"] | None
+"""The type of a declared operand: None for an absent one, a list for a variadic one."""
+
+
+class OperationTable(Protocol):
+    """A dialect, as its operations see it."""
+
+    namespace: str
+
+    def add(self, op_class: type[DialectOp]) -> None: ...
 
 
 class DialectOp(ir.OpView):
@@ -59,7 +68,7 @@ class DialectOp(ir.OpView):
     """Whether a class without declared results has one named `output`."""
     infers: ClassVar[bool] = False
 
-    TRAITS: ClassVar[Any] = frozenset()
+    TRAITS: ClassVar[Collection[Trait]] = frozenset()
     """The operator's own traits; those of base classes are added."""
     PRECISION: ClassVar[Precision] = Precision.F32
     AXES: ClassVar[AxisAttributes | None] = None
@@ -77,18 +86,18 @@ class DialectOp(ir.OpView):
     IN_F32: ClassVar[bool] = True
     """Whether the scalars of 16-bit floats are computed in f32."""
 
-    _dialect: ClassVar[Any] = None
+    _dialect: ClassVar[OperationTable]
     _attributes: ClassVar[dict[str, Attribute]] = {}
     _operand_layout: ClassVar[ValueLayout] = ValueLayout([], "operandSegmentSizes")
     _result_layout: ClassVar[ValueLayout] = ValueLayout([], "resultSegmentSizes")
 
-    def __init_subclass__(cls, name: str | None = None, dialect: Dialect | None = None, **kwargs: Any):
+    def __init_subclass__(cls, name: str | None = None, dialect: OperationTable | None = None, **kwargs: object):
         super().__init_subclass__(**kwargs)
         if dialect is not None:
             cls._dialect = dialect
         if name is None:
             return
-        members: dict[str, Any] = {}
+        members: dict[str, ValueDeclaration | Attribute] = {}
         for base in reversed(cls.__mro__):
             members.update({k: v for k, v in vars(base).items() if isinstance(v, (ValueDeclaration, Attribute))})
         cls._attributes = {k: v for k, v in members.items() if isinstance(v, Attribute)}
@@ -124,8 +133,13 @@ class DialectOp(ir.OpView):
 
     @classmethod
     def build(
-        cls, *given: Any, result_types: Sequence[Any] | None = None, loc: Any = None, ip: Any = None, **attrs: Any
-    ) -> Any:
+        cls,
+        *given: ir.Value | Sequence[ir.Value] | None,
+        result_types: Sequence[TensorType | ir.Type] | None = None,
+        loc: ir.Location | None = None,
+        ip: ir.InsertionPoint | None = None,
+        **attrs: object,
+    ) -> ir.OpView:
         """Create the operation at the insertion point and return the operation view.
 
         `given` are the operands, one per declared operand (None for an absent optional one, a list for a variadic
@@ -140,7 +154,7 @@ class DialectOp(ir.OpView):
         if result_types is None:
             result_types = infer_results(cls, given, attrs)
         types = [t.to_mlir() if isinstance(t, TensorType) else t for t in result_types]
-        flat, sizes = layout.flatten(given, lambda value: value.type, cls.OPERATION_NAME)
+        flat, sizes = layout.flatten(given, _type_of, cls.OPERATION_NAME)
         if sizes is not None:
             attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
         if cls._result_layout.segments:
@@ -153,7 +167,7 @@ class DialectOp(ir.OpView):
         return op.opview
 
     @classmethod
-    def make(cls, *given: ir.Value | list[ir.Value] | None, **kwargs: Any) -> Any:
+    def make(cls, *given: ir.Value | Sequence[ir.Value] | None, **kwargs: Any) -> Any:
         """Create the operation like `build`, and return its result value, or a tuple unless there is exactly one."""
         made = cls.build(*given, **kwargs).operation.results
         return made[0] if len(made) == 1 else tuple(made)
@@ -164,7 +178,7 @@ class DialectOp(ir.OpView):
         return cls.FLOPS_PER_ELEMENT * sum(math.prod(kind.static_shape) for kind in results)
 
     @classmethod
-    def folds(cls, *operands: TensorType | None, **attributes: Any) -> bool:
+    def folds(cls, *operands: TensorType | None, **attributes: object) -> bool:
         """Return whether a constant result may be stored in place of the operator, if `meaning` gives it."""
         return True
 
@@ -172,9 +186,21 @@ class DialectOp(ir.OpView):
         """Return all declared attributes with their Python values, including defaults."""
         return {name: getattr(self, name) for name in self._attributes}
 
-    def operand_types(self) -> list[Any]:
+    def operand_types(self) -> list[OperandType]:
         """Return the `TensorType` of each declared operand: None for an absent one, a list for a variadic one."""
         return [_types_of(getattr(self, field.name)) for field in self._operand_layout.fields]
+
+
+def class_of(op: ir.Operation | ir.OpView) -> type[DialectOp]:
+    """Return the class of an operation of Mirlo or of a plug-in."""
+    cls = type(op.operation.opview)
+    if not issubclass(cls, DialectOp):
+        raise TypeError(f"'{op.operation.name}' is no operation of Mirlo or of a plug-in")
+    return cls
+
+
+def _type_of(value: ir.Value) -> ir.Type:
+    return value.type
 
 
 def _traits(cls: type[DialectOp]) -> frozenset[Trait]:
@@ -190,18 +216,20 @@ def _traits(cls: type[DialectOp]) -> frozenset[Trait]:
     return frozenset(found)
 
 
-def _types_of(value: ir.Value | list[ir.Value] | None) -> Any:
-    if value is None:
-        return None
-    if isinstance(value, (list, tuple)):
-        return [_types_of(member) for member in value]
+def _types_of(value: ir.Value | Sequence[ir.Value] | None) -> OperandType:
+    if value is None or isinstance(value, ir.Value):
+        return None if value is None else _tensor_type_of(value)
+    return [_tensor_type_of(member) for member in value]
+
+
+def _tensor_type_of(value: ir.Value) -> TensorType | None:
     try:
         return TensorType.from_mlir(value.type)
     except ValueError as error:
         raise OpError(str(error)) from None
 
 
-def encode_attributes(cls: type[DialectOp], attrs: dict[str, Any]) -> dict[str, ir.Attribute]:
+def encode_attributes(cls: type[DialectOp], attrs: Mapping[str, object]) -> dict[str, ir.Attribute]:
     """Return MLIR attributes for these Python values, without those that equal their default."""
     encoded = {}
     for name, value in attrs.items():
@@ -224,7 +252,7 @@ def encode_attributes(cls: type[DialectOp], attrs: dict[str, Any]) -> dict[str, 
     return encoded
 
 
-def _normalize(declared: Attribute, value: Any) -> Any:
+def _normalize(declared: Attribute, value: object) -> object:
     try:
         return declared.normalize(value)
     except (TypeError, ValueError) as error:
@@ -232,7 +260,9 @@ def _normalize(declared: Attribute, value: Any) -> Any:
         raise OpError(f"attribute '{declared.name}' must be {declared.expected}, got {value!r}{why}") from None
 
 
-def infer_results(cls: type[DialectOp], given: Sequence[Any], attrs: dict[str, Any]) -> Sequence[TensorType]:
+def infer_results(
+    cls: type[DialectOp], given: Sequence[ir.Value | Sequence[ir.Value] | None], attrs: Mapping[str, object]
+) -> Sequence[TensorType]:
     """Return the result types for these operand values and attributes (Python values)."""
     if not cls.infers:
         raise OpError(f"'{cls.OPERATION_NAME}' cannot infer its results: pass result_types")
@@ -249,7 +279,7 @@ def infer_results(cls: type[DialectOp], given: Sequence[Any], attrs: dict[str, A
 
 
 def _infer(
-    cls: type[DialectOp], given: Sequence[ir.Value | list[ir.Value] | None], values: dict[str, Any]
+    cls: type[DialectOp], given: Sequence[ir.Value | Sequence[ir.Value] | None], values: Mapping[str, object]
 ) -> Sequence[TensorType]:
     types = [_types_of(value) for value in given]
     for field, found, value in zip(cls._operand_layout.fields, types, given, strict=True):
@@ -272,14 +302,14 @@ def _infer(
     return listed
 
 
-def _require_tensors(field: ValueDeclaration, found: TensorType | Sequence[TensorType] | None, value: Any) -> None:
+def _require_tensors(field: ValueDeclaration, found: OperandType, value: ir.Value | Sequence[ir.Value] | None) -> None:
     if value is None:
         if field.kind == "single":
             raise OpError(f"operand '{field.name}' is missing")
         return
-    types, members = (found, value) if isinstance(found, list) else ([found], [value])
-    for known, member in zip(types, members, strict=True):
-        if known is None:
+    members = [value] if isinstance(value, ir.Value) else value
+    for member in members:
+        if _tensor_type_of(member) is None:
             what = f"'{field.name}' must be a ranked tensor of a known element type"
             raise OpError(f"operand {what}, got {member.type}")
 
@@ -312,7 +342,7 @@ def _verify(cls: type[DialectOp], op: ir.OpView) -> bool:
     return True
 
 
-def _run_check(check: Any, view: ir.OpView) -> None:
+def _run_check(check: Callable[[ir.OpView], object], view: ir.OpView) -> None:
     try:
         check(view)
     except _DELIBERATE:
@@ -354,7 +384,7 @@ def _verify_types(cls: type[DialectOp], view: ir.OpView) -> None:
     if len(declared) != len(inferred):
         raise OpError(f"has {len(declared)} results, but its operands and attributes make {len(inferred)}")
     for i, (value, expected) in enumerate(zip(declared, inferred, strict=True)):
-        found = _types_of(value)
+        found = _tensor_type_of(value)
         if found is None or not compatible(found, expected):
             what = f"result #{i}" if len(inferred) > 1 else "result"
             raise OpError(

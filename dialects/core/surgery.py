@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from mirlo.dialects.bindings import ir
 
@@ -25,12 +24,23 @@ def clone_with(
     return ir.Operation.create(op.name, types, operands, attributes_of(op), loc=location)
 
 
-def is_dead(op: Any) -> bool:
+def enclosing(op: ir.Operation | ir.OpView, name: str) -> ir.Operation:
+    """Return the operation of this name that an operation is in, or the operation itself."""
+    found = op.operation
+    while found.name != name:
+        parent = found.parent
+        if parent is None:
+            raise SurgeryError(f"'{op.operation.name}' is in no '{name}'")
+        found = parent.operation
+    return found
+
+
+def is_dead(op: ir.Operation | ir.OpView) -> bool:
     """Return whether the results of an operation have no users."""
     return all(next(iter(result.uses), None) is None for result in op.operation.results)
 
 
-def replace_op(op: Any, values: Sequence[Any]) -> None:
+def replace_op(op: ir.Operation | ir.OpView, values: Sequence[ir.Value]) -> None:
     """Replace all uses of an operation's results with these values, and erase it."""
     operation = op.operation
     if len(values) != len(operation.results):
@@ -45,14 +55,14 @@ def replace_op(op: Any, values: Sequence[Any]) -> None:
     erase_op(op)
 
 
-def erase_op(op: Any) -> None:
+def erase_op(op: ir.Operation | ir.OpView) -> None:
     """Erase an operation without users."""
     if not is_dead(op):
         raise SurgeryError(f"'{op.operation.name}' is still used, it cannot be erased")
     op.operation.erase()
 
 
-def erase_dead(block: ir.Block, is_pure: Any) -> int:
+def erase_dead(block: ir.Block, is_pure: Callable[[ir.Operation], bool]) -> int:
     """Erase the pure operations of a block that have no users, last first; return how many."""
     count = 0
     for op in reversed([o.operation for o in block.operations]):
@@ -62,11 +72,11 @@ def erase_dead(block: ir.Block, is_pure: Any) -> int:
     return count
 
 
-def blocks(function: ir.Operation | ir.OpView) -> list[Any]:
+def blocks(function: ir.Operation | ir.OpView) -> list[ir.Block]:
     """Return the blocks of a function, including nested ones, in pre-order."""
-    found: list[Any] = []
+    found: list[ir.Block] = []
 
-    def collect(op: Any) -> None:
+    def collect(op: ir.Operation) -> None:
         for region in op.regions:
             for block in region.blocks:
                 found.append(block)
@@ -78,18 +88,18 @@ def blocks(function: ir.Operation | ir.OpView) -> list[Any]:
     return found
 
 
-def operations(function: Any) -> list[Any]:
+def operations(function: ir.Operation | ir.OpView) -> list[ir.Operation]:
     """Return a snapshot of the operations of a function's body, including the terminator."""
     regions = function.operation.regions
     return [op.operation for op in regions[0].blocks[0].operations] if len(regions) and len(regions[0].blocks) else []
 
 
-def captured(op: Any) -> Iterator[Any]:
+def captured(op: ir.Operation | ir.OpView) -> Iterator[ir.Value]:
     """Yield the values defined outside this operation that nested operations use."""
-    made: set[Any] = set()
-    read: dict[Any, None] = {}
+    made: set[ir.Value] = set()
+    read: dict[ir.Value, None] = {}
 
-    def collect(outer: Any) -> None:
+    def collect(outer: ir.Operation | ir.OpView) -> None:
         for region in outer.regions:
             for block in region.blocks:
                 made.update(block.arguments)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -25,7 +24,7 @@ class TensorType:
     dtype: DType
 
     @staticmethod
-    def of(shape: Any, element: str | DType) -> TensorType:
+    def of(shape: Iterable[Dim | str], element: str | DType) -> TensorType:
         """Create a type from a shape whose dims may also be text (`"batch"`, `"2*batch + 1"`, `"?"`)."""
         return TensorType(tuple(map(as_dim, shape)), dtype(element))
 

@@ -6,11 +6,14 @@ declared as several groups, and `operandSegmentSizes` holds the lengths of the r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar, overload
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.errors import OpError
+
+Held = TypeVar("Held")
+Member = TypeVar("Member")
 
 OPERAND_RUNS = 16
 RESULT_RUNS = 4
@@ -30,38 +33,46 @@ class ValueDeclaration:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, op: ir.OpView, owner: type) -> ir.Value | list[ir.Value] | None:
+
+class DeclaredValue(ValueDeclaration, Generic[Held]):
+    """A declaration that reads as what it holds: a value, a value or None, or a list of values."""
+
+    @overload
+    def __get__(self, op: None, owner: type) -> DeclaredValue[Held]: ...
+    @overload
+    def __get__(self, op: ir.OpView, owner: type) -> Held: ...
+    def __get__(self, op: ir.OpView | None, owner: type) -> DeclaredValue[Held] | Held:
         if op is None:
             return self
         layout = owner._result_layout if self.is_result else owner._operand_layout  # type: ignore[attr-defined]
         values = op.operation.results if self.is_result else op.operation.operands
-        result: ir.Value | list[ir.Value] | None = layout.pick(self, op.operation, values)
-        return result
+        held: Held = layout.pick(self, op.operation, values)
+        return held
 
 
-def operand(doc: str = "") -> Any:
+def operand(doc: str = "") -> DeclaredValue[ir.Value]:
     """Declare exactly one operand."""
-    return ValueDeclaration("single", False, doc)
+    return DeclaredValue("single", False, doc)
 
 
-def optional(doc: str = "") -> ValueDeclaration:
+def optional(doc: str = "") -> DeclaredValue[ir.Value | None]:
     """Declare an operand that may be absent."""
-    return ValueDeclaration("optional", False, doc)
+    return DeclaredValue("optional", False, doc)
 
 
-def operands(doc: str = "", runs: int = OPERAND_RUNS) -> Any:
+def operands(doc: str = "", runs: int = OPERAND_RUNS) -> DeclaredValue[list[ir.Value]]:
     """Declare any number of operands, in at most `runs` runs of equal types."""
-    return ValueDeclaration("variadic", False, doc, runs)
+    return DeclaredValue("variadic", False, doc, runs)
 
 
-def result(doc: str = "") -> Any:
+def result(doc: str = "") -> DeclaredValue[ir.Value]:
     """Declare exactly one result."""
-    return ValueDeclaration("single", True, doc)
+    return DeclaredValue("single", True, doc)
 
 
-def results(doc: str = "", runs: int = RESULT_RUNS) -> ValueDeclaration:
+def results(doc: str = "", runs: int = RESULT_RUNS) -> DeclaredValue[list[ir.Value]]:
     """Declare any number of results, in at most `runs` runs of equal types."""
-    return ValueDeclaration("variadic", True, doc, runs)
+    return DeclaredValue("variadic", True, doc, runs)
 
 
 class ValueLayout:
@@ -127,8 +138,8 @@ class ValueLayout:
         return None
 
     def pick(
-        self, wanted: ValueDeclaration, op: ir.Operation, values: Sequence[ir.Value]
-    ) -> ir.Value | list[ir.Value] | None:
+        self, wanted: ValueDeclaration, op: ir.Operation, values: Sequence[Member]
+    ) -> Member | list[Member] | None:
         if self.segments is None and wanted.kind == "single" and self.most == len(self.fields) == self.least:
             return values[self.fields.index(wanted)]
         start = 0
@@ -144,9 +155,11 @@ class ValueLayout:
         """Return how many of these types the variadic field can hold: the leading runs of equal types."""
         return sum(_runs(types)[: self.fields[0].runs])
 
-    def flatten(self, given: Sequence[Any], type_of: Any, op_name: str) -> tuple[list[Any], list[int] | None]:
+    def flatten(
+        self, given: Sequence[Any], type_of: Callable[[Member], ir.Type], op_name: str
+    ) -> tuple[list[Member], list[int] | None]:
         """Return the flat list of values, and the segment sizes if the operation needs them."""
-        flat: list[Any] = []
+        flat: list[Member] = []
         sizes: list[int] = []
         for field, value in zip(self.fields, given, strict=True):
             members = list(value) if field.kind == "variadic" else [] if value is None else [value]

@@ -4,8 +4,7 @@ relax.conv.Conv.make(x, weight, strides=[2, 2])     by class
 relax.OPS["conv"].make(x, weight, strides=[2, 2])   by name
 """
 
-from typing import Any
-
+from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.relax import (
     activation,
     attention,
@@ -35,7 +34,7 @@ from mirlo.dialects.relax import (
 )
 from mirlo.dialects.relax.base import DIALECT, RelaxOp
 
-OPS: dict[str, Any] = {name.partition(".")[2]: op for name, op in DIALECT.operations.items()}
+OPS: dict[str, type[DialectOp]] = {name.partition(".")[2]: op for name, op in DIALECT.operations.items()}
 """Every operator of the dialect, by name without namespace: `OPS["conv"]` is `conv.Conv`."""
 
 __all__ = [

@@ -85,9 +85,13 @@ class ElementwiseOp:
     is_activation: bool = False
     neutral: float | None = None
 
-    def members(self, infer: Callable[[tuple[str, ...]], Callable[..., TensorType]]) -> dict[str, Any]:
+    def members(self, infer: Callable[[tuple[str, ...]], Callable[..., TensorType]]) -> dict[str, object]:
         """Return the members of the operator's class."""
-        made: dict[str, Any] = {"KINDS": self.kinds, "infer": staticmethod(infer(self.kinds)), "__module__": __name__}
+        made: dict[str, object] = {
+            "KINDS": self.kinds,
+            "infer": staticmethod(infer(self.kinds)),
+            "__module__": __name__,
+        }
         made |= {"meaning": staticmethod(self.meaning), "PRECISION": self.precision, "DOMAIN": self.domain}
         made |= {"ONNX": OnnxName(self.onnx) if isinstance(self.onnx, str) else self.onnx}
         made |= {"FLOPS_PER_ELEMENT": self.flops, "TRAITS": self._traits(), "NEUTRAL": self.neutral}

@@ -6,7 +6,7 @@ Operands of integers and bools have any width, floats any format; results are co
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -121,12 +121,12 @@ def clip(x: Array, *, min: float | None, max: float | None) -> Array:
     return x if max is None else np.minimum(x, x.dtype.type(max))
 
 
-def _bound(value: float | None, inward: Any, info: Any) -> Any:
+def _bound(value: float | None, inward: Callable[[float], int], info: np.iinfo) -> int | None:
     if value is None:
         return None
     if math.isinf(value):
         return info.min if value < 0 else info.max
-    return min(max(inward(value), info.min), info.max)
+    return int(min(max(inward(value), info.min), info.max))
 
 
 def cast(x: Array, *, dtype: DType, saturate: bool) -> Array | None:
@@ -207,7 +207,7 @@ def gather(x: Array, indices: Array, *, axis: int) -> Array:
 
 def matmul(
     x: Array, y: Array, *, transpose_lhs: bool, transpose_rhs: bool, out_dtype: DType | None, activations: str
-) -> Any:
+) -> Array | None:
     if out_dtype is not None:
         return None
     left = x.swapaxes(-1, -2) if transpose_lhs else x

@@ -75,7 +75,7 @@ class Dequantize(RelaxOp, name="dequantize"):
         return x.with_dtype(dtype)
 
     @classmethod
-    def folds(cls, *operands: TensorType | None, **attributes: int | DType) -> bool:
+    def folds(cls, *operands: TensorType | None, **attributes: object) -> bool:
         """Keep the weights of products in few bits."""
         return not (attributes["block"] and operands[0] is not None and operands[0].rank == 2)
 

@@ -120,7 +120,7 @@ def _reduced(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 for _name, _row in REDUCE.items():
-    _members: dict[str, Any] = {"KINDS": _row.kinds, "meaning": staticmethod(_reduced(_row.meaning))}
+    _members: dict[str, object] = {"KINDS": _row.kinds, "meaning": staticmethod(_reduced(_row.meaning))}
     _members |= {"COMBINE": _row.combine, "__module__": __name__}
     globals()[class_name(_name)] = type(class_name(_name), (Reduce,), _members, name=_name)
 

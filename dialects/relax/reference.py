@@ -8,11 +8,11 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 from mirlo.dialects import relax
 from mirlo.dialects.core.attributes import REQUIRED, Attribute
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.op import DialectOp
 
 HEAD = """# Operators of relax
 
@@ -40,13 +40,13 @@ MARKS = {"single": "", "optional": "?", "variadic": "..."}
 
 def reference() -> str:
     """Return the page as Markdown."""
-    families: dict[str, list[Any]] = {}
+    families: dict[str, list[type[DialectOp]]] = {}
     for op in relax.OPS.values():
         families.setdefault(op.__module__, []).append(op)
     return "\n".join([HEAD, *(line for module in sorted(families) for line in _family(module, families[module]))])
 
 
-def _family(module: str, operators: list[Any]) -> Iterator[str]:
+def _family(module: str, operators: list[type[DialectOp]]) -> Iterator[str]:
     title, *more = (inspect.getdoc(sys.modules[module]) or "").split("\n")
     yield f"## {title.rstrip('.')}\n"
     if text := "\n".join(more).strip():
@@ -66,7 +66,7 @@ def _indented(doc: str) -> str:
     return "\n".join(f"  {line}".rstrip() for line in doc.split("\n")).strip()
 
 
-def _signature(op: Any) -> str:
+def _signature(op: type[DialectOp]) -> str:
     operands = ", ".join(f"{field.name}{MARKS[field.kind]}" for field in op._operand_layout.fields)
     attributes = ", ".join(_attribute(declared) for declared in op._attributes.values())
     inside = "; ".join(part for part in (operands, attributes) if part)

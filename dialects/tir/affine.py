@@ -66,12 +66,18 @@ def _is_readable(expr: ir.AffineExpr) -> bool:
 
 def to_affine(value: IndexExpr, positions: Mapping[int, int]) -> ir.AffineExpr:
     """Return the affine expression in which the variables are the dims at these positions."""
-    result = ir.AffineExpr.get_constant(value.constant)
+    result: ir.AffineExpr = ir.AffineExpr.get_constant(_number(value.constant))
     for term, coefficient in value.terms.items():
         made: ir.AffineExpr
         if isinstance(term, FloorDiv):
-            made = ir.AffineExpr.get_floor_div(to_affine(term.inner, positions), term.divisor)
+            made = ir.AffineExpr.get_floor_div(to_affine(term.inner, positions), _number(term.divisor))
         else:
             made = ir.AffineExpr.get_dim(positions[term])
-        result = result + made * coefficient
+        result = result + made * _number(coefficient)
     return result
+
+
+def _number(dim: Dim) -> int:
+    if not isinstance(dim, int):
+        raise TypeError(f"an affine expression has no dynamic dims, found {dim}")
+    return dim

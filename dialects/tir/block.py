@@ -23,8 +23,6 @@ each operand the element at its map, then for each output of a reduction its acc
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import Dims, Raw, Str, Strs
 from mirlo.dialects.core.dims import Dim
@@ -101,11 +99,11 @@ class Block(TirOp, name="block"):
             raise OpError(f"'init' has an entry for each output, {count}, but there are fewer outputs or none")
         return split_operands(self)
 
-    def _check_body(self, maps: list[Any], ins: list[Any], outs: list[Any]) -> None:
+    def _check_body(self, maps: list[ir.Attribute], ins: list[ir.Value], outs: list[ir.Value]) -> None:
         blocks = self.operation.regions[0].blocks
         if len(blocks) != 1:
             raise OpError(f"needs a body of one block, got {len(blocks)}")
-        expected = [ir.IndexType.get()] * len(self.axes)
+        expected: list[ir.Type] = [ir.IndexType.get()] * len(self.axes)
         for attribute, value in zip(maps, ins, strict=False):
             expected.append(value.type if isinstance(attribute, ir.UnitAttr) else value.type.element_type)
         for number, value in zip(self.init, outs, strict=True):
@@ -147,11 +145,11 @@ def _check_count(what: str, number: ir.Attribute, value: ir.Value) -> None:
         raise OpError(f"{what} must be unit or a number of type {element}, got {number}")
 
 
-def _listed(types: list[Any]) -> str:
+def _listed(types: list[ir.Type]) -> str:
     return ", ".join(map(str, types))
 
 
-def terminator(block: ir.Block) -> Any:
+def terminator(block: ir.Block) -> ir.Operation | None:
     """Return the last operation of a block, or None if the block is empty."""
     operations = block.operations
     count = len(operations)

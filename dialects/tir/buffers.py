@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -36,8 +35,8 @@ def buffer_type(shape: Sequence[Dim], element_type: ir.Type) -> ir.MemRefType:
     An empty buffer, of which no element is ever read, starts with its dim of 0: upstream's conversion to LLVM loses
     functions with a parameter such as `memref<3x0xf32>`.
     """
-    dims: list[Any] = list(shape)
-    if not all(isinstance(dim, int) for dim in dims):
+    dims = [dim for dim in shape if isinstance(dim, int)]
+    if len(dims) < len(shape):
         return ir.MemRefType.get([UNBOUNDED], element_type)
     if 0 in dims[1:]:
         dims = [0] + [1] * (len(dims) - 1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import OpError, operand, result
@@ -151,15 +150,15 @@ class IntrinsicOp(TirOp):
             raise OpError(f"result must be {expected}, got {found}")
 
 
-def _define(row: Intrinsic) -> type:
-    fields: dict[str, Any] = {f"x{i}": operand() for i in range(row.arity)}
+def _define(row: Intrinsic) -> type[IntrinsicOp]:
+    fields = {f"x{i}": operand() for i in range(row.arity)}
     for name, field in fields.items():
-        field.__set_name__(None, name)
+        field.__set_name__(IntrinsicOp, name)
     body = {**fields, "output": result(), "ROW": row, "__module__": __name__}
     return type(row.name.capitalize(), (IntrinsicOp,), body, name=row.name)
 
 
-OPS: dict[str, Any] = {name: _define(row) for name, row in INTRINSICS.items()}
+OPS: dict[str, type[IntrinsicOp]] = {name: _define(row) for name, row in INTRINSICS.items()}
 
 
 def result_type(row: Intrinsic, first: ir.Type) -> ir.Type:
@@ -170,11 +169,13 @@ def result_type(row: Intrinsic, first: ir.Type) -> ir.Type:
     return ir.VectorType.get(first.shape, i1) if isinstance(first, ir.VectorType) else i1
 
 
-def emit(name: str, *values: Any) -> Any:
+def emit(name: str, *values: ir.Value) -> ir.Value:
     """Emit the intrinsic `tir.<name>` at the insertion point and return its value."""
     if name in OWN:
         made = emit_own(name, *values).results
-        return made[0] if len(made) else None
+        if not len(made):
+            raise ValueError(f"intrinsic '{name}' has no result")
+        return made[0]
     row = INTRINSICS.get(name)
     if row is None:
         near = difflib.get_close_matches(name, [*INTRINSICS, *OWN], n=1)

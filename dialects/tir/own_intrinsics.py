@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dialect import Dialect
@@ -24,6 +24,10 @@ from mirlo.dialects.core.dtypes import DTYPES, dtype
 from mirlo.dialects.core.errors import DialectError
 from mirlo.dialects.core.op import DialectOp, OpError, operand
 from mirlo.dialects.core.op import result as declared_result
+from mirlo.dialects.core.values import ValueDeclaration
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _LETTERS = {"f": "float", "i": "int", "h": "handle"}
 SAME, BOOL, HANDLE = "same", "bool", "handle"
@@ -42,7 +46,7 @@ class OwnIntrinsic:
     result: str | None
     pure: bool = True
     doc: str = ""
-    meaning: Callable[..., Any] | None = field(default=None, compare=False)
+    meaning: Callable[..., np.ndarray] | None = field(default=None, compare=False)
     """A function of numpy arrays that computes the same, in the widest float there is; for `check-target`."""
     near: tuple[tuple[float, float], ...] = field(default=((-10.0, 10.0),), compare=False)
     """Intervals that `check-target` samples densely."""
@@ -103,7 +107,7 @@ def define_intrinsic(
     *,
     pure: bool = True,
     doc: str = "",
-    meaning: Callable[..., Any] | None = None,
+    meaning: Callable[..., np.ndarray] | None = None,
     near: Sequence[tuple[float, float]] = ((-10.0, 10.0),),
     ulp: float = 4.0,
 ) -> OwnIntrinsic:
@@ -140,11 +144,11 @@ def define_intrinsic(
 
 
 def _define(dialect: Dialect, name: str, row: OwnIntrinsic) -> None:
-    fields: dict[str, Any] = {f"x{i}": operand() for i in range(row.arity)}
+    fields: dict[str, ValueDeclaration] = {f"x{i}": operand() for i in range(row.arity)}
     if row.result is not None:
         fields["output"] = declared_result()
     for key, declared in fields.items():
-        declared.__set_name__(None, key)
+        declared.__set_name__(OwnIntrinsicOp, key)
     body = {**fields, "ROW": row, "PURE": row.pure, "__module__": __name__, "__doc__": row.doc}
     type(f"{dialect.namespace}_{name}", (OwnIntrinsicOp,), body, name=name, dialect=dialect)
 

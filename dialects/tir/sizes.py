@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Str
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, result
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.base import TirOp
 from mirlo.dialects.tir.extents import add_extents
 from mirlo.dialects.tir.quotients import in_finest, quotients_by_symbol
@@ -50,7 +50,7 @@ class Size(TirOp, name="size"):
             raise OpError("attribute 'dim' is '?', of which no value is known")
 
 
-def size_of(dim: Dim) -> ir.Value:
+def size_of(dim: Dim) -> Value:
     """Return the value of a dim at the insertion point."""
     index = ir.IndexType.get()
     if isinstance(dim, int):
@@ -63,7 +63,7 @@ class SizeEmitter:
 
     def __init__(self, symbols: Mapping[str, ir.Value]):
         self.symbols = symbols
-        self._known: ChainMap[Any, Any] = ChainMap()
+        self._known: ChainMap[int | str, ir.Value] = ChainMap()
 
     def nested(self) -> SizeEmitter:
         """Return an emitter for a region inside, which knows the values emitted here before."""
@@ -71,37 +71,36 @@ class SizeEmitter:
         made._known = self._known.new_child()
         return made
 
-    def emit(self, dim: Dim) -> Any:
+    def emit(self, dim: Dim) -> ir.Value:
         """Return the value of a dim; its first emission must dominate all other uses."""
         key = dim if isinstance(dim, int) else str(dim)
         if key not in self._known:
             self._known[key] = self._emit(dim)
         return self._known[key]
 
-    def _emit(self, dim: Dim) -> Any:
+    def _emit(self, dim: Dim) -> ir.Value:
         index = ir.IndexType.get()
         if isinstance(dim, int):
             return emit_constant(dim, index)
-        total: Any = None
+        total: ir.Value | None = None
         for atoms, factor in dim.terms:
-            term: Any = None if factor == 1 and atoms else self.emit(factor)
-            for atom in atoms:
-                value = self._atom(atom)
-                term = value if term is None else create("arith.muli", index, term, value)
+            is_plain = factor == 1 and len(atoms) > 0
+            term = self._atom(atoms[0]) if is_plain else self.emit(factor)
+            for atom in atoms[is_plain:]:
+                term = create("arith.muli", index, term, self._atom(atom))
             total = term if total is None else create("arith.addi", index, total, term)
+        assert total is not None, "a dim has terms"
         return total
 
     def _atom(self, atom: D.Atom) -> ir.Value:
         if atom not in self._known:
             self._known[atom] = self._emit_atom(atom)
-        value: ir.Value = self._known[atom]
-        return value
+        return self._known[atom]
 
     def _emit_atom(self, atom: D.Atom) -> ir.Value:
         parts = D.atom_parts(atom)
         if parts is None:
-            result: ir.Value = self.symbols[atom]
-            return result
+            return self.symbols[atom]
         function, left, right = parts
         index = ir.IndexType.get()
         a, b = self.emit(left), self.emit(right)
@@ -172,15 +171,12 @@ def symbols_of_function(function: ir.OpView) -> list[Dim]:
     return [D.parse(ir.StringAttr(text).value) for text in ir.ArrayAttr(attributes[SYMBOLS])]
 
 
-def buffer_indices(shape: Sequence[Dim], indices: Sequence[ir.Value]) -> list[Any]:
+def buffer_indices(shape: Sequence[Dim], indices: Sequence[ir.Value]) -> list[ir.Value]:
     """Return the buffer indices of an element of a tensor: its indices, or one linear index if unbounded."""
     if all(isinstance(dim, int) for dim in shape):
         return list(indices)
     index = ir.IndexType.get()
-    place = None
-    for dim, value in zip(shape, indices, strict=True):
-        if place is None:
-            place = value
-        else:
-            place = create("arith.addi", index, create("arith.muli", index, place, size_of(dim)), value)
+    place = indices[0]
+    for dim, value in zip(shape[1:], indices[1:], strict=True):
+        place = create("arith.addi", index, create("arith.muli", index, place, size_of(dim)), value)
     return [place]

@@ -21,7 +21,7 @@ order; empty for those without a name."""
 class OperandView:
     """An operand or output of a block."""
 
-    value: Any
+    value: ir.Value
     map: Any
     """`ir.AffineMap` from the axes to the dims, or None for a tensor that the body reads with `tensor.extract`."""
     outside: ir.Attribute | None = None
@@ -40,8 +40,8 @@ class OperandView:
         return dims_of(self.value.type)
 
     @property
-    def element_type(self) -> Any:
-        return self.value.type.element_type
+    def element_type(self) -> ir.Type:
+        return ir.ShapedType(self.value.type).element_type
 
     @property
     def is_opaque(self) -> bool:
@@ -84,7 +84,7 @@ class BlockView:
         return tuple(i for i, kind in enumerate(self.axes) if kind == REDUCE)
 
     @property
-    def body(self) -> Any:
+    def body(self) -> ir.Block:
         return self.op.regions[0].blocks[0]
 
     @property
@@ -97,16 +97,16 @@ class BlockView:
         return list(list(self.body.operations)[-1].operation.operands)
 
     @property
-    def index_arguments(self) -> list[Any]:
-        return list(self.body.arguments)[: self.rank]
+    def index_arguments(self) -> list[ir.Value]:
+        return [*self.body.arguments][: self.rank]
 
     @property
-    def input_arguments(self) -> list[Any]:
-        return list(self.body.arguments)[self.rank : self.rank + len(self.inputs)]
+    def input_arguments(self) -> list[ir.Value]:
+        return [*self.body.arguments][self.rank : self.rank + len(self.inputs)]
 
     @property
-    def accumulators(self) -> list[Any]:
-        return list(self.body.arguments)[self.rank + len(self.inputs) :]
+    def accumulators(self) -> list[ir.Value]:
+        return [*self.body.arguments][self.rank + len(self.inputs) :]
 
     def uses_index(self, axis: int) -> bool:
         """Return whether the body uses the index of this axis as a value."""
@@ -142,12 +142,12 @@ def is_prim_func(op: ir.OpView | ir.Operation) -> bool:
     return op.operation.name == "func.func" and PRIM_FUNC in op.operation.attributes
 
 
-def is_tensor_form(function: ir.OpView) -> bool:
+def is_tensor_form(function: ir.Operation | ir.OpView) -> bool:
     """Return whether a prim function is in tensor form (blocks over tensors)."""
     kind = ir.TypeAttr(function.operation.attributes["function_type"]).value
     return not any(isinstance(t, ir.MemRefType) for t in (*kind.inputs, *kind.results))
 
 
-def prim_functions(module: Any) -> list[ir.OpView]:
+def prim_functions(module: ir.Operation | ir.OpView) -> list[ir.OpView]:
     """Return the prim functions of a module."""
-    return [op for op in module.regions[0].blocks[0].operations if is_prim_func(op)]
+    return [op for op in module.operation.regions[0].blocks[0].operations if is_prim_func(op)]

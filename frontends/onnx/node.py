@@ -17,7 +17,6 @@ from mirlo.dialects.core.errors import BroadcastDiffers
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import DIALECT
-from mirlo.dialects.relax.base import RelaxOp
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.errors import NodeError, nearest
 from mirlo.frontends.onnx.expansion import Expansion
@@ -330,7 +329,7 @@ def is_exact(number: float) -> bool:
     return isinstance(number, (bool, float)) or int(float(number)) == number
 
 
-def relax_op(name: str) -> type[RelaxOp]:
+def relax_op(name: str) -> type[DialectOp]:
     """Return the class of a relax operation."""
     found = DIALECT.operations.get(f"relax.{name}")
     if found is None:

@@ -25,7 +25,10 @@ def call_host(
     """Call a host function on SSA values; return the results as values of these kinds, without names."""
     types = [tensor_type(kind) for kind in results]
     mlir_types = [object_type() if found is None else found.to_mlir() for found in types]
-    op = CallPacked.build(list(values), result_types=mlir_types, function=function, options=json.dumps(options))
+    given = [value for value in values if value is not None]
+    if len(given) < len(values):
+        raise ValueError(f"'{function}' needs each of its {len(values)} inputs, found {len(given)}")
+    op = CallPacked.build(given, result_types=mlir_types, function=function, options=json.dumps(options))
     return [
         ObjectValue("", kind, ir=value) if found is None else TensorValue("", found, ir=value)
         for kind, found, value in zip(results, types, op.operation.results, strict=True)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.index_expr import contiguous_strides
 from mirlo.dialects.tir.buffers import START
@@ -61,7 +62,7 @@ class MemoryBuffer:
         self.is_input = is_input
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[Dim, ...]:
         return self.buffer.shape
 
     @property

@@ -135,7 +135,7 @@ class GraphCalls(Interpreter):
         **attributes: Any,
     ) -> GraphTensor | tuple[GraphTensor, GraphTensor]:
         """Make one operator and return its tensor, or a tuple of tensors."""
-        values = [[t.value for t in o] if isinstance(o, list) else o and o.value for o in operands]
+        values = [[t.value for t in o] if isinstance(o, list) else None if o is None else o.value for o in operands]
         try:
             with self.source.location(node):
                 made = OPS[name].build(*values, result_types=results, **attributes)

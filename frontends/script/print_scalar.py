@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType, dtype_of_mlir
-from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr
-from mirlo.dialects.tir.compute.simplify import simplified
+from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr, simplified
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 
 ATOM = 100

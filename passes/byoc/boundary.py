@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.surgery import erase_dead, operations, replace_op
@@ -225,17 +224,17 @@ def _reading(value: ir.Value, axes: Axes) -> tuple[bool, bool]:
     return any(so), not all(so)
 
 
-def _replace_body(function: ir.Operation, trial: Any) -> None:
+def _replace_body(function: ir.Operation, trial: ir.Operation) -> None:
     """Replace the body and type of a function by those of another one."""
     old, new = function.operation.regions[0].blocks[0], trial.regions[0].blocks[0]
     for op in reversed(operations(function)):
         op.erase()
-    env: dict[Any, Any] = {}
+    env: dict[ir.Value, ir.Value] = {}
     for argument, other in zip(old.arguments, new.arguments, strict=True):
         argument.set_type(other.type)
         env[other] = argument
-    for other, argument in env.items():
-        other.replace_all_uses_with(argument)
+    for moved, target in env.items():
+        moved.replace_all_uses_with(target)
     for op in operations(trial):
         old.append(op)
     function.operation.attributes["function_type"] = trial.attributes["function_type"]

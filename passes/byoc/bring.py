@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import rename_symbol, symbol_name
@@ -14,7 +13,7 @@ from mirlo.passes.byoc.outline import free_name
 class Bring:
     """A copier of referenced functions into a module, each once."""
 
-    module: Any
+    module: ir.Operation
     symbols: ir.SymbolTable
     moved: dict[tuple[ir.Operation, str], str] = field(default_factory=dict)
     """The new name by source module and name there."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from mirlo.passes.byoc.view import Composite, ExternalFunction, ExternalModule, ExternalNode, ExternalValue
 from mirlo.passes.figures import Figures
@@ -58,7 +58,7 @@ class CodeGenerator:
     after: ClassVar[str] = "legalize"
     """The pass of the host's pipeline after which patterns of prim functions are matched: `fuse-tir` to see them
     fused."""
-    layouts: ClassVar[Mapping[str, Any]] = {}
+    layouts: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """The layouts that operators prefer: `{"relax.conv": ("N*C", "O*I")}`."""
     driver: ClassVar[str] = ""
     """For a generator that leaves code to Mirlo: the loader that defines the functions this code calls."""
@@ -72,7 +72,7 @@ class CodeGenerator:
     isolated: ClassVar[bool] = False
     """Whether `codegen` runs in a separate process, so that a crash leaves the compiler running."""
 
-    def patterns(self) -> Sequence[Any]:
+    def patterns(self) -> Sequence[object]:
         """Return the supported patterns in order of priority, as names of composites, patterns and checks."""
         return ()
 

@@ -9,7 +9,7 @@ several(is_op("relax.relu")(x), is_op("relax.tanh")(x))   # two outputs that sha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import NoReturn
 
 from mirlo.passes.byoc.graph import BlockValue
 from mirlo.passes.byoc.pattern import Link, Links, Pattern
@@ -37,10 +37,10 @@ class Several(Pattern):
     def parts(self) -> list[Pattern]:
         return list(self.points)
 
-    def with_parts(self, parts: Sequence[Pattern]) -> Any:
+    def with_parts(self, parts: Sequence[Pattern]) -> Pattern:
         return self._with(points=[_labelled(part, i) for i, part in enumerate(parts)])
 
-    def dup(self) -> Any:
+    def dup(self) -> NoReturn:
         raise PatternError("a pattern of several outputs stands for itself: it cannot be a part of another one")
 
     def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
@@ -128,7 +128,7 @@ def several(*parts: Pattern | Links) -> Pattern:
     return Several(made, links)
 
 
-def _labelled(pattern: Pattern, position: int) -> Any:
+def _labelled(pattern: Pattern, position: int) -> Pattern:
     return pattern if pattern.label is not None else pattern.named(f"#{position}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks, erase_dead
@@ -44,7 +44,7 @@ class FuseByPattern(Pass):
     functions: tuple[str, ...] = option((), "functions to look at; all when none is named")
     explain: bool = option(False, "tell for each operator that patterns name why it was not taken")
 
-    def run(self, op: Any, session: Session) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         if not self.target:
             raise PassError("'fuse-by-pattern' needs the option 'target': whose patterns to match")
         placement = Placement((self.target,))
@@ -119,7 +119,7 @@ def _outline(
     recorder: Recorder,
     bind_constants: bool,
 ) -> None:
-    outliner = GroupOutliner(graph, module, symbols)
+    outliner = GroupOutliner(graph, module.regions[0].blocks[0], symbols)
     outliner.prepare([choice.match.mask for choice in choices])
     for choice in choices:
         entry = choice.entry

@@ -5,15 +5,20 @@ Operations that nest others (control flow) are nodes that read whatever their bo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import captured
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.graph.dce import is_pure_relax
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mirlo.passes.session import Session
 
 CONSTANT = "relax.constant"
 
@@ -22,7 +27,7 @@ CONSTANT = "relax.constant"
 class BlockValue:
     """A value that a node reads or defines."""
 
-    mlir: Any
+    mlir: ir.Value
     node: BlockNode | None = None
     """The node of the graph that defines it, if any."""
     number: int = 0
@@ -42,9 +47,9 @@ class BlockValue:
         """Return whether the value comes from outside the block: an argument, or a value of an enclosing block."""
         return self.node is None and not self.is_constant
 
-    def array(self) -> Any:
+    def array(self) -> np.ndarray | None:
         """Return the elements of a constant as a numpy array; None for other values or unknown elements."""
-        if not self.is_constant or self.graph is None:
+        if not self.is_constant or self.graph is None or self.graph.session is None:
             return None
         from mirlo.passes.graph.constants import constant_value
 
@@ -63,7 +68,7 @@ class BlockNode:
     """An operation of the block that is not a constant."""
 
     index: int
-    op: Any
+    op: ir.Operation
     name: str
     operands: list[BlockValue]
     results: list[BlockValue] = field(default_factory=list)
@@ -106,11 +111,13 @@ class BlockNode:
 class BlockGraph:
     """The nodes of a block in program order, with reachability masks in which bit i is node i."""
 
-    def __init__(self, block: ir.Block, session: Any = None, is_pure: Callable[[Any], bool] = is_pure_relax):
+    def __init__(
+        self, block: ir.Block, session: Session | None = None, is_pure: Callable[[ir.Operation], bool] = is_pure_relax
+    ):
         self.block = block
         self.session = session
         self.nodes: list[BlockNode] = []
-        self.values: dict[Any, BlockValue] = {}
+        self.values: dict[ir.Value, BlockValue] = {}
         self._is_pure = is_pure
         self._last_effect: BlockNode | None = None
         for op in block.operations:
@@ -155,11 +162,11 @@ class BlockGraph:
             node.results.append(made)
         self.nodes.append(node)
 
-    def _value(self, mlir: Any) -> BlockValue:
+    def _value(self, mlir: ir.Value) -> BlockValue:
         found = self.values.get(mlir)
         if found is None:
             constant = isinstance(mlir, ir.OpResult) and mlir.owner.name == CONSTANT
-            number = 0 if isinstance(mlir, ir.OpResult) else mlir.arg_number
+            number = mlir.arg_number if isinstance(mlir, ir.BlockArgument) else 0
             found = self.values[mlir] = BlockValue(mlir, number=number, is_constant=constant, graph=self)
         return found
 
@@ -206,7 +213,7 @@ class BlockGraph:
         return [self.nodes[index] for index in bits(mask)]
 
 
-def mask_of(nodes: Any) -> int:
+def mask_of(nodes: Iterable[BlockNode]) -> int:
     mask = 0
     for node in nodes:
         mask |= 1 << node.index
@@ -221,7 +228,7 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-def read_in(block: ir.Block) -> Iterator[Any]:
+def read_in(block: ir.Block) -> Iterator[ir.Value]:
     """Return the values that the operations of a block read, including nested ones."""
     for op in block.operations:
         yield from op.operation.operands

@@ -10,16 +10,18 @@ import pickle
 import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import TypeVar
 
 from mirlo.passes.byoc.generator_errors import Crash
 from mirlo.runtime import system
+
+T = TypeVar("T")
 
 RAISED = b"raised"
 FINISHED = b"made"
 
 
-def guarded(generate: Callable[[], Any], quiet: bool = False) -> Any:
+def guarded(generate: Callable[[], T], quiet: bool = False) -> T:
     """Return the result of `generate`, computed in a fork where available; `Crash` if the fork dies.
 
     What a quiet fork writes to standard error is not shown: the `Crash` has it.
@@ -29,7 +31,8 @@ def guarded(generate: Callable[[], Any], quiet: bool = False) -> Any:
     with tempfile.TemporaryFile() if quiet else nullcontext() as errors:
         ended = system.run_forked(lambda: _answer(generate), errors=errors.fileno() if errors is not None else None)
         if ended.content.startswith(FINISHED):
-            return pickle.loads(ended.content[len(FINISHED) :])
+            made: T = pickle.loads(ended.content[len(FINISHED) :])
+            return made
         if ended.content == RAISED:
             return generate()
         said = ""
@@ -41,7 +44,7 @@ def guarded(generate: Callable[[], Any], quiet: bool = False) -> Any:
     raise Crash(f"ended its process with exit code {ended.code}", said)
 
 
-def _answer(generate: Callable[[], Any]) -> bytes:
+def _answer(generate: Callable[[], object]) -> bytes:
     """Return what the fork reports, whatever the generator leaves behind."""
     try:
         return FINISHED + pickle.dumps(generate())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.traits import Trait
@@ -34,7 +33,7 @@ def conv_bias_activation(
     weight = (weight if weight is not None else is_const()).named("weight")
     data = wildcard().named("x")
 
-    def conv(own_bias: Pattern | None) -> Any:
+    def conv(own_bias: Pattern | None) -> Pattern:
         operands = {} if own_bias is None else {"bias": own_bias}
         made = is_op(op)(x=data, weight=weight, **operands) if operands else is_op(op)(data, weight)
         return made.named("conv")

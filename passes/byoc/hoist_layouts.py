@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.installed import import_modules
@@ -79,10 +79,10 @@ class HoistLayouts(Pass):
 
 @dataclass
 class _Hoister:
-    module: Any
+    module: ir.Operation
     nested: dict[str, ir.Operation]
     session: Session
-    concerns: Any
+    concerns: Callable[[str | None], bool]
     hoisted: int = 0
     _tried: set[tuple[str, str, str]] = field(default_factory=set)
 

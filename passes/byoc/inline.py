@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks
@@ -17,7 +16,7 @@ from mirlo.passes.registry import PassError
 class Inliner:
     """An inliner of region and composite calls in the functions of one module."""
 
-    module: Any
+    module: ir.Operation
 
     def __post_init__(self) -> None:
         self.symbols = ir.SymbolTable(self.module)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.passes.byoc.generator_errors import Crash, artifact_problem, describe_error
 from mirlo.runtime.external import ExternalArtifact
@@ -54,7 +54,7 @@ def _how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
     return f"ended its process with code {done.returncode}{last}"
 
 
-def _write(made: Any, folder: Path) -> None:
+def _write(made: object, folder: Path) -> None:
     """Write an artifact as files, or the description of any other object."""
     if not isinstance(made, ExternalArtifact):
         (folder / "told").write_text(f"gave a {type(made).__name__}: expected an Artifact", encoding="utf-8")

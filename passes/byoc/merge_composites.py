@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.regions import Merger, targets_of
 from mirlo.passes.registry import Pass, option, register_pass
@@ -28,7 +29,7 @@ class MergeComposites(Pass):
     target: str = option("", "target whose composites are merged; each in turn when none is named")
     max_nodes: int = option(0, "most operators in a region; 0 for any number")
 
-    def run(self, op: Any, session: Session) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         targets = (self.target,) if self.target else tuple(targets_of(op.operation))
         placement = Placement(targets)
         for target in targets:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType
-from typing import Any
 
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.passes.byoc.graph import BlockNode, BlockValue
 from mirlo.passes.byoc.pattern import LeafPattern, MaybeAbsent, Pattern
 from mirlo.passes.byoc.predicates import argument_name, attribute_is, same_shape
 from mirlo.passes.byoc.search import PatternError, Predicate, Search, State
+from mirlo.passes.rules import Decline
 
 
 class OpPattern(Pattern):
@@ -27,7 +27,7 @@ class OpPattern(Pattern):
         self.number: int | None = None
         self.in_order = False
         self.in_any_order = False
-        self.attributes: dict[str, Any] = {}
+        self.attributes: dict[str, object] = {}
 
     def __call__(self, *operands: Pattern | EllipsisType, **by_name: Pattern) -> OpPattern:
         """Set the operand patterns: all in order (a final `...` allows others), or some by name."""
@@ -38,23 +38,23 @@ class OpPattern(Pattern):
         for given in (*patterns, *by_name.values()):
             if not isinstance(given, Pattern):
                 raise PatternError(f"{self.names[0]}: an operand must be a pattern, got {given!r}")
-        return self._with(operands=None if by_name or not operands else patterns, more=more, by_name=by_name)  # type: ignore[no-any-return]
+        return self._with(operands=None if by_name or not operands else patterns, more=more, by_name=by_name)
 
-    def has_attr(self, **attributes: Any) -> OpPattern:
+    def has_attr(self, **attributes: object) -> OpPattern:
         """Require attributes: `groups=1`; a set for one of several values; a function that returns True or a reason."""
-        return self._with(attributes={**self.attributes, **attributes})  # type: ignore[no-any-return]
+        return self._with(attributes={**self.attributes, **attributes})
 
     def result(self, number: int) -> OpPattern:
         """Match only this result of an operation with several."""
-        return self._with(number=number)  # type: ignore[no-any-return]
+        return self._with(number=number)
 
     def ordered(self) -> OpPattern:
         """Match the operands of a commutative operator in the given order only."""
-        return self._with(in_order=True)  # type: ignore[no-any-return]
+        return self._with(in_order=True)
 
     def unordered(self) -> OpPattern:
         """Match the operands in any order, such as the inputs of a concat."""
-        return self._with(in_any_order=True)  # type: ignore[no-any-return]
+        return self._with(in_any_order=True)
 
     @property
     def expected(self) -> str:
@@ -66,12 +66,12 @@ class OpPattern(Pattern):
     def parts(self) -> list[Pattern]:
         return [*(self.operands or ()), *self.by_name.values()]
 
-    def with_parts(self, parts: Sequence[Pattern]) -> Any:
+    def with_parts(self, parts: Sequence[Pattern]) -> OpPattern:
         count = len(self.operands or ())
         operands = None if self.operands is None else tuple(parts[:count])
         return self._with(operands=operands, by_name=dict(zip(self.by_name, parts[count:], strict=True)))
 
-    def _on_value(self, function: Callable[[BlockValue], Any], name: str) -> Any:
+    def _on_value(self, function: Callable[[BlockValue], bool | str | Decline], name: str) -> OpPattern:
         return self._with(predicates=(*self.predicates, _OnResult(name, function)))
 
     def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
@@ -174,7 +174,7 @@ def is_const(value: float | None = None) -> Pattern:
             return "the elements of the constant are not known here"
         return True if (array == value).all() else f"the constant is not {value} everywhere"
 
-    return made.where(all_are, f"is_const({value})")  # type: ignore[no-any-return]
+    return made.where(all_are, f"is_const({value})")
 
 
 def is_var(name: str = "") -> Pattern:
@@ -187,7 +187,7 @@ def is_var(name: str = "") -> Pattern:
         called = argument_name(found)
         return True if called == name else f"expected the argument '{name}', found '{called}'"
 
-    return made.where(is_called, f"is_var({name})")  # type: ignore[no-any-return]
+    return made.where(is_called, f"is_var({name})")
 
 
 def wildcard() -> Pattern:

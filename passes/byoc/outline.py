@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.surgery import replace_op
@@ -21,9 +20,9 @@ COMPOSITE, TARGET, EXTERNAL = "relax.composite", "relax.target", "relax.external
 class GroupOutliner:
     """An outliner of disjoint groups of one block that form no cycle."""
 
-    def __init__(self, graph: BlockGraph, module: Any, symbols: Any):
+    def __init__(self, graph: BlockGraph, body: ir.Block, symbols: ir.SymbolTable | None):
         self.graph = graph
-        self.body = module.regions[0].blocks[0]
+        self.body = body
         self.symbols = symbols
 
     def prepare(self, masks: Sequence[int]) -> None:
@@ -79,13 +78,14 @@ class GroupOutliner:
         constants: list[BlockValue],
         inputs: list[BlockValue],
         outputs: list[BlockValue],
-    ) -> Any:
+    ) -> func.FuncOp:
+        assert self.symbols is not None, "groups become functions of a module"
         kind = ir.FunctionType.get([v.mlir.type for v in inputs], [v.mlir.type for v in outputs])
         function = func.FuncOp(free_name(name, self.symbols), kind, visibility="private", ip=False)
         entry = function.add_entry_block()
         self.body.append(function.operation)
         self.symbols.insert(function.operation)
-        env = dict(zip((v.mlir for v in inputs), entry.arguments, strict=True))
+        env: dict[ir.Value, ir.Value] = dict(zip((v.mlir for v in inputs), entry.arguments, strict=True))
         with ir.InsertionPoint(entry):
             for value in constants:
                 env[value.mlir] = copy_op(value.mlir.owner, env).results[0]
@@ -107,13 +107,13 @@ def free_name(base: str, symbols: ir.SymbolTable) -> str:
     return next(name for i in itertools.count() if (name := f"{base}_{i}") not in symbols)
 
 
-def copy_op(op: ir.Operation, env: Mapping[Any, Any]) -> ir.Operation:
+def copy_op(op: ir.Operation, env: Mapping[ir.Value, ir.Value]) -> ir.Operation:
     """Copy an operation to the insertion point with other operands."""
     operation = op.operation
     if len(operation.regions):
         copied = operation.clone()
 
-        def remap(inner: Any) -> Any:
+        def remap(inner: ir.Operation) -> ir.WalkResult:
             for i, value in enumerate(inner.operands):
                 if value in env:
                     inner.operands[i] = env[value]
@@ -131,10 +131,12 @@ def copy_op(op: ir.Operation, env: Mapping[Any, Any]) -> ir.Operation:
     )
 
 
-def inline_call(call: Any, function: Any) -> list[Any]:
+def inline_call(call: ir.Operation, function: ir.Operation | ir.OpView) -> list[ir.Operation]:
     """Inline a single-block function at a call; returns the new operations."""
     *body, returned = [op.operation for op in function.operation.regions[0].blocks[0].operations]
-    env = dict(zip(function.operation.regions[0].blocks[0].arguments, call.operands, strict=True))
+    env: dict[ir.Value, ir.Value] = dict(
+        zip(function.operation.regions[0].blocks[0].arguments, call.operands, strict=True)
+    )
     made = []
     with ir.InsertionPoint(call):
         for op in body:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks, replace_op
@@ -67,7 +67,7 @@ def external_modules(module: ir.Operation) -> dict[str, ir.Operation]:
 class _Mover:
     """A helper that moves regions of a target to its nested module."""
 
-    module: Any
+    module: ir.Operation
     target: str
 
     def move(self, regions: dict[str, ir.Operation]) -> None:
@@ -91,7 +91,7 @@ class _Mover:
         self._drop_unused()
         drop_unused_prims(self.module, {name for _, name in bring.moved})
 
-    def _nested(self) -> Any:
+    def _nested(self) -> ir.Operation:
         for found in external_modules(self.module).values():
             if string_fact(found, EXTERNAL) == self.target:
                 return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.fuse_by_pattern import explain, fuse
@@ -44,7 +44,7 @@ class RegionLimits:
 class Partitioner:
     """A partitioner of one module; the tables of targets are in order of priority."""
 
-    module: Any
+    module: ir.Operation
     session: Session
     tables: dict[str, list[PatternEntry]]
     limits: RegionLimits = field(default_factory=RegionLimits)

@@ -13,12 +13,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import TypeGuard, TypeVar
 
 from mirlo.passes.byoc.graph import BlockValue
 from mirlo.passes.byoc.predicates import value_has_dtype, value_has_rank, value_has_shape
 from mirlo.passes.byoc.search import Predicate, Search, State
 from mirlo.passes.rules import Decline
+
+P = TypeVar("P", bound="Pattern")
 
 
 class Pattern:
@@ -30,34 +32,34 @@ class Pattern:
 
     # ------------------------------------------------------------------------------------------------------ writing
 
-    def named(self, label: str) -> Pattern:
+    def named(self: P, label: str) -> P:
         """Label this part: the match is indexed by labels, and parts with equal labels match the same value."""
         return self._with(label=label)
 
-    def output(self) -> Any:
+    def output(self: P) -> P:
         """Allow uses of the value outside the match: the composite then returns it as well."""
         return self._with(is_output=True)
 
-    def where(self, predicate: Callable[..., Any], name: str = "") -> Any:
+    def where(self: P, predicate: Callable[..., object], name: str = "") -> P:
         """Require a predicate, which returns True, or a reason as text or `decline(...)`.
 
         It receives the operation if the pattern is of an operator, else the `Value`.
         """
         return self._with(predicates=(*self.predicates, Predicate.of(predicate, name)))
 
-    def has_dtype(self, *names: str) -> Pattern:
+    def has_dtype(self: P, *names: str) -> P:
         """Require one of these element types."""
         return self._on_value(value_has_dtype(names), "has_dtype")
 
-    def has_shape(self, shape: Sequence[int | str | None]) -> LeafPattern:
+    def has_shape(self: P, shape: Sequence[int | str | None]) -> P:
         """Require a shape: integers, symbolic dims as text, None for any, or predicates of a dim."""
         return self._on_value(value_has_shape(tuple(shape)), "has_shape")
 
-    def has_rank(self, *ranks: int) -> Pattern:
+    def has_rank(self: P, *ranks: int) -> P:
         """Require one of these ranks."""
         return self._on_value(value_has_rank(ranks), "has_rank")
 
-    def dup(self) -> Any:
+    def dup(self) -> Pattern:
         """Return a copy that may match another value: its parts lose their labels."""
         known: dict[int, Pattern] = {}
 
@@ -145,17 +147,17 @@ class Pattern:
         """Return the patterns inside this one."""
         return []
 
-    def with_parts(self, parts: Sequence[Pattern]) -> Any:
+    def with_parts(self, parts: Sequence[Pattern]) -> Pattern:
         """Return the same pattern with other parts."""
         return copy.copy(self)
 
-    def _with(self, **changes: Any) -> Any:
+    def _with(self: P, **changes: object) -> P:
         made = copy.copy(self)
         vars(made).update(changes)
         vars(made).pop("_labels", None)
         return made
 
-    def _on_value(self, function: Callable[[BlockValue], bool | Decline], name: str) -> Any:
+    def _on_value(self: P, function: Callable[[BlockValue], bool | Decline], name: str) -> P:
         return self._with(predicates=(*self.predicates, Predicate(name, function)))
 
 
@@ -229,7 +231,7 @@ class Alternatives(Pattern):
     def parts(self) -> list[Pattern]:
         return list(self.choices)
 
-    def with_parts(self, parts: Sequence[Pattern]) -> Any:
+    def with_parts(self, parts: Sequence[Pattern]) -> Pattern:
         return self._with(choices=list(parts))
 
     def __str__(self) -> str:
@@ -260,7 +262,7 @@ class Both(Pattern):
     def parts(self) -> list[Pattern]:
         return [self.left, self.right]
 
-    def with_parts(self, parts: Sequence[Pattern]) -> Any:
+    def with_parts(self, parts: Sequence[Pattern]) -> Pattern:
         return self._with(left=parts[0], right=parts[1])
 
     def __str__(self) -> str:
@@ -283,7 +285,7 @@ class Not(Pattern):
     def parts(self) -> list[Pattern]:
         return [self.inner]
 
-    def with_parts(self, parts: Sequence[Pattern]) -> Any:
+    def with_parts(self, parts: Sequence[Pattern]) -> Pattern:
         return self._with(inner=parts[0])
 
     def __str__(self) -> str:
@@ -302,7 +304,7 @@ class MaybeAbsent(Pattern):
     def parts(self) -> list[Pattern]:
         return [self.present]
 
-    def with_parts(self, parts: Sequence[Pattern]) -> Any:
+    def with_parts(self, parts: Sequence[Pattern]) -> Pattern:
         return self._with(present=parts[0])
 
     def __str__(self) -> str:

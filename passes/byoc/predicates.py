@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, SymbolicDim
@@ -61,7 +61,7 @@ def _text(shape: Sequence[Dim | str | None]) -> str:
     return "[" + ", ".join("?" if d is None else getattr(d, "__name__", str(d)) for d in shape) + "]"
 
 
-def attribute_is(node: BlockNode, name: str, wanted: Any) -> Decline | None:
+def attribute_is(node: BlockNode, name: str, wanted: object) -> Decline | None:
     """Return why an attribute of an operation differs from the requested value, or None."""
     declared = getattr(type(node.op.opview), "_attributes", {})
     if name not in declared:
@@ -82,7 +82,7 @@ def attribute_is(node: BlockNode, name: str, wanted: Any) -> Decline | None:
     )
 
 
-def _normalize(value: int | str | tuple[int, ...]) -> Any:
+def _normalize(value: object) -> object:
     """Normalize a value for comparison: lists to tuples, element types and dims to text."""
     if isinstance(value, (list, tuple)):
         return tuple(_normalize(member) for member in value)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
@@ -69,7 +69,7 @@ class ExternalBlock:
     """The initial value of each result of a reduction."""
     operations: tuple[str, ...]
     """The scalar operations of the body in order, such as `arith.mulf`."""
-    operation: Any = field(repr=False)
+    operation: ir.Operation = field(repr=False)
 
     @property
     def is_reduction(self) -> bool:
@@ -94,7 +94,7 @@ class ExternalPrim:
     outputs: Mapping[str, TensorType]
     blocks: tuple[ExternalBlock, ...]
     """The blocks in order; empty for a function in buffer form, that is written or scheduled as loops."""
-    operation: Any = field(repr=False)
+    operation: ir.Operation = field(repr=False)
     """The prim function's `func.func`."""
 
     @property
@@ -113,7 +113,7 @@ class ExternalPrim:
         return "\n".join([f"prim function {self.name}", *(f"  {block}" for block in self.blocks)])
 
 
-def read_prim(function: Any) -> ExternalPrim:
+def read_prim(function: ir.Operation | ir.OpView) -> ExternalPrim:
     """Return the view of a prim function."""
     operation = function.operation
     name = symbol_name(operation)
@@ -153,7 +153,7 @@ def _block(block: BlockView, names: Mapping[ir.Value, str]) -> ExternalBlock:
 
 
 def _access(
-    operand: OperandView, places: list[IndexExpr], extents: Mapping[str, Any], names: Mapping[ir.Value, str]
+    operand: OperandView, places: list[IndexExpr], extents: Mapping[str, Dim], names: Mapping[ir.Value, str]
 ) -> ExternalAccess:
     index = None
     if operand.map is not None:
@@ -167,7 +167,7 @@ def _type(value: ir.Value) -> TensorType:
     return found
 
 
-def _number(attribute: Any) -> float | int | None:
+def _number(attribute: ir.Attribute | None) -> float | int | None:
     if isinstance(attribute, (ir.FloatAttr, ir.IntegerAttr)):
         return attribute.value
     return None

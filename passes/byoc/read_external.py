@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import read_dense
@@ -46,10 +46,10 @@ def read_external(module: ir.Operation, session: Session) -> ExternalModule:
     return ExternalModule(target, read, constants, operation)
 
 
-def node_of(op: Any) -> ExternalNode:
+def node_of(op: ir.Operation | ir.OpView) -> ExternalNode:
     """Return an operation alone as a node with its operands as inputs, for checks of patterns."""
     operation = op.operation
-    values: dict[Any, ExternalValue] = {}
+    values: dict[ir.Value, ExternalValue] = {}
     for i, operand in enumerate(operation.operands):
         kind = TensorType.from_mlir(operand.type)
         assert kind is not None
@@ -114,7 +114,7 @@ class _Reader:
 
     def __init__(
         self,
-        function: Any,
+        function: ir.Operation,
         functions: Mapping[str, ir.Operation],
         constants: Constants,
         prims: dict[str, ExternalPrim],
@@ -176,7 +176,9 @@ class _Reader:
         made.nodes = tuple(node for step in steps for node in step.nodes)
         return [made]
 
-    def _node(self, op: Any, known: dict[Any, ExternalValue], composite: Composite | None) -> ExternalNode:
+    def _node(
+        self, op: ir.Operation, known: dict[ir.Value, ExternalValue], composite: Composite | None
+    ) -> ExternalNode:
         if len(op.regions):
             raise PassError(
                 f"{self._label} has control flow, {op.name}: code generators take operators and prim functions",
@@ -227,7 +229,7 @@ class _Reader:
 
 
 def _operands(
-    view: DialectOp, known: Mapping[ir.Value, ExternalValue]
+    view: ir.OpView, known: Mapping[ir.Value, ExternalValue]
 ) -> dict[str, ExternalValue | None | tuple[ExternalValue, ...]]:
     found: dict[str, ExternalValue | None | tuple[ExternalValue, ...]] = {}
     for declared in view._operand_layout.fields:
@@ -248,7 +250,7 @@ def _argument_names(function: ir.Operation, count: int) -> list[str | None]:
     return [ir.StringAttr(e["relax.name"]).value if "relax.name" in e else None for e in entries]
 
 
-def _names(attributes: Any) -> list[str]:
+def _names(attributes: ir.OpAttributeMap) -> list[str]:
     return [named if isinstance(named, str) else named.name for named in attributes]
 
 

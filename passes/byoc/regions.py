@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks
@@ -33,7 +33,7 @@ FACTS = (COMPOSITE, EXTERNAL, "relax.primitive")
 """Attributes of functions whose calls are pure: their bodies are pieces of the graph."""
 
 
-def pure_calls(functions: dict[str, ir.Operation]) -> Callable[[Any], bool]:
+def pure_calls(functions: dict[str, ir.Operation]) -> Callable[[ir.Operation], bool]:
     """Return a purity predicate of operations that treats calls of composites and regions as pure."""
     known = {name for name, f in functions.items() if any(fact in f.attributes for fact in FACTS)}
     return lambda op: is_pure_relax(op) or callee_of(op) in known
@@ -49,7 +49,7 @@ def targets_of(module: ir.Operation) -> list[str]:
 class Merger:
     """A merger of one target's composites into regions."""
 
-    module: Any
+    module: ir.Operation
     target: str
     placement: Placement
     max_nodes: int = 0
@@ -73,7 +73,7 @@ class Merger:
             for block in blocks(function):
                 graph = BlockGraph(block, session, pure_calls(functions))
                 masks = self._groups(graph)
-                outliner = GroupOutliner(graph, self.module, symbols)
+                outliner = GroupOutliner(graph, self.module.regions[0].blocks[0], symbols)
                 outliner.prepare(masks)
                 made += [self._outline(mask, graph, outliner, symbols) for mask in masks]
         return made

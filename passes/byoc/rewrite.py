@@ -14,8 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.surgery import blocks, erase_dead
+from mirlo.dialects.core.op import DialectOp
+from mirlo.dialects.core.surgery import blocks, enclosing, erase_dead
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
@@ -36,6 +39,9 @@ from mirlo.runtime.nearest import nearest
 MAX_REWRITES = 10_000
 
 
+Replacement = Callable[[Match, "MatchBuilder"], object]
+
+
 @dataclass(frozen=True)
 class Rewrite:
     """A pattern and its replacement: `replacement(match, builder)` returns a value, or `decline('why')`.
@@ -44,7 +50,7 @@ class Rewrite:
     """
 
     pattern: Pattern
-    replacement: Callable[[Match, MatchBuilder], Any]
+    replacement: Replacement
     name: str = ""
 
     def __or__(self, other: Rewrite | Sequence[Rewrite]) -> list[Rewrite]:
@@ -70,11 +76,11 @@ REWRITES: dict[str, Rewrite] = {}
 """The named rewrites, for the pass `rewrite`."""
 
 
-def rewriter(pattern: Pattern, name: str = "") -> Callable[[Callable[[Match, MatchBuilder], Any]], Rewrite]:
+def rewriter(pattern: Pattern, name: str = "") -> Callable[[Replacement], Rewrite]:
     """Make a `Rewrite` of the decorated function; with a name, it is registered for the pass `rewrite`."""
     check_pattern(pattern)
 
-    def make(function: Callable[[Match, MatchBuilder], Any]) -> Rewrite:
+    def make(function: Replacement) -> Rewrite:
         made = Rewrite(pattern, function, name or getattr(function, "__name__", "a rewrite"))
         if name:
             if name in REWRITES and not same_place(REWRITES[name].replacement, function):
@@ -86,7 +92,7 @@ def rewriter(pattern: Pattern, name: str = "") -> Callable[[Callable[[Match, Mat
 
 
 def rewrite(
-    rules: Rewrite | Sequence[Rewrite], function: ir.OpView, session: Any = None, limit: int = MAX_REWRITES
+    rules: Rewrite | Sequence[Rewrite], function: ir.OpView, session: Session | None = None, limit: int = MAX_REWRITES
 ) -> Rewritten:
     """Replace matches of the patterns until none is left, or `limit` replacements were made.
 
@@ -114,12 +120,12 @@ def rewrite(
 class MatchBuilder(Rewriter):
     """A builder of operators and constants behind the root of a match, whose value they may read."""
 
-    def __init__(self, root: Any, session: Session):
+    def __init__(self, root: ir.Operation, session: Session):
         super().__init__(root, session)
         self.behind = next_operation(root)
-        self.made: list[Any] = []
+        self.made: list[ir.Operation] = []
 
-    def emit(self, operator: Any, *values: Any, **attributes: Any) -> Any:
+    def emit(self, operator: type[DialectOp], *values: Any, **attributes: Any) -> Any:
         with ir.InsertionPoint(self.behind), self.op.location:
             built = operator.build(*map(_plain, values), **attributes).operation
         self.made.append(built)
@@ -131,7 +137,7 @@ class MatchBuilder(Rewriter):
         *values: ir.Value | BlockValue,
         results: Sequence[TensorType] | None = None,
         name: str | None = None,
-        **attributes: Any,
+        **attributes: float,
     ) -> Any:
         """Call a hand-written prim function (`@mirlo.prim_func`) for these values and attributes.
 
@@ -147,24 +153,21 @@ class MatchBuilder(Rewriter):
         symbol = PrimFunctions(_module_of(self.op)).insert(function)
         return self.emit(CallTir, given, result_types=types, callee=symbol)
 
-    def constant(self, array: Any, kind: Any, name: str = "constant") -> Any:
+    def constant(self, array: np.ndarray, kind: TensorType, name: str = "constant") -> ir.Value:
         with ir.InsertionPoint(self.behind), self.op.location:
             return emit_constant(array, kind, self.session, name)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return the value in MLIR of what a match is asked for by label; other operands as they are."""
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     return value.mlir if isinstance(value, BlockValue) else value
 
 
-def _module_of(op: ir.Operation | ir.OpView) -> Any:
+def _module_of(op: ir.Operation | ir.OpView) -> ir.OpView:
     """Return the module that an operation is in."""
-    found: Any = op
-    while found.name != ROOT_ANCHOR:
-        found = found.parent.operation
-    return found.opview
+    return enclosing(op, ROOT_ANCHOR).opview
 
 
 def next_operation(op: ir.Operation) -> ir.Operation:
@@ -212,8 +215,7 @@ class _Iteration:
 
     def _replace(self, rule: Rewrite, match: Match) -> bool:
         if is_open(match) and match.outputs & ~(1 << match.root.index):
-            body = self.graph.block.owner.operation.parent
-            GroupOutliner(self.graph, body, None).prepare([match.mask])
+            GroupOutliner(self.graph, _module_of(match.root.op).regions[0].blocks[0], None).prepare([match.mask])
         builder = MatchBuilder(match.root.op, self.session)
         known = Rule("rewrite", match.root.name, DEFAULT, rule.replacement, name=rule.name)
         made = run_rule(known, match, builder)
@@ -229,7 +231,7 @@ class _Iteration:
         return True
 
 
-def _pairs(rule: Rewrite, match: Match, made: ir.Value | str) -> Iterable[tuple[Any, Any]]:
+def _pairs(rule: Rewrite, match: Match, made: object) -> Iterable[tuple[ir.Value, ir.Value]]:
     """Return pairs of old and new values."""
     if isinstance(made, dict):
         return [(match[label].mlir, _plain(value)) for label, value in made.items()]
@@ -252,7 +254,7 @@ class RewriteByPattern(Pass):
     rules: tuple[str, ...] = option((), "names of the rules, in the order in which they are tried")
     limit: int = option(MAX_REWRITES, "most replacements in a function")
 
-    def run(self, op: Any, session: Session) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         if not self.rules:
             raise PassError("'rewrite' needs the option 'rules': names of rules")
         found = []

@@ -64,13 +64,13 @@ class Predicate:
     """A user's condition: true, or a reason."""
 
     name: str
-    function: Callable[..., Any]
+    function: Callable[..., object]
 
     @staticmethod
-    def of(function: Callable[..., Any], name: str = "") -> Predicate:
+    def of(function: Callable[..., object], name: str = "") -> Predicate:
         return Predicate(name or getattr(function, "__name__", "").replace("<lambda>", "") or "a predicate", function)
 
-    def ask(self, *arguments: Any) -> Decline | None:
+    def ask(self, *arguments: object) -> Decline | None:
         """Return the reason of a failed predicate, or None."""
         try:
             answer = self.function(*arguments)
@@ -108,7 +108,7 @@ class Search:
     hopeless: set[tuple[int, int, tuple[tuple[str, int], ...]]] = field(default_factory=set)
     """Parts of patterns that cannot match a value under the bound labels."""
     steps: int = 0
-    answers: dict[Any, Any] = field(default_factory=dict)
+    answers: dict[object, Any] = field(default_factory=dict)
     """Facts about nodes computed in this search, for patterns that use them more than once."""
 
     def goes_on(self, state: State, value: BlockValue) -> bool:
@@ -198,7 +198,7 @@ class Match:
     def get(self, label: str) -> BlockValue | None:
         return self.labels.get(label)
 
-    def op(self, label: str) -> Any:
+    def op(self, label: str) -> ir.OpView:
         """Return the operation that defines a labelled part."""
         value = self[label]
         if value.node is None:

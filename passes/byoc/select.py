@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
@@ -27,7 +26,7 @@ class Choice:
     match: Match
 
 
-Decide = Callable[[PatternEntry, Match, tuple[int, ...]], Any]
+Decide = Callable[[PatternEntry, Match, tuple[int, ...]], object]
 """Decides whether a match, with the placement's ids of its nodes, is selected: True, or a reason."""
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.search import Match, PatternError, Predicate
@@ -21,7 +20,7 @@ from mirlo.passes.rules import Decline
 from mirlo.passes.targets import find_target, register_partial, target_names
 from mirlo.runtime.nearest import nearest
 
-Table = Callable[[], Sequence[Any]]
+Table = Callable[[], Sequence[object]]
 CALL_TIR = "relax.call_tir"
 _TABLES: dict[str, list[Table]] = {}
 
@@ -78,7 +77,7 @@ def entries_of(target: str, options: str = "") -> list[PatternEntry]:
     return entries
 
 
-def _generated(target: str, options: str) -> Sequence[Any]:
+def _generated(target: str, options: str) -> Sequence[object]:
     """Return the patterns of the target's code generator."""
     if find_target(target).codegen is None:
         return []
@@ -103,7 +102,7 @@ def is_host(target: str) -> bool:
     return found.codegen is None and found.emit is not None
 
 
-def entry_of(target: str, row: Any) -> PatternEntry:
+def entry_of(target: str, row: object) -> PatternEntry:
     """Return a validated row of a table as an entry."""
     if isinstance(row, PatternEntry):
         return row

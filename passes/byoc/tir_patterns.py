@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import enclosing
 from mirlo.dialects.tir.view import BlockView, PrimView, is_prim_func, is_tensor_form
 from mirlo.passes.byoc.graph import BlockNode, BlockValue
 from mirlo.passes.byoc.operators import OpPattern, solve_all
@@ -26,7 +26,7 @@ CALL = "relax.call_tir"
 CASTS = ("arith.ext", "arith.trunc", "arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui", "arith.constant")
 """Prefixes of operations that compute nothing."""
 
-Extents = Mapping[str, "int | Callable[[int], Any]"]
+Extents = Mapping[str, "int | Callable[[int], object]"]
 Accept = Callable[[BlockNode, PrimView], "Sequence[int] | Decline"]
 """Returns the operands of a call that the patterns apply to, or why the prim function does not match."""
 
@@ -57,12 +57,12 @@ class PrimPattern(OpPattern):
 
     def _order(self, node: BlockNode, search: Search) -> Sequence[int] | Decline:
         key = id(self), node.index
-        found = search.answers.get(key)
+        found: Sequence[int] | Decline | None = search.answers.get(key)
         if found is None:
             view = prim_of(node)
             found = decline("its prim function has no blocks over tensors") if view is None else self.accept(node, view)
             search.answers[key] = found
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _operand_matches(self, node: BlockNode, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         order = self._order(node, search)
@@ -82,10 +82,7 @@ class PrimPattern(OpPattern):
 
 def prim_of(node: BlockNode) -> PrimView | None:
     """Return the prim function that a node calls, in tensor form."""
-    module = node.op.parent
-    while module.operation.name != "builtin.module":
-        module = module.operation.parent
-    symbols = ir.SymbolTable(module.operation)
+    symbols = ir.SymbolTable(enclosing(node.op, "builtin.module"))
     name = node.op.opview.callee
     found = symbols[name] if name in symbols else None  # noqa: SIM401 (it has no get)
     if found is None or not is_prim_func(found) or not is_tensor_form(found) or not found.regions[0].blocks:

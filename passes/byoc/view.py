@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class ExternalNode:
     """The operands by declared name: None for an absent one, a tuple for a variadic one."""
     attributes: Mapping[str, Any]
     """All declared attributes as Python values, including defaults."""
-    operation: Any = field(repr=False)
+    operation: ir.Operation = field(repr=False)
     composite: Composite | None = None
     prim: ExternalPrim | None = None
     """The prim function that a `relax.call_tir` calls."""
@@ -97,7 +98,7 @@ class Composite:
     inputs: tuple[ExternalValue, ...]
     outputs: tuple[ExternalValue, ...]
     nodes: tuple[ExternalNode, ...]
-    operation: Any = field(repr=False)
+    operation: ir.Operation = field(repr=False)
     """The composite's `func.func`."""
 
     @property
@@ -122,7 +123,7 @@ class ExternalFunction:
     steps: tuple[Step, ...]
     constants: tuple[ExternalValue, ...]
     """The constants, each once, in the order in which nodes read them; two may be the same parameter."""
-    operation: Any = field(repr=False)
+    operation: ir.Operation = field(repr=False)
 
     @property
     def nodes(self) -> tuple[ExternalNode, ...]:
@@ -143,7 +144,7 @@ class ExternalModule:
     functions: tuple[ExternalFunction, ...]
     constants: Mapping[str, np.ndarray]
     """The constants of all functions by name; arrays are loaded on access."""
-    operation: Any = field(repr=False)
+    operation: ir.Operation = field(repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -139,7 +139,7 @@ def _outline(group: list[ir.Operation], symbols: ir.SymbolTable, module_body: ir
         module_body.append(made.operation)
         symbol = ir.StringAttr(symbols.insert(made.operation)).value
         made.operation.attributes[PRIMITIVE] = ir.UnitAttr.get()
-        env = dict(zip(inputs, entry.arguments, strict=True))
+        env: dict[ir.Value, ir.Value] = dict(zip(inputs, entry.arguments, strict=True))
         with ir.InsertionPoint(entry):
             for op in group:
                 copy = _copy(op, env)

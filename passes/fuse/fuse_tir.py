@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dtypes import dtype_of_mlir
@@ -83,7 +83,7 @@ def _storage(tensor_type: ir.Type) -> ir.Type:
     return ranked_tensor(dims_of(tensor_type), ir.Type.parse(element.storage))
 
 
-def _fuse(function: Any, functions: dict[str, Any]) -> Any:
+def _fuse(function: ir.OpView, functions: dict[str, ir.OpView]) -> func.FuncOp:
     """Concatenate the blocks of all called prim functions in one prim function."""
     op = function.operation
     entry = op.regions[0].blocks[0]
@@ -99,7 +99,7 @@ def _fuse(function: Any, functions: dict[str, Any]) -> Any:
         )
         made.operation.attributes[PRIM_FUNC] = ir.UnitAttr.get()
         block = made.add_entry_block()
-        env = dict(zip(entry.arguments, block.arguments, strict=True))
+        env: dict[ir.Value, ir.Value] = dict(zip(entry.arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block):
             for call in operations[:-1]:
                 callee = functions[call.opview.callee].operation.regions[0].blocks[0]
@@ -108,8 +108,8 @@ def _fuse(function: Any, functions: dict[str, Any]) -> Any:
     return made
 
 
-def _inlined(callee: Any, arguments: list[Any], call: ir.OpView) -> list[Any]:
-    env = dict(zip(callee.arguments, arguments, strict=True))
+def _inlined(callee: ir.Block, arguments: list[ir.Value], call: ir.Operation) -> list[ir.Value]:
+    env: dict[ir.Value, ir.Value] = dict(zip(callee.arguments, arguments, strict=True))
     operations = [o.operation for o in callee.operations]
     for op in operations[:-1]:
         copy = op.clone()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import clone_with
@@ -59,7 +58,7 @@ def _is_product_sum(block: BlockView) -> bool:
     return block.is_reduction and block_kind(block) is FusionKind.CONTRACTION
 
 
-def _is_identity(map_: Any) -> bool:
+def _is_identity(map_: ir.AffineMap) -> bool:
     return all(isinstance(e, ir.AffineDimExpr) and e.position == i for i, e in enumerate(map_.results))
 
 
@@ -73,12 +72,12 @@ def is_cheap(block: BlockView) -> bool:
 class _MergedOperand:
     """An operand of the merged block."""
 
-    value: Any
-    map: Any
+    value: ir.Value
+    map: ir.AffineMap | None
     outside: ir.Attribute | None
 
     @property
-    def key(self) -> tuple[Any, str, str]:
+    def key(self) -> tuple[ir.Value, str, str]:
         return self.value, str(self.map), str(self.outside)
 
 
@@ -110,7 +109,7 @@ def _inline_into(producer: BlockView, reader: BlockView, value: ir.Value) -> Non
     reader.op.erase()
 
 
-def composed(inner: Any, outer: Any) -> ir.AffineMap:
+def composed(inner: ir.AffineMap, outer: ir.AffineMap) -> ir.AffineMap:
     """Return inner ∘ outer: the inner map applied to the results of the outer one."""
     return ir.AffineMap.get(outer.n_dims, 0, [expr.compose(outer) for expr in inner.results])
 
@@ -138,16 +137,16 @@ def _fill(
     plan: list[tuple[OperandView, int | list[int]]],
 ) -> None:
     location = reader.op.location
-    types = [ir.IndexType.get()] * reader.rank
+    types: list[ir.Type] = [ir.IndexType.get()] * reader.rank
     types += [s.value.type if s.map is None else s.value.type.element_type for s in slots]
     types += [a.type for a in reader.accumulators]
     body = made.operation.regions[0].blocks.append(*types, arg_locs=[location] * len(types))
-    arguments = list(body.arguments)
+    arguments: list[ir.Value] = [*body.arguments]
     elements = arguments[reader.rank : reader.rank + len(slots)]
     env = dict(zip(reader.index_arguments, arguments, strict=False))
     env.update(zip(reader.accumulators, arguments[reader.rank + len(slots) :], strict=True))
     with ir.InsertionPoint(body), location:
-        computed: dict[str, Any] = {}
+        computed: dict[str, ir.Value] = {}
         for argument, (operand, target) in zip(reader.input_arguments, plan, strict=True):
             if isinstance(target, int):
                 env[argument] = elements[target]
@@ -162,7 +161,9 @@ def _fill(
         clone_with(terminator, made_values)
 
 
-def _producer_body(producer: BlockView, map_: Any, indices: list[Any], elements: list[ir.Value]) -> ir.Value:
+def _producer_body(
+    producer: BlockView, map_: ir.AffineMap, indices: list[ir.Value], elements: list[ir.Value]
+) -> ir.Value:
     env = dict(zip(producer.input_arguments, elements, strict=True))
     for axis, argument in enumerate(producer.index_arguments):
         if producer.uses_index(axis):
@@ -171,7 +172,7 @@ def _producer_body(producer: BlockView, map_: Any, indices: list[Any], elements:
     return env[producer.yielded[0]]
 
 
-def _copy_ops(block: BlockView, env: dict[Any, Any]) -> None:
+def _copy_ops(block: BlockView, env: dict[ir.Value, ir.Value]) -> None:
     for op in block.body_ops:
         copy = clone_with(op, [env[v] for v in op.operands])
         env.update(zip(op.results, copy.results, strict=True))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView, is_tensor_form, prim_functions
@@ -136,7 +136,7 @@ def block_kind(block: BlockView) -> FusionKind:
     return found
 
 
-def _access_kind(operand: OperandView, output: Any) -> FusionKind:
+def _access_kind(operand: OperandView, output: ir.AffineMap) -> FusionKind:
     if operand.is_opaque or operand.outside is not None:
         return FusionKind.INJECTIVE
     if operand.map == output:
@@ -199,7 +199,7 @@ class AnnotateKinds(Pass):
     contained = True
     trusted = True
 
-    def run(self, op: Any, session: Session) -> None:
+    def run(self, op: ir.OpView, session: Session) -> None:
         for function in prim_functions(op):
             if KIND not in function.operation.attributes:
                 function.operation.attributes[KIND] = ir.StringAttr.get(analyze(function).label)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import is_graph_operation
+from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.surgery import blocks, erase_dead
 from mirlo.passes.registry import Pass, register_pass
 
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
 
-def is_pure_relax(op: Any) -> bool:
+def is_pure_relax(op: ir.Operation | ir.OpView) -> bool:
     """Return whether an operation is a pure operator of graphs, of relax or of a plug-in."""
     name = op.name
-    return (name.startswith("relax.") or is_graph_operation(name)) and bool(type(op.opview).PURE)
+    return (name.startswith("relax.") or is_graph_operation(name)) and class_of(op).PURE
 
 
 @register_pass

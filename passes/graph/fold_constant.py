@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import FOLDED_BYTES, FOLDINGS
+from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
@@ -20,6 +21,17 @@ from mirlo.passes.registry import Pass, option, register_pass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
+
+
+ConstantKey = tuple[str, tuple[tuple[str, ir.Attribute], ...], tuple[ir.Attribute | str, ...], tuple[ir.Type, ...]]
+"""What is equal for operations on constants that compute the same."""
+
+
+class _FoldedConstant(NamedTuple):
+    """What a constant that replaced a result holds: the name of a parameter, or an attribute."""
+
+    param: str | None
+    value: ir.Attribute | None
 
 
 @register_pass
@@ -75,7 +87,7 @@ class _Folder:
     """Bytes that may yet be made."""
     made: set[str] = field(default_factory=set)
     """Added parameters."""
-    known: dict[Any, list[Any]] = field(default_factory=dict)
+    known: dict[ConstantKey, list[_FoldedConstant]] = field(default_factory=dict)
     """Attributes of the constants that replaced an operation, by its key: shared weights are folded once."""
 
     def fold(self, op: ir.Operation) -> None:
@@ -84,25 +96,25 @@ class _Folder:
             return
         if not op.opview.folds(*op.opview.operand_types(), **op.opview.attribute_values()):
             return
-        kinds = [TensorType.from_mlir(r.type) for r in op.results]
-        if any(kind is None or not kind.is_static for kind in kinds) or self._grows(op, kinds):
+        kinds = [kind for r in op.results if (kind := TensorType.from_mlir(r.type)) is not None and kind.is_static]
+        if len(kinds) < len(op.results) or self._grows(op, kinds):
             return
         key = _key(op)
         with ir.InsertionPoint(op), op.location:
             if key in self.known:
                 values = [
-                    Constant.make(**attributes, result_types=[kind])
-                    for attributes, kind in zip(self.known[key], kinds, strict=True)
+                    Constant.make(param=known.param, value=known.value, result_types=[kind])
+                    for known, kind in zip(self.known[key], kinds, strict=True)
                 ]
             else:
                 values = self._evaluate(op, meaning, kinds)
         if not values:
             return
-        self.known[key] = [{"param": v.owner.opview.param, "value": v.owner.opview.value} for v in values]
-        self.made |= {attributes["param"] for attributes in self.known[key] if attributes["param"] is not None}
+        self.known[key] = [_FoldedConstant(v.owner.opview.param, v.owner.opview.value) for v in values]
+        self.made |= {known.param for known in self.known[key] if known.param is not None}
         replace_op(op, values)
 
-    def _grows(self, op: ir.Operation, kinds: Sequence[Any]) -> bool:
+    def _grows(self, op: ir.Operation, kinds: Sequence[TensorType]) -> bool:
         operands = dict.fromkeys(op.operands)  # one that is read twice is there once
         read = sum(kind.bytes for v in operands if (kind := TensorType.from_mlir(v.type)) is not None)
         made = sum(kind.bytes for kind in kinds)
@@ -111,14 +123,17 @@ class _Folder:
         self.left -= made
         return False
 
-    def _evaluate(self, op: ir.Operation, meaning: Callable[..., Any], kinds: Sequence[Any]) -> list[ir.Value]:
+    def _evaluate(
+        self, op: ir.Operation, meaning: Callable[..., object], kinds: Sequence[TensorType]
+    ) -> list[ir.Value]:
         """Return constants of the results, or nothing if they cannot be evaluated."""
         arrays = [constant_value(v, self.session) for v in op.operands]
-        if any(array is None for array in arrays):
+        given = [array for array in arrays if array is not None]
+        if len(given) < len(arrays):
             return []
-        view: Any = op.opview
-        layout, widens = type(view)._operand_layout, Trait.ELEMENTWISE in view.TRAITS and view.IN_F32
-        given = [widened(array) for array in arrays] if widens else arrays
+        view = op.opview
+        layout, widens = class_of(view)._operand_layout, Trait.ELEMENTWISE in view.TRAITS and view.IN_F32
+        given = [widened(array) for array in given] if widens else given
         try:
             with np.errstate(all="ignore"):
                 made = meaning(*(layout.pick(field, op, given) for field in layout.fields), **view.attribute_values())
@@ -133,9 +148,7 @@ class _Folder:
         ]
 
 
-def _key(
-    op: Any,
-) -> tuple[str, tuple[tuple[str, ir.Attribute], ...], tuple[ir.Attribute | str, ...], tuple[ir.Type, ...]]:
+def _key(op: ir.Operation) -> ConstantKey:
     """Return a key that is equal for operations that compute the same."""
     attributes = tuple((op.attributes[i].name, op.attributes[i].attr) for i in range(len(op.attributes)))
     constants = [v.owner.opview for v in op.operands]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.dtypes import DTYPES, DType
-from mirlo.dialects.core.op import DialectOp
+from mirlo.dialects.core.op import DialectOp, class_of
 from mirlo.dialects.core.surgery import blocks, erase_dead
 from mirlo.dialects.core.traits import Precision
 from mirlo.dialects.core.types import TensorType
@@ -74,13 +74,13 @@ class ToMixedPrecision(Pass):
 class _PrecisionVersions:
     """An originally f32 value, with its versions in other types."""
 
-    wide: Any
+    wide: ir.Value | None
     narrow: ir.Value | None
     is_narrow: bool
     """Whether users should read the low-precision version."""
     is_shared: bool = False
     """Whether several operations read it: then it is in memory, where it should be low precision."""
-    stored: Any = None
+    stored: ir.Value | None = None
     """The low-precision version, widened to f32."""
 
 
@@ -91,7 +91,7 @@ class _Converter:
         self.dtype = dtype
         self.keep = keep
         self.session = session
-        self.known: dict[Any, _PrecisionVersions] = {}
+        self.known: dict[ir.Value, _PrecisionVersions] = {}
 
     def convert(self, op: ir.Operation) -> None:
         """Convert one operation according to the versions of its operands."""
@@ -153,13 +153,14 @@ class _Converter:
             is_stored = versions is not None and versions.is_narrow and isinstance(op.opview, DialectOp)
             op.operands[i] = self._widened(value) if is_stored else self._wide(value)
 
-    def _remake(self, op: Any, values: Sequence[Any], **changed: DType) -> list[Any]:
+    def _remake(self, op: ir.Operation, values: Sequence[ir.Value], **changed: DType) -> list[ir.Value]:
         """Rebuild an operation with other operands and attributes; return its results."""
         view = op.opview
-        layout = type(view)._operand_layout
+        cls = class_of(op)
+        layout = cls._operand_layout
         given = [layout.pick(field, op, list(values)) for field in layout.fields]
         with ir.InsertionPoint(op), op.location:
-            made = type(view).build(*given, **{**view.attribute_values(), **changed})
+            made = cls.build(*given, **{**view.attribute_values(), **changed})
         return list(made.operation.results)
 
     def _remember(self, op: ir.Operation, versions: Sequence[_PrecisionVersions]) -> None:
@@ -192,6 +193,7 @@ class _Converter:
         if versions is None:
             return value
         if versions.wide is None:
+            assert versions.narrow is not None
             versions.wide = _cast(versions.narrow, F32)
         return versions.wide
 
@@ -201,6 +203,7 @@ class _Converter:
             return value
         versions = self.known.setdefault(value, _PrecisionVersions(value, None, False))
         if versions.narrow is None:
+            assert versions.wide is not None
             versions.narrow = _cast(versions.wide, self.dtype)
         return versions.narrow
 
@@ -221,7 +224,7 @@ class _Converter:
             return OPS["maximum"].make(wide, emit_constant(lowest, TensorType.of((), "f32"), self.session, "lowest"))
 
 
-def _cast(value: Any, dtype: DType) -> ir.Value:
+def _cast(value: ir.Value, dtype: DType) -> ir.Value:
     location = ir.Location.unknown() if isinstance(value.owner, ir.Block) else value.owner.location
     with _after(value), location:
         return OPS["cast"].make(value, dtype=dtype)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.surgery import erase_op, operations
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
@@ -51,7 +52,7 @@ class NarrowCaches(Pass):
         op.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, results))
 
 
-def _is_cache(write: Any) -> bool:
+def _is_cache(write: ir.Operation) -> bool:
     """Return whether an operation updates an f32 input that nothing else reads, and its result is an output."""
     cache, result = write.operands[0], write.results[0]
     is_input = isinstance(cache.owner, ir.Block) and isinstance(cache.type.element_type, ir.F32Type)
@@ -60,7 +61,7 @@ def _is_cache(write: Any) -> bool:
     return any(use.owner.name == "func.return" for use in result.uses)
 
 
-def _narrow(write: Any, dtype: DType) -> None:
+def _narrow(write: ir.Operation, dtype: DType) -> None:
     """Rebuild a write of a cache for a narrower type, with casts around it."""
     cache, new, positions = write.operands
     found = TensorType.from_mlir(cache.type)
@@ -83,10 +84,10 @@ def _narrow(write: Any, dtype: DType) -> None:
     erase_op(write)
 
 
-def _convert_behind(op: Any, cache: ir.Value) -> None:
+def _convert_behind(op: ir.Operation, cache: ir.Value) -> None:
     """Replace a slice by the same one of a narrower cache, converted to f32."""
     with ir.InsertionPoint(op), op.location:
-        part = type(op.opview).make(cache, **op.opview.attribute_values())
+        part = class_of(op).make(cache, **op.opview.attribute_values())
         wide = OPS["cast"].make(part, dtype=DTYPES["f32"])
     op.results[0].replace_all_uses_with(wide)
     erase_op(op)

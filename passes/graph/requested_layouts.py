@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Decline, decline
@@ -28,12 +28,12 @@ class RequestedLayouts:
     """Layouts by operator, or by a function of the operation. Without either, those that Mirlo's own kernels prefer."""
 
     layouts: Mapping[str, Layouts] = field(default_factory=dict)
-    callback: Callable[[Any], Any] | None = None
+    callback: Callable[[ir.OpView], Sequence[str] | Decline] | None = None
     is_default: bool = False
     forces: bool = False
     """Whether a permute sinks through an operator even if another operand must then be permuted back."""
 
-    def of(self, op: Any) -> Layouts | Decline:
+    def of(self, op: ir.OpView) -> Layouts | Decline:
         """Return the layouts requested for an operation."""
         name = op.operation.name
         if self.callback is not None:
@@ -63,7 +63,7 @@ def layouts_of(operator: str, given: Sequence[str]) -> Layouts:
     for part, attribute in zip(parts, ("data_layout", "kernel_layout"), strict=False):
         choices = attributes[attribute].choices or ()
         if part is not None and part not in choices:
-            raise PassError(f"'{operator}' has no layout '{part}'; it has: {', '.join(choices)}")
+            raise PassError(f"'{operator}' has no layout '{part}'; it has: {', '.join(map(str, choices))}")
     return Layouts(*parts)
 
 

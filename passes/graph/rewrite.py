@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.op import DialectOp, class_of
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
@@ -32,12 +33,12 @@ class Rewriter:
         self.given = given
         """Data that the pass provides to its rules."""
 
-    def emit(self, operator: Any, *values: ir.Value | list[ir.Value] | None, **attributes: Any) -> Any:
+    def emit(self, operator: type[DialectOp], *values: ir.Value | list[ir.Value] | None, **attributes: object) -> Any:
         """Emit an operator and return its result value."""
         with ir.InsertionPoint(self.op), self.op.location:
             return operator.make(*values, **attributes)
 
-    def constant(self, array: np.ndarray, kind: TensorType, name: str = "constant") -> Any:
+    def constant(self, array: np.ndarray, kind: TensorType, name: str = "constant") -> ir.Value:
         """Emit a constant."""
         with ir.InsertionPoint(self.op), self.op.location:
             return emit_constant(array, kind, self.session, name)
@@ -46,7 +47,7 @@ class Rewriter:
         """Return the array of a value that is a constant, else None."""
         return constant_value(value, self.session)
 
-    def splat(self, value: Any) -> float | None:
+    def splat(self, value: ir.Value) -> float | None:
         """Return the value of a small splat constant, else None."""
         if not is_constant(value) or value.owner.opview.param is not None:
             return None
@@ -60,12 +61,13 @@ class Rewriter:
         return constant_name(value) if is_constant(value) else "constant"
 
 
-def remade(op: Any, values: Iterable[ir.Value], b: Rewriter, **changed: int | str | Sequence[float]) -> ir.Value:
+def remade(op: ir.OpView, values: Iterable[ir.Value], b: Rewriter, **changed: object) -> ir.Value:
     """Emit an operator of one result again, with other operands in the order of the operation, and attributes."""
-    fields = type(op)._operand_layout
+    cls = class_of(op)
+    fields = cls._operand_layout
     flat = list(values)
     given = [fields.pick(field, op.operation, flat) for field in fields.fields]
-    return b.emit(type(op), *given, **{**op.attribute_values(), **changed})
+    return b.emit(cls, *given, **{**op.attribute_values(), **changed})
 
 
 def defining(value: ir.Value, name: str) -> ir.OpView | None:
@@ -99,7 +101,7 @@ def only_use(value: ir.Value) -> bool:
     return next(uses, None) is not None and next(uses, None) is None
 
 
-def kind_of(value: Any) -> TensorType:
+def kind_of(value: ir.Value) -> TensorType:
     """Return the tensor type of a value."""
     found = TensorType.from_mlir(value.type)
     if found is None:

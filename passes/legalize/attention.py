@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, exp, select, tanh
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
 from mirlo.passes.rules import Decline, decline
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
-def fused_attention(op: ir.OpView, b: LegalizeBuilder) -> Any:
+def fused_attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     """Emit scores, softmax and the product with the values in one prim function, of attention with or without sinks."""
     sizes = _heads_of(op)
     if isinstance(sizes, Decline):
@@ -69,7 +70,7 @@ class _Attention:
 
     def build(
         self,
-        p: Any,
+        p: PrimBuilder,
         q: TensorExpr,
         k: TensorExpr,
         v: TensorExpr,
@@ -104,7 +105,7 @@ class _Attention:
 
         return p.compute((*leading, self.value_size), divided, name="divided")
 
-    def _scores(self, p: Any, q: TensorExpr, k: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
+    def _scores(self, p: PrimBuilder, q: TensorExpr, k: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
         """Return the scaled and masked products of queries and keys."""
 
         def product(*axes: Expr) -> Expr:

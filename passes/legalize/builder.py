@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
-from mirlo.dialects.tir.compute import Expr, LoopFunction, PrimBuilder, TensorExpr, constant
+from mirlo.dialects.tir.compute import Expr, ExprLike, LoopFunction, PrimBuilder, TensorExpr, constant
 from mirlo.passes.legalize.helpers import short_name, tensor_type
 from mirlo.passes.made_by import check_emitted
 from mirlo.passes.rules import Rule
 
-Body = Callable[..., Any]
+PrimBody = Callable[..., "TensorExpr | tuple[TensorExpr, ...]"]
+LoopBody = Callable[..., None]
+
+Operands = ir.Value | Sequence[ir.Value] | None
+"""What a declared operand is given: a value, several, or nothing."""
 
 
 class PrimTemplate(Protocol):
@@ -27,8 +32,8 @@ class PrimTemplate(Protocol):
         inputs: Sequence[TensorType],
         outputs: Sequence[TensorType] | None,
         name: str,
-        attributes: Mapping[str, Any] | None = None,
-    ) -> tuple[Any, list[TensorType]]:
+        attributes: Mapping[str, float] | None = None,
+    ) -> tuple[ir.OpView, list[TensorType]]:
         """Return the `func.func` for these types and attributes, and the types of its outputs."""
 
 
@@ -47,7 +52,7 @@ class PrimFunctions:
     def __init__(self, module: ir.OpView):
         self.module = module
         self.symbols = ir.SymbolTable(module.operation)
-        self.known: dict[Any, list[SharedFunction]] = {}
+        self.known: dict[tuple[object, ...], list[SharedFunction]] = {}
 
     def insert(self, function: ir.OpView) -> str:
         """Append the function to the module under an unused name."""
@@ -63,14 +68,14 @@ class SplatTensor(TensorExpr):
     """A splat constant: reading it emits the value, without access to memory."""
 
     def __init__(self, kind: TensorType, number: float | int | bool):
-        super().__init__(None, kind)
+        self.type = kind
         self.number = number
 
     @property
     def key(self) -> tuple[TensorType, str]:
         return self.type, repr(self.number)
 
-    def at(self, *indices: Any, outside: float | int | None = None) -> Expr:
+    def at(self, *indices: ExprLike, outside: float | int | None = None) -> Expr:
         if outside is not None and outside != self.number:
             raise NeedsMemory
         return constant(self.number, self.dtype)
@@ -99,7 +104,7 @@ class LegalizeBuilder:
         operands: Sequence[ir.Value],
         ip: ir.InsertionPoint,
         prims: PrimFunctions,
-        key: Any,
+        key: Hashable,
         rule: Rule | None = None,
     ):
         self.op = op
@@ -114,11 +119,11 @@ class LegalizeBuilder:
         # During conversion the operator still refers to the old operands; these are the current ones.
         self._current = dict(zip(list(op.operation.operands), operands, strict=True))
 
-    def value(self, value: ir.Value) -> Any:
+    def value(self, value: ir.Value) -> ir.Value:
         """Return the current value of an operand of the operator."""
         return self._current.get(value, value)
 
-    def call_prim(self, body: Body, *values: ir.Value | None, name: str | None = None) -> ir.Value:
+    def call_prim(self, body: PrimBody, *values: ir.Value | None, name: str | None = None) -> ir.Value:
         """Call a prim function that `body` builds.
 
         `body(p, *tensors)` gets the compute builder and one tensor for each value that is not None (None stays
@@ -133,13 +138,13 @@ class LegalizeBuilder:
             return self._call_prim(body, current, [None] * len(current), name)
 
     def _call_prim(
-        self, body: Body, current: list[ir.Value | None], splats: list[SplatTensor | None], name: str | None
+        self, body: PrimBody, current: list[ir.Value | None], splats: list[SplatTensor | None], name: str | None
     ) -> ir.Value:
         """Emit a call in which splat constants become constants of the body."""
         given = [v for v, splat in zip(current, splats, strict=True) if v is not None and splat is None]
         types = [tensor_type(v) for v in given]
 
-        def build() -> tuple[Any, list[TensorType]]:
+        def build() -> tuple[ir.OpView, list[TensorType]]:
             prim = PrimBuilder(self._name(name), types, self.loc)
             tensors = iter(prim.inputs)
             members = [
@@ -158,7 +163,7 @@ class LegalizeBuilder:
         return self._call(given, types, build, shape_of_call)
 
     def call_loops(
-        self, body: Body, *values: ir.Value, results: Sequence[TensorType] | None = None, name: str | None = None
+        self, body: LoopBody, *values: ir.Value, results: Sequence[TensorType] | None = None, name: str | None = None
     ) -> ir.Value:
         """Call a prim function that `body` writes as loops over buffers, for computations that are not blocks.
 
@@ -170,7 +175,7 @@ class LegalizeBuilder:
         types = [tensor_type(v) for v in current if v is not None]
         outputs = [tensor_type(v) for v in self.op.operation.results] if results is None else list(results)
 
-        def build() -> tuple[Any, list[TensorType]]:
+        def build() -> tuple[ir.OpView, list[TensorType]]:
             function = LoopFunction(self._name(name), types, outputs, self.loc)
             buffers = iter(function.buffers)
             given = [None if v is None else next(buffers) for v in current]
@@ -186,7 +191,7 @@ class LegalizeBuilder:
         results: Sequence[TensorType] | None = None,
         name: str | None = None,
         **attributes: float,
-    ) -> Any:
+    ) -> ir.Value:
         """Call a hand-written prim function (`@mirlo.prim_func`) for these values and attributes.
 
         Its symbols are bound to the dims of the values and of the results: those of the operator unless `results`
@@ -196,13 +201,13 @@ class LegalizeBuilder:
         types = [tensor_type(v) for v in current]
         outputs = [tensor_type(v) for v in self.op.operation.results] if results is None else list(results)
 
-        def build() -> tuple[Any, list[TensorType]]:
+        def build() -> tuple[ir.OpView, list[TensorType]]:
             return template.specialize(types, outputs, name or template.name, attributes)
 
         key = (template, tuple(outputs), tuple(sorted(attributes.items())))
         return self._call(current, types, build, key)
 
-    def emit(self, operator: Any, *values: Any, **attributes: Any) -> Any:
+    def emit(self, operator: type[DialectOp], *values: Operands, **attributes: object) -> Any:
         """Emit another relax operator, which is legalized in turn."""
         self.created.append(operator.OPERATION_NAME)
         with self.ip, self.loc:
@@ -217,10 +222,10 @@ class LegalizeBuilder:
             made = CallDpsPacked.build(given, result_types=outputs, function=function).operation.results
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _now(self, value: ir.Value) -> Any:
+    def _now(self, value: Operands) -> Operands:
         if isinstance(value, (list, tuple)):
-            return [self._now(member) for member in value]
-        return None if value is None else self.value(value)
+            return [self.value(member) for member in value]
+        return self.value(value) if isinstance(value, ir.Value) else None
 
     def _name(self, name: str | None) -> str:
         return name or short_name(self.op)
@@ -230,7 +235,7 @@ class LegalizeBuilder:
         given: Sequence[ir.Value],
         types: Sequence[TensorType],
         build: Callable[[], tuple[ir.OpView, list[TensorType]]],
-        presence: tuple[Any, ...],
+        presence: tuple[object, ...],
     ) -> Any:
         """Emit a call of the function that `build` creates, or of the one created for an equal operator."""
         key = (self._key, self._calls, tuple(types), presence)

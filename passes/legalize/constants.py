@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from numpy.typing import ArrayLike
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import dense_attribute
@@ -11,12 +13,10 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
-def dense(values: np.ndarray | tuple[int, ...], element: str | DType) -> ir.Attribute:
+def dense(values: ArrayLike, element: str | DType) -> ir.Attribute:
     """Return a dense attribute of these values (nested lists or an array), for `relax.constant`."""
     import numpy as np
 
@@ -25,7 +25,7 @@ def dense(values: np.ndarray | tuple[int, ...], element: str | DType) -> ir.Attr
     return dense_attribute(array, TensorType(array.shape, kind))
 
 
-def tensor_of(b: LegalizeBuilder, values: Any, element: str | DType) -> ir.Value:
+def tensor_of(b: LegalizeBuilder, values: ArrayLike, element: str | DType) -> ir.Value:
     """Emit a `relax.constant` of these values, for use in prim functions."""
     attribute = dense(values, element)
     return b.emit(Constant, value=attribute, result_types=[attribute.type])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir, rewrite
 from mirlo.dialects.core.dims import UNKNOWN
@@ -17,7 +16,7 @@ from mirlo.passes.node_keys import NODE
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import LEGALIZE, Attempt, Decline, Given, Rule, RuleError, decline, preferring, run_rule
 
-Choose = Callable[[Any, Sequence[Rule]], "str | None"]
+Choose = Callable[[ir.OpView, Sequence[Rule]], "str | None"]
 """Returns the name of the requested rule for an operator among its rules; None keeps their order."""
 
 
@@ -43,7 +42,7 @@ class LegalizationRecord:
 class _DeclinedOperator:
     """An operator that every rule declined."""
 
-    operation: Any
+    operation: ir.Operation
     attempts: tuple[Attempt, ...]
 
 
@@ -72,9 +71,9 @@ class Conversion:
         """Names of all operators that were candidates, and the keys of nodes whose rules were tried."""
         self._by_node = any(key.startswith(NODE) for key in custom)
         self._refused: list[_DeclinedOperator] = []
-        self._given_away: set[Any] = set()
+        self._given_away: set[ir.Operation] = set()
         """Operators in regions of code generators, which the conversion driver visits as well."""
-        self._choices: dict[Any, str] = {}
+        self._choices: dict[ir.Operation, str] = {}
         self._rules: dict[str, list[Rule]] = {}
 
     def run(self) -> bool:
@@ -124,10 +123,10 @@ class Conversion:
         self._given_away = {inner for op in given_away for inner in self._pending_in(op)}
         return found
 
-    def _pending_in(self, op: Any) -> list[Any]:
-        found: list[Any] = []
+    def _pending_in(self, op: ir.Operation) -> list[ir.Operation]:
+        found: list[ir.Operation] = []
 
-        def visit(inner: ir.OpView) -> ir.WalkResult:
+        def visit(inner: ir.Operation) -> ir.WalkResult:
             if self.is_pending(inner.name):
                 found.append(inner)
             return ir.WalkResult.ADVANCE
@@ -175,7 +174,7 @@ class Conversion:
             return f"no rule is registered for it on {' → '.join(self.targets)}"
         return "its rules make operators that need rules in turn, without end"
 
-    def _choose(self, pending: Sequence[ir.Operation]) -> dict[Any, str]:
+    def _choose(self, pending: Sequence[ir.Operation]) -> dict[ir.Operation, str]:
         """Return the requested strategies by operator; operators with a single rule are skipped."""
         if self.choose is None:
             return {}
@@ -187,7 +186,13 @@ class Conversion:
                 choices[op] = name
         return choices
 
-    def _convert(self, op: ir.OpView, adaptor: ir.OpAdaptor, converter: Any, rewriter: Any) -> bool | None:
+    def _convert(
+        self,
+        op: ir.OpView,
+        adaptor: ir.OpAdaptor,
+        converter: rewrite.TypeConverter,
+        rewriter: rewrite.ConversionPatternRewriter,
+    ) -> bool | None:
         """Convert one operator (the pattern of all operators); True keeps it unchanged."""
         operation = op.operation
         if operation in self._given_away:
@@ -197,7 +202,13 @@ class Conversion:
         except RuleError as error:
             raise PassError(f"{operation.name}, {describe(operation.location)}: {error}", operation.location) from error
 
-    def _try_rules(self, op: ir.OpView, operation: ir.Operation, operands: list[ir.Value], rewriter: Any) -> Any:
+    def _try_rules(
+        self,
+        op: ir.OpView,
+        operation: ir.Operation,
+        operands: list[ir.Value],
+        rewriter: rewrite.ConversionPatternRewriter,
+    ) -> bool | None:
         attempts: list[Attempt] = []
         refusal = _refusal(operation)
         rules = self._rules_of(operation)

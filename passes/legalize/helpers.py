@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Protocol, TypeVar
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Expr, TensorExpr, clamp, constant, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
-from mirlo.dialects.tir.compute.expr import Axis
 from mirlo.dialects.tir.compute.narrow import largest
+
+
+class PrimCaller(Protocol):
+    """What builds prim functions and calls of them: a `LegalizeBuilder`."""
+
+    def call_prim(
+        self, body: Callable[..., TensorExpr], *values: ir.Value | None, name: str | None = None
+    ) -> ir.Value: ...
+
+
+Index = TypeVar("Index")
 
 
 def tensor_type(value: ir.Value) -> TensorType:
@@ -23,9 +33,16 @@ def tensor_type(value: ir.Value) -> TensorType:
     return found
 
 
-def shape_of(value: ir.Value) -> tuple[Any, ...]:
+def shape_of(value: ir.Value) -> tuple[Dim, ...]:
     """Return the dims of a value: integers, and symbolic dims that support the same arithmetic."""
     return tensor_type(value).shape
+
+
+def fixed(size: Dim) -> int:
+    """Return a size that must be a number; the rule declines otherwise."""
+    if not isinstance(size, int):
+        raise UndecidedDim(f"the size {size} must be a number")
+    return size
 
 
 def short_name(op: ir.OpView) -> str:
@@ -69,18 +86,18 @@ def saturated(x: Expr) -> Expr:
     return clamp(x, -bound, bound)
 
 
-def aligned(tensor: TensorExpr, axes: Sequence[Any]) -> Expr:
+def aligned(tensor: TensorExpr, axes: Sequence[Expr]) -> Expr:
     """Return the element that broadcasting reads at these output axes."""
     return tensor.at(*aligned_indices(tensor.shape, axes))
 
 
-def aligned_indices(shape: Sequence[Dim], axes: Sequence[Axis]) -> list[int | Axis]:
+def aligned_indices(shape: Sequence[Dim], axes: Sequence[Index]) -> list[Index | int]:
     """Return indices into a tensor of this shape, broadcast against trailing output axes."""
     own = axes[len(axes) - len(shape) :] if shape else ()
     return [0 if dim == 1 else axis for dim, axis in zip(shape, own, strict=True)]
 
 
-def elementwise(op: ir.OpView, b: Any, values: Sequence[ir.Value], function: Callable[..., Expr]) -> ir.Value:
+def elementwise(op: ir.OpView, b: PrimCaller, values: Sequence[ir.Value], function: Callable[..., Expr]) -> ir.Value:
     """Call a prim function that applies `function` to the broadcast elements of the values."""
     name = short_name(op)
 
@@ -96,7 +113,7 @@ def elementwise(op: ir.OpView, b: Any, values: Sequence[ir.Value], function: Cal
     return b.call_prim(body, *values)
 
 
-def split_axes(axes: Sequence[Any], dims: Sequence[int], rank: int) -> list[Any]:
+def split_axes(axes: Sequence[Expr], dims: Sequence[int], rank: int) -> list[Expr]:
     """Return indices of a tensor of this rank whose reduction axes `dims` are the last ones of `axes`, in order.
 
     The other dims take the leading axes in order.

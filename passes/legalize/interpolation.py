@@ -9,15 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import fits_table, require_table
 from mirlo.dialects.relax.image import CROP
-
-if TYPE_CHECKING:
-    from mirlo.dialects.bindings import ir
 
 RADIUS = {"linear": 1, "cubic": 2}
 """How far the kernels reach, in elements."""

@@ -10,7 +10,6 @@ their order. A single function for all operators also receives the rules, for ex
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.legalize.conversion import Choose
@@ -21,7 +20,7 @@ from mirlo.runtime.nearest import nearest
 STRATEGIES = "strategies"
 """The session option: a name or a function per operator, or one function for all operators."""
 
-Selector = str | Callable[[Any], "str | None"]
+Selector = str | Callable[[ir.OpView], "str | None"]
 
 
 def chooser(wanted: Mapping[str, Selector] | Choose | None, operators: set[str]) -> Choose | None:

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import le
-from typing import Any
+from typing import TypeVar
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer_windows import channel_axis, padding_pairs, per_dim, spatial_axes
 from mirlo.dialects.tir.compute import INDEX, Expr, constant, maximum, minimum
+
+Member = TypeVar("Member")
 
 
 @dataclass(frozen=True)
@@ -19,16 +22,18 @@ class SlidingWindows:
     """Windows over the spatial dims of a batch of images."""
 
     layout: str
-    sizes: tuple[Any, ...]
+    sizes: tuple[Dim, ...]
     counts: tuple[Dim, ...]
-    kernel: tuple[Any, ...]
+    kernel: tuple[Dim, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     begins: tuple[int, ...]
     ends: tuple[int, ...]
 
     @staticmethod
-    def of(op: Any, shape: Sequence[Dim], kernel: Sequence[Dim], output: Sequence[Dim], layout: str) -> SlidingWindows:
+    def of(
+        op: ir.OpView, shape: Sequence[Dim], kernel: Sequence[Dim], output: Sequence[Dim], layout: str
+    ) -> SlidingWindows:
         """Return the windows of an operator with the attributes strides, padding and dilations."""
         rank = len(shape)
         spatial = spatial_axes(layout, rank)
@@ -49,7 +54,7 @@ class SlidingWindows:
         channel = channel_axis(self.layout, len(self.sizes) + 2)
         return axes[0], axes[channel], [axes[i] for i in spatial_axes(self.layout, len(self.sizes) + 2)]
 
-    def join(self, batch: Any, channel: Any, spatial: Sequence[Any]) -> list[Any]:
+    def join(self, batch: Member, channel: Member, spatial: Sequence[Member]) -> list[Member]:
         """Return indices in the layout."""
         return [batch, channel, *spatial] if self.layout == "NC*" else [batch, *spatial, channel]
 

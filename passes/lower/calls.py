@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import arith, func, ir, memref
-from mirlo.dialects.core.surgery import replace_op
+from mirlo.dialects.core.surgery import enclosing, replace_op
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.registry import PassError
 
 CALL = "tir.call_extern"
 
 
-def lower_found_calls(root: Any, calls: list[Any]) -> None:
+def lower_found_calls(root: ir.Operation | ir.OpView, calls: list[ir.Operation]) -> None:
     """Lower all external calls in an operation; the functions are declared, private, in its module."""
     if not calls:
         return
-    module = root.operation
-    while module.name != "builtin.module":
-        module = module.parent.operation
-    block = module.regions[0].blocks[0]
-    declared = {f.name.value: f.function_type.value for f in block.operations if f.operation.name == "func.func"}
+    block = enclosing(root, "builtin.module").regions[0].blocks[0]
+    declared = {symbol_name(f): f.function_type.value for f in block.operations if f.operation.name == "func.func"}
     mixed = _mixed_buffers(calls)
     for call in calls:
         _lower_call(call, block, declared, call.opview.function in mixed)
 
 
-def _mixed_buffers(calls: list[ir.OpView]) -> set[str]:
+def _mixed_buffers(calls: list[ir.Operation]) -> set[str]:
     """Return functions that are called with buffers of several types: they take buffers as pointers."""
-    types: dict[str, list[Any]] = {}
+    types: dict[str, list[ir.Type]] = {}
     mixed = set()
     for call in calls:
         given = [v.type for v in call.operands]
@@ -61,7 +57,7 @@ def find_all(root: ir.Module | ir.OpView | ir.Operation, *names: str) -> dict[st
     return found
 
 
-def _lower_call(op: ir.OpView, block: ir.Block, declared: dict[str, ir.FunctionType], as_pointers: bool) -> None:
+def _lower_call(op: ir.Operation, block: ir.Block, declared: dict[str, ir.FunctionType], as_pointers: bool) -> None:
     view = op.opview
     operands = list(op.operands)
     if as_pointers:

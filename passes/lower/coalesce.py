@@ -7,8 +7,6 @@ becomes
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import PARALLEL, index
@@ -17,7 +15,7 @@ _READING = ("affine.apply", "memref.load", "vector.load", "vector.maskedload", "
 """Operations that, besides arithmetic, may precede the inner loop: they are repeated in each of its iterations."""
 
 
-def coalesce(loop: Any, most: int) -> ir.OpView:
+def coalesce(loop: ir.Operation | ir.OpView, most: int) -> ir.Operation | ir.OpView:
     """Coalesce a loop with the parallel loops inside of it while it has fewer than `most` iterations."""
     while True:
         inner = _only_loop(loop)
@@ -30,7 +28,7 @@ def coalesce(loop: Any, most: int) -> ir.OpView:
         loop = _fuse_loops(loop, inner, outer_range, inner_range)
 
 
-def constant_range(loop: ir.OpView) -> range | None:
+def constant_range(loop: ir.Operation | ir.OpView) -> range | None:
     """Return the values that a loop's index takes if its bounds are constants."""
     low, high, step = (constant_index(value) for value in list(loop.operands)[:3])
     return None if low is None or high is None or step is None else range(low, high, step)
@@ -42,18 +40,23 @@ def constant_index(value: ir.Value) -> int | None:
     return ir.IntegerAttr(value.owner.attributes["value"]).value if is_constant else None
 
 
-def _only_loop(loop: Any) -> Any | None:
+def _only_loop(loop: ir.Operation | ir.OpView) -> ir.Operation | None:
     """Return the parallel loop that is the whole body of a loop except for operations that may be repeated."""
     if len(loop.results):
         return None
-    *before, inner, _ = [op.operation for op in loop.regions[0].blocks[0].operations] or [None, None]
-    if inner is None or inner.name != "scf.for" or PARALLEL not in inner.attributes or len(inner.results):
+    operations = [op.operation for op in loop.regions[0].blocks[0].operations]
+    if len(operations) < 2:
+        return None
+    *before, inner, _ = operations
+    if inner.name != "scf.for" or PARALLEL not in inner.attributes or len(inner.results):
         return None
     is_plain = all(op.name in _READING or (op.name.startswith("arith.") and not len(op.regions)) for op in before)
     return inner if is_plain else None
 
 
-def _fuse_loops(outer: ir.OpView, inner: ir.OpView, outer_range: range, inner_range: range) -> ir.Operation:
+def _fuse_loops(
+    outer: ir.Operation | ir.OpView, inner: ir.Operation, outer_range: range, inner_range: range
+) -> ir.Operation:
     kind = ir.IndexType.get()
     with ir.InsertionPoint(outer), outer.location:
         made = scf.ForOp(index(0), index(len(outer_range) * len(inner_range)), index(1))

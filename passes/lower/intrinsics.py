@@ -33,14 +33,14 @@ MAX_LOWERING_ITERATIONS = 16
 class IntrinsicCall:
     """The operation that a rule lowers, with the builder for its replacement."""
 
-    def __init__(self, operation: Any, b: ValueBuilder, options: Mapping[str, Any] = MappingProxyType({})):
+    def __init__(self, operation: ir.Operation, b: ValueBuilder, options: Mapping[str, Any] = MappingProxyType({})):
         self.operation = operation
         self.options = options
         """The options of the compilation; rules of target `llvm` read `machine`."""
         self.name: str = operation.name.removeprefix("tir.")
         self.args: list[ir.Value] = list(operation.operands)
         """The operands, MLIR values: scalars, or vectors of one shape."""
-        self.type: Any = operation.results[0].type if len(operation.results) else None
+        self.type: ir.Type | None = operation.results[0].type if len(operation.results) else None
         """The MLIR type of the result; None for an intrinsic without one."""
         self._b = b
 
@@ -147,7 +147,7 @@ class Lowering:
         self.custom = custom
         self.options = options
         self.choices: dict[tuple[str, str], IntrinsicChoice] = {}
-        self.calls: list[Any] = []
+        self.calls: list[ir.Operation] = []
         """After a run, the external calls that rules emitted or that were already there."""
         self._rules: dict[str, list[Rule]] = {}
 
@@ -239,10 +239,10 @@ def _previous(operation: ir.Operation) -> ir.Operation | None:
     return None
 
 
-def _intrinsics_in(root: ir.Operation) -> tuple[list[ir.Operation], list[Any]]:
+def _intrinsics_in(root: ir.Operation) -> tuple[list[ir.Operation], list[ir.Operation]]:
     """Return the operations to lower, in program order, and the external calls: walking all operations is slow."""
     found: list[ir.Operation] = []
-    calls: list[Any] = []
+    calls: list[ir.Operation] = []
 
     def visit(operation: ir.Operation) -> ir.WalkResult:
         name = operation.name

@@ -12,7 +12,7 @@ The target provides the body of the fork, which passes the region to its thread 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir, memref, scf
 from mirlo.dialects.core.symbols import symbol_name
@@ -79,8 +79,8 @@ class OutlineParallel(Pass):
         reasons: list[Decline] = []
         count = 0
         for loop in loops:
-            loop = coalesce(loop, MIN_TRIPS_PER_THREAD * self.threads)
-            outcome = _Outliner(loop, f"{name}_region", self.threads, symbols, module_body).run()
+            merged = coalesce(loop, MIN_TRIPS_PER_THREAD * self.threads)
+            outcome = _Outliner(merged.operation, f"{name}_region", self.threads, symbols, module_body).run()
             if isinstance(outcome, Decline):
                 reasons.append(outcome)
             else:
@@ -97,8 +97,8 @@ def static_flops(function: ir.Operation) -> int | None:
     return found.value if isinstance(found, ir.IntegerAttr) else None
 
 
-def _work(function: Any) -> int:
-    flops = static_flops(function)
+def _work(function: ir.Operation | ir.OpView) -> int:
+    flops = static_flops(function.operation)
     if flops is None:
         return LARGE  # depends on run-time sizes
     types = [a.type for a in function.operation.regions[0].blocks[0].arguments]
@@ -106,11 +106,11 @@ def _work(function: Any) -> int:
     return flops + OPERATIONS_PER_BYTE * moved
 
 
-def _parallel_loops(function: Any) -> list[ir.OpView]:
+def _parallel_loops(function: ir.OpView) -> list[ir.Operation]:
     """Return the outermost parallel loops."""
-    found: list[Any] = []
+    found: list[ir.Operation] = []
 
-    def visit(op: ir.OpView) -> ir.WalkResult:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "scf.for" and PARALLEL in op.attributes:
             found.append(op)
             return ir.WalkResult.SKIP
@@ -122,11 +122,11 @@ def _parallel_loops(function: Any) -> list[ir.OpView]:
 
 @dataclass
 class _Outliner:
-    loop: Any
+    loop: ir.Operation
     name: str
     threads: int
-    symbols: Any
-    module_body: Any
+    symbols: ir.SymbolTable
+    module_body: ir.Block
 
     def run(self) -> Decline | None:
         step, trips = self._shape()
@@ -158,7 +158,7 @@ class _Outliner:
 
     def _captured(self) -> list[ir.Value]:
         """Return values from outside that the body uses, in order of first use."""
-        inside: set[Any] = set()
+        inside: set[ir.Value] = set()
         used: dict[ir.Value, None] = {}
 
         def visit(op: ir.Operation) -> ir.WalkResult:
@@ -181,8 +181,8 @@ class _Outliner:
             return False
         return all(self._is_inside(use.owner) for use in value.uses)
 
-    def _is_inside(self, op: Any) -> bool:
-        parent = op.operation
+    def _is_inside(self, op: ir.Operation | ir.OpView) -> bool:
+        parent: ir.Operation | None = op.operation
         while parent is not None and parent != self.loop:
             parent = parent.parent
             parent = parent.operation if parent is not None else None
@@ -199,7 +199,7 @@ class _Outliner:
             self.module_body.append(region.operation)
             name = ir.StringAttr(self.symbols.insert(region.operation)).value
             low, high, *inner = block.arguments
-            env = dict(zip(passed, inner, strict=True))
+            env: dict[ir.Value, ir.Value] = dict(zip(passed, inner, strict=True))
             with ir.InsertionPoint(block):
                 env.update({c: c.owner.clone().results[0] for c in constants})
                 env.update({p: _stack_buffer(p.type) for p in private})

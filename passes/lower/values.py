@@ -25,6 +25,7 @@ from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.compute.expr import Expr
 from mirlo.dialects.tir.compute.loops import LoopBuilder, stack_buffer
 from mirlo.dialects.tir.compute.storage import emit, held
+from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.passes.lower.num import Num, Number
 from mirlo.runtime.nearest import nearest
@@ -46,7 +47,7 @@ def _create(op: str, result: ir.Type, *operands: ir.Value, **attributes: ir.Attr
     return ir.Operation.create(op, results=[result], operands=operands, attributes=attributes).results[0]
 
 
-def _at(position: tuple[int, ...]) -> dict[str, Any]:
+def _at(position: tuple[int, ...]) -> dict[str, ir.Attribute]:
     return {"static_position": ir.DenseI64ArrayAttr.get(list(position))}
 
 
@@ -72,7 +73,7 @@ class ValueBuilder:
 
     # Types and values
 
-    def type(self, kind: str) -> Any:
+    def type(self, kind: str) -> ir.Type:
         """Return the MLIR type of a Num of this kind."""
         found = self._types.get(kind)
         if found is None:
@@ -88,7 +89,7 @@ class ValueBuilder:
         element = mlir_type.element_type if isinstance(mlir_type, ir.VectorType) else mlir_type
         return Num(self, value, str(element))
 
-    def emit(self, op: str, kind: str, *operands: Num, **attributes: Any) -> Num:
+    def emit(self, op: str, kind: str, *operands: Num, **attributes: ir.Attribute | str) -> Num:
         """Emit any operation with one result, a Num of this kind; attributes are MLIR's, or text."""
         if not isinstance(kind, str):
             raise TypeError(
@@ -102,8 +103,11 @@ class ValueBuilder:
 
     def call(self, name: str, *operands: Num) -> Any:
         """Emit another intrinsic, `tir.<name>` or one of a plug-in, which is lowered by its own rule."""
-        made = tir_intrinsics.emit(name, *(x.value if isinstance(x, Num) else x for x in operands))
-        return None if made is None else self.num(made)
+        values = [x.value if isinstance(x, Num) else x for x in operands]
+        if name in OWN and OWN[name].result is None:
+            emit_own(name, *values)
+            return None
+        return self.num(tir_intrinsics.emit(name, *values))
 
     def call_extern(self, function: str, kind: str | None, *operands: Num | ir.Value) -> Any:
         """Call a C function that takes scalars and returns one of this kind; for a vector, once per lane.
@@ -134,7 +138,7 @@ class ValueBuilder:
         which are there for this computation only. For vectors the body is written once per lane.
         """
 
-        def scalar(*values: ir.Value) -> Any:
+        def scalar(*values: ir.Value) -> ir.Operation:
             types = [] if kind is None else [ir.Type.parse(kind)]
             scope = ir.Operation.create("memref.alloca_scope", results=types, regions=1)
             with ir.InsertionPoint(ir.Block.create_at_start(scope.regions[0], [])):
@@ -142,12 +146,12 @@ class ValueBuilder:
                 given = [held(value, DTYPES[x.kind]) for value, x in zip(values, operands, strict=True)]
                 made = body(LoopBuilder(None), *given, *buffers)
                 ir.Operation.create("memref.alloca_scope.return", operands=[] if made is None else [emit(made)])
-            return scope.results[0] if types else None
+            return scope
 
         if kind is None:
             scalar(*(x.value for x in operands))
             return None
-        return self._by_lane(scalar, kind, operands)
+        return self._by_lane(lambda *values: scalar(*values).results[0], kind, operands)
 
     def _by_lane(self, function: Callable[..., ir.Value], kind: str, operands: Sequence[Num]) -> Num:
         """Apply a function of scalars, to each lane of vectors."""
@@ -159,7 +163,7 @@ class ValueBuilder:
             made = _create("vector.insert", made.type, function(*lanes), made, **_at(at))
         return Num(self, made, kind)
 
-    def _call_scalar(self, function: str, kind: str, operands: list[Any]) -> Any:
+    def _call_scalar(self, function: str, kind: str, operands: list[ir.Value]) -> ir.Value:
         return CallExtern.make(operands, result_types=[ir.Type.parse(kind)], function=function, pure=True)
 
     def constant(self, kind: str, number: float | int) -> Num:
@@ -282,7 +286,9 @@ class ValueBuilder:
         self._yield_in(made.regions[1], [], lambda _: otherwise)
         return [Num(self, value, x.kind) for value, x in zip(made.results, otherwise, strict=True)]
 
-    def _yield_in(self, region: ir.Region, arguments: list[ir.Type], body: Callable[[Any], Sequence[Num]]) -> None:
+    def _yield_in(
+        self, region: ir.Region, arguments: list[ir.Type], body: Callable[[ir.BlockArgumentList], Sequence[Num]]
+    ) -> None:
         block = ir.Block.create_at_start(region, arguments)
         # Earlier constants are visible in the block; those created in it are not visible after it.
         outside, self._constants = self._constants, dict(self._constants)

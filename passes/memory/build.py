@@ -6,7 +6,6 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core import dims as D
@@ -47,15 +46,15 @@ class PlannedFunction:
     name: str
     function: ir.OpView
     """The function over tensors."""
-    module: Any
+    module: ir.OpView
     places: StorageAssignment
     symbols: FunctionSymbols
-    callee: Callable[[Any], Any]
-    buffers: ChainMap[Any, Any] = field(default_factory=ChainMap)
-    """Buffers of tensors; a region adds its own, which are not visible outside."""
-    scalars: dict[Any, Any] = field(default_factory=dict)
+    callee: Callable[[ir.Operation], ir.OpView]
+    buffers: ChainMap[ir.Value | int, ir.Value] = field(default_factory=ChainMap)
+    """Buffers of tensors, and of late intervals by identity; a region adds its own, not visible outside."""
+    scalars: dict[ir.Value, ir.Value] = field(default_factory=dict)
     """Values other than tensors: from old to new ones."""
-    late: dict[int, Any] = field(default_factory=dict)
+    late: dict[int, ir.Value] = field(default_factory=dict)
     """Memory of outputs with data-dependent sizes, by number."""
     loops: int = 0
     """The number of loops around the insertion point."""
@@ -87,7 +86,7 @@ class PlannedFunction:
         with ir.InsertionPoint(block):
             with old.location:
                 # All sizes known before the call are computed here, for any user.
-                self.values = self.symbols.load(self.record) if self.symbols.any else {}
+                self.values = self.symbols.load(self._given_record) if self.symbols.any else {}
                 self.early, self.late_sizes = SizeEmitter(dict(self.values)), SizeEmitter(self.values)
                 self.anchor = index(0).owner
                 self.slots = Slots(self.module, self.record, self.anchor)
@@ -161,7 +160,13 @@ class PlannedFunction:
         count = self.size(D.product(dims))
         for_loop(0, count, 1, lambda i: memref.StoreOp(memref.LoadOp(source, [i]).result, target, [i]))
 
-    def size(self, dim: Dim) -> Any:
+    @property
+    def _given_record(self) -> ir.Value:
+        """The record of the call, which a function has that needs it."""
+        assert self.record is not None
+        return self.record
+
+    def size(self, dim: Dim) -> ir.Value:
         """Return the value of a dim at the insertion point."""
         if not isinstance(dim, int) and self.symbols.is_early(dim):
             with ir.InsertionPoint(self.anchor):
@@ -240,10 +245,10 @@ class PlannedFunction:
             return
         number = index(self.symbols.text_number(view_text(op, before, after)))
         old, new = self.size(before), self.size(after)
-        runtime_calls.check(self.module, self.record, new, old, number)
-        runtime_calls.check(self.module, self.record, old, new, number)
+        runtime_calls.check(self.module, self._given_record, new, old, number)
+        runtime_calls.check(self.module, self._given_record, old, new, number)
 
-    def buffer(self, value: ir.Value) -> Any:
+    def buffer(self, value: ir.Value) -> ir.Value:
         """Return the buffer of a tensor, created on first use."""
         found = self.buffers.get(value)
         if found is None:
@@ -277,7 +282,7 @@ class PlannedFunction:
                 made = (
                     self.slots.resized(id(interval), size)
                     if self.loops
-                    else runtime_calls.allocate(self.module, self.record, -1, size)
+                    else runtime_calls.allocate(self.module, self._given_record, -1, size)
                 )
                 self.buffers[id(interval)] = made
             return memref.ViewOp(wanted, made, index(0), []).result
@@ -288,9 +293,9 @@ class PlannedFunction:
         if number not in self.late:
             for dim in dims_of(returned.type):
                 if not isinstance(dim, int) and not self.symbols.is_early(dim):
-                    store_word(self.size(dim), self.record, self.symbols.slot(dim))
+                    store_word(self.size(dim), self._given_record, self.symbols.slot(dim))
             bytes_ = self.size(bytes_of(returned.type))
-            self.late[number] = runtime_calls.allocate(self.module, self.record, number, bytes_)
+            self.late[number] = runtime_calls.allocate(self.module, self._given_record, number, bytes_)
         return memref.ViewOp(storage_memref(returned.type), self.late[number], index(0), []).result
 
     def _bind(self, op: ir.Operation) -> None:
@@ -301,7 +306,9 @@ class PlannedFunction:
             value = load_word(buffer, i)
             bound = view.bounds[i] if view.bounds else D.UNKNOWN
             most = None if bound is D.UNKNOWN else self.size(bound)
-            runtime_calls.check(self.module, self.record, value, most, index(self.symbols.text_number(view.what)))
+            runtime_calls.check(
+                self.module, self._given_record, value, most, index(self.symbols.text_number(view.what))
+            )
             self._set(name, value)
         self._require_late()
 
@@ -320,7 +327,7 @@ class PlannedFunction:
     def _set(self, name: str, value: ir.Value) -> None:
         self.values[name] = value
         if D.symbol(name) in self.symbols.sizes:
-            store_word(value, self.record, self.symbols.slot(D.symbol(name)))
+            store_word(value, self._given_record, self.symbols.slot(D.symbol(name)))
 
     def _require_late(self) -> None:
         """Check requirements on sizes as soon as all of their symbols are bound."""
@@ -331,12 +338,12 @@ class PlannedFunction:
         for each in ready:
             if isinstance(each, NonnegativeDim):
                 number = index(self.symbols.text_number(each.text))
-                runtime_calls.check(self.module, self.record, self.size(each.dim), None, number)
+                runtime_calls.check(self.module, self._given_record, self.size(each.dim), None, number)
         products = [each for each in ready if isinstance(each, SizeProduct)]
         if products:
             numbers = [self.symbols.text_number(each.text) for each in products]
             found, excess = emit_excess(products, numbers, FloatSizes(self.late_sizes))
-            runtime_calls.check(self.module, self.record, excess, index(0), found)
+            runtime_calls.check(self.module, self._given_record, excess, index(0), found)
 
     def _global(self, op: ir.Operation, value: ir.Attribute) -> ir.Value:
         """Emit a small constant as a read-only global of the module."""

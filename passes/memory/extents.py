@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.value import Value, compare, create, emit_constant, select
+from mirlo.dialects.core.value import compare, create, emit_constant, select
 from mirlo.dialects.tir.extents import MAX_BYTES, MAX_ITERATIONS
 from mirlo.dialects.tir.sizes import SizeEmitter
 from mirlo.passes.memory.size_bounds import KnownLimits, TooManyTerms, bound_of, number
@@ -38,7 +37,7 @@ class SizeProduct:
     def symbols(self) -> set[str]:
         return set().union(*map(D.symbols_of, self.factors))
 
-    def emit(self, values: FloatSizes) -> Any:
+    def emit(self, values: FloatSizes) -> ir.Value:
         """Return the product at the insertion point, as f64."""
         first, *others = self.factors
         product = values.clamped_to_one(first)
@@ -57,8 +56,8 @@ def emit_excess(
     Without branches: a function may require a thousand products.
     """
     index = ir.IndexType.get()
-    number: Any = emit_constant(0, index)
-    excess: ir.Value = values.constant(0.0)
+    number: ir.Value = emit_constant(0, index)
+    excess = values.constant(0.0)
     for product, own in reversed(list(zip(products, numbers, strict=True))):
         value = product.emit(values)
         is_above = compare("gt", value, values.constant(float(product.limit)))
@@ -86,10 +85,10 @@ class FloatSizes:
 
     def __init__(self, sizes: SizeEmitter) -> None:
         self.sizes = sizes
-        self._known: dict[str, Value] = {}
+        self._known: dict[str, ir.Value] = {}
         self._constants: dict[float, ir.Value] = {}
 
-    def constant(self, number: float) -> Any:
+    def constant(self, number: float) -> ir.Value:
         """Return a constant, emitted once."""
         if number not in self._constants:
             self._constants[number] = emit_constant(number, ir.F64Type.get())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.memory.timeline import TimelineBlock
@@ -12,13 +12,13 @@ from mirlo.passes.memory.timeline import TimelineBlock
 class FunctionBuilder(Protocol):
     """The builder of a planned function (`build.py`)."""
 
-    scalars: dict[Any, Any]
+    scalars: dict[ir.Value, ir.Value]
     """Scalars of the function over buffers, by value of the function over tensors."""
 
-    def buffer(self, value: Any) -> Any:
+    def buffer(self, value: ir.Value) -> ir.Value:
         """Return the buffer of a tensor."""
 
-    def copy(self, source: Any, target: Any, tensor: ir.Type) -> None:
+    def copy(self, source: ir.Value, target: ir.Value, tensor: ir.Type) -> None:
         """Copy all elements of a tensor of this type from one buffer to another."""
 
     def emit_body(self, body: TimelineBlock) -> None:

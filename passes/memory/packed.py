@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 
@@ -29,7 +28,7 @@ RECORD_WORDS = 2
 class PackedCalls:
     """The packed functions that one function calls, and the declarations for its calls."""
 
-    module: Any
+    module: ir.OpView
     names: list[str]
     record_words: int = RECORD_WORDS
     declared: dict[tuple[str, ...], str] = field(default_factory=dict)

@@ -15,7 +15,7 @@ import difflib
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
@@ -108,7 +108,7 @@ class _MemoryPlanner:
     name: str
     function: ir.OpView
     functions: dict[str, ir.OpView]
-    module: Any
+    module: ir.OpView
     aliases: bool
 
     def run(self) -> MemoryRecord:

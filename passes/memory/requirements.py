@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -12,7 +11,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import workspace_of
 from mirlo.dialects.tir.extents import extents_of
 from mirlo.passes.locations import names_of
-from mirlo.passes.memory.extents import MAX_BYTES, MAX_ITERATIONS, NonnegativeDim, SizeProducts
+from mirlo.passes.memory.extents import MAX_BYTES, MAX_ITERATIONS, NonnegativeDim, SizeProduct, SizeProducts
 from mirlo.passes.memory.symbols import FunctionSymbols, SizeCheck
 from mirlo.passes.memory.timeline import Timeline, TimelineBlock, is_tensor
 
@@ -36,7 +35,7 @@ class Requirements:
     def settle(self) -> list[Dim]:
         """Add the requirements to the symbols; return the dims whose values the run time shows in errors."""
         symbols, shown = self.symbols, list[Dim]()
-        late: list[Any] = []
+        late: list[SizeProduct | NonnegativeDim] = []
         for each, always in self._dims.values():
             if not symbols.is_early(each.dim):
                 late.append(each)
@@ -45,9 +44,10 @@ class Requirements:
         extents = self.products.required()
         symbols.extents = [extent for extent in extents if extent.symbols <= symbols.early]
         late += [extent for extent in extents if not extent.symbols <= symbols.early]
-        for each in (*symbols.extents, *late):
-            symbols.text_number(each.text, each.symbols)
-        shown = [D.symbol(name) for each in late for name in sorted(each.symbols) if name in symbols.bounds]
+        shown_texts: list[SizeProduct | NonnegativeDim] = [*symbols.extents, *late]
+        for shown_text in shown_texts:
+            symbols.text_number(shown_text.text, shown_text.symbols)
+        shown = [D.symbol(name) for need in late for name in sorted(need.symbols) if name in symbols.bounds]
         symbols.late = late
         return shown
 
@@ -66,8 +66,8 @@ class Requirements:
                     text = f"{names}: a computation of {_joined(dims)} elements is too large"
                     self.products.add(dims, 1, MAX_ITERATIONS, text)
             for nested in step.bodies:
-                for value in nested.arguments:
-                    self._tensor(value, names, False)
+                for argument in nested.arguments:
+                    self._tensor(argument, names, False)
                 self._visit(nested, False)
 
     def _tensor(self, value: ir.Value, names: str, always: bool) -> None:

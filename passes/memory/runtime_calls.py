@@ -6,8 +6,6 @@ failure.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.dialects.tir.compute.emit import emit_constant
@@ -16,7 +14,7 @@ from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, SLOT
 UNLIMITED = (1 << 63) - 1
 
 
-def allocate(module: ir.OpView, record: Any, number: int, size: ir.Value) -> ir.Value:
+def allocate(module: ir.OpView, record: ir.Value, number: int, size: ir.Value) -> ir.Value:
     """Allocate bytes that live until the call's results are returned; `number` is that of an output, or -1."""
     index = ir.IndexType.get()
     _declare(module, ALLOCATE, [record.type, index, index], [_memory()])
@@ -24,7 +22,7 @@ def allocate(module: ir.OpView, record: Any, number: int, size: ir.Value) -> ir.
     return func.CallOp([_memory()], ir.FlatSymbolRefAttr.get(ALLOCATE), arguments).results[0]
 
 
-def grow(module: ir.OpView, record: Any, slot: ir.Value, size: ir.Value) -> ir.Value:
+def grow(module: ir.OpView, record: ir.Value, slot: ir.Value, size: ir.Value) -> ir.Value:
     """Return the memory of a slot, replaced by larger memory if it has fewer bytes; the content is then lost.
 
     It grows at least twofold, so that all memory that a slot ever had is less than four times the most it needed.
@@ -44,7 +42,7 @@ def _memory() -> ir.Type:
     return ir.MemRefType.get([UNBOUNDED], ir.IntegerType.get_signless(8))
 
 
-def check(module: ir.OpView, record: Any, value: ir.Value, most: ir.Value | None, number: ir.Value) -> None:
+def check(module: ir.OpView, record: ir.Value, value: ir.Value, most: ir.Value | None, number: ir.Value) -> None:
     """End the call unless 0 <= value <= most; `number` is that of the error text."""
     index, i1 = ir.IndexType.get(), ir.IntegerType.get_signless(1)
     _declare(module, CHECK, [record.type, index, index, index], [i1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from mirlo.dialects.bindings import arith, ir, memref, scf
 from mirlo.dialects.core.dtypes import dtype_of_mlir
@@ -29,7 +28,7 @@ def is_supported(op: ir.Operation) -> bool:
     return op.name.startswith("arith.") and not any(is_tensor(v) for v in (*op.operands, *op.results))
 
 
-def emit(planned: FunctionBuilder, op: Any) -> None:
+def emit(planned: FunctionBuilder, op: ir.Operation) -> None:
     """Emit the operation over buffers at the insertion point."""
     if op.name == EXTRACT:
         places = [planned.scalars[value] for value in list(op.operands)[1:]]
@@ -60,7 +59,7 @@ def _loaded(stored: ir.Value, wanted: ir.Type) -> ir.Value:
     return compare("ne", stored, zero)
 
 
-def _store_all(planned: FunctionBuilder, op: ir.OpView) -> None:
+def _store_all(planned: FunctionBuilder, op: ir.Operation) -> None:
     buffer = planned.buffer(op.results[0])
     for value, place in zip(op.operands, itertools.product(*map(range, buffer.type.shape)), strict=True):
         scalar = planned.scalars[value]
@@ -69,7 +68,7 @@ def _store_all(planned: FunctionBuilder, op: ir.OpView) -> None:
         memref.StoreOp(scalar, buffer, [index(i) for i in place])
 
 
-def _select(planned: FunctionBuilder, op: ir.OpView) -> None:
+def _select(planned: FunctionBuilder, op: ir.Operation) -> None:
     """Copy one of two tensors. Simplification creates this from branches that compute nothing."""
     condition, *values = op.operands
     target = planned.buffer(op.results[0])

@@ -27,6 +27,7 @@ class Slots:
 
     def resized(self, key: Hashable, size: ir.Value) -> ir.Value:
         """Return the memory of a slot, with room for that many bytes; what was in it may be lost."""
+        assert self._record is not None, "a function with slots has the record of the call"
         return runtime_calls.grow(self._module, self._record, self._slot(key), size)
 
     def resize(self, storage: TensorStorage, size: ir.Value, dims: Sequence[ir.Value]) -> None:

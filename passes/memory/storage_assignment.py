@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -118,7 +117,7 @@ class StorageAssignment:
         self.aliases: dict[int, int] = {}
         """Inputs, by the outputs that may have their memory: the last use of such an input is the call that overwrites
         it. Sizes are equal where both have one memory, as the run time checks."""
-        self.outputs: list[Any] = [self.root(value) for value, output in pairs if self._claim(value, output, body)]
+        self.outputs: list[ir.Value] = [self.root(value) for value, output in pairs if self._claim(value, output, body)]
         """Roots that are computed directly in an output."""
         self._want(body.end, returned, outputs)
         self._assign_body(body)

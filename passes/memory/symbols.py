@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mirlo.dialects.bindings import arith, func, ir, memref
 from mirlo.dialects.core import dims as D
@@ -72,7 +71,7 @@ class FunctionSymbols:
     values are shown."""
 
     @staticmethod
-    def of(function: Any, inputs: Sequence[ir.Value], binds: Iterable[Any]) -> FunctionSymbols:
+    def of(function: ir.OpView, inputs: Sequence[ir.Value], binds: Iterable[ir.Operation]) -> FunctionSymbols:
         """Create the symbols from the types of the inputs, and the operations that bind symbols."""
         dims = [dim for value in inputs for dim in dims_of(value.type) if not isinstance(dim, int)]
         texts = list(dict.fromkeys(map(str, dims)))
@@ -152,7 +151,7 @@ class FunctionSymbols:
             size = D.substitute(size, {name: self.bounds[name] for name in late})
         return D.UNKNOWN
 
-    def load(self, record: Any) -> dict[str, ir.Value]:
+    def load(self, record: ir.Value) -> dict[str, ir.Value]:
         """Return the values of the inputs' symbols at the insertion point."""
         values = {name: load_word(record, self.slot(D.symbol(name))) for name in self.plain}
         for name, dim in self.solved.items():
@@ -188,7 +187,7 @@ class FunctionSymbols:
             record = made.add_entry_block().arguments[0]
             with ir.InsertionPoint(made.operation.regions[0].blocks[0]):
                 sizes = SizeEmitter(self.load(record))
-                code = emit_constant(0, ir.IndexType.get())
+                code: ir.Value = emit_constant(0, ir.IndexType.get())
                 found = code
                 for i, check in reversed(list(enumerate(self.checks))):
                     left, right = load_or_emit(self, sizes, record, check.left), sizes.emit(check.right)
@@ -220,7 +219,7 @@ def load_word(record: ir.Value, slot: int) -> ir.Value:
     return create("arith.index_cast", ir.IndexType.get(), word)
 
 
-def store_word(value: ir.Value, record: Any, slot: int) -> None:
+def store_word(value: ir.Value, record: ir.Value, slot: int) -> None:
     word = create("arith.index_cast", ir.IntegerType.get_signless(64), value)
     memref.StoreOp(word, record, [emit_constant(slot, ir.IndexType.get())])
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 
@@ -32,7 +31,7 @@ class TimelineBlock:
 class TimelineStep:
     """An operation and its range of steps: from `start` to `end`, the same number if it has no regions."""
 
-    op: Any
+    op: ir.Operation
     start: int
     end: int = 0
     bodies: list[TimelineBlock] = field(default_factory=list)
@@ -69,7 +68,7 @@ class Timeline:
         """Yield all steps, outer ones before inner ones."""
         return _steps_of(self.body)
 
-    def operations(self) -> list[Any]:
+    def operations(self) -> list[ir.Operation]:
         return [step.op for step in self.steps()]
 
     def last_uses(self, root: Callable[[ir.Value], ir.Value]) -> dict[ir.Value, int]:
@@ -109,6 +108,6 @@ def is_tensor(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType)
 
 
-def tensors(values: Sequence[ir.Value]) -> list[Any]:
+def tensors(values: Sequence[ir.Value]) -> list[ir.Value]:
     """Return the values that need a buffer; the others are scalars, which stay as they are."""
     return [value for value in values if is_tensor(value)]

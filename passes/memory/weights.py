@@ -59,11 +59,11 @@ class ConstantReleaser:
         self.params = session.params
         self.named = named_arrays(module.operation) if session.options.get(RELEASE) else None
 
-    def unused(self, constant: ir.OpView) -> None:
+    def unused(self, constant: ir.Operation | ir.OpView) -> None:
         """Erase a constant if nothing uses it any more."""
         if self.named is None or any(True for _ in constant.results[0].uses):
             return
-        name = constant.opview.param
+        name = constant.operation.opview.param
         constant.operation.erase()
         if name is None:
             return

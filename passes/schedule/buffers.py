@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
-from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core import dims as D
@@ -65,15 +64,15 @@ class BufferFunction:
             self.entry = self.function.add_entry_block()
         arguments = list(self.entry.arguments)
         self.buffers: dict[ir.Value, ir.Value] = dict(zip(view.arguments, arguments[: len(inputs)], strict=True))
-        self.copies: list[tuple[Any, Any]] = []
+        self.copies: list[tuple[ir.Value, ir.Value]] = []
         for value, buffer in zip(view.returned, arguments[len(inputs) :], strict=True):
             if value in self.buffers:
                 self.copies.append((value, buffer))
             else:
                 self.buffers[value] = buffer
-        self._views: list[tuple[Any, int]] = []
+        self._views: list[tuple[ir.Value, int]] = []
 
-    def buffer(self, value: ir.Value) -> Any:
+    def buffer(self, value: ir.Value) -> ir.Value:
         """Return the buffer of a tensor value; scratch memory if it is neither a parameter nor returned."""
         if value not in self.buffers:
             self.buffers[value] = self.scratch(dims_of(value.type), value.type.element_type)
@@ -100,7 +99,7 @@ class BufferFunction:
 
     def build(
         self, body: Callable[[], None], schedule: ScheduleFacts, choices: ChoiceValues | None = None
-    ) -> ir.OpView:
+    ) -> func.FuncOp:
         """Run `body` at the insertion point of the function, finish it, and replace the tensor form by it.
 
         `schedule` describes what was done; `choices` are the values with which the rule does it again.
@@ -155,7 +154,7 @@ class BufferFunction:
             with ir.InsertionPoint(loop):
                 loop.operands[1] = create("arith.select", upper.type, is_full, upper, lower)
 
-    def _copy(self, value: Any, target: Any) -> None:
+    def _copy(self, value: ir.Value, target: ir.Value) -> None:
         source = self.buffer(value)
         if list(target.type.shape) != [UNBOUNDED]:
             memref.CopyOp(source, target)

@@ -12,6 +12,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.surgery import clone_with
 from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import PARALLEL as PARALLEL
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
@@ -25,7 +26,7 @@ LOOP_ANNOTATION = "llvm.loop_annotation"
 """Attribute of an `scf.for`, which upstream passes move to the branch at its end."""
 
 
-def index(value: Dim) -> Any:
+def index(value: Dim) -> Value:
     """Return an index constant, or the value of a symbolic dim."""
     return size_of(value)
 
@@ -57,7 +58,10 @@ def for_loop(
 
 
 def if_any(
-    lower: Dim | ir.Value, upper: ir.Value | Dim, body: Callable[..., Any], carried: Sequence[ir.Value] = ()
+    lower: Dim | ir.Value,
+    upper: ir.Value | Dim,
+    body: Callable[..., Any],
+    carried: Sequence[ir.Value] = (),
 ) -> list[ir.Value]:
     """Emit what `for_loop` does in at most one iteration, as an `scf.if`, which takes LLVM less time than a loop."""
     low = index(lower) if isinstance(lower, (int, SymbolicDim)) else lower
@@ -77,7 +81,7 @@ def keep_rolled(loop: ir.Operation) -> None:
     loop.attributes[LOOP_ANNOTATION] = ir.Attribute.parse("#llvm.loop_annotation<unroll = <disable = true>>")
 
 
-def nest(extents: Sequence[Dim], body: Callable[[list[Any]], None]) -> None:
+def nest(extents: Sequence[Dim], body: Callable[[list[ir.Value]], None]) -> None:
     """Emit loops over all extents, outermost first, without those of extent 1."""
 
     def level(done: list[ir.Value]) -> None:
@@ -93,7 +97,7 @@ def nest(extents: Sequence[Dim], body: Callable[[list[Any]], None]) -> None:
     level([])
 
 
-def apply_map(map_: Any, operands: Sequence[ir.Value]) -> list[ir.Value]:
+def apply_map(map_: ir.AffineMap, operands: Sequence[ir.Value]) -> list[ir.Value]:
     """Emit the results of an affine map for these index values; plain dims and constants need no operation."""
     results = []
     for expr in map_.results:
@@ -107,21 +111,22 @@ def apply_map(map_: Any, operands: Sequence[ir.Value]) -> list[ir.Value]:
     return results
 
 
-def load(buffer: Any, shape: Sequence[Dim], indices: Sequence[ir.Value]) -> ir.Value:
+def load(buffer: ir.Value, shape: Sequence[Dim], indices: Sequence[ir.Value]) -> ir.Value:
     """Load an element of a tensor of this shape from its buffer."""
     return memref.LoadOp(buffer, buffer_indices(shape, indices)).result
 
 
-def store(value: Any, buffer: ir.Value, shape: Sequence[Dim], indices: Sequence[ir.Value]) -> None:
+def store(value: ir.Value, buffer: ir.Value, shape: Sequence[Dim], indices: Sequence[ir.Value]) -> None:
     memref.StoreOp(value, buffer, buffer_indices(shape, indices))
 
 
-def attribute_constant(attribute: Any) -> ir.Value:
-    """Emit the scalar constant of an attribute such as `0.0 : f32`."""
+def attribute_constant(attribute: ir.Attribute | None) -> ir.Value:
+    """Emit the scalar constant of an attribute such as `0.0 : f32`; None, of what has no constant, is an error."""
+    assert attribute is not None
     return create("arith.constant", attribute.type, value=attribute)
 
 
-def all_inside(indices: Sequence[ir.Value], shape: Sequence[Dim], ranges: Sequence[tuple[int, int]]) -> Any:
+def all_inside(indices: Sequence[ir.Value], shape: Sequence[Dim], ranges: Sequence[tuple[Dim, Dim]]) -> ir.Value | None:
     """Emit an i1: all indices are in bounds; None if their ranges prove it."""
     i1 = ir.IntegerType.get_signless(1)
     condition = None

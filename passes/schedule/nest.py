@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.affine import read_map
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import schedule
@@ -63,13 +64,12 @@ def emit_point(block: BlockView, spatial: list[ir.Value], inputs: list[ir.Value]
         store(value, buffer, output.shape, apply_map(output.map, where))
 
 
-def _scatter(block: BlockView, spatial: list[ir.Value]) -> list[Any]:
+def _scatter(block: BlockView, spatial: list[ir.Value]) -> list[ir.Value]:
     """Return index values by axis position; the reduction axes of an output's map are not read."""
-    values: list[ir.Value | None] = [None] * block.rank
-    for position, value in zip(block.spatial, spatial, strict=True):
-        values[position] = value
-    filler = spatial[0] if spatial else None
-    return [filler if v is None else v for v in values] if filler is not None else values
+    if not spatial:
+        return []
+    at = dict(zip(block.spatial, spatial, strict=True))
+    return [at.get(position, spatial[0]) for position in range(block.rank)]
 
 
 def _reduce(block: BlockView, spatial: list[ir.Value], inputs: list[ir.Value], start: list[ir.Value]) -> list[ir.Value]:
@@ -77,9 +77,8 @@ def _reduce(block: BlockView, spatial: list[ir.Value], inputs: list[ir.Value], s
 
     def level(done: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
         if len(done) == len(extents):
-            indices: list[Any] = [None] * block.rank
-            for position, value in zip((*block.spatial, *block.reduce), (*spatial, *done), strict=True):
-                indices[position] = value
+            at = dict(zip((*block.spatial, *block.reduce), (*spatial, *done), strict=True))
+            indices = [at[position] for position in range(block.rank)]
             return clone_body(block, _environment(block, indices, inputs, carried))
         return for_loop(0, extents[len(done)], 1, lambda i, *acc: level([*done, i], list(acc)), carried)
 
@@ -96,7 +95,9 @@ def _environment(
     return values
 
 
-def read_operand(operand: OperandView, buffer: Any, indices: Sequence[ir.Value], domain: Sequence[Any]) -> ir.Value:
+def read_operand(
+    operand: OperandView, buffer: ir.Value, indices: Sequence[ir.Value], domain: Sequence[Dim]
+) -> ir.Value:
     """Emit the element of an operand at these values of the axes, or its value beyond the edges."""
     where = apply_map(operand.map, indices)
     if operand.outside is None:

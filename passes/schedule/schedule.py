@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -145,7 +146,7 @@ class SchedulePrims(Pass):
                 made = self._schedule(function, rules, files, context, session)
                 if made is not None:
                     function_done(self, made, session)
-        functions = {note.function for note in session.notes[first:]}
+        functions = {note.function for note in session.notes[first:] if isinstance(note, ScheduleRecord)}
         _reject_unused(set(files) - functions, functions)
 
     def _schedule(
@@ -205,14 +206,20 @@ def _rules_of(targets: Sequence[str]) -> list[Rule]:
     return SCHEDULE.candidates(ANY, targets)
 
 
-def _replay(function: ir.OpView | ir.Operation, given: Any) -> Words:
+GivenSchedule = Union["Trace", "Words", str, Path, Callable[["Words"], object]]
+"""The schedule that a user gives: words, a file of them, or a function that applies them."""
+
+
+def _replay(function: ir.OpView | ir.Operation, given: GivenSchedule) -> Words:
     """Return the schedule that the user gave for a function, with its words applied."""
     from mirlo.passes.schedule.words.schedule import Schedule as Words
 
     return Words(function).replay(given)
 
 
-def _schedule_as_given(kernel: Kernel, given: Any, rules: Sequence[Rule], context: ScheduleContext) -> ScheduleRecord:
+def _schedule_as_given(
+    kernel: Kernel, given: GivenSchedule, rules: Sequence[Rule], context: ScheduleContext
+) -> ScheduleRecord:
     """Apply the words that the user gave for a function."""
     function, name, location = kernel.view.op, kernel.view.name, kernel.view.op.location
     try:
@@ -260,7 +267,7 @@ def _request(function: ir.OpView | ir.Operation, applied: Sequence[PrimitiveCall
     return next(rule for rule in rules if rule.name == STAGES)
 
 
-def _words_of(rule: Rule, made: Any) -> Trace:
+def _words_of(rule: Rule, made: object) -> Trace:
     """Return the words that let a rule make a function again."""
     if not isinstance(made, (ir.OpView, ir.Operation)):
         return Trace([PrimitiveCallRecord("apply_rule", (rule.name,))])

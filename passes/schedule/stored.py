@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.graph.constants import constant_name, constant_reader, emit_deferred_constant
+from mirlo.passes.session import Session
 
 
 @dataclass(frozen=True)
@@ -25,16 +27,16 @@ class Stored:
     position: int
     """Position of the operand in the reduction block."""
     shape: tuple[int, ...]
-    map: Any
+    map: ir.AffineMap
     """The affine map by which that block reads the new order."""
-    order: Any
+    order: Hashable
     """Identifies equal orders of one constant. It and `change` refer to no IR, because they outlive it."""
     change: Callable[[np.ndarray], np.ndarray]
     suffix: str
     """Suffix of the new constant's name."""
 
 
-def calls_of(module: Any) -> dict[str, list[ir.Operation]]:
+def calls_of(module: ir.Operation | ir.OpView) -> dict[str, list[ir.Operation]]:
     """Return the calls of each prim function."""
     found: dict[str, list[ir.Operation]] = defaultdict(list)
 
@@ -47,7 +49,7 @@ def calls_of(module: Any) -> dict[str, list[ir.Operation]]:
     return found
 
 
-def store(site: Any, stored: Stored, session: Any, known: dict[Any, Any]) -> Any:
+def store(site: ir.Operation, stored: Stored, session: Session, known: MutableMapping[Any, str]) -> ir.Operation:
     """Pass the constant in its new order at a call; return the constant that was passed before."""
     old = site.operands[stored.argument]
     kind = TensorType.from_mlir(old.type)
@@ -80,9 +82,9 @@ def retype(view: PrimView, stored: Stored) -> None:
     view.op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(entry, results))
 
 
-def _count_runs(op: Any) -> None:
+def _count_runs(op: ir.Operation) -> None:
     """Recompute the segment sizes of the operands: they count runs of equal types, and a type has changed."""
-    layout = type(op.opview)._operand_layout
+    layout = class_of(op)._operand_layout
     given = [layout.pick(field, op, list(op.operands)) for field in layout.fields]
     _, sizes = layout.flatten(given, lambda value: value.type, op.name)
     if sizes is not None:

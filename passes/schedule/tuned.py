@@ -98,7 +98,7 @@ class ApplyTuning(Pass):
         return None
 
 
-def operations_named(module: Any, names: Collection[str]) -> list[ir.Operation]:
+def operations_named(module: ir.Module | ir.OpView, names: Collection[str]) -> list[ir.Operation]:
     """Return the operations with these names in a module."""
     found: list[ir.Operation] = []
 

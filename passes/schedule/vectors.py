@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
@@ -19,7 +19,17 @@ def is_vector(value: ir.Value) -> bool:
     return isinstance(value.type, ir.VectorType)
 
 
-def splat(value: Any, lanes: int) -> ir.Value:
+class ScalarBody(Protocol):
+    """A body: its operations in order, and the values that it yields."""
+
+    @property
+    def body_ops(self) -> Sequence[ir.Operation]: ...
+
+    @property
+    def yielded(self) -> list[ir.Value]: ...
+
+
+def splat(value: ir.Value, lanes: int) -> ir.Value:
     """Broadcast a scalar to all lanes; a vector is returned as it is."""
     if is_vector(value):
         return value
@@ -66,7 +76,7 @@ def mask_of(lanes: Sequence[bool]) -> ir.Value:
 
 
 def gather(
-    buffer: ir.Value, shape: Sequence[Dim], indices: Sequence[ir.Value], lanes: int, mask: Any = None
+    buffer: ir.Value, shape: Sequence[Dim], indices: Sequence[ir.Value], lanes: int, mask: ir.Value | None = None
 ) -> ir.Value:
     """Gather elements of a contiguous buffer at these indices, some of them vectors; inactive lanes read nothing.
 
@@ -78,13 +88,12 @@ def gather(
     if not any(is_vector(i) for i in indices):
         return memref.LoadOp(buffer, buffer_indices(shape, indices)).result
     index_vector = ir.VectorType.get([lanes], ir.IndexType.get())
-    linear: Any = None
+    linear: ir.Value | None = None
     stride: Dim = 1
     for position, dim in reversed(list(zip(indices, shape, strict=True))):
         scaled: ir.Value = position
         if stride != 1:
-            factor = index(stride)
-            factor = splat(factor, lanes) if is_vector(position) else factor
+            factor = splat(index(stride), lanes) if is_vector(position) else index(stride)
             scaled = create("arith.muli", position.type, position, factor)
         if linear is None:
             linear = scaled
@@ -93,13 +102,16 @@ def gather(
         else:
             linear = create("arith.addi", ir.IndexType.get(), linear, scaled)
         stride = stride * dim
+    assert linear is not None, "some index is a vector"
     result = ir.VectorType.get([lanes], kind.element_type)
     filler = splat(emit_constant(0, kind.element_type), lanes)
     enabled = lane_mask(lanes, lanes) if mask is None else mask
     return create("vector.gather", result, flat(buffer), index(0), linear, enabled, filler)
 
 
-def vector_body(block: Any, values: dict[ir.Value, ir.Value], lanes: int, mask: Any = None) -> list[ir.Value]:
+def vector_body(
+    block: ScalarBody, values: dict[ir.Value, ir.Value], lanes: int, mask: ir.Value | None = None
+) -> list[ir.Value]:
     """Emit a block's body over scalars or vectors of `lanes` lanes; return the yielded values.
 
     An operation with a vector operand becomes a vector operation; values that are the same for all lanes stay

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import enclosing
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.rules import Decline
@@ -111,7 +112,7 @@ def _cycles_of_convolution(op: ir.Operation | ir.OpView, values: Mapping[str, in
     return next(way.cycles for way in found.ordered if way.m == values.get(WINOGRAD, found.own.m))
 
 
-def _product_plan(view: PrimView, machine: Machine) -> RegisterTilePlan:
+def _product_plan(view: PrimView, machine: Machine) -> RegisterTilePlan | Decline:
     from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 
     return plan_of(view.blocks, frozenset(view.returned), machine, _constants(view))
@@ -119,7 +120,7 @@ def _product_plan(view: PrimView, machine: Machine) -> RegisterTilePlan:
 
 def _constants(view: PrimView) -> list[Any]:
     """Return the parameters for which every call in the module passes a constant."""
-    sites = calls_of(view.op.operation.parent).get(view.name, [])
+    sites = calls_of(enclosing(view.op, "builtin.module")).get(view.name, [])
     constant = [all(is_constant(site.operands[i]) for site in sites) for i in range(len(view.arguments))]
     return [argument for argument, is_one in zip(view.arguments, constant, strict=True) if is_one and sites]
 

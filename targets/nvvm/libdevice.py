@@ -67,7 +67,7 @@ def _call(op: ir.Operation, function: str, body: ir.Block, declared: set[str]) -
     with ir.InsertionPoint(op), op.location:
         if kind != stored:
             operands = [arith.ExtFOp(kind, value).result for value in operands]
-        value = func.CallOp([kind], ir.FlatSymbolRefAttr.get(name), operands).results[0]
+        value: ir.Value = func.CallOp([kind], ir.FlatSymbolRefAttr.get(name), operands).results[0]
         if kind != stored:
             value = arith.TruncFOp(stored, value).result
     op.results[0].replace_all_uses_with(value)

@@ -45,7 +45,7 @@ class TransposeWeights(Pass):
     def run(self, op: ir.OpView, session: Session) -> None:
         options = planned_for({"machine": self.machine or session.options.get("machine")})
         calls = calls_of(op)
-        known: dict[object, object] = {}
+        known: dict[object, str] = {}
         release = ConstantReleaser(op, session)
         for function in prim_functions(op):
             if not is_tensor_form(function):

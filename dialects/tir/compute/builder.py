@@ -12,9 +12,8 @@ operand of the block; any other access (a gather) passes the whole tensor to the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dims import Dim
@@ -26,16 +25,19 @@ from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Axis, Expr, ExprLike, a
 from mirlo.dialects.tir.compute.storage import from_storage, number_attribute, to_storage
 from mirlo.dialects.tir.view import PRIM_FUNC
 
+Combine = Callable[[list[Expr], list[Expr]], Sequence[Expr]]
+"""Combines accumulators with new values."""
+
 
 class TensorExpr:
     """A tensor inside a prim function: a parameter or the output of a block. Indexing it reads an element."""
 
-    def __init__(self, value: Any, tensor_type: TensorType):
+    def __init__(self, value: ir.Value, tensor_type: TensorType):
         self.value = value
         self.type = tensor_type
 
     @property
-    def shape(self) -> tuple[Any, ...]:
+    def shape(self) -> tuple[Dim, ...]:
         """Return the shape: integers, and symbolic dims that support the same arithmetic."""
         return self.type.shape
 
@@ -74,7 +76,7 @@ class BlockAccess:
     """A mapped or opaque operand of a block."""
 
     tensor: TensorExpr
-    map: Any
+    map: ir.AffineMap | None
     outside: float | int | None
 
 
@@ -124,7 +126,7 @@ class PrimBuilder:
 
     def compute(
         self,
-        shape: Sequence[Any],
+        shape: Sequence[Dim],
         element: Callable[..., ExprLike],
         *,
         dtype: str | DType | None = None,
@@ -138,7 +140,7 @@ class PrimBuilder:
     def reduce(
         self,
         kind: str,
-        shape: Sequence[Any],
+        shape: Sequence[Dim],
         extents: Sequence[Dim],
         element: Callable[..., ExprLike],
         *,
@@ -158,11 +160,11 @@ class PrimBuilder:
 
     def reduce_many(
         self,
-        shape: Sequence[int],
-        extents: Sequence[int],
+        shape: Sequence[Dim],
+        extents: Sequence[Dim],
         elements: Callable[..., Sequence[Expr]],
         init: Sequence[float | int],
-        combine: Callable[[list[Expr], list[Expr]], Sequence[Expr]],
+        combine: Combine,
         *,
         name: str = "reduce",
     ) -> list[TensorExpr]:
@@ -190,7 +192,7 @@ class PrimBuilder:
             name, tuple(shape), tuple(extents), list(values), None if init is None else list(init), combine, reads
         )
 
-    def finish(self, *outputs: TensorExpr, attributes: dict[str, Any] | None = None) -> Any:
+    def finish(self, *outputs: TensorExpr, attributes: Mapping[str, ir.Attribute] | None = None) -> func.FuncOp:
         """Return these tensors from the function, and return the `func.func`, which is in no module yet."""
         self.outputs = list(outputs)
         values = [output.value for output in outputs]
@@ -218,7 +220,7 @@ class PrimBuilder:
         extents: tuple[Dim, ...],
         values: list[Expr],
         init: list[float] | None,
-        combine: Callable[..., Sequence[Expr]] | None,
+        combine: Combine | None,
         reads: Sequence[Expr] = (),
     ) -> list[TensorExpr]:
         rank, domain = len(shape), shape + extents
@@ -228,32 +230,35 @@ class PrimBuilder:
         out_types = [TensorType(shape, INDEX_AS if v.dtype is INDEX else v.dtype) for v in values]
         values = [v.cast(INDEX_AS) if v.dtype is INDEX else v for v in values]
         out_map = ir.AffineMap.get(len(domain), 0, [ir.AffineExpr.get_dim(i) for i in range(rank)])
-        unit = ir.UnitAttr.get()
+        unit: ir.Attribute = ir.UnitAttr.get()
         maps = [ir.AffineMapAttr.get(a.map) if a.map is not None else unit for a in accesses]
         maps += [ir.AffineMapAttr.get(out_map)] * len(values)
-        attributes: dict[str, Sequence[Dim | str] | ir.Attribute | str] = {
-            "name": name,
-            "axes": [SPATIAL] * rank + [REDUCE] * len(extents),
-            "domain": domain,
-            "maps": ir.ArrayAttr.get(maps),
-            "init": ir.ArrayAttr.get(
-                [unit] * len(values) if init is None
-                else [number_attribute(start, t.dtype) for start, t in zip(init, out_types, strict=True)]
-            ),
-        }  # fmt: skip
-        if any(a.outside is not None for a in accesses):
-            attributes["outside"] = ir.ArrayAttr.get(
-                [unit if a.outside is None else number_attribute(a.outside, a.tensor.dtype) for a in accesses]
-            )
+        starts = [unit] * len(values)
+        if init is not None:
+            starts = [number_attribute(start, t.dtype) for start, t in zip(init, out_types, strict=True)]
+        outside = [unit if a.outside is None else number_attribute(a.outside, a.tensor.dtype) for a in accesses]
         with ir.InsertionPoint(self.body), self.loc:
             block = Block.build(
-                [a.tensor.value for a in accesses], result_types=[storage_type(t) for t in out_types], **attributes
+                [a.tensor.value for a in accesses],
+                result_types=[storage_type(t) for t in out_types],
+                name=name,
+                axes=[SPATIAL] * rank + [REDUCE] * len(extents),
+                domain=domain,
+                maps=ir.ArrayAttr.get(maps),
+                init=ir.ArrayAttr.get(starts),
+                outside=ir.ArrayAttr.get(outside) if any(a.outside is not None for a in accesses) else None,
             )
             self._emit_body(block, accesses, values, init is not None, combine, len(domain))
         return [TensorExpr(v, t) for v, t in zip(block.operation.results, out_types, strict=True)]
 
     def _emit_body(
-        self, block: ir.OpView, accesses: list[BlockAccess], values: list[Expr], reduces: bool, combine: Any, rank: int
+        self,
+        block: ir.OpView,
+        accesses: list[BlockAccess],
+        values: list[Expr],
+        reduces: bool,
+        combine: Combine | None,
+        rank: int,
     ) -> None:
         index = ir.IndexType.get()
         types: list[ir.Type] = [index] * rank
@@ -265,9 +270,10 @@ class PrimBuilder:
         slots = {(id(a.tensor), str(a.map), repr(a.outside)): arguments[rank + i] for i, a in enumerate(accesses)}
         accumulators = arguments[rank + len(accesses) :]
 
-        def leaf(expr: Expr, emitter: BodyEmitter) -> Any:
+        def leaf(expr: Expr, emitter: BodyEmitter) -> ir.Value:
             if expr.op == "axis":
-                return arguments[expr.data]
+                axis: ir.Value = arguments[expr.data]
+                return axis
             if expr.op == "acc":
                 return from_storage(accumulators[expr.data], expr.dtype)
             return from_storage(loaded(expr, emitter), expr.dtype)
@@ -289,7 +295,7 @@ class PrimBuilder:
 
         with ir.InsertionPoint(body), self.loc:
             emitter = BodyEmitter(leaf)
-            if reduces:
+            if combine is not None:
                 held = [Expr("acc", (), v.dtype, i) for i, v in enumerate(values)]
                 values = list(combine(held, values))
             made = [stored(v, emitter) for v in values]
@@ -332,13 +338,16 @@ def _collect(values: list[Expr], rank: int) -> list[BlockAccess]:
 
 def access_map(load: Expr, rank: int) -> ir.AffineMap | None:
     """Return the affine map of a load's indices over the axes, or None if they are not affine."""
-    results = [affine(index) for index in load.args]
-    if any(r is None for r in results):
-        return None
-    return ir.AffineMap.get(rank, 0, results)
+    results = _all_affine(load.args)
+    return None if results is None else ir.AffineMap.get(rank, 0, results)
 
 
-def affine(expr: Expr) -> Any:
+def _all_affine(exprs: Sequence[Expr]) -> list[ir.AffineExpr] | None:
+    found = [expr for each in exprs if (expr := affine(each)) is not None]
+    return found if len(found) == len(exprs) else None
+
+
+def affine(expr: Expr) -> ir.AffineExpr | None:
     """Return this index expression as an affine expression of the axes, or None."""
     if expr.op == "axis":
         return ir.AffineExpr.get_dim(expr.data)
@@ -346,8 +355,8 @@ def affine(expr: Expr) -> Any:
         return ir.AffineExpr.get_constant(expr.data)
     if expr.dtype is not INDEX or expr.op not in ("add", "sub", "mul", "floordiv", "mod", "neg"):
         return None
-    parts = [affine(arg) for arg in expr.args]
-    if any(p is None for p in parts):
+    parts = _all_affine(expr.args)
+    if parts is None:
         return None
     if expr.op == "neg":
         return parts[0] * -1

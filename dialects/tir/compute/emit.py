@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
@@ -36,12 +35,12 @@ class BodyEmitter:
 
     def __init__(self, leaf: Callable[[Expr, BodyEmitter], ir.Value]):
         self.leaf = leaf
-        self.numbers: dict[Any, int] = {}
+        self.numbers: dict[tuple[object, ...], int] = {}
         self.known: dict[int, tuple[Expr, int]] = {}
-        self.done: dict[int, Any] = {}
+        self.done: dict[int, ir.Value] = {}
         self.contract = ir.Attribute.parse("#arith.fastmath<contract>")
 
-    def emit(self, expr: Expr) -> Any:
+    def emit(self, expr: Expr) -> ir.Value:
         number = self._number(expr)
         value = self.done.get(number)
         if value is None:
@@ -68,8 +67,7 @@ class BodyEmitter:
         if expr.op == "size":
             return create("tir.size", ir.IndexType.get(), dim=ir.StringAttr.get(str(expr.data)))
         if expr.op in ("axis", "load", "acc"):
-            result: ir.Value = self.leaf(expr, self)
-            return result
+            return self.leaf(expr, self)
         args = [self.emit(arg) for arg in expr.args]
         handler = getattr(self, f"_emit_{expr.op}", None)
         return handler(expr, *args) if handler else self._emit_arithmetic(expr, *args)
@@ -78,8 +76,7 @@ class BodyEmitter:
         element = expr.dtype
         if element.is_float:
             if expr.op == "floordiv":
-                result: ir.Value = emit_intrinsic("floor", create("arith.divf", a.type, a, b))
-                return result
+                return emit_intrinsic("floor", create("arith.divf", a.type, a, b))
             name = _FLOAT_OPS[expr.op]
             flags = {"fastmath": self.contract} if name in _CONTRACTED else {}
             return create(f"arith.{name}", a.type, a, b, **flags)
@@ -117,10 +114,9 @@ class BodyEmitter:
         return create("arith.select", a.type, condition, a, b)
 
     def _emit_intrinsic(self, expr: Expr, *args: ir.Value) -> ir.Value:
-        result: ir.Value = emit_intrinsic(expr.data, *args)
-        return result
+        return emit_intrinsic(expr.data, *args)
 
-    def _emit_op(self, expr: Expr, *args: Any) -> ir.Value:
+    def _emit_op(self, expr: Expr, *args: ir.Value) -> ir.Value:
         name, attributes = expr.data
         parsed = {key: ir.Attribute.parse(text) for key, text in attributes}
         return create(name, scalar_type(expr.dtype), *args, **parsed)
@@ -129,8 +125,7 @@ class BodyEmitter:
         return create("arith.bitcast", scalar_type(expr.dtype), a)
 
     def _emit_cast(self, expr: Expr, a: ir.Value) -> ir.Value:
-        result: ir.Value = convert(a, expr.args[0].dtype, expr.dtype)
-        return result
+        return convert(a, expr.args[0].dtype, expr.dtype)
 
 
 def convert(value: ir.Value, source: DType, target: DType) -> ir.Value:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref, scf
 from mirlo.dialects.core.dims import Dim, minimum, product
@@ -54,9 +53,9 @@ Body = Callable[..., None]
 class Buffer:
     """A buffer: `buffer[i, j]` reads an element, `buffer[i, j] = value` writes one."""
 
-    def __init__(self, value: Any, shape: Sequence[Dim], element: DType):
+    def __init__(self, value: ir.Value, shape: Sequence[Dim], element: DType):
         self.value = value
-        self.shape: tuple[Any, ...] = tuple(shape)
+        self.shape: tuple[Dim, ...] = tuple(shape)
         self.dtype = element
 
     @property
@@ -73,8 +72,8 @@ class Buffer:
             raise TypeError(f"a buffer of {self.dtype} cannot hold {scalar.dtype}: cast the value")
         memref.StoreOp(to_storage(emit(scalar), self.dtype), self.value, self._indices(indices))
 
-    def _indices(self, indices: Any) -> list[Any]:
-        listed = list(indices) if isinstance(indices, (tuple, list)) else [indices]
+    def _indices(self, indices: ExprLike | Sequence[ExprLike]) -> list[ir.Value]:
+        listed = list(indices) if isinstance(indices, Sequence) else [indices]
         if len(listed) != self.rank:
             raise TypeError(f"a buffer of rank {self.rank} takes {self.rank} indices, got {len(listed)}")
         return buffer_indices(self.shape, [emit(lift(i, INDEX).cast(INDEX)) for i in listed])
@@ -199,7 +198,7 @@ class LoopBuilder:
         made = CallExtern.make(values, result_types=[ir.Type.parse(kind.storage)], function=function)
         return held(from_storage(made, kind), kind)
 
-    def call(self, name: str, *arguments: Buffer | ExprLike) -> Any:
+    def call(self, name: str, *arguments: Buffer | ExprLike | ir.Value) -> Expr | ir.Value | None:
         """Call an intrinsic of a plug-in: with scalars, buffers, and handles that others returned."""
         row = OWN.get(name)
         if row is None:
@@ -214,7 +213,7 @@ class LoopBuilder:
         found = element_of_scalar(made[0].type)
         return made[0] if found is None else held(from_storage(made[0], found), found)
 
-    def copy(self, source: Buffer, target: Buffer) -> Any:
+    def copy(self, source: Buffer, target: Buffer) -> ir.Operation:
         """Copy all elements between buffers of the same shape and type; return the operation."""
         if target.value.type.shape != [UNBOUNDED]:
             return memref.CopyOp(source.value, target.value).operation
@@ -236,7 +235,7 @@ class LoopBuilder:
         start.attributes[START] = ir.UnitAttr.get()
         self._function.overwritten.append(source)
 
-    def _copy_rows(self, source: Buffer, target: Buffer, axis: int) -> Any:
+    def _copy_rows(self, source: Buffer, target: Buffer, axis: int) -> ir.Operation:
         """Copy the rows of the source along an axis, and fill up with zeros; return the operation."""
         inner = target.shape[axis + 1 :]
         loop = scf.ForOp(size_of(0), size_of(product(target.shape[: axis + 1])), size_of(1), [])
@@ -328,7 +327,7 @@ class LoopFunction:
             alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT) if shape else None
             return Buffer(memref.AllocaOp(kind, [], [], alignment=alignment).result, shape, element)
 
-    def build(self, body: Body) -> Any:
+    def build(self, body: Body) -> func.FuncOp:
         """Run `body(loops, *buffers)` and return the finished `func.func`, which is in no module yet."""
         with ir.InsertionPoint(self.entry), self.loc:
             body(LoopBuilder(self), *self.buffers)

@@ -8,11 +8,12 @@ as_scalar_function(meaning)(expression, beta=0.5)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
 
 import numpy as np
 
+from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.tir.compute.expr import Expr, ExprLike, abs_, call, clamp, constant, lift, maximum, minimum, select
 
 _RENAMED = {"power": "pow", "rint": "roundeven", "arctan2": "atan2"}
@@ -28,7 +29,9 @@ class NumpyScalar:
     def __init__(self, expr: Expr):
         self.expr = expr
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *values: float | NumpyScalar, **options: Any) -> NumpyScalar:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *values: float | NumpyScalar, **options: object
+    ) -> NumpyScalar:
         if method != "__call__" or options:
             raise TypeError(f"np.{ufunc.__name__} with options is not defined on the elements of a kernel")
         name = ufunc.__name__
@@ -38,29 +41,36 @@ class NumpyScalar:
         return NumpyScalar(call(_RENAMED.get(name, name), *exprs) if function is None else function(*exprs))
 
     def __array_function__(
-        self, function: Any, types: Sequence[type], values: Sequence[Any], options: Any
+        self,
+        function: Callable[..., object],
+        types: Sequence[type],
+        values: Sequence[NumpyScalar | float],
+        options: Mapping[str, object],
     ) -> NumpyScalar:
         if function is np.where and len(values) == 3 and not options:
             condition, yes, no = (value.expr if isinstance(value, NumpyScalar) else value for value in values)
             return NumpyScalar(_select(condition, yes, no))
         if function is np.clip and len(values) == 3 and not options:
-            x = values[0].expr
-            return NumpyScalar(clamp(x, *(_expression(value, x) for value in values[1:])))
+            first = next(value.expr for value in values if isinstance(value, NumpyScalar))
+            x, low, high = (_expression(value, first) for value in values)
+            return NumpyScalar(clamp(x, low, high))
         raise TypeError(f"np.{function.__name__} is not defined on the elements of a kernel: declare 'scalar'")
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "dtype":
-            return self.expr.dtype
+    @property
+    def dtype(self) -> DType:
+        return self.expr.dtype
+
+    def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"an element of a kernel has no '{name}': it is a number; use numpy's functions")
 
     def __bool__(self) -> bool:
         raise TypeError("an element of a kernel has no truth value: use np.where(condition, a, b)")
 
-    def __array__(self, *_: object, **__: object) -> Any:
+    def __array__(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("an element of a kernel is not an array: use numpy's functions on elements")
 
 
-def _operators(name: str, ufunc: Any) -> None:
+def _operators(name: str, ufunc: np.ufunc) -> None:
     setattr(NumpyScalar, f"__{name}__", lambda self, *other: ufunc(self, *other))
     if ufunc.nin == 2:
         setattr(NumpyScalar, f"__r{name}__", lambda self, other: ufunc(other, self))
@@ -75,7 +85,7 @@ for _name, _ufunc in {
     _operators(_name, _ufunc)
 
 
-def _select(condition: Any, yes: Any, no: ExprLike) -> Expr:
+def _select(condition: ExprLike, yes: ExprLike, no: ExprLike) -> Expr:
     if not isinstance(condition, Expr):
         raise TypeError("np.where on the elements of a kernel needs a condition that depends on them")
     if not isinstance(yes, Expr) and not isinstance(no, Expr):
@@ -106,13 +116,14 @@ _FUNCTIONS: dict[str, Callable[..., Expr]] = {
 }  # fmt: skip
 
 
-def as_scalar_function(function: Callable[..., Any]) -> Callable[..., Expr]:
+def as_scalar_function(function: Callable[..., NumpyScalar | ExprLike | np.ndarray]) -> Callable[..., Expr]:
     """Return a function on arrays as one on scalar expressions."""
 
     def apply(*xs: Expr, **attributes: object) -> Expr:
         made = function(*map(NumpyScalar, xs), **attributes)
         if isinstance(made, NumpyScalar):
             return made.expr
+        assert not isinstance(made, np.ndarray), "functions of elements return elements"
         return made if isinstance(made, Expr) else constant(made, xs[0].dtype)
 
     return apply

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NoReturn
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
@@ -23,11 +23,9 @@ def from_storage(value: ir.Value, element: DType) -> ir.Value:
         return create("arith.index_cast", ir.IndexType.get(), value)
     if is_coded(element):
         code = create("arith.extui", ir.Type.parse(CODE.compute), value)
-        made: ir.Value = emit(decode_float(held(code, CODE), element))
-        return made
+        return emit(decode_float(held(code, CODE), element))
     if element.is_integer and element.bits < 8:
-        result: ir.Value = emit(wrap_integer(held(value, element)))
-        return result
+        return emit(wrap_integer(held(value, element)))
     return value
 
 
@@ -41,8 +39,7 @@ def to_storage(value: ir.Value, element: DType) -> ir.Value:
     if is_coded(element):
         return create("arith.trunci", storage, emit(encode_float(held(value, DTYPES["f32"]), element)))
     if element.is_integer and element.bits < 8:
-        result: ir.Value = emit(wrap_integer(held(value, element)))
-        return result
+        return emit(wrap_integer(held(value, element)))
     return value
 
 
@@ -51,12 +48,12 @@ def held(value: ir.Value, element: DType) -> Expr:
     return Expr("value", (), element, value)
 
 
-def emit(expr: Expr) -> Any:
+def emit(expr: Expr) -> ir.Value:
     """Emit an expression over values at the insertion point."""
     return BodyEmitter(_leaf).emit(expr)
 
 
-def _leaf(expr: Expr, emitter: BodyEmitter) -> Any:
+def _leaf(expr: Expr, emitter: BodyEmitter) -> NoReturn:
     raise TypeError(f"'{expr.op}' has no meaning outside of a block: read a buffer instead")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
@@ -82,7 +81,7 @@ def _orders(op: ir.OpView) -> Iterator[tuple[ir.Value, ir.Value]]:
         yield op.rhs, op.lhs
 
 
-def _scaled(op: Any, b: Rewriter) -> Iterator[tuple[ir.Value, float]]:
+def _scaled(op: ir.OpView, b: Rewriter) -> Iterator[tuple[ir.Value, float]]:
     """Yield the operand that an operation scales, and the constant it is multiplied by."""
     if op.operation.name == "relax.divide":
         number = b.splat(op.rhs)

@@ -8,7 +8,6 @@ against NaN.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ _GUARDS = {"relax.isnan", "relax.where"}
 class _Scores:
     """A matrix of scores: the product of two operands, a scale, and the added masks."""
 
-    query: Any
+    query: ir.Value
     keys: ir.Value
     """[..., T, D] where `transposed`, else [..., D, T]."""
     transposed: bool
@@ -42,7 +41,7 @@ class _Scores:
 
 
 @recognize("relax.matmul")
-def attention(op: ir.OpView, b: Rewriter) -> Any:
+def attention(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace softmax(query @ key^T * scale + mask) @ value, with masks that are added or selected by `where`."""
     if op.transpose_lhs or op.out_dtype is not None:
         return decline("the weights are transposed, or summed up in another type")

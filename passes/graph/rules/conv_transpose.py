@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -79,7 +78,5 @@ def _phases(weight: np.ndarray, strides: tuple[int, ...], taps: list[int]) -> np
             places = zip(phase, taps, at, strides, strict=True)
             source = tuple(p + (t - 1 - a) * s for p, t, a, s in places)
             if all(i < k for i, k in zip(source, window, strict=True)):
-                target: Any = (*at, slice(None), number)
-                taken: Any = (slice(None), slice(None), *source)
-                made[target] = weight[taken]
+                made[at][:, number] = weight.transpose(*range(2, weight.ndim), 0, 1)[source]
     return np.ascontiguousarray(made.reshape(*taps, inputs, -1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
@@ -39,7 +38,7 @@ def gelu(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     return decline("it is not a product of x, one half and 1 + erf or 1 + tanh")
 
 
-def _arguments(term: ir.Value, b: Rewriter) -> Iterator[tuple[Any, str]]:
+def _arguments(term: ir.Value, b: Rewriter) -> Iterator[tuple[ir.Value, str]]:
     """Yield candidates for x in 1 + erf(..) or 1 + tanh(..), with the approximation."""
     total = defining(term, "relax.add")
     if total is None:
@@ -57,7 +56,7 @@ def _arguments(term: ir.Value, b: Rewriter) -> Iterator[tuple[Any, str]]:
             yield from ((x, "tanh") for x in _cubic(tanh.x, b))
 
 
-def _cubic(value: ir.Value, b: Rewriter) -> Iterator[Any]:
+def _cubic(value: ir.Value, b: Rewriter) -> Iterator[ir.Value]:
     """Yield the x of sqrt(2 / pi) * (x + 0.044715 * x^3)."""
     scaled = _product(value, None, b)
     if not scaled.is_(math.sqrt(2 / math.pi), 0, 1):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.relax import OPS
@@ -79,7 +77,7 @@ def conv_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 
 @layout("relax.conv_transpose")
-def conv_transpose_in_layout(op: ir.OpView, b: Rewriter) -> Any:
+def conv_transpose_in_layout(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Convert to the requested layouts; there is no default."""
     asked = requested_layouts(op, b)
     if isinstance(asked, Decline):

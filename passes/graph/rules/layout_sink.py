@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.traits import AxisAttributes, Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
@@ -61,14 +61,14 @@ def sink_through_broadcast(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 
 @layout("relax.quantize", "relax.dequantize")
-def sink_through_quantization(op: ir.OpView, b: Rewriter) -> Any:
+def sink_through_quantization(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Sink, and renumber the axis of a vector of scales."""
     inner = layout_permute(op.x, b)
     if inner is None or op.block:
         return decline("the operand is no layout permute, or scales are of blocks")
     axis = inner.axes[op.axis % len(inner.axes)] if kind_of(op.scale).rank else op.axis
     attributes = {**op.attribute_values(), "axis": axis}
-    return permuted(b.emit(type(op), inner.x, op.scale, op.zero_point, **attributes), list(inner.axes), b)
+    return permuted(b.emit(class_of(op), inner.x, op.scale, op.zero_point, **attributes), list(inner.axes), b)
 
 
 def _is_broadcast(kind: TensorType, whole: TensorType) -> bool:
@@ -88,7 +88,7 @@ def _permuted_back(value: ir.Value, axes: list[int], b: Rewriter) -> ir.Value:
 
 
 @layout(Trait.AXES)
-def sink_through_axes(op: Any, b: Rewriter) -> Decline | ir.Value:
+def sink_through_axes(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Sink below an operator whose attributes name axes, and change those; reductions permute what is left."""
     values = list(op.operation.operands)
     permutes = [layout_permute(value, b) for value in values]
@@ -103,17 +103,19 @@ def sink_through_axes(op: Any, b: Rewriter) -> Decline | ir.Value:
             return decline("the operands have different layouts")
     if len(op.operation.results) != 1:
         return decline("it has several results")
-    changed, reduced = _with_axes(op, type(op).AXES, axes)
+    names = class_of(op).AXES
+    assert names is not None, "the trait AXES says that it has them"
+    changed, reduced = _with_axes(op, names, axes)
     made = remade(op, [value if p is None else p.x for value, p in zip(values, permutes, strict=True)], b, **changed)
-    if type(op).AXES.reduces:
+    if names.reduces:
         return _permute_remaining(made, found, reduced, op.keepdims, b)
     return permuted(made, axes, b)
 
 
-def _with_axes(op: ir.OpView, names: AxisAttributes, axes: list[int]) -> tuple[dict[str, Any], list[int]]:
+def _with_axes(op: ir.OpView, names: AxisAttributes, axes: list[int]) -> tuple[dict[str, object], list[int]]:
     """Return the attributes for operands that are not permuted by these axes, and the axes that are named."""
     rank, back = len(axes), inverse(axes)
-    changed: dict[str, Any] = {}
+    changed: dict[str, object] = {}
     named: list[int] = []
     if names.axis:
         named = [getattr(op, names.axis) % rank]
@@ -121,15 +123,15 @@ def _with_axes(op: ir.OpView, names: AxisAttributes, axes: list[int]) -> tuple[d
     if names.axes:
         given = getattr(op, names.axes)
         named = [axis % rank for axis in (given if given is not None else range(rank))]
-        changed[names.axes] = [axes[axis] for axis in named]
+        moved = [axes[axis] for axis in named]
+        named = sorted(named) if names.reduces else named
+        changed[names.axes] = sorted(moved) if names.reduces else moved
     for name in names.per_axis:
         given = getattr(op, name)
         changed[name] = [given[i] for i in back] if given else given
     for name in names.per_side:
         given = getattr(op, name)
         changed[name] = [given[i] for i in back] + [given[rank + i] for i in back] if given else given
-    if names.reduces and names.axes:
-        named, changed[names.axes] = sorted(named), sorted(changed[names.axes])
     return changed, named
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.op import class_of
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use, without_unit_dims
 from mirlo.passes.rules import Decline, decline, recognize
@@ -13,7 +14,7 @@ from mirlo.passes.rules import Decline, decline, recognize
 class _Deviation(NamedTuple):
     """sqrt(mean of the squares of a value over trailing axes + epsilon)."""
 
-    value: Any
+    value: ir.Value
     axis: int
     epsilon: float
     is_centered: bool = False
@@ -70,7 +71,7 @@ def scale_of_norm(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
             continue
         scale = _of_row(factor, norm, x, op, b)
         if scale is not None:
-            return b.emit(type(norm), norm.x, scale, **norm.attribute_values())
+            return b.emit(class_of(norm), norm.x, scale, **norm.attribute_values())
     return decline("no operand is a norm without a scale")
 
 
@@ -211,7 +212,7 @@ def _same(a: ir.Value, b: ir.Value) -> bool:
     return left is not None and right is not None and left.lhs == right.lhs and _same_mean(left.rhs, right.rhs)
 
 
-def _same_mean(a: ir.Value, b: Any) -> bool:
+def _same_mean(a: ir.Value, b: ir.Value) -> bool:
     left, right = defining(a, "relax.reduce_mean"), defining(b, "relax.reduce_mean")
     if a == b or left is None or right is None:
         return bool(a == b)

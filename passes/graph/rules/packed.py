@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
-from mirlo.passes.rules import decline, simplify
+from mirlo.passes.rules import Decline, decline, simplify
 
 
 @simplify("relax.gather")
-def packed_table(op: ir.OpView, b: Rewriter) -> Any:
+def packed_table(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Gather rows of a packed table, and unpack only those."""
     unpack = defining(op.x, "relax.unpack")
     if unpack is None or op.axis % kind_of(op.x).rank == kind_of(op.x).rank - 1:

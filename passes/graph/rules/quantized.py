@@ -7,11 +7,11 @@ are. What follows (scales, biases, activations, quantization) is computed on the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
@@ -28,8 +28,8 @@ BYTES = ("i8", "u8")
 class QuantizedValue:
     """int8 elements and their meaning: `(value - zero) * scale`."""
 
-    value: Any
-    zero: np.ndarray | None = None
+    value: ir.Value
+    zero: np.ndarray | ir.Value | None = None
     """None for 0; an array that broadcasts to the value, or a computed scalar, of type i32."""
     scale: np.ndarray | None = None
     axis: int = 0
@@ -83,7 +83,7 @@ def quantized_conv(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     )
 
 
-def _operands(op: Any, b: Rewriter) -> tuple[QuantizedValue, QuantizedValue] | Decline:
+def _operands(op: ir.OpView, b: Rewriter) -> tuple[QuantizedValue, QuantizedValue] | Decline:
     """Return the operands of the product as int8."""
     kind = kind_of(op.output).dtype
     if op.out_dtype is not None or kind.name not in ("f32", "i32"):
@@ -159,24 +159,26 @@ def _without_zero(weight: QuantizedValue, b: Rewriter) -> QuantizedValue:
 def _matmul_i32(op: ir.OpView, left: QuantizedValue, right: QuantizedValue, b: Rewriter) -> Decline | ir.Value:
     """Return the sums of products in i32."""
     attributes = {"transpose_lhs": op.transpose_lhs, "transpose_rhs": op.transpose_rhs}
-    zeros = [_scalar_zero_point(q.zero) for q in (left, right)]
-    if any(isinstance(zero, Decline) for zero in zeros):
-        return next(zero for zero in zeros if isinstance(zero, Decline))
+    left_zero, right_zero = _scalar_zero_point(left.zero), _scalar_zero_point(right.zero)
+    if isinstance(left_zero, Decline):
+        return left_zero
+    if isinstance(right_zero, Decline):
+        return right_zero
     total = b.emit(OPS["matmul"], left.value, right.value, out_dtype=I32, **attributes)
-    if zeros[0] is not None:
+    if left_zero is not None:
         sums = _sum_i32(right.value, -1 if op.transpose_rhs else -2, -2, b)
-        total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _zero_point_value(zeros[0], b)))
-    if zeros[1] is not None:
+        total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _zero_point_value(left_zero, b)))
+    if right_zero is not None:
         sums = _sum_i32(left.value, -2 if op.transpose_lhs else -1, -1, b)
-        if zeros[0] is not None:
+        if left_zero is not None:
             depth = kind_of(left.value).static_shape[-2 if op.transpose_lhs else -1]
-            whole = b.emit(OPS["multiply"], _zero_point_value(np.int64(depth), b), _zero_point_value(zeros[0], b))
+            whole = b.emit(OPS["multiply"], _zero_point_value(np.int64(depth), b), _zero_point_value(left_zero, b))
             sums = b.emit(OPS["subtract"], sums, whole)
-        total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _zero_point_value(zeros[1], b)))
+        total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _zero_point_value(right_zero, b)))
     return total
 
 
-def _conv_i32(op: ir.OpView, data: QuantizedValue, weight: QuantizedValue, b: Rewriter) -> Any:
+def _conv_i32(op: ir.OpView, data: QuantizedValue, weight: QuantizedValue, b: Rewriter) -> ir.Value | Decline:
     """Return the sums of products in i32, plus the bias if it is i32 too."""
     zero, array, weight_zero = (
         _scalar_zero_point(data.zero),
@@ -239,7 +241,7 @@ def _sum_i32(value: ir.Value, axis: int, kept: int, b: Rewriter) -> ir.Value:
     return b.emit(OPS["reshape"], summed, shape=tuple(shape))
 
 
-def _scalar_zero_point(zero: np.ndarray | None) -> Any:
+def _scalar_zero_point(zero: np.ndarray | ir.Value | None) -> np.integer | ir.Value | Decline | None:
     """Return a zero point of a whole tensor: None, a number, or a value."""
     if not isinstance(zero, np.ndarray):
         return zero
@@ -247,7 +249,7 @@ def _scalar_zero_point(zero: np.ndarray | None) -> Any:
     return first if (zero == first).all() else decline("a zero point differs along an axis")
 
 
-def _zero_point_value(zero: Any, b: Rewriter) -> ir.Value:
+def _zero_point_value(zero: np.integer | ir.Value, b: Rewriter) -> ir.Value:
     if isinstance(zero, np.integer):
         return b.constant(np.full((), zero, np.int32), TensorType.of((), "i32"))
     return zero
@@ -255,14 +257,14 @@ def _zero_point_value(zero: Any, b: Rewriter) -> ir.Value:
 
 def _scaled(total: ir.Value, scale: np.ndarray, b: Rewriter, conv: ir.OpView | None = None) -> ir.Value:
     """Return accumulators times their scale: one, or one per column or channel."""
-    shape: tuple[int, ...] = ()
+    shape: tuple[Dim, ...] = ()
     if scale.size > 1:
         shape = (scale.size,) if conv is None else _channel_shape(conv, scale.size)
     made = b.constant(scale.astype(np.float32).reshape(shape), TensorType.of(shape, "f32"), "scale")
     return b.emit(OPS["multiply"], b.emit(OPS["cast"], total, dtype=F32), made)
 
 
-def _channel_shape(op: ir.OpView, channels: Any) -> tuple[Any, ...]:
+def _channel_shape(op: ir.OpView, channels: Dim) -> tuple[Dim, ...]:
     rank = kind_of(op.x).rank
     return tuple(channels if i == channel_axis(op.data_layout, rank) else 1 for i in range(rank))
 

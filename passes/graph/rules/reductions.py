@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.op import class_of
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use, without_unit_dims
 from mirlo.passes.rules import Decline, decline, recognize, simplify
@@ -44,17 +45,17 @@ def bound_without_effect(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
 @simplify("relax.reshape")
 def kept_dims(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Keep the axes of a reduction as dims of 1 in place of a reshape that inserts them."""
-    inner: Any = op.x.owner.opview if isinstance(op.x, ir.OpResult) else None
-    if not hasattr(type(inner), "axes") or not hasattr(type(inner), "keepdims") or inner.keepdims:
+    inner = op.x.owner.opview if isinstance(op.x, ir.OpResult) else None
+    if inner is None or not hasattr(type(inner), "axes") or not hasattr(type(inner), "keepdims") or inner.keepdims:
         return decline("the operand is no reduction without the reduced axes")
     if not only_use(op.x):
         return decline("the reduced value is used without these dims, too")
     if kind_of(op.output).shape != _kept_shape(inner):
         return decline("the reshape does not insert the reduced axes")
-    return b.emit(type(inner), inner.x, **{**inner.attribute_values(), "keepdims": True})
+    return b.emit(class_of(inner), inner.x, **{**inner.attribute_values(), "keepdims": True})
 
 
-def _kept_shape(reduction: ir.OpView) -> tuple[Any, ...]:
+def _kept_shape(reduction: ir.OpView) -> tuple[Dim, ...]:
     shape = kind_of(reduction.x).shape
     axes = reduction.axes if reduction.axes is not None else range(len(shape))
     reduced = {axis % len(shape) for axis in axes}

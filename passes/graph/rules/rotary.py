@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of
@@ -31,10 +31,10 @@ def rotary_embedding(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
                 return decline("the other term is no product with what is rotated")
             if not (_has_equal_halves(cos, b) and _has_equal_halves(sin, b)):
                 return decline("the halves of the tables are not known to be equal")
-            tables = [_half(table, kind_of(x).shape, b) for table in (cos, sin)]
-            if any(table is None for table in tables) or kind_of(tables[0]).shape != kind_of(tables[1]).shape:
+            first, second = (_half(table, kind_of(x).shape, b) for table in (cos, sin))
+            if first is None or second is None or kind_of(first).shape != kind_of(second).shape:
                 return decline("the tables differ between heads, or from each other")
-            return b.emit(OPS["rotary_embedding"], x, *tables)
+            return b.emit(OPS["rotary_embedding"], x, first, second)
     return decline("no term is a product with the rotated halves of a tensor")
 
 
@@ -117,7 +117,7 @@ def _has_equal_halves(value: ir.Value, b: Rewriter, depth: int = 0) -> bool:
     return False
 
 
-def _half(table: ir.Value, shape: Any, b: Rewriter) -> ir.Value | None:
+def _half(table: ir.Value, shape: Sequence[Dim], b: Rewriter) -> ir.Value | None:
     """Return the first half of a table that is the same for all heads, else None."""
     kind = kind_of(table)
     batch, _, length, size = shape

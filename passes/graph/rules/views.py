@@ -10,6 +10,7 @@ from __future__ import annotations
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.constants import is_constant
@@ -63,7 +64,7 @@ def sink_through_last_axis(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     if op.axis % target.rank != target.rank - 1 or source.shape[-1:] != target.shape[-1:]:
         return decline("the last axis is another one below the reshape", axis=op.axis)
     others = list(op.operation.operands)[1:]
-    made = b.emit(type(op), inner.x, *others, **{**op.attribute_values(), "axis": -1})
+    made = b.emit(class_of(op), inner.x, *others, **{**op.attribute_values(), "axis": -1})
     return b.emit(OPS["reshape"], made, shape=target.shape)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
@@ -25,7 +24,7 @@ def scale_into_weights(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
         producer = _weighted(x if shifted is None else shifted.lhs, b)
         numbers = _per_channel(factor, x, producer, op, b)
         added = None if shift is None else _per_channel(shift, x, producer, op, b)
-        if numbers is None or (shift is not None and added is None):
+        if producer is None or numbers is None or (shift is not None and added is None):
             continue
         if not is_product:
             with np.errstate(divide="ignore"):
@@ -34,7 +33,9 @@ def scale_into_weights(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
             continue
         made = _scaled(producer, numbers, None, b)
         if made is not None:
-            return made if added is None else b.emit(OPS["add"], made, _like(added * numbers, shift, b))
+            return (
+                made if added is None or shift is None else b.emit(OPS["add"], made, _like(added * numbers, shift, b))
+            )
     return decline("it is no constant factor per channel of constant weights")
 
 
@@ -109,7 +110,7 @@ def _per_channel(
     return None if array is None else np.broadcast_to(np.asarray(array, np.float64).reshape(-1), (channels,))
 
 
-def _scaled(producer: Any, factor: np.ndarray | None, shift: np.ndarray | None, b: Rewriter) -> ir.Value | None:
+def _scaled(producer: ir.OpView, factor: np.ndarray | None, shift: np.ndarray | None, b: Rewriter) -> ir.Value | None:
     """Return the producer with its result times `factor` plus `shift` per channel; None if its weights prevent it."""
     weight = producer.operation.operands[1]
     kind = kind_of(weight)
@@ -152,10 +153,10 @@ def _times(weight: ir.Value, factor: np.ndarray, b: Rewriter) -> ir.Value:
     return b.constant(scaled.astype(kind.dtype.to_numpy()), kind, f"{b.name_of(weight)}.scaled")
 
 
-def _like(array: np.ndarray, value: Any, b: Rewriter) -> ir.Value:
+def _like(array: np.ndarray, value: ir.Value, b: Rewriter) -> ir.Value:
     """Return a constant with one element per channel, of the rank of another value."""
     kind = kind_of(value)
-    shape: list[Any] = [1] * kind.rank
+    shape: list[Dim] = [1] * kind.rank
     axis = max((i for i, dim in enumerate(kind.static_shape) if dim != 1), default=kind.rank - 1)
     shape[axis] = len(array)
     made = kind.with_shape(shape) if kind.rank else kind.with_shape((len(array),))

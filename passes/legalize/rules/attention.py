@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
-from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, rsqrt, select, tanh
+from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr, constant, rsqrt, select, tanh
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @legalize("relax.attention", "relax.attention_with_sinks")
-def attention(op: Any, b: Any) -> Any:
+def attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     batch, heads, length, size = shape_of(op.query)
     _, shared, context, _ = shape_of(op.key)
     value_size = shape_of(op.value)[3]
@@ -30,7 +32,7 @@ def attention(op: Any, b: Any) -> Any:
     scores = b.emit(Matmul, query, op.key, transpose_rhs=True)
     scores = _reshape(b, scores, (batch, heads, length, context))
 
-    def scale() -> Any:
+    def scale() -> ExprLike:
         if op.scale is not None:
             return op.scale
         return 1.0 / math.sqrt(size) if isinstance(size, int) else rsqrt(constant(size, "f32"))
@@ -64,7 +66,7 @@ def attention(op: Any, b: Any) -> Any:
     return _reshape(b, b.emit(Matmul, weights, op.value), (batch, heads, length, value_size))
 
 
-def _reshape(b: LegalizeBuilder, value: Any, shape: tuple[int, ...]) -> Any:
+def _reshape(b: LegalizeBuilder, value: ir.Value, shape: tuple[Dim, ...]) -> ir.Value:
     return b.value(value) if shape_of(value) == shape else b.emit(Reshape, value, shape=shape)
 
 
@@ -93,14 +95,12 @@ def rotary_embedding(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
         def element(*axes: Expr) -> Expr:
             *leading, d = axes
-            if op.interleaved:
-                angle, first, distance = d // 2, (d % 2).equals(0), 1
-            else:
-                angle, first, distance = d % half, d < half, half
+            distance: Dim = 1 if op.interleaved else half
+            angle, first = (d // 2, (d % 2).equals(0)) if op.interleaved else (d % half, d < half)
             # Beyond the rotated elements the value is unused and only has to be readable.
             before = wide(x.at(*leading, d - distance, outside=0.0))
             after = wide(x.at(*leading, d + distance, outside=0.0))
-            at = angle if half != 1 else 0
+            at: ExprLike = angle if half != 1 else 0
             c, s = (wide(_angle(t, leading, at, outside=op.interleaved)) for t in (cos, sin))
             own = wide(x.at(*axes))
             rotated = own * c + select(first, -after, before) * s
@@ -112,10 +112,10 @@ def rotary_embedding(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     return b.call_prim(body, op.x, op.cos, op.sin)
 
 
-def _angle(table: TensorExpr, leading: list[Expr], at: Any, outside: bool) -> Expr:
+def _angle(table: TensorExpr, leading: list[Expr], at: ExprLike, outside: bool) -> Expr:
     """Return the angle's cosine or sine, for a table that broadcasts to [B, 1, S, R/2]."""
     batch, _, position = leading
-    wanted: list[Any] = [batch, 0, position][4 - table.rank :]
+    wanted: Sequence[ExprLike] = (batch, 0, position)
     dims = table.shape[:-1]
-    indices: list[Any] = [0 if dim == 1 else i for dim, i in zip(dims, wanted, strict=True)]
+    indices: list[ExprLike] = [0 if dim == 1 else i for dim, i in zip(dims, wanted[4 - table.rank :], strict=True)]
     return table.at(*indices, at, outside=0.0 if outside else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import dtype_of_mlir
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @legalize("relax.cast")
-def cast(op: ir.OpView, b: LegalizeBuilder) -> Any:
+def cast(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     target = op.dtype
 
     def converted(x: Expr) -> Expr:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.relax.infer_windows import data_shape, kernel_axes
-from mirlo.dialects.tir.compute import Expr, TensorExpr
+from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import tensor_type, wide_dtype
 from mirlo.passes.legalize.windows import SlidingWindows
@@ -76,7 +76,7 @@ def contract(
     def element(*axes: Expr) -> Expr:
         n, oc, at = windows.split(axes[: len(shape)])
         inner = list(axes[len(shape) :])
-        ic: Any = 0 if depthwise else inner.pop(0)
+        ic: ExprLike = 0 if depthwise else inner.pop(0)
         group = oc if group_out == 1 else oc // group_out
         channel = ic if groups == 1 else group if depthwise else group * group_in + ic
         read = x.at(*windows.join(n, channel, windows.source(at, inner)), outside=outside)

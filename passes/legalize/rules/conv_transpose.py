@@ -18,7 +18,7 @@ from mirlo.dialects.relax.conv import Conv
 from mirlo.dialects.relax.infer_windows import per_dim
 from mirlo.dialects.tir.compute import Expr, TensorExpr, all_of, constant, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
-from mirlo.passes.legalize.helpers import shape_of, tensor_type
+from mirlo.passes.legalize.helpers import fixed, shape_of, tensor_type
 from mirlo.passes.legalize.rules.conv import convolve
 from mirlo.passes.legalize.windows import SlidingWindows
 from mirlo.passes.rules import legalize
@@ -58,9 +58,10 @@ class _Phases:
     def of(windows: SlidingWindows) -> _Phases | None:
         """Return the phases, or None if they depend on run-time sizes."""
         strides = windows.strides
-        if not all(isinstance(k, int) for k in windows.kernel):
+        kernel = [k for k in windows.kernel if isinstance(k, int)]
+        if len(kernel) < len(windows.kernel):
             return None
-        taps = [-(-k // s) for k, s in zip(windows.kernel, strides, strict=True)]
+        taps = [-(-k // s) for k, s in zip(kernel, strides, strict=True)]
         first = [min(p // s, t - 1) for p, s, t in zip(windows.begins, strides, taps, strict=True)]
         begins = [t - 1 - low for t, low in zip(taps, first, strict=True)]
         lasts = [
@@ -140,7 +141,7 @@ def _spread_out(
     """Insert stride - 1 zeros between the elements of x; return it with the windows of the convolution over it."""
     strides = windows.strides
     sizes = tuple((n - 1) * s + 1 for n, s in zip(windows.sizes, strides, strict=True))
-    reaches = [(k - 1) * d for k, d in zip(windows.kernel, windows.dilations, strict=True)]
+    reaches = [(fixed(k) - 1) * d for k, d in zip(windows.kernel, windows.dilations, strict=True)]
     extra = per_dim(op.output_padding, len(sizes), 0, 0, "output_padding")
     forward = replace(
         windows,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, clamp, constant, maximum, minimum, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
-from mirlo.passes.legalize.helpers import dims_vector, shape_of
+from mirlo.passes.legalize.helpers import dims_vector, fixed, shape_of
 from mirlo.passes.legalize.rules.slice import inside
 from mirlo.passes.rules import legalize
 
@@ -24,7 +24,7 @@ def dims_tensor(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
 
 @legalize("relax.steps")
-def steps(op: ir.OpView, b: LegalizeBuilder) -> Any:
+def steps(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.output)
 
     def body(p: PrimBuilder, start: TensorExpr, delta: TensorExpr) -> TensorExpr:
@@ -57,14 +57,22 @@ _LONGEST_STEP = 1 << 61
 
 
 @legalize("relax.slice_bounds")
-def slice_bounds(op: Any, b: LegalizeBuilder) -> Any:
-    (rank,), (count,) = shape_of(op.shape), shape_of(op.starts)
+def slice_bounds(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
+    rank, count = fixed(shape_of(op.shape)[0]), fixed(shape_of(op.starts)[0])
 
-    def body(loops: Any, shape: Any, starts: Any, ends: Any, axes: Any, steps: Any, output: Any) -> None:
-        for axis in range(rank):
-            output[BEGIN, axis] = constant(0, "i64")
-            output[1, axis] = shape[axis]
-            output[STEP, axis] = constant(1, "i64")
+    def body(
+        loops: LoopBuilder,
+        shape: Buffer,
+        starts: Buffer,
+        ends: Buffer,
+        axes: Buffer | None,
+        steps: Buffer | None,
+        output: Buffer,
+    ) -> None:
+        for i in range(rank):
+            output[BEGIN, i] = constant(0, "i64")
+            output[1, i] = shape[i]
+            output[STEP, i] = constant(1, "i64")
         for i in range(count):
             named = constant(i, "i64") if axes is None else axes[i]
             axis = loops.let(select(named < 0, named + rank, named).cast(INDEX))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from operator import mul
+from typing import TYPE_CHECKING
 
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.matmul import einsum_terms
 from mirlo.dialects.tir.compute import Expr, TensorExpr
 from mirlo.dialects.tir.compute.builder import PrimBuilder
@@ -19,11 +23,11 @@ Term = tuple[TensorExpr, list[str]]
 
 
 @legalize("relax.einsum")
-def einsum(op: Any, b: LegalizeBuilder) -> Any:
+def einsum(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     xs = list(op.xs)
     shapes = [shape_of(x) for x in xs]
     inputs, output = einsum_terms(op.equation, [len(shape) for shape in shapes])
-    sizes: dict[str, int] = {}
+    sizes: dict[str, Dim] = {}
     for labels, shape in zip(inputs, shapes, strict=True):
         for label, dim in zip(labels, shape, strict=True):
             sizes[label] = dim if sizes.get(label, 1) == 1 else sizes[label]
@@ -43,24 +47,25 @@ def einsum(op: Any, b: LegalizeBuilder) -> Any:
     return b.call_prim(body, *xs)
 
 
-def _cheapest(terms: Sequence[Term], sizes: dict[str, int]) -> tuple[int, int]:
+def _cheapest(terms: Sequence[Term], sizes: dict[str, Dim]) -> tuple[int, int]:
     """Return the pair of operands whose contraction needs the fewest products."""
     pairs = [(i, j) for i in range(len(terms)) for j in range(i + 1, len(terms))]
-    return min(pairs, key=lambda pair: math.prod(sizes[label] for label in {*terms[pair[0]][1], *terms[pair[1]][1]}))
+    return min(pairs, key=lambda pair: D.product([sizes[label] for label in {*terms[pair[0]][1], *terms[pair[1]][1]}]))
 
 
-def _contract(p: PrimBuilder, terms: Sequence[Term], output: Sequence[str], sizes: dict[str, int]) -> TensorExpr:
+def _contract(p: PrimBuilder, terms: Sequence[Term], output: Sequence[str], sizes: dict[str, Dim]) -> TensorExpr:
     """Emit the product of the operands, summed over the labels that are not in the output."""
     summed = [label for label in dict.fromkeys(label for _, labels in terms for label in labels) if label not in output]
 
     def element(*axes: Expr) -> Expr:
         place = dict(zip([*output, *summed], axes, strict=True))
-        result: Any = None
+        factors = []
         for tensor, labels in terms:
             dims = zip(labels, tensor.shape, strict=True)
-            value = wide(tensor.at(*(0 if dim == 1 and sizes[label] != 1 else place[label] for label, dim in dims)))
-            result = value if result is None else result * value
-        return result
+            factors.append(
+                wide(tensor.at(*(0 if dim == 1 and sizes[label] != 1 else place[label] for label, dim in dims)))
+            )
+        return reduce(mul, factors)
 
     shape = [sizes[label] for label in output]
     if not summed:

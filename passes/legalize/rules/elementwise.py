@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.tir.compute.numpy_functions import as_scalar_function
 from mirlo.passes.legalize.helpers import elementwise, tensor_type, wide
@@ -15,10 +16,13 @@ if TYPE_CHECKING:
 
 
 @legalize(Trait.SCALAR)
-def each_element(op: Any, b: LegalizeBuilder) -> ir.Value:
+def each_element(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Apply the operator's `scalar`, or its `meaning` in numpy, to the broadcast elements."""
-    cls, values, attributes = type(op), list(op.operation.operands), op.attribute_values()
-    function = cls.scalar if cls.scalar is not None else as_scalar_function(cls.meaning)
+    cls, values, attributes = class_of(op), list(op.operation.operands), op.attribute_values()
+    function = cls.scalar
+    if function is None:
+        assert cls.meaning is not None, "the trait SCALAR says that there is one"
+        function = as_scalar_function(cls.meaning)
     if not cls.IN_F32:
         return elementwise(op, b, values, lambda *xs: function(*xs, **attributes))
     element = tensor_type(op.operation.results[0]).dtype

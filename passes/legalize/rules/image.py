@@ -6,15 +6,17 @@ or through a small constant table of indices and weights. Axes are interpolated 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute import (
     BOOL,
     INDEX,
     Expr,
+    ExprLike,
     TensorExpr,
     abs_,
     clamp,
@@ -40,14 +42,15 @@ def resize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     shape, output = shape_of(op.x), shape_of(op.output)
     if 0 in shape:
         return decline("an empty tensor has nothing to interpolate", shape=shape)
-    if not all(isinstance(dim, int) for dim in (*shape, *output)):
+    sizes, counts = ([dim for dim in dims if isinstance(dim, int)] for dims in (shape, output))
+    if len(sizes) + len(counts) < len(shape) + len(output):
         return decline("the tables need sizes that are numbers", x=shape, output=output)
-    if not is_affordable(op, shape, output):
+    if not is_affordable(op, sizes, counts):
         return decline("its tables are larger than what may be computed while compiling", to=output)
-    tables = {i: axis_table(op, i, shape[i], output[i]) for i in range(len(shape)) if output[i] > 0}
+    tables = {i: axis_table(op, i, sizes[i], counts[i]) for i in range(len(sizes)) if counts[i] > 0}
     tables = {i: table for i, table in tables.items() if not table.is_identity}
     # Axes that shrink come first: less work remains for the later ones.
-    order = sorted(tables, key=lambda i: output[i] / shape[i])
+    order = sorted(tables, key=lambda i: counts[i] / sizes[i])
     constants = [c for i in order for c in _constants(b, tables[i])]
 
     def body(p: PrimBuilder, x: TensorExpr, *given: TensorExpr) -> TensorExpr:
@@ -60,7 +63,7 @@ def resize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
         single = [readers[i] for i in order if i not in several]
 
         def element(*axes: Expr) -> Expr:
-            at: list[Any] = list(axes)
+            at: list[ExprLike] = list(axes)
             for reader in single:
                 at[reader.axis] = reader.index(axes[reader.axis], 0)
             value = made.at(*at)
@@ -75,7 +78,7 @@ def resize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     return b.call_prim(body, op.x, *constants)
 
 
-def _constants(b: LegalizeBuilder, table: AxisTable) -> list[Any]:
+def _constants(b: LegalizeBuilder, table: AxisTable) -> list[ir.Value]:
     """Return the values of a table that a prim function reads."""
     made = [] if table.affine else [tensor_of(b, table.indices, "i32")]
     made += [tensor_of(b, table.weights, "f32")] if table.taps > 1 else []
@@ -89,7 +92,7 @@ MOST_UNROLLED = 4
 class TableReader:
     """A table inside a prim function, with its constants as parameters."""
 
-    def __init__(self, axis: int, table: AxisTable, given: Any):
+    def __init__(self, axis: int, table: AxisTable, given: Iterator[TensorExpr]):
         self.axis = axis
         self.table = table
         self.affine = table.affine
@@ -129,13 +132,13 @@ _near, _far = as_scalar_function(keys_near), as_scalar_function(keys_far)
 
 
 @legalize("relax.grid_sample")
-def grid_sample(op: ir.OpView, b: LegalizeBuilder) -> Any:
+def grid_sample(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     shape, output = shape_of(op.x), shape_of(op.output)
     spatial = shape[2:]
     if 0 in shape:
         return decline("an empty tensor has nothing to sample", shape=shape)
 
-    def coordinate(value: Expr, size: int) -> Expr:
+    def coordinate(value: Expr, size: Dim) -> Expr:
         unit = (value + 1.0) * 0.5
         place = unit * lift(size - 1, unit.dtype) if op.align_corners else unit * lift(size, unit.dtype) - 0.5
         return select(place < LIMIT, select(place > -LIMIT, place, constant(-LIMIT, place.dtype)), LIMIT)
@@ -145,13 +148,13 @@ def grid_sample(op: ir.OpView, b: LegalizeBuilder) -> Any:
             # The last dim comes first in the grid.
             places = [wide(grid.at(n, *at, len(spatial) - 1 - i)) for i in range(len(spatial))]
             taps = [_taps(coordinate(v, size), op.mode) for v, size in zip(places, spatial, strict=True)]
-            total: Any = None
+            terms = []
             for chosen in product(*taps):
                 value = _read(x, n, c, [index for index, _ in chosen], op)
                 for _, weight in chosen:
                     value = value if weight is None else value * weight.cast(value.dtype)
-                total = value if total is None else total + value
-            return total.cast(x.dtype)
+                terms.append(value)
+            return sum_of(terms).cast(x.dtype)
 
         return p.compute(output, element, name="grid_sample")
 
@@ -186,7 +189,7 @@ def _read(x: TensorExpr, n: Expr, c: Expr, indices: Sequence[Expr], op: ir.OpVie
     return select(inside, value, constant(0, value.dtype))
 
 
-def _reflected(index: Expr, size: int, align_corners: bool) -> Expr:
+def _reflected(index: Expr, size: Dim, align_corners: bool) -> Expr:
     """Reflect an index between the centers of the outermost elements, or between their outer edges."""
     if size == 1:
         return constant(0, INDEX)

@@ -6,20 +6,21 @@ any data: a gather reads the nearest element inside, a scatter writes nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, all_of, clamp, maximum, minimum, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
-from mirlo.passes.legalize.helpers import shape_of
+from mirlo.passes.legalize.helpers import fixed, shape_of
 from mirlo.passes.rules import Decline, decline, legalize
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
-def from_end(index: Expr, size: int) -> Expr:
+def from_end(index: Expr, size: Dim) -> Expr:
     """Resolve a negative index into a dim of this size; the result may still be outside."""
     unsigned = index.dtype.is_unsigned
     place = index.cast(INDEX)
@@ -73,7 +74,7 @@ def gather_nd(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
 
     def body(p: PrimBuilder, x: TensorExpr, indices: TensorExpr) -> TensorExpr:
         points = indices.rank - 1
-        depth = indices.shape[-1]
+        depth = fixed(indices.shape[-1])
 
         def element(*axes: Expr) -> Expr:
             point = [safe(indices.at(*axes[:points], k), shape[batch + k]) for k in range(depth)]
@@ -127,13 +128,13 @@ def scatter_elements(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
 
 @legalize("relax.scatter_nd")
-def scatter_nd(op: Any, b: LegalizeBuilder) -> Any:
+def scatter_nd(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.x)
     combine = COMBINE[op.reduction]
 
     def body(loops: LoopBuilder, x: Buffer, indices: Buffer, updates: Buffer, output: Buffer) -> None:
         loops.start_from(x, output)
-        *points, depth = indices.shape
+        points, depth = indices.shape[:-1], fixed(indices.shape[-1])
         for at in loops.nest(points):
             place = [loops.let(from_end(indices[[*at, k]], shape[k])) for k in range(depth)]
             inside = [(i >= 0) & (i < size) for i, size in zip(place, shape, strict=False)]

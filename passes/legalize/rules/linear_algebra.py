@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -76,7 +76,7 @@ def inverse(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Eliminate above and below the diagonal of the matrix augmented by the identity."""
     *batch, size, _ = shape_of(op.x)
 
-    def body(loops: LoopBuilder, x: Any, output: Buffer) -> None:
+    def body(loops: LoopBuilder, x: Buffer, output: Buffer) -> None:
         kind = wide_dtype(x.dtype)
         work = Elimination(loops, size, 2 * size, kind)
         for at in loops.nest(batch):

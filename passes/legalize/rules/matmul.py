@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.compute import Expr, TensorExpr
+from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.rules import legalize
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
-def _batch(tensor: TensorExpr, axes: Sequence[Expr]) -> list[Any]:
+def _batch(tensor: TensorExpr, axes: Sequence[Expr]) -> list[ExprLike]:
     """Return indices of the leading dims, broadcast against the output's batch axes."""
     dims = tensor.shape[:-2]
     own = axes[len(axes) - len(dims) :] if dims else ()
@@ -26,7 +27,7 @@ def matmul(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     left_transposed, right_transposed = op.transpose_lhs, op.transpose_rhs
     shape = shape_of(op.output)
 
-    def body(p: Any, lhs: TensorExpr, rhs: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, lhs: TensorExpr, rhs: TensorExpr) -> TensorExpr:
         left_vector, right_vector = lhs.rank == 1, rhs.rank == 1
         k = lhs.shape[-2] if left_transposed else lhs.shape[-1]
         batch = len(shape) - (not left_vector) - (not right_vector)

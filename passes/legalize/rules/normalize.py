@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, call, select, sqrt
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
@@ -21,10 +22,10 @@ Read = Callable[[Sequence[Expr]], Expr]
 
 
 def moments(
-    p: PrimBuilder, rows: Sequence[int], extents: Sequence[int], read: Read, epsilon: float
+    p: PrimBuilder, rows: Sequence[Dim], extents: Sequence[Dim], read: Read, epsilon: float
 ) -> tuple[TensorExpr, TensorExpr]:
     """Return mean and 1 / sqrt(variance + epsilon) of each row."""
-    count = math.prod(extents)
+    count = D.product(list(extents))
     rank = len(rows)
     total = p.reduce("add", rows, extents, lambda *axes: read(axes), name="sum")
     mean = p.compute(rows, lambda *row: total.at(*row) / count, name="mean")
@@ -68,7 +69,7 @@ def rms_norm(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     def body(p: PrimBuilder, x: TensorExpr, scale: TensorExpr | None) -> TensorExpr:
         rows, extents = x.shape[:first], x.shape[first:]
         squares = p.reduce("add", rows, extents, lambda *axes: wide(x.at(*axes)) * wide(x.at(*axes)), name="squares")
-        count = math.prod(extents)
+        count = D.product(extents)
         inverse = p.compute(
             rows, lambda *row: 1.0 / sqrt(squares.at(*row) / count + op.epsilon), name="inverse_root_mean"
         )
@@ -100,7 +101,7 @@ def batch_norm(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
 
 @legalize("relax.instance_norm")
-def instance_norm(op: Any, b: LegalizeBuilder) -> Any:
+def instance_norm(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     return _grouped(op, b, shape_of(op.x)[1], "instance_norm")
 
 
@@ -109,7 +110,7 @@ def group_norm(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     return _grouped(op, b, op.groups, "group_norm")
 
 
-def _grouped(op: Any, b: LegalizeBuilder, groups: int, name: str) -> Any:
+def _grouped(op: ir.OpView, b: LegalizeBuilder, groups: Dim, name: str) -> ir.Value:
     """Emit a normalization with statistics over the spatial dims and the channels of each group."""
 
     def body(p: PrimBuilder, x: TensorExpr, scale: TensorExpr, bias: TensorExpr) -> TensorExpr:

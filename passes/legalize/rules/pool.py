@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer_windows import channel_axis, data_shape
 from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, all_of, call, constant, identity_of, select, sqrt
+from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import shape_of, short_name, wide
 from mirlo.passes.legalize.rules.reduce import more_extreme
 from mirlo.passes.legalize.windows import SlidingWindows
@@ -24,7 +27,7 @@ LONG_WINDOW = 32
 class Pooling:
     """The windows of a pooling operator over a tensor of its prim function."""
 
-    def __init__(self, op: Any, x: TensorExpr, output: tuple[int, ...], layout: str = "NC*"):
+    def __init__(self, op: ir.OpView, x: TensorExpr, output: tuple[Dim, ...], layout: str = "NC*"):
         self.x = x
         windows = SlidingWindows.of(op, x.shape, op.kernel, output, layout)
         self.kernel = tuple(_reached(windows, i, size) for i, size in enumerate(op.kernel))
@@ -32,7 +35,7 @@ class Pooling:
         channels = x.shape[channel_axis(layout, x.rank)]
         self.shape = data_shape(layout, x.shape[0], channels, self.windows.counts)
 
-    def read(self, axes: Any, outside: float | int) -> Expr:
+    def read(self, axes: Sequence[Expr], outside: float | int) -> Expr:
         """Return the element at the axes of the output and of the window."""
         n, c, at = self.windows.split(axes[: len(self.shape)])
         source = self.windows.source(at, axes[len(self.shape) :])
@@ -50,10 +53,10 @@ def _reached(windows: SlidingWindows, i: int, size: int) -> Dim:
 
 
 @legalize("relax.max_pool")
-def max_pool(op: Any, b: LegalizeBuilder) -> Any:
+def max_pool(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     output = shape_of(op.output)
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         pool = Pooling(op, x, output, op.data_layout)
         least = identity_of("max", x.dtype)
         return p.reduce("max", pool.shape, pool.kernel, lambda *axes: pool.read(axes, least), name="max_pool")
@@ -62,10 +65,10 @@ def max_pool(op: Any, b: LegalizeBuilder) -> Any:
 
 
 @legalize("relax.avg_pool")
-def avg_pool(op: Any, b: LegalizeBuilder) -> Any:
+def avg_pool(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     output = shape_of(op.output)
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         pool = Pooling(op, x, output, op.data_layout)
         total = p.reduce("add", pool.shape, pool.kernel, lambda *axes: wide(pool.read(axes, 0.0)), name="avg_pool")
 
@@ -81,7 +84,7 @@ def avg_pool(op: Any, b: LegalizeBuilder) -> Any:
 
 
 @legalize("relax.lp_pool")
-def lp_pool(op: Any, b: LegalizeBuilder) -> Any:
+def lp_pool(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     output = shape_of(op.output)
 
     def power(value: Expr) -> Expr:
@@ -94,7 +97,7 @@ def lp_pool(op: Any, b: LegalizeBuilder) -> Any:
             return value
         return sqrt(value) if op.p == 2 else call("pow", value, 1.0 / op.p)
 
-    def body(p: Any, x: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         pool = Pooling(op, x, output, op.data_layout)
         total = p.reduce(
             "add", pool.shape, pool.kernel, lambda *axes: power(wide(pool.read(axes, 0.0))), name="lp_pool"
@@ -105,10 +108,10 @@ def lp_pool(op: Any, b: LegalizeBuilder) -> Any:
 
 
 @legalize("relax.max_pool_with_indices")
-def max_pool_with_indices(op: Any, b: LegalizeBuilder) -> Any:
+def max_pool_with_indices(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     output = shape_of(op.values)
 
-    def body(p: Any, x: TensorExpr) -> tuple[TensorExpr, ...]:
+    def body(p: PrimBuilder, x: TensorExpr) -> tuple[TensorExpr, ...]:
         pool = Pooling(op, x, output)
         least = identity_of("max", x.dtype)
         rank = len(pool.shape)
@@ -132,7 +135,7 @@ def max_pool_with_indices(op: Any, b: LegalizeBuilder) -> Any:
     return b.call_prim(body, op.x)
 
 
-def _flat_index(shape: tuple[int, ...], at: list[Expr], column_major: int) -> Expr:
+def _flat_index(shape: tuple[Dim, ...], at: list[Expr], column_major: int) -> Expr:
     """Return the position in the flattened tensor; the spatial dims may be in column-major order."""
     order = [0, 1, *(reversed(range(2, len(shape))) if column_major else range(2, len(shape)))]
     linear = at[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
@@ -78,7 +78,7 @@ def unpack(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
 
 @legalize("relax.quantize_rows")
-def quantize_rows(op: ir.OpView, b: LegalizeBuilder) -> Any:
+def quantize_rows(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     block, digits = op.block, op.digits
     _, blocks, rows, _ = shape_of(op.codes)
 

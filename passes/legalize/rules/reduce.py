@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -12,7 +12,7 @@ from mirlo.dialects.relax.infer import normalize_axes
 from mirlo.dialects.tir.compute import Expr, TensorExpr, call, constant, exp, log, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import shape_of, short_name, split_axes, wide
-from mirlo.passes.rules import decline, legalize
+from mirlo.passes.rules import Decline, decline, legalize
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
@@ -21,7 +21,7 @@ OF_BOOL = {"max": "or", "min": "and"}
 
 
 @legalize(Trait.REDUCTION)
-def reduction(op: ir.OpView, b: LegalizeBuilder) -> Any:
+def reduction(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     row = op.COMBINE
     if row is None:
         return decline("it declares no COMBINE")
@@ -87,7 +87,7 @@ class ReductionIndices:
 
 
 @legalize("relax.argmax", "relax.argmin")
-def argument(op: ir.OpView, b: LegalizeBuilder) -> Any:
+def argument(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     largest = short_name(op) == "argmax"
     axis = op.axis % len(shape_of(op.x))
 
@@ -103,10 +103,10 @@ def argument(op: ir.OpView, b: LegalizeBuilder) -> Any:
 
 
 def arg_extreme(
-    p: Any,
+    p: PrimBuilder,
     x: TensorExpr,
     axis: int,
-    shape: Sequence[int],
+    shape: Sequence[Dim],
     row: Callable[[Sequence[Expr]], Sequence[Expr]],
     largest: bool,
     last: bool,

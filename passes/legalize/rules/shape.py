@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import shape_text
 from mirlo.dialects.relax.shape import VIEW_TEXT, Reshape
-from mirlo.dialects.tir.compute import Expr, TensorExpr
+from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.constants import tensor_of
 from mirlo.passes.legalize.helpers import dims_vector, shape_of, short_name
@@ -19,7 +19,7 @@ from mirlo.passes.rules import legalize
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
 
-Where = Callable[[tuple[int, ...], Sequence[Expr]], Sequence[Any]]
+Where = Callable[[tuple[Dim, ...], Sequence[Expr]], Sequence[ExprLike]]
 """Maps the operand's shape and the axes of the result to indices of the operand."""
 
 
@@ -87,7 +87,7 @@ def stretch(dim: Dim, target: Dim, any_size: bool = False) -> Dim:
 
 @legalize("relax.tile")
 def tile(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
-    def where(shape: tuple[int, ...], axes: Sequence[Expr]) -> list[Any]:
+    def where(shape: tuple[Dim, ...], axes: Sequence[Expr]) -> list[ExprLike]:
         rows = zip(shape, op.repeats, axes, strict=True)
         return [0 if dim == 1 else axis if times == 1 else axis % dim for dim, times, axis in rows]
 
@@ -96,7 +96,7 @@ def tile(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
 @legalize("relax.reverse")
 def reverse(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
-    def where(shape: tuple[int, ...], axes: Sequence[Expr]) -> list[Any]:
+    def where(shape: tuple[Dim, ...], axes: Sequence[Expr]) -> list[ExprLike]:
         turned = {axis % len(shape) for axis in op.axes}
         return [(dim - 1) - axes[i] if i in turned else axes[i] for i, dim in enumerate(shape)]
 
@@ -107,7 +107,7 @@ def reverse(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 def depth_to_space(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     size = op.block
 
-    def where(shape: tuple[int, ...], axes: Sequence[Expr]) -> list[Any]:
+    def where(shape: tuple[Dim, ...], axes: Sequence[Expr]) -> list[ExprLike]:
         n, c, h, w = axes
         inner = (h % size) * size + w % size
         depth = shape[1] // size**2
@@ -121,7 +121,7 @@ def depth_to_space(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 def space_to_depth(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     size = op.block
 
-    def where(shape: tuple[int, ...], axes: Sequence[Expr]) -> list[Any]:
+    def where(shape: tuple[Dim, ...], axes: Sequence[Expr]) -> list[ExprLike]:
         n, c, h, w = axes
         inner = c // shape[1]
         return [n, c % shape[1], h * size + inner // size, w * size + inner % size]
@@ -132,7 +132,8 @@ def space_to_depth(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 @legalize("relax.shape_of")
 def shape_of_operand(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.x)
-    if all(isinstance(dim, int) for dim in shape):
-        return tensor_of(b, shape, "i64")
+    sizes = [dim for dim in shape if isinstance(dim, int)]
+    if len(sizes) == len(shape):
+        return tensor_of(b, sizes, "i64")
 
     return b.call_prim(lambda p: dims_vector(p, shape))

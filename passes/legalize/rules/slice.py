@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_distinct_axes
 from mirlo.dialects.relax.slice import slice_start
-from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, abs_, clamp, constant, maximum, minimum, select
+from mirlo.dialects.tir.compute import (
+    INDEX,
+    Expr,
+    ExprLike,
+    TensorExpr,
+    abs_,
+    clamp,
+    constant,
+    maximum,
+    minimum,
+    select,
+)
 from mirlo.dialects.tir.compute.builder import PrimBuilder
-from mirlo.dialects.tir.compute.loops import LoopBuilder
+from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.legalize.rules.shape import moved
 from mirlo.passes.rules import legalize
@@ -32,8 +43,8 @@ def strided_slice(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         for axis, begin, stride in zip(axes, op.begin, op.strides, strict=True)
     }
 
-    def where(_: tuple[int, ...], at: Sequence[Expr]) -> list[Any]:
-        result: list[Any] = list(at)
+    def where(_: tuple[Dim, ...], at: Sequence[Expr]) -> list[ExprLike]:
+        result: list[ExprLike] = list(at)
         for axis, (start, stride) in starts.items():
             scaled = at[axis] * stride if stride != 1 else at[axis]
             result[axis] = scaled if start == 0 else scaled + start
@@ -101,7 +112,7 @@ def concat(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         def element(*axes: Expr) -> Expr:
             values = []
             for tensor, start in zip(tensors, starts, strict=True):
-                at: list[Any] = list(axes)
+                at: list[ExprLike] = list(axes)
                 at[axis] = axes[axis] - start if start else axes[axis]
                 values.append(tensor.at(*at, outside=0 if len(tensors) > 1 else None))
             return _choose(axes[axis], starts, values)
@@ -144,27 +155,28 @@ def _choose(position: Expr, starts: Sequence[int], values: Sequence[Expr]) -> Ex
 
 
 def _copied(
-    op: ir.OpView, b: LegalizeBuilder, xs: Sequence[Any], axis: int, starts: Sequence[int], new_axis: bool = False
-) -> Any:
+    op: ir.OpView, b: LegalizeBuilder, xs: Sequence[ir.Value], axis: int, starts: Sequence[int], new_axis: bool = False
+) -> ir.Value:
     """Copy the operands to their positions in the result, one after the other."""
 
-    def body(loops: LoopBuilder, *buffers: Any) -> None:
+    def body(loops: LoopBuilder, *buffers: Buffer) -> None:
         *sources, target = buffers
         for source, start in zip(sources, starts, strict=True):
             for at in loops.nest(source.shape):
-                to = [*at[:axis], start, *at[axis:]] if new_axis else [*at[:axis], at[axis] + start, *at[axis + 1 :]]
+                to: list[ExprLike] = [*at[:axis], start if new_axis else at[axis] + start]
+                to += at[axis if new_axis else axis + 1 :]
                 target[to] = source[at]
 
     return b.call_loops(body, *xs)
 
 
 @legalize("relax.split")
-def split(op: Any, b: LegalizeBuilder) -> Any:
+def split(op: ir.OpView, b: LegalizeBuilder) -> tuple[ir.Value, ...]:
     """Emit one prim function per slice, so that each can be fused with its users."""
     axis = op.axis % len(shape_of(op.x))
     shapes = [shape_of(output) for output in op.outputs]
 
-    def piece(shape: tuple[int, ...], start: int) -> Any:
+    def piece(shape: tuple[Dim, ...], start: int) -> ir.Value:
         def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
             def element(*axes: Expr) -> Expr:
                 return x.at(*axes[:axis], axes[axis] + start, *axes[axis + 1 :])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
+Element = Callable[[Sequence[Expr]], Expr]
+"""Computes an element from its indices."""
+
+
 class SoftmaxRows:
     """The rows of a tensor along one axis: reductions return one element per row."""
 
@@ -27,7 +31,7 @@ class SoftmaxRows:
         self.rows = x.shape[:axis] + x.shape[axis + 1 :]
         self.size = x.shape[axis]
 
-    def reduce(self, kind: str, element: Any, name: str) -> TensorExpr:
+    def reduce(self, kind: str, element: Element, name: str) -> TensorExpr:
         """Reduce each row; `element` takes the indices of an element of the tensor."""
 
         def at(*axes: Expr) -> Expr:
@@ -35,10 +39,10 @@ class SoftmaxRows:
 
         return self.p.reduce(kind, self.rows, (self.size,), at, name=name)
 
-    def compute(self, element: Any, name: str) -> TensorExpr:
+    def compute(self, element: Element, name: str) -> TensorExpr:
         return self.p.compute(self.shape, lambda *axes: element(list(axes)), name=name)
 
-    def per_row(self, element: Any, name: str) -> TensorExpr:
+    def per_row(self, element: Callable[..., Expr], name: str) -> TensorExpr:
         """Compute one element per row from the indices of the row."""
         return self.p.compute(self.rows, element, name=name)
 

@@ -6,9 +6,11 @@ NaN is larger than every other value, so that the order is total.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.tir.compute import Expr, ExprLike, LoopBuilder, all_of, constant, minimum, select
 from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import shape_of, short_name
@@ -34,7 +36,7 @@ def order(descending: bool) -> Comparator:
 class KeyedRow:
     """Scratch memory for the elements of a row, each with its position in the row."""
 
-    def __init__(self, loops: LoopBuilder, size: int, element: str):
+    def __init__(self, loops: LoopBuilder, size: Dim, element: str | DType):
         self.keys = loops.scratch((size,), element)
         self.places = loops.scratch((size,), "i64")
 
@@ -47,12 +49,12 @@ class KeyedRow:
 
 
 @legalize("relax.sort", "relax.argsort")
-def sort(op: Any, b: Any) -> Any:
+def sort(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.x)
     axis = op.axis % len(shape)
     wants_places = short_name(op) == "argsort"
 
-    def body(loops: LoopBuilder, x: Any, output: Any) -> None:
+    def body(loops: LoopBuilder, x: Buffer, output: Buffer) -> None:
         size = shape[axis]
         rows, spare = KeyedRow(loops, size, x.dtype), KeyedRow(loops, size, x.dtype)
         for at in loops.nest([*shape[:axis], *shape[axis + 1 :]], parallel=True):
@@ -65,7 +67,7 @@ def sort(op: Any, b: Any) -> Any:
     return b.call_loops(body, op.x)
 
 
-def merge_sort(loops: LoopBuilder, rows: KeyedRow, spare: KeyedRow, size: int, before: Comparator) -> None:
+def merge_sort(loops: LoopBuilder, rows: KeyedRow, spare: KeyedRow, size: Dim, before: Comparator) -> None:
     """Sort the first `size` of `rows` bottom up, with `spare` as scratch memory of the same size."""
     width = loops.variable(1, "index")
     for _ in loops.while_(lambda: width.get() < size):
@@ -97,7 +99,7 @@ def _merge(
 
 
 @legalize("relax.topk")
-def topk(op: ir.OpView, b: LegalizeBuilder) -> Any:
+def topk(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.x)
     axis = op.axis % len(shape)
     before = order(op.largest)
@@ -146,7 +148,7 @@ def topk(op: ir.OpView, b: LegalizeBuilder) -> Any:
 class Heap:
     """A binary heap with its worst element at the root; of equal elements the later is worse."""
 
-    def __init__(self, loops: LoopBuilder, size: int, element: Any, before: Comparator):
+    def __init__(self, loops: LoopBuilder, size: int, element: DType, before: Comparator):
         self.loops = loops
         self.kept = KeyedRow(loops, size, element)
         self.before = before

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder
 from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import shape_of
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @legalize("relax.argsort_rows")
-def argsort_rows(op: Any, b: LegalizeBuilder) -> Any:
+def argsort_rows(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     rows, columns = shape_of(op.x)
 
     def body(loops: LoopBuilder, x: Buffer, output: Buffer) -> None:

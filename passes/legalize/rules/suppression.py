@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -14,6 +14,9 @@ from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import ordered_bits, shape_of, tensor_type, wide, wide_dtype
 from mirlo.passes.rules import legalize
 
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
 LANES = 8
 """Scores, or boxes, that are compared at once, by vectors."""
 LEVELS = 4
@@ -21,7 +24,7 @@ LEVELS = 4
 
 
 @legalize("relax.non_max_suppression")
-def non_max_suppression(op: ir.OpView, b: Any) -> tuple[ir.Value, ir.Value]:
+def non_max_suppression(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     images, classes, boxes_count = shape_of(op.scores)
     kind = wide_dtype(tensor_type(op.boxes).dtype)
     (most,) = op.most
@@ -32,7 +35,7 @@ def non_max_suppression(op: ir.OpView, b: Any) -> tuple[ir.Value, ir.Value]:
         scores: Buffer,
         limit: Buffer,
         overlap: Buffer,
-        threshold: Any,
+        threshold: Buffer,
         selected: Buffer,
         count: Buffer,
     ) -> None:
@@ -130,7 +133,7 @@ class _BoxQueue:
                 self.best.set(largest)
                 self.best_group.set(group)
 
-    def _largest(self, level: Any, group: Expr) -> Expr:
+    def _largest(self, level: Buffer, group: Expr) -> Expr:
         return reduce(maximum, [level[group * LANES + lane] for lane in range(LANES)])
 
 

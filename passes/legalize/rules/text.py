@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Expr, TensorExpr, all_of, constant, minimum, select
-from mirlo.passes.legalize.helpers import shape_of
+from mirlo.dialects.tir.compute.builder import PrimBuilder
+from mirlo.passes.legalize.helpers import fixed, shape_of
 from mirlo.passes.rules import legalize
 
 if TYPE_CHECKING:
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
 
 @legalize("relax.count_ngrams")
 def count_ngrams(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
-    length = shape_of(op.grams)[1]
+    length = fixed(shape_of(op.grams)[1])
     steps = shape_of(op.x)[1]
     # A gram of one element has no gaps.
     skips = op.skips + 1 if length > 1 else 1
 
-    def body(p: Any, x: TensorExpr, grams: TensorExpr) -> TensorExpr:
+    def body(p: PrimBuilder, x: TensorExpr, grams: TensorExpr) -> TensorExpr:
         def term(n: Expr, gram: Expr, skip: Expr, start: Expr) -> Expr:
             places = [start + (skip + 1) * j for j in range(length)]
             equal = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -12,7 +12,7 @@ from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, TensorExpr, Variable, clamp, constant, minimum, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer
-from mirlo.passes.legalize.helpers import shape_of, tensor_type
+from mirlo.passes.legalize.helpers import fixed, shape_of, tensor_type
 from mirlo.passes.rules import legalize
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @legalize("relax.find_sorted")
 def find_sorted(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """Search without branches: each step advances by a power of two if the key there is not larger."""
-    (count,) = shape_of(op.keys)
+    count = fixed(shape_of(op.keys)[0])
 
     def body(p: PrimBuilder, x: TensorExpr, keys: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
@@ -54,7 +54,9 @@ def _not_larger(a: Expr, b: Expr) -> Expr:
 def tree_ensemble(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     rows, targets = shape_of(op.output)
 
-    def body(loops: LoopBuilder, x: Any, thresholds: Any, nodes: Any, roots: Any, weights: Any, output: Buffer) -> None:
+    def body(
+        loops: LoopBuilder, x: Buffer, thresholds: Buffer, nodes: Buffer, roots: Buffer, weights: Buffer, output: Buffer
+    ) -> None:
         table = NodeTable(loops, x, thresholds, nodes, op.mode)
         for (row,) in loops.nest((rows,), parallel=True):
             for (target,) in loops.nest((targets,)):
@@ -105,9 +107,9 @@ class NodeTable:
     """The buffers of the nodes of trees, and how to go from one node to the next."""
 
     loops: LoopBuilder
-    x: Any
-    thresholds: Any
-    nodes: Any
+    x: Buffer
+    thresholds: Buffer
+    nodes: Buffer
     mode: int
 
     def next_node(self, row: Expr, at: Expr) -> Expr:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -14,6 +14,7 @@ from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import (
     INDEX,
     Expr,
+    ExprLike,
     LoopBuilder,
     TensorExpr,
     all_of,
@@ -28,7 +29,7 @@ from mirlo.dialects.tir.compute import (
 )
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer
-from mirlo.passes.legalize.helpers import shape_of, tensor_type, wide, wide_dtype
+from mirlo.passes.legalize.helpers import fixed, shape_of, sum_of, tensor_type, wide, wide_dtype
 from mirlo.passes.legalize.rules.index import from_end
 from mirlo.passes.rules import Decline, decline, legalize
 
@@ -162,7 +163,7 @@ def _bounded(place: Expr) -> Expr:
     return select(place < LIMIT, select(place > -LIMIT, place, constant(-LIMIT, place.dtype)), LIMIT)
 
 
-def _interpolated(x: TensorExpr, leading: list[Any], places: list[Expr], sizes: tuple[int, ...]) -> Expr:
+def _interpolated(x: TensorExpr, leading: list[ExprLike], places: list[Expr], sizes: tuple[Dim, ...]) -> Expr:
     """Interpolate an element between pixels; pixels outside are 0."""
     taps = []
     for place in places:
@@ -170,20 +171,19 @@ def _interpolated(x: TensorExpr, leading: list[Any], places: list[Expr], sizes: 
         share = place - low
         index = low.cast("i64").cast(INDEX)
         taps.append([(index, 1.0 - share), (index + 1, share)])
-    total: Any = None
+    terms = []
     for chosen in product(*taps):
         inside = all_of([(i >= 0) & (i < size) for (i, _), size in zip(chosen, sizes, strict=True)])
         at = [clamp(i, 0, size - 1) for (i, _), size in zip(chosen, sizes, strict=True)]
         value = wide(x.at(*leading, *at))
         for _, share in chosen:
             value = value * share
-        term = select(inside, value, constant(0, value.dtype))
-        total = term if total is None else total + term
-    return total
+        terms.append(select(inside, value, constant(0, value.dtype)))
+    return sum_of(terms)
 
 
 @legalize("relax.roi_align")
-def roi_align(op: Any, b: LegalizeBuilder) -> Any:
+def roi_align(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     images, _, height, width = shape_of(op.x)
     regions, channels, bins_down, bins_across = shape_of(op.output)
     kind = wide_dtype(tensor_type(op.x).dtype)
@@ -223,7 +223,7 @@ def roi_align(op: Any, b: LegalizeBuilder) -> Any:
 class _Bins:
     """The bins of a region in one direction, and the sampling positions in each."""
 
-    def __init__(self, op: Any, loops: LoopBuilder, low: Expr, high: Expr, count: int, size: Dim):
+    def __init__(self, op: ir.OpView, loops: LoopBuilder, low: Expr, high: Expr, count: Dim, size: Dim):
         self.loops = loops
         self.size = size
         self.edge = lift(size, INDEX).cast("i64").cast(low.dtype)
@@ -232,7 +232,7 @@ class _Bins:
         self.start = loops.let(low * op.scale - offset)
         extent = high * op.scale - offset - self.start
         extent = loops.let(extent if op.half_pixel else maximum(extent, 1.0))
-        self.bin = loops.let(extent / float(count))
+        self.bin = loops.let(extent / float(fixed(count)))
         if op.samples:
             self.samples = constant(op.samples, INDEX)
         else:

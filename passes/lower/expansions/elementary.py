@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import Decline, decline, intrinsic
@@ -17,7 +17,7 @@ INFINITY = math.inf
 NAN = math.nan
 
 
-def elementary(name: str, *kinds: str) -> Callable[[Any], Any]:
+def elementary(name: str, *kinds: str) -> Callable[[Callable[..., Num]], Callable[..., Num]]:
     """Register `f(b, x, ...)` of Nums as the rule for an intrinsic on these element types; f32 and f64 by default."""
     accepted = kinds or ("f32", "f64")
 

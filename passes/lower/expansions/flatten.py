@@ -24,7 +24,7 @@ def is_flat(op: IntrinsicCall) -> bool:
 @intrinsic(*FLATTENED, priority=1)
 def lower_flattened(op: IntrinsicCall, b: ValueBuilder) -> ir.Value | Decline:
     """Lower through a vector of one dimension."""
-    if is_flat(op):
+    if op.type is None or is_flat(op):
         return decline("the operands are not vectors of several dimensions")
     flat = [_shape_cast(value, [math.prod(value.type.shape)]) for value in op.args]
     return _shape_cast(emit(op.name, *flat), op.type.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.rules import Decline, decline, intrinsic
@@ -49,7 +49,7 @@ def saturate_signed(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
 
 
 @intrinsic(*COUNTS, *SATURATING, "fixed_mul", "shl", "shrs", "shru", priority=-1)
-def index_as_word(op: IntrinsicCall, b: ValueBuilder) -> Any:
+def index_as_word(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
     if op.dtype != "index":
         return decline("only for index", dtype=op.dtype)
     words = [b.emit("arith.index_cast", WORD, x) for x in op.nums]

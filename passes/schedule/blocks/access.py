@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.dims import Dim
@@ -21,24 +21,24 @@ class LanePoint(Protocol):
     active: int
     axis: int | None
 
-    def index(self, expression: IndexExpr) -> Any:
+    def index(self, expression: IndexExpr) -> ir.Value:
         """Emit an index: a vector if it differs between lanes."""
 
-    def first(self, expression: IndexExpr) -> Any:
+    def first(self, expression: IndexExpr) -> ir.Value:
         """Emit the index of the first lane."""
 
-    def number(self, expression: IndexExpr) -> Any:
+    def number(self, expression: IndexExpr) -> Dim | None:
         """Return the index of the first lane if it is a constant, else None."""
 
 
-Test = tuple[IndexExpr, Any]
+Test = tuple[IndexExpr, Dim]
 """An index and the size of its dim: an element exists if 0 ≤ index < size."""
 
 LONGEST_STRIDE = 4
 """Largest stride for which whole vectors are loaded and shuffled; larger strides are gathered."""
 
 
-def steps(first: ir.Value, step: Dim, lanes: int) -> Any:
+def steps(first: ir.Value, step: Dim, lanes: int) -> ir.Value:
     """Emit the index vector first, first + step, ..."""
     return create(
         "arith.addi", ir.VectorType.get([lanes], ir.IndexType.get()), splat(first, lanes), _offsets(step, lanes)
@@ -53,7 +53,9 @@ def _offsets(step: Dim, lanes: int) -> ir.Value:
     return create("arith.constant", kind, value=ir.DenseElementsAttr.get(values, kind))
 
 
-def read(point: LanePoint, buffer: ir.Value, where: IndexExpr, tests: Sequence[Test], outside: Any) -> Any:
+def read(
+    point: LanePoint, buffer: ir.Value, where: IndexExpr, tests: Sequence[Test], outside: ir.Attribute | None
+) -> ir.Value:
     """Load the elements at `where`, or `outside` where a test fails; a scalar if all lanes load the same element."""
     lanes, tests = _decide(point, tests)
     if not any(lanes):
@@ -74,7 +76,7 @@ def read(point: LanePoint, buffer: ir.Value, where: IndexExpr, tests: Sequence[T
 
 
 def read_computed(
-    point: LanePoint, buffer: ir.Value, where: IndexExpr, computed: Sequence[tuple[Any, Dim]]
+    point: LanePoint, buffer: ir.Value, where: IndexExpr, computed: Sequence[tuple[ir.Value, Dim]]
 ) -> ir.Value:
     """Load the elements at `where` plus multiples of indices that the body computes."""
     lanes = point.lanes
@@ -145,7 +147,7 @@ def _read_steps(
 
 def _read_strided(
     kind: ir.Type, buffer: ir.Value, first: ir.Value, step: int, on: Sequence[bool], filler: ir.Value | None
-) -> Any:
+) -> ir.Value:
     """Load every `step`-th element with up to `step` vectors; the last vector ends at the last requested element."""
     lanes = len(on)
     wanted = {lane * step for lane in range(lanes) if on[lane]}
@@ -161,10 +163,10 @@ def _read_strided(
         else:
             part = create("vector.maskedload", kind, buffer, at, mask_of(here), _filler(kind, filler))
         taken = [on[lane] and 0 <= lane * step - start < lanes for lane in range(lanes)]
-        if result is None:
-            result = part
+        before = part if result is None else result
         pick = [lanes + lane * step - start if taken[lane] else lane for lane in range(lanes)]
-        result = shuffle(result, part, pick)
+        result = shuffle(before, part, pick)
+    assert result is not None, "some lane is on"
     return result
 
 
@@ -175,7 +177,12 @@ def shuffle(a: ir.Value, b: ir.Value, pick: Sequence[int]) -> ir.Value:
 
 
 def _gather(
-    point: LanePoint, buffer: ir.Value, base: ir.Value, offsets: ir.Value, mask: ir.Value | None, filler: Any
+    point: LanePoint,
+    buffer: ir.Value,
+    base: ir.Value,
+    offsets: ir.Value,
+    mask: ir.Value | None,
+    filler: ir.Value | None,
 ) -> ir.Value:
     kind = ir.VectorType.get([point.lanes], buffer.type.element_type)
     enabled = lane_mask(point.lanes, point.lanes) if mask is None else mask
@@ -193,10 +200,10 @@ def _decide(point: LanePoint, tests: Sequence[Test]) -> tuple[list[bool], list[T
     for dim, size in tests:
         first = point.number(dim)
         step = 0 if point.axis is None else dim.coefficient(point.axis)
-        if not all(isinstance(number, int) for number in (first, step, size)):
-            left.append((dim, size))
-        else:
+        if isinstance(first, int) and isinstance(step, int) and isinstance(size, int):
             lanes = [on and 0 <= first + lane * step < size for lane, on in enumerate(lanes)]
+        else:
+            left.append((dim, size))
     return lanes, left
 
 

@@ -49,13 +49,13 @@ class AttentionBlocks:
     query: Read
     key: Read
     value: Read
-    scores: Any
+    scores: ir.Value
     """The tensor of scores: the result of the first contraction."""
     mask: tuple[BlockInstance, ...]
     """Elementwise blocks on the scores, in order."""
     masked: ir.Value
     """The scores after the mask."""
-    total: Any
+    total: ir.Value
     """The sum of the weights of each row."""
     weighted: ir.Value
     """The result of the second contraction."""
@@ -147,7 +147,7 @@ class _Finder:
         self.group = group
         self.blocks = iter(group.blocks)
         self.extents: tuple[Dim, ...] = ()
-        self.loops: dict[Any, list[int]] = {}
+        self.loops: dict[ir.Value, list[int]] = {}
         """Loops along the dims of the tensors that the group computes."""
 
     def find(self) -> AttentionBlocks | Decline:

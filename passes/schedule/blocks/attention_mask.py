@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
@@ -29,7 +28,7 @@ class Bound:
 class Scaling:
     """A positive constant that multiplies each score before the mask selects minus infinity."""
 
-    product: Any
+    product: ir.Value
     """The product in the body."""
     factor: float
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value
@@ -59,7 +58,7 @@ class Combiner:
     """Whether the values are bools stored as i8."""
 
     @property
-    def element(self) -> Any:
+    def element(self) -> ir.Type:
         return self.contribution.type
 
     def identity(self) -> ir.Value:
@@ -112,11 +111,11 @@ class Reducer:
         """Emit the identities, as scalars."""
         return [combiner.identity() for combiner in self.combiners]
 
-    def combine(self, a: Sequence[ir.Value], b: Sequence[Any]) -> list[ir.Value]:
+    def combine(self, a: Sequence[ir.Value], b: Sequence[ir.Value]) -> list[ir.Value]:
         """Combine two lists of partial results, scalars or vectors."""
         return [combiner.combine(x, y) for combiner, x, y in zip(self.combiners, a, b, strict=True)]
 
-    def horizontal(self, vectors: Sequence[Any]) -> list[ir.Value]:
+    def horizontal(self, vectors: Sequence[ir.Value]) -> list[ir.Value]:
         """Reduce all lanes to scalars."""
         return [combiner.horizontal(v) for combiner, v in zip(self.combiners, vectors, strict=True)]
 
@@ -137,7 +136,7 @@ def reducer_of(block: BlockView) -> Reducer | None:
     return Reducer(found)
 
 
-def _combiner(value: ir.Value, accumulator: ir.Value, init: Any) -> Combiner | None:
+def _combiner(value: ir.Value, accumulator: ir.Value, init: ir.Attribute | None) -> Combiner | None:
     if isinstance(value.owner, ir.Block):
         return None
     op = value.owner.operation
@@ -147,7 +146,7 @@ def _combiner(value: ir.Value, accumulator: ir.Value, init: Any) -> Combiner | N
             return None
         op = op.operands[0].owner.operation
     kind = KINDS.get(op.name)
-    if kind is None:
+    if kind is None or init is None:
         return None
     left, right = op.operands
     if _is_accumulated(left, accumulator, is_bool):

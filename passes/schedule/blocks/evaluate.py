@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ _UNBOUNDED = 1 << 40
 class BufferSlot:
     """Where a tensor is stored: a one-dimensional buffer, and the stride of each dim."""
 
-    buffer: Any
+    buffer: ir.Value
     strides: tuple[Dim, ...]
 
 
@@ -36,15 +36,15 @@ class TensorBuffers:
 
     def __init__(self, buffers: BufferFunction):
         self.buffers = buffers
-        self._slots: dict[Any, BufferSlot] = {}
+        self._slots: dict[Hashable, BufferSlot] = {}
         self._instead: dict[ir.Value, ir.Value] = {}
-        self._placed: dict[Any, Any] = {}
+        self._placed: dict[Hashable, ir.Value] = {}
 
     def share(self, value: ir.Value, other: ir.Value) -> None:
         """Store a value in the buffer of another value with the same shape and type."""
         self._instead[value] = other
 
-    def place(self, value: Any, buffer: Any) -> None:
+    def place(self, value: Hashable, buffer: ir.Value) -> None:
         """Store a part of a value, that of a block, in a separate buffer; positions are relative to the part."""
         self._placed[value] = buffer
 
@@ -60,17 +60,22 @@ class TensorBuffers:
 class LoopNestState:
     """State that all points of a loop nest share."""
 
-    memory: Any
-    """A `Memory`; None in analyses that emit nothing."""
+    memory: TensorBuffers | None
+    """None in analyses that emit nothing."""
     axis: int | None
     """The loop that is vectorized."""
     made: dict[ir.Value, tuple[BlockInstance, ir.Value]] = field(default_factory=dict)
     """Tensor values that are computed at the same point: the block, and the value in its body."""
-    held: dict[Any, Any] = field(default_factory=dict)
+    held: dict[ir.Value, ir.Value] = field(default_factory=dict)
     """Tensor values whose one element is in a register."""
     reduced: set[ir.Value] = field(default_factory=set)
     """Tensor values whose element per lane is in a register; `given` of the point provides it."""
     _varying: dict[BlockInstance, set[ir.Value]] = field(default_factory=dict)
+
+    def slot(self, value: ir.Value) -> BufferSlot:
+        """Return where a tensor is stored."""
+        assert self.memory is not None, "an analysis emits nothing"
+        return self.memory.slot(value)
 
     def varying(self, place: BlockInstance) -> set[ir.Value]:
         """Return the needed values of a body that differ between lanes."""
@@ -134,7 +139,7 @@ class Iteration:
         self.active = lanes if active is None else active
         self.axis = frame.axis if lanes > 1 else None
         self.outer = outer
-        self.values: dict[Any, Any] = dict(given or {})
+        self.values: dict[ir.Value, ir.Value] = dict(given or {})
 
     def find(self, value: ir.Value) -> Any:
         """Return the emitted value of a body value, from this point or an outer one; None if there is none."""
@@ -145,13 +150,13 @@ class Iteration:
             point = point.outer
         return None
 
-    def run(self, place: BlockInstance, skip: set[ir.Value] | frozenset[Any] = frozenset()) -> None:
+    def run(self, place: BlockInstance, skip: set[ir.Value] | frozenset[ir.Value] = frozenset()) -> None:
         """Emit the needed values of a body that are not emitted yet."""
         for value in place.needed:
             if value not in skip and self.find(value) is None:
                 self.values[value] = self._emit(place, value)
 
-    def _emit(self, place: BlockInstance, value: ir.Value) -> Any:
+    def _emit(self, place: BlockInstance, value: ir.Value) -> ir.Value:
         known = place.known(value)
         if known is not None:
             return emit_constant(known, value.type)
@@ -178,7 +183,7 @@ class Iteration:
         kind = ir.VectorType.get([self.lanes], wanted) if isinstance(value.type, ir.VectorType) else wanted
         return create("arith.index_cast", kind, value)
 
-    def index(self, expression: IndexExpr) -> Any:
+    def index(self, expression: IndexExpr) -> ir.Value:
         """Emit an index: a vector if it differs between lanes."""
         step = 0 if self.axis is None else expression.coefficient(self.axis)
         if step == 0:
@@ -196,7 +201,7 @@ class Iteration:
             total = create("arith.addi", total.type, total, scaled)
         return total
 
-    def first(self, expression: IndexExpr) -> Any:
+    def first(self, expression: IndexExpr) -> ir.Value:
         """Emit the index of the first lane."""
         expression = self._with_numbers(expression)
         if expression.is_constant:
@@ -210,10 +215,10 @@ class Iteration:
         map_ = ir.AffineMap.get(len(axes), 0, [to_affine(expression, positions)])
         return affine.AffineApplyOp(map_, [self.indices[axis] for axis in axes]).result
 
-    def _sum(self, expression: IndexExpr) -> Any:
+    def _sum(self, expression: IndexExpr) -> ir.Value:
         """Emit the index of the first lane if strides or divisors are dynamic."""
         kind = ir.IndexType.get()
-        total = None if expression.constant == 0 else index(expression.constant)
+        total: ir.Value | None = None if expression.constant == 0 else index(expression.constant)
         for term, coefficient in expression.terms.items():
             if isinstance(term, int):
                 part = self.indices[term]
@@ -221,9 +226,10 @@ class Iteration:
                 part = create("arith.floordivsi", kind, self.first(term.inner), index(term.divisor))
             scaled = part if coefficient == 1 else create("arith.muli", kind, part, index(coefficient))
             total = scaled if total is None else create("arith.addi", kind, total, scaled)
+        assert total is not None, "an expression that is not constant has terms"
         return total
 
-    def number(self, expression: IndexExpr) -> Any:
+    def number(self, expression: IndexExpr) -> Dim | None:
         """Return the index of the first lane if it is a constant."""
         found = self._with_numbers(expression)
         return found.constant if found.is_constant else None
@@ -239,10 +245,10 @@ class Iteration:
 
         return expression.substitute(by, [_UNBOUNDED] * len(self.indices))
 
-    def read(self, place: BlockInstance, operand: OperandView) -> Any:
+    def read(self, place: BlockInstance, operand: OperandView) -> ir.Value:
         """Load the element of an operand, or one per lane; return the buffer of an operand without a map."""
         if operand.map is None:
-            return self.frame.memory.slot(operand.value).buffer
+            return self.frame.slot(operand.value).buffer
         if operand.value in self.frame.held:
             return self.frame.held[operand.value]
         if operand.value in self.frame.made:
@@ -251,14 +257,14 @@ class Iteration:
             return self.find(operand.value)
         if operand.outside is not None and place.always_outside(operand):
             return create("arith.constant", operand.element_type, value=operand.outside)
-        slot = self.frame.memory.slot(operand.value)
+        slot = self.frame.slot(operand.value)
         where = place.flat(operand, slot.strides)
         return access.read(self, slot.buffer, where, place.outside_tests(operand), operand.outside)
 
     def _extract(self, place: BlockInstance, op: ir.Operation) -> ir.Value:
         """Load an element, or one per lane, at computed indices."""
         tensor, *indices = op.operands
-        slot = self.frame.memory.slot(place.argument_operands[tensor].value)
+        slot = self.frame.slot(place.argument_operands[tensor].value)
         where, computed = number(0), []
         for value, stride in zip(indices, slot.strides, strict=True):
             expression = place.linear(value)
@@ -268,7 +274,7 @@ class Iteration:
                 computed.append((self.find(value), stride))
         return access.read_computed(self, slot.buffer, where, computed)
 
-    def store(self, place: BlockInstance, output: OperandView, value: Any, past_caches: int = 0) -> None:
+    def store(self, place: BlockInstance, output: OperandView, value: ir.Value, past_caches: int = 0) -> None:
         """Store an output of a block; `past_caches` is the cache-line size in bytes of a non-temporal store."""
-        slot = self.frame.memory.slot(output.value)
+        slot = self.frame.slot(output.value)
         access.write(self, value, slot.buffer, place.flat(output, slot.strides), past_caches)

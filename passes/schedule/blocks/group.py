@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, Protocol, TypeVar
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -14,18 +14,28 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.space import BlockInstance
 
 
+class LaneModel(Protocol):
+    """What analyses read of a machine model."""
+
+    def lanes(self, element_bytes: int) -> int:
+        """Return how many elements of this size a vector has."""
+
+
+Model = TypeVar("Model", bound=LaneModel)
+
+
 @dataclass(frozen=True)
-class BlockGroup:
+class BlockGroup(Generic[Model]):
     """Consecutive blocks of a prim function."""
 
     blocks: tuple[BlockView, ...]
     kept: frozenset[ir.Value]
     """Values with users outside of the group: the function's caller, or a later group."""
-    machine: Any
-    """The machine model of the target; analyses use its `lanes` only."""
+    machine: Model
+    """The machine model of the target."""
 
     @property
-    def made(self) -> dict[Any, int]:
+    def made(self) -> dict[ir.Value, int]:
         """Return the values that blocks compute, with the position of the block."""
         return {output.value: i for i, block in enumerate(self.blocks) for output in block.outputs}
 

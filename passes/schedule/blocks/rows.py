@@ -14,7 +14,7 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import loop_index, number
+from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.tir.block import SPATIAL
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, deciding, decline
@@ -134,7 +134,7 @@ class RowGroup:
         return source is not None and source < target
 
 
-def _output_dims(walk: Walk, value: ir.Value) -> Any:
+def _output_dims(walk: Walk, value: ir.Value) -> tuple[IndexExpr, ...] | None:
     for place in walk.space.places:
         for output in place.block.outputs:
             if output.value == value:

@@ -33,11 +33,11 @@ _TRUE_WHEN: dict[int, Callable[[int, int], bool | None]] = {
 }
 
 
-def _is_within(low: int, high: int, size: int) -> bool:
+def _is_within(low: Dim, high: Dim, size: Dim) -> bool:
     return low is not None and low >= 0 and high < size
 
 
-def _is_beyond(low: int, high: int, size: int) -> bool:
+def _is_beyond(low: Dim, high: Dim, size: Dim) -> bool:
     return low is not None and (high < 0 or low >= size)
 
 
@@ -175,7 +175,7 @@ class BlockInstance:
     def needed(self) -> list[ir.Value]:
         """Return the values of the body that the roots depend on, in order of definition."""
         wanted = set(self.roots)
-        found: list[Any] = []
+        found: list[ir.Value] = []
 
         def is_leaf(value: ir.Value) -> bool:
             return self.known(value) is not None or self.linear(value) is not None
@@ -194,7 +194,7 @@ class BlockInstance:
         """Return the operands that are read."""
         return [self.argument_operands[v] for v in self.needed if v in self.argument_operands]
 
-    def outside_tests(self, operand: OperandView) -> list[tuple[IndexExpr, int]]:
+    def outside_tests(self, operand: OperandView) -> list[tuple[IndexExpr, Dim]]:
         """Return the (index, size) pairs for which 0 ≤ index < size is not proven."""
         if operand.outside is None or operand.map is None:
             return []
@@ -301,7 +301,7 @@ class Space:
             found = found.split(*choice)
         return found
 
-    def _divided_axis(self) -> tuple[int, int] | None:
+    def _divided_axis(self) -> tuple[int, Any] | None:
         for place in self.places:
             expressions = [dim for o in (*place.block.inputs, *place.block.outputs) if o.map for dim in place.dims(o)]
             expressions += [e for value in place.needed if (e := place.linear(value)) is not None]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from mirlo.dialects.bindings import ir, memref, scf, vector
+from mirlo.dialects.bindings import func, ir, memref, scf, vector
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import compare, create, emit_constant
-from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
 from mirlo.passes.schedule.vectors import splat, vector_body
@@ -28,10 +27,10 @@ from mirlo.passes.schedule.words.tree import (
     axis_name,
 )
 
-Values = dict[str, Any]
+Values = dict[str, ir.Value]
 
 
-def emit(root: Root, schedule: dict[str, Any], choices: ChoiceValues | None = None) -> Any:
+def emit(root: Root, schedule: ScheduleFacts, choices: ChoiceValues | None = None) -> func.FuncOp:
     """Replace the function's tensor form by the loops; return the new function."""
     for leaf in list(root.leaves()):
         if leaf.is_reduction and leaf.part == "whole":
@@ -110,7 +109,7 @@ class _Emitter:
                 value, self.placed[id(access.buffer)].value, self.address(leaf.place(access), access, values)
             )
 
-    def computed(self, leaf: BlockLeaf, axes: list[Any], at: list[IndexExpr], values: Values) -> list[Any]:
+    def computed(self, leaf: BlockLeaf, axes: list[ir.Value], at: list[IndexExpr], values: Values) -> list[ir.Value]:
         """Emit the values of a block at one point, given the values of its axes."""
         if leaf.part == "start":
             assert leaf.view is not None
@@ -125,7 +124,7 @@ class _Emitter:
             env[argument] = self.read(access, names, values)
         return clone_body(leaf.view, env)
 
-    def read(self, access: BufferAccess, names: dict[str, IndexExpr], values: Values) -> Any:
+    def read(self, access: BufferAccess, names: dict[str, IndexExpr], values: Values) -> ir.Value:
         if access.is_opaque:
             return self.placed[id(access.buffer)].value
         at = [index.replace(names) for index in access.at]
@@ -142,7 +141,7 @@ class _Emitter:
             scf.YieldOp([attribute_constant(access.outside)])
         return branch.results[0]
 
-    def inside(self, at: list[IndexExpr], access: BufferAccess, values: Values) -> Any:
+    def inside(self, at: list[IndexExpr], access: BufferAccess, values: Values) -> ir.Value:
         """Emit whether an index is within the bounds of the tensor."""
         flag = ir.IntegerType.get_signless(1)
         condition = create("arith.constant", flag, value=ir.BoolAttr.get(True))

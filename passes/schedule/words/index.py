@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder
 from mirlo.dialects.tir.scalars import create, emit_constant
 
@@ -17,16 +18,21 @@ def emit_index(index: IndexExpr, values: Mapping[str, ir.Value]) -> ir.Value:
     for atom, count in terms:
         value = _emit_division(atom, values) if isinstance(atom, (FloorDiv, Remainder)) else values[str(atom)]
         if count != 1:
-            value = create("arith.muli", kind, value, emit_constant(count, kind))
+            value = create("arith.muli", kind, value, emit_constant(_number(count), kind))
         total = value if total is None else create("arith.addi", kind, total, value)
     if total is None:
-        return emit_constant(constant, kind)
-    return create("arith.addi", kind, total, emit_constant(constant, kind)) if constant else total
+        return emit_constant(_number(constant), kind)
+    return create("arith.addi", kind, total, emit_constant(_number(constant), kind)) if constant else total
+
+
+def _number(value: Dim) -> int:
+    assert isinstance(value, int), "words are about static shapes"
+    return value
 
 
 def _emit_division(atom: FloorDiv | Remainder, values: Mapping[str, ir.Value]) -> ir.Value:
     kind = ir.IndexType.get()
-    value, divisor = emit_index(atom.inner, values), emit_constant(atom.divisor, kind)
+    value, divisor = emit_index(atom.inner, values), emit_constant(_number(atom.divisor), kind)
     terms, constant = atom.inner.terms_with_remainders()
     may_be_negative = constant < 0 or any(count < 0 for _, count in terms)
     if isinstance(atom, FloorDiv):

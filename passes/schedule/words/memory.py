@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.index_expr import IndexExpr, floor_divide, modulo
@@ -23,7 +22,7 @@ class Placed:
     """A buffer in memory, and how its dims map to those in memory."""
 
     buffer: ScheduleBuffer
-    value: Any
+    value: ir.Value
     start: list[IndexExpr]
     """Offset to subtract from each index: the buffer holds only what one iteration needs."""
 
@@ -40,7 +39,7 @@ def allocate_buffers(root: Root, function: BufferFunction) -> dict[int, Placed]:
     placed = {}
     for buffer in root.buffers:
         uses = [(leaf, access) for leaf in root.leaves() for access in _accesses(leaf) if access.buffer is buffer]
-        if buffer.is_parameter:
+        if buffer.is_parameter and buffer.value is not None:
             value = function.buffers[buffer.value]
             placed[id(buffer)] = Placed(buffer, value, [IndexExpr()] * len(buffer.shape))
         elif uses:
@@ -76,7 +75,7 @@ def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]]
     return Placed(buffer, _alloca(memory, buffer, function, None), start)
 
 
-def _alloca(shape: list[int], buffer: ScheduleBuffer, function: BufferFunction, space: Any) -> ir.Value:
+def _alloca(shape: list[int], buffer: ScheduleBuffer, function: BufferFunction, space: ir.Attribute | None) -> ir.Value:
     kind = ir.MemRefType.get(shape, buffer.element, memory_space=space)
     alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT)
     with ir.InsertionPoint.at_block_begin(function.entry), function.location:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace as changed
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import loop_index
@@ -128,7 +127,7 @@ def _combining(leaf: BlockLeaf) -> str:
     return str(op.name)
 
 
-def _identity(op: str, kind: Any) -> float | int | None:
+def _identity(op: str, kind: ir.Type) -> float | int | None:
     if op in ("arith.maxsi", "arith.minsi"):
         limit = 1 << (kind.width - 1)
         return -limit if op == "arith.maxsi" else limit - 1

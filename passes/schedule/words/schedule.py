@@ -8,9 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_tensor_form
+from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.words import blocks, loops
 from mirlo.passes.schedule.words.rfactor import rfactor
@@ -51,7 +52,7 @@ def tensor_intrin(name: str, means: Any, does: Any) -> TensorIntrin:
     return INTRINSICS[name]
 
 
-def _place_of(function: ir.OpView) -> Any:
+def _place_of(function: object) -> tuple[object, object]:
     """Return where a prim function is defined: its file and its name."""
     return getattr(getattr(function, "source", None), "file", None), getattr(function, "name", None)
 
@@ -276,7 +277,7 @@ class Schedule:
         """Write the recorded primitives to a file."""
         self.trace.save(path)
 
-    def replay(self, given: Trace | Schedule | str | Path | Callable[[Schedule], Any]) -> Schedule:
+    def replay(self, given: Trace | Schedule | str | Path | Callable[[Schedule], object]) -> Schedule:
         """Apply the primitives of a trace, a file, another schedule, or a function that takes a schedule."""
         if isinstance(given, Schedule):
             given = given.trace
@@ -294,7 +295,7 @@ class Schedule:
             getattr(self, said.word)(*said.arguments, **said.named)
         return self
 
-    def emit(self, facts: dict[str, Any] | None = None, choices: ChoiceValues | None = None) -> Any:
+    def emit(self, facts: ScheduleFacts | None = None, choices: ChoiceValues | None = None) -> func.FuncOp:
         """Replace the function by the loops; return the new function, in buffer form. The schedule is used up.
 
         A rule states what it chose as `choices`; callers may choose otherwise with `apply_rule`.

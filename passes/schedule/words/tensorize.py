@@ -144,7 +144,7 @@ class BoundIntrin:
     def name(self) -> str:
         return self.intrinsic.name
 
-    def emit(self, loop: Loop, values: dict[str, Any], placed: dict[int, Placed]) -> None:
+    def emit(self, loop: Loop, values: dict[str, ir.Value], placed: dict[int, Placed]) -> None:
         """Emit the operations of the implementation on the buffers of the schedule."""
         given, strides = {}, {}
         for position, tile in self.arguments.items():
@@ -166,12 +166,12 @@ class BoundIntrin:
 class _Argument:
     """A tile in memory."""
 
-    buffer: Any
+    buffer: ir.Value
     origin: list[ir.Value]
     """Where it begins, in the dims of the memory."""
     dims: list[int]
 
-    def at(self, indices: list[Any]) -> list[Any]:
+    def at(self, indices: list[ir.Value]) -> list[ir.Value]:
         found = list(self.origin)
         for dim, index in zip(self.dims, indices, strict=True):
             found[dim] = create("arith.addi", ir.IndexType.get(), found[dim], index)
@@ -187,7 +187,7 @@ class _Argument:
         """Return the stride of each dim of the memory, whose shape is numbers."""
         return [int(stride) for stride in contiguous_strides(tuple(self.buffer.type.shape)) if isinstance(stride, int)]
 
-    def pointer(self) -> Any:
+    def pointer(self) -> ir.Value:
         """Emit the address of the first element."""
         kind, place = ir.IndexType.get(), memref.ExtractAlignedPointerAsIndexOp(self.buffer).result
         size = element_bytes(self.buffer.type.element_type)
@@ -255,7 +255,7 @@ def _body(view: BlockView) -> list[tuple[str | tuple[str, ...], ...]]:
     numbers: dict[ir.Value, str] = {value: f"axis {i}" for i, value in enumerate(view.index_arguments)}
     numbers.update({value: f"read {i}" for i, value in enumerate(view.input_arguments)})
     numbers.update({value: f"total {i}" for i, value in enumerate(view.accumulators)})
-    found: list[tuple[Any, ...]] = []
+    found: list[tuple[str | tuple[str, ...], ...]] = []
     for op in view.body.operations:
         operation = op.operation
         keys = tuple(numbers[value] for value in operation.operands)

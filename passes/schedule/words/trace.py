@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,17 +38,17 @@ class Trace:
         lines = [f"    {said}" for said in self.words] or ["    pass"]
         return "\n".join(["def schedule(s):", *lines])
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[PrimitiveCallRecord]:
         return iter(self.words)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         return {"version": VERSION, "words": [_call_json(said) for said in self.words]}
 
     def save(self, path: str | Path) -> None:
         Path(path).write_text(json.dumps(self.as_json(), indent=1) + "\n")
 
     @staticmethod
-    def from_json(found: Mapping[str, Any], what: str = "the trace") -> Trace:
+    def from_json(found: object, what: str = "the trace") -> Trace:
         """Read a trace from the result of `as_json`."""
         if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found.get("words"), list):
             raise ScheduleError(f"{what}: expected a schedule of version {VERSION}, {{'version': ..., 'words': [...]}}")
@@ -73,16 +73,16 @@ class Trace:
         return Trace.from_json(found, str(path))
 
 
-def _call_json(said: PrimitiveCallRecord) -> list[Any]:
+def _call_json(said: PrimitiveCallRecord) -> list[object]:
     named = {name: _as_json(value) for name, value in said.named.items()}
     return [said.word, *map(_as_json, said.arguments), *([named] if named else [])]
 
 
-def _as_tuple(argument: Any) -> Any:
+def _as_tuple(argument: object) -> object:
     return tuple(argument) if isinstance(argument, list) else argument
 
 
-def _as_json(argument: int | str | tuple[None, int] | None) -> Any:
+def _as_json(argument: object) -> object:
     if isinstance(argument, (list, tuple)):
         return [_as_json(item) for item in argument]
     return str(argument) if isinstance(argument, str) else argument

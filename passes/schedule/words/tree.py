@@ -27,7 +27,7 @@ class ScheduleBuffer:
     name: str
     shape: tuple[int, ...]
     element: ir.Type
-    value: Any = None
+    value: ir.Value | None = None
     """The tensor value of the prim function; None for copies."""
     is_parameter: bool = False
     scope: str = ""
@@ -50,7 +50,7 @@ class BufferAccess:
     buffer: ScheduleBuffer
     at: list[IndexExpr]
     """One index for each dim; empty for a tensor that the body reads by itself."""
-    outside: Any = None
+    outside: ir.Attribute | None = None
     is_opaque: bool = False
     inlined: BlockLeaf | None = None
     """The inlined block that computes the element."""
@@ -126,7 +126,7 @@ class Root:
     buffers: list[ScheduleBuffer]
     body: list[Loop | BlockLeaf] = field(default_factory=list)
     parent: None = None
-    modules: list[Any] = field(default_factory=list)
+    modules: list[ir.Module] = field(default_factory=list)
     """Modules that keep blocks alive which are not in the function."""
 
     def leaves(self) -> Iterator[BlockLeaf]:
@@ -189,10 +189,10 @@ def replace(old: Loop | BlockLeaf, new: list[Loop | BlockLeaf]) -> None:
     set_children(parent, [*parent.body[:at], *new, *parent.body[at + 1 :]])
 
 
-def build(function: Any) -> Root:
+def build(function: ir.Operation | ir.OpView) -> Root:
     """Build the tree of a prim function in tensor form: a nest for each block, axes in order."""
     view = PrimView(function)
-    buffers: dict[Any, ScheduleBuffer] = {}
+    buffers: dict[ir.Value, ScheduleBuffer] = {}
     given = view.names
     for position, value in enumerate(view.arguments):
         buffers[value] = _buffer(f"x{position}", value, True, given)

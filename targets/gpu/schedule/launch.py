@@ -41,7 +41,7 @@ def launch(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
     op = gpu.LaunchOp((width, height, 1), (threads, 1, 1))
     with ir.InsertionPoint(op.regions[0].blocks[0]):
         block_x, block_y, _, thread_x, *_ = op.regions[0].blocks[0].arguments
-        block = block_x
+        block: ir.Value = block_x
         if height > 1:
             block = add(multiply(block_y, width), block_x)
         when(less(block, blocks) if width * height > blocks else None, partial(body, Ids(block, thread_x)))

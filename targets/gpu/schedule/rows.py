@@ -160,7 +160,7 @@ class _Emitter:
     def _block(self, ids: Ids) -> None:
         self.lane = ids.thread
         line = ids.block
-        self.local = index(0)
+        self.local: ir.Value = index(0)
         if self.together > 1:
             self.local, self.lane = split(ids.thread, [self.together, self.threads])
             line = add(multiply(ids.block, self.together), self.local)

@@ -27,7 +27,7 @@ def store_vectors(
     points: Sequence[Iteration], place: BlockInstance, output: OperandView, value: ir.Value, axis: int
 ) -> None:
     """Store an output of such points, of which `value` is the body's value."""
-    slot = points[0].frame.memory.slot(output.value)
+    slot = points[0].frame.slot(output.value)
     where = place.flat(output, slot.strides)
     values = [point.find(value) for point in points]
     if len(points) == 1 or not is_aligned(where, axis, len(points)):
@@ -51,7 +51,7 @@ def _is_read(points: Sequence[Iteration], place: BlockInstance, argument: ir.Val
 def _load(
     points: Sequence[Iteration], place: BlockInstance, argument: ir.Value, operand: OperandView, axis: int
 ) -> None:
-    slot = points[0].frame.memory.slot(operand.value)
+    slot = points[0].frame.slot(operand.value)
     where = place.flat(operand, slot.strides)
     count = len(points)
     if count > 1 and is_aligned(where, axis, count):

@@ -18,7 +18,7 @@ from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
-from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues, uniform
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.interleaved import InterleavedSweep, is_interleaved
@@ -206,5 +206,5 @@ def elementwise(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView
     if isinstance(plan, Decline):
         return plan
     buffers = BufferFunction(kernel.view)
-    facts = {"rule": "elementwise", **plan.describe()}
+    facts: ScheduleFacts = {"rule": "elementwise", **plan.describe()}
     return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())

@@ -103,7 +103,7 @@ class InterleavedSweep:
             for output, value in zip(place.block.outputs, place.roots, strict=True):
                 if output.value in self.stored:
                     planes = [splat(point.find(value), self.lanes) for point in points]
-                    slot = self.frame.memory.slot(output.value)
+                    slot = self.frame.slot(output.value)
                     first = start.first(place.flat(output, slot.strides))
                     self._store(interleave(planes), slot.buffer, first, active * self.channels)
 

@@ -225,7 +225,7 @@ class TransposedSweep:
         """
         kind = ir.IndexType.get()
         place, argument = self.arguments[0]
-        buffer = self.across.memory.slot(place.argument_operands[argument].value).buffer
+        buffer = self.across.slot(place.argument_operands[argument].value).buffer
         address = create("memref.extract_aligned_pointer_as_index", kind, buffer)
         elements = create("arith.divui", kind, address, index(element_bytes(buffer.type.element_type)))
         return create("arith.remui", kind, elements, index(self.rows))
@@ -264,7 +264,7 @@ class TransposedSweep:
     def _is_line_aligned(self, output: OperandView) -> Value:
         """Return whether an output is aligned to cache lines; arrays of callers may have any alignment."""
         kind = ir.IndexType.get()
-        address = create("memref.extract_aligned_pointer_as_index", kind, self.along.memory.slot(output.value).buffer)
+        address = create("memref.extract_aligned_pointer_as_index", kind, self.along.slot(output.value).buffer)
         beyond = create("arith.andi", kind, address, index(LINE_BYTES - 1))
         return compare("eq", beyond, index(0))
 

@@ -18,7 +18,7 @@ from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, Tens
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import Space, merge_all
-from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.passes.schedule.vectors import splat
@@ -295,5 +295,5 @@ def window(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     if isinstance(plan, Decline):
         return plan
     buffers = BufferFunction(kernel.view)
-    facts = {"rule": "window", **plan.describe()}
+    facts: ScheduleFacts = {"rule": "window", **plan.describe()}
     return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())

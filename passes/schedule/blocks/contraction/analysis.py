@@ -36,8 +36,8 @@ class TensorAccess:
         return dims_of(self.value.type)
 
     @property
-    def element_type(self) -> Any:
-        return self.value.type.element_type
+    def element_type(self) -> ir.Type:
+        return ir.ShapedType(self.value.type).element_type
 
 
 @dataclass
@@ -150,11 +150,11 @@ def _follow_chain(after: Sequence[BlockView], block: BlockView) -> list[tuple[Bl
     return chain
 
 
-def _output_names(block: BlockView, env: list[int]) -> AxisNames | None:
+def _output_names(block: BlockView, env: Sequence[int | None]) -> AxisNames | None:
     return _output_names_of(block.outputs[0].map, env)
 
 
-def _output_names_of(map_: Any, env: list[Any]) -> AxisNames | None:
+def _output_names_of(map_: ir.AffineMap, env: Sequence[int | None]) -> AxisNames | None:
     names: AxisNames = []
     for expr in map_.results:
         if isinstance(expr, ir.AffineDimExpr):
@@ -239,9 +239,14 @@ class _Builder:
         """Return the divisors that the maps apply to each axis."""
         found: list[set[int]] = [set() for _ in self.block.domain]
 
-        def collect(map_: ir.AffineMap, names: list[Any]) -> None:
+        def collect(map_: ir.AffineMap, names: AxisNames) -> None:
+            def note(dim: int, divisor: int) -> None:
+                axis = names[dim]
+                if axis is not None:
+                    found[axis].add(divisor)
+
             for expr in map_.results:
-                divisors(expr, lambda dim, n: found[names[dim]].add(n) if names[dim] is not None else None)
+                divisors(expr, note)
 
         for operand in (*self.block.inputs, *self.block.outputs):
             if operand.map is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
@@ -24,13 +23,13 @@ class ProductInput:
     argument: ir.Value
     body_ops: tuple[ir.Operation, ...]
     """Operations from the element to the multiplied value; with `yielded` a body that `vector_body` emits."""
-    result: Any
+    result: ir.Value
 
     @property
     def yielded(self) -> list[ir.Value]:
         return [self.result]
 
-    def emit(self, element: ir.Value, lanes: int) -> Any:
+    def emit(self, element: ir.Value, lanes: int) -> ir.Value:
         """Emit the multiplied value of an element, or of a vector of elements."""
         return vector_body(self, {self.argument: element}, lanes)[0]
 
@@ -96,7 +95,8 @@ def _match_operand(block: BlockView, value: ir.Value) -> ProductInput | Decline:
 
 def emit_init(block: BlockView, kind: ir.Type) -> ir.Attribute:
     """Return the initial value of the sum, as an attribute of the accumulator's type."""
-    start: Any = block.init[0]
+    start = block.init[0]
+    assert start is not None, "a reduction has an initial value"
     if start.type == kind:
         return start
     return ir.FloatAttr.get(kind, ir.FloatAttr(start).value)
@@ -108,7 +108,7 @@ def count_operations(blocks: Sequence[BlockView]) -> int:
     return sum(heavy if op.name.startswith("tir.") else 1 for b in blocks for op in b.body_ops)
 
 
-def widened(value: Any, kind: ir.Type) -> ir.Value:
+def widened(value: ir.Value, kind: ir.Type) -> ir.Value:
     """Convert a half-precision operand to the accumulator's type; others have that type already."""
     return _cast("arith.extf", value, kind)
 

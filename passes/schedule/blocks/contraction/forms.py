@@ -28,10 +28,10 @@ def form_of(expr: ir.AffineExpr, env: Sequence[IndexExpr], extents: Mapping[int,
     return None if made.divisions else made
 
 
-def moving(map_: Any) -> set[int]:
+def moving(map_: ir.AffineMap) -> set[int]:
     """Return the dims that an affine map depends on."""
 
-    def of(expr: Any) -> set[int]:
+    def of(expr: ir.AffineExpr) -> set[int]:
         if isinstance(expr, ir.AffineDimExpr):
             return {expr.position}
         return set() if isinstance(expr, ir.AffineConstantExpr) else of(expr.lhs) | of(expr.rhs)

@@ -157,7 +157,7 @@ def tiles_of(
     """Return a part's tiles of `keys` that rows from the first to the last see."""
     seen = work.seen(batch, *rows)
     end = create("arith.divui", seen.type, add(seen, keys - 1), index(keys))
-    begin = index(0)
+    begin: ir.Value = index(0)
     if parts != 1:
         share = D.ceildiv(D.ceildiv(work.found.keys, keys), parts)
         begin = multiply(part, share)

@@ -165,7 +165,7 @@ class Work:
             crosses = other if crosses is None else create("arith.ori", other.type, crosses, other)
         for loop in rows:
             rises = (limit.coefficient(loop) or 0) > 0
-            end = index(self.found.extents[loop] - 1 if rises == highest else 0)
+            end: ir.Value = index(self.found.extents[loop] - 1 if rises == highest else 0)
             if loop == rows[-1]:
                 # Rows that cross to the next iteration of an outer loop may have any index in the inner one.
                 own = high[loop] if rises == highest else low[loop]
